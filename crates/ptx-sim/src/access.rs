@@ -1,4 +1,4 @@
-//! Accesses of memory: where they are, whether they are allowed, and what they do.
+//! Memory accesses: address resolution, checks, `ld`, `st`, atomics and `cp.async`.
 
 use super::arith;
 use super::async_copies::PendingCopy;
@@ -17,31 +17,32 @@ use ptx_asm::{AtomicOp, Ty};
 /// Global memory during a launch.
 #[derive(Debug)]
 pub(super) struct GlobalMemory<'a> {
-    machine: &'a mut SimulatedGpu,
-    /// What was done to each region.
+    gpu: &'a mut SimulatedGpu,
+    /// Access history of each buffer.
     shadows: Vec<ShadowMemory>,
 }
 
 impl<'a> GlobalMemory<'a> {
-    pub(super) fn new(machine: &'a mut SimulatedGpu) -> GlobalMemory<'a> {
-        let shadow = |i| ShadowMemory::new(machine.region(i).bytes.len(), None);
-        let shadows = (0..machine.len()).map(shadow).collect();
-        GlobalMemory { machine, shadows }
+    pub(super) fn new(gpu: &'a mut SimulatedGpu) -> GlobalMemory<'a> {
+        let shadow = |i| ShadowMemory::new(gpu.buffer(i).bytes.len(), None);
+        let shadows = (0..gpu.len()).map(shadow).collect();
+        GlobalMemory { gpu, shadows }
     }
 }
 
-/// Bytes of an array.
+/// A resolved address: an offset in a buffer or window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResolvedAddress {
     pub(super) space: StateSpace,
-    /// The region of global memory, or the block of the cluster, or the thread of this block, whose memory it is.
+    /// Index of the buffer for global memory, rank of the block for shared memory, index of the thread for
+    /// local memory.
     pub(super) of: usize,
-    /// The place of the first.
+    /// Offset of the first byte.
     pub(super) at: usize,
 }
 
 impl LaunchState<'_> {
-    /// The addresses that lanes access.
+    /// The address that each lane accesses.
     pub(super) fn addresses(
         &self,
         warp: &Warp,
@@ -67,7 +68,7 @@ impl LaunchState<'_> {
         Ok(addresses)
     }
 
-    /// Finds bytes; they have to be aligned to `align`.
+    /// Resolves an address and checks its alignment and bounds.
     pub(super) fn locate(
         &self,
         space: StateSpace,
@@ -80,7 +81,7 @@ impl LaunchState<'_> {
             return Err(Box::new(FaultCause::Misaligned { space, address, align }));
         }
         let (of, at) = match space {
-            StateSpace::Global => self.global.machine.locate(address, bytes)?,
+            StateSpace::Global => self.global.gpu.locate(address, bytes)?,
             StateSpace::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
             StateSpace::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
         };
@@ -89,14 +90,15 @@ impl LaunchState<'_> {
 
     pub(super) fn location(&self, located: ResolvedAddress, at: usize) -> MemoryLocation {
         match located.space {
-            StateSpace::Global => self.global.machine.location(located.of, at),
+            StateSpace::Global => self.global.gpu.location(located.of, at),
             StateSpace::Shared => self.program.shared.location(at),
             StateSpace::Local => self.program.local.location(at),
         }
     }
 
-    /// Whether nothing forbids the access: no copy that is under way, no race, no lack of anything to read.
-    pub(super) fn allowed(
+    /// Checks that an access conflicts with no asynchronous operation, races with no other access, and reads
+    /// no uninitialised memory.
+    pub(super) fn check_access(
         &mut self,
         shared: &mut ClusterState,
         who: &ThreadRef,
@@ -109,13 +111,13 @@ impl LaunchState<'_> {
             self.no_barrier(shared, located, bytes)?;
             let (memory, clocks) = (&shared.block_states[located.of], &shared.clocks);
             let found = memory.proxy.check(located.at, bytes as usize, writes, who, clocks);
-            found.map_err(|clash| self.clashes(located, access, clash))?;
+            found.map_err(|clash| self.proxy_fault(located, access, clash))?;
         }
-        self.ordered(shared, who, located, bytes, access)
+        self.check_thread_accesses(shared, who, located, bytes, access)
     }
 
-    /// Whether nothing that threads did themselves forbids the access.
-    pub(super) fn ordered(
+    /// Checks an access against the accesses of threads: races and uninitialised memory.
+    pub(super) fn check_thread_accesses(
         &mut self,
         shared: &mut ClusterState,
         who: &ThreadRef,
@@ -144,7 +146,7 @@ impl LaunchState<'_> {
             return Ok(());
         }
         let unwritten = match located.space {
-            StateSpace::Global => self.global.machine.region(of).unwritten(at, bytes),
+            StateSpace::Global => self.global.gpu.buffer(of).unwritten(at, bytes),
             StateSpace::Shared => shared.block_states[of].contents.unwritten(at, bytes),
             StateSpace::Local => shared.block_states[who.rank as usize].local[of].unwritten(at, bytes),
         };
@@ -154,8 +156,8 @@ impl LaunchState<'_> {
         }
     }
 
-    /// What copies of tiles and products forbid.
-    pub(super) fn clashes(
+    /// The fault of a conflict with an asynchronous operation.
+    pub(super) fn proxy_fault(
         &self,
         located: ResolvedAddress,
         access: AccessKind,
@@ -185,8 +187,8 @@ impl LaunchState<'_> {
         })
     }
 
-    /// Remembers an access.
-    pub(super) fn mark(
+    /// Records an access for later checks.
+    pub(super) fn record_access(
         &mut self,
         shared: &mut ClusterState,
         who: &ThreadRef,
@@ -197,11 +199,11 @@ impl LaunchState<'_> {
         let (at, bytes) = (located.at, bytes as usize);
         match located.space {
             StateSpace::Global => {
-                self.global.shadows[located.of].mark(at, bytes, access, who, &shared.clocks)
+                self.global.shadows[located.of].record_access(at, bytes, access, who, &shared.clocks)
             }
             StateSpace::Shared => {
                 let memory = &mut shared.block_states[located.of];
-                memory.shadow.mark(at, bytes, access, who, &shared.clocks);
+                memory.shadow.record_access(at, bytes, access, who, &shared.clocks);
                 if self.program.is_asynchronous && access != AccessKind::Read {
                     memory.proxy.written(at, bytes, who);
                 }
@@ -210,7 +212,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// The bytes there, up to 16.
+    /// Reads up to 16 bytes.
     pub(super) fn peek(
         &self,
         shared: &ClusterState,
@@ -220,7 +222,7 @@ impl LaunchState<'_> {
     ) -> [u8; 16] {
         let range = located.at..located.at + bytes as usize;
         let source = match located.space {
-            StateSpace::Global => &self.global.machine.region(located.of).bytes[range],
+            StateSpace::Global => &self.global.gpu.buffer(located.of).bytes[range],
             StateSpace::Shared => &shared.block_states[located.of].contents.bytes[range],
             StateSpace::Local => &shared.block_states[who.rank as usize].local[located.of].bytes[range],
         };
@@ -229,7 +231,7 @@ impl LaunchState<'_> {
         data
     }
 
-    /// Puts bytes there.
+    /// Writes bytes.
     pub(super) fn poke(
         &mut self,
         shared: &mut ClusterState,
@@ -238,7 +240,7 @@ impl LaunchState<'_> {
         data: &[u8],
     ) {
         match located.space {
-            StateSpace::Global => self.global.machine.write(located.of, located.at, data),
+            StateSpace::Global => self.global.gpu.write(located.of, located.at, data),
             StateSpace::Shared => shared.block_states[located.of].contents.write(located.at, data),
             StateSpace::Local => {
                 shared.block_states[who.rank as usize].local[located.of].write(located.at, data)
@@ -246,7 +248,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// Counts an access of a warp.
+    /// Counts a warp's access in the statistics.
     pub(super) fn count(
         &mut self,
         inst: usize,
@@ -264,10 +266,10 @@ impl LaunchState<'_> {
     }
 }
 
-/// A load or store of a warp.
+/// A load, store or atomic of a warp.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WarpAccess {
-    /// The instruction's number.
+    /// Index of the instruction.
     pub(super) inst: usize,
     pub(super) mask: u32,
     pub(super) space: StateSpace,
@@ -276,7 +278,7 @@ pub(super) struct WarpAccess {
 }
 
 impl WarpAccess {
-    /// The size of so many elements, which is their alignment.
+    /// Size of an access to `count` elements in bytes, which is also its alignment.
     fn bytes(&self, count: usize) -> CheckResult<u32> {
         let bytes = self.ty.bytes() * count as u32;
         if !matches!(count, 1 | 2 | 4) || !matches!(bytes, 1..=16) {
@@ -312,8 +314,8 @@ impl LaunchState<'_> {
         for lane in lanes(mask) {
             let who = warp.thread_ref(lane);
             let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
-            self.allowed(shared, &who, located, bytes, access).in_lane(lane)?;
-            self.mark(shared, &who, located, bytes, access);
+            self.check_access(shared, &who, located, bytes, access).in_lane(lane)?;
+            self.record_access(shared, &who, located, bytes, access);
             let data = self.peek(shared, &who, located, bytes);
             for (value, element) in values.iter_mut().zip(data.chunks(ty.bytes() as usize).take(dsts.len())) {
                 value[lane] = extend(ty, little_endian(element));
@@ -349,25 +351,25 @@ impl LaunchState<'_> {
         for lane in lanes(mask) {
             let who = warp.thread_ref(lane);
             let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
-            self.allowed(shared, &who, located, bytes, AccessKind::Write).in_lane(lane)?;
+            self.check_access(shared, &who, located, bytes, AccessKind::Write).in_lane(lane)?;
             places[lane] = Some(located);
         }
-        let together = self.clash(space, &addresses, mask, &places, &data, bytes)?;
+        let together = self.overlapping_stores(space, &addresses, mask, &places, &data, bytes)?;
         for lane in lanes(mask) {
             let Some(located) = places[lane] else { continue };
             let mut who = warp.thread_ref(lane);
             if together >> lane & 1 == 1 {
                 who.thread = SEVERAL_THREADS;
             }
-            self.mark(shared, &who, located, bytes, AccessKind::Write);
+            self.record_access(shared, &who, located, bytes, AccessKind::Write);
             self.poke(shared, &who, located, &data[lane][..bytes as usize]);
         }
         Ok(())
     }
 
-    /// The lanes that store where others do, too; what they store has to be the same. Stores of one size at addresses of its multiples
-    /// overlap only if they are at one address.
-    fn clash(
+    /// The mask of lanes that store to the address of another lane; they must store the same value. Aligned
+    /// stores of one size overlap only at equal addresses.
+    fn overlapping_stores(
         &self,
         space: StateSpace,
         addresses: &LaneValues,
@@ -423,8 +425,8 @@ impl LaunchState<'_> {
         for lane in self.some_order(mask) {
             let who = warp.thread_ref(lane);
             let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
-            self.allowed(shared, &who, located, bytes, AccessKind::Atomic).in_lane(lane)?;
-            self.mark(shared, &who, located, bytes, AccessKind::Atomic);
+            self.check_access(shared, &who, located, bytes, AccessKind::Atomic).in_lane(lane)?;
+            self.record_access(shared, &who, located, bytes, AccessKind::Atomic);
             let old = little_endian(&self.peek(shared, &who, located, bytes)[..bytes as usize]);
             let given: smallvec::SmallVec<[u64; 2]> = values.iter().map(|values| values[lane]).collect();
             let Some(new) = arith::atomic(op, ty, space, old, &given) else {
@@ -440,7 +442,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// Lanes in the order in which their atomic operations happen: any one.
+    /// The lanes of a mask in the order in which their atomic operations take effect.
     pub(super) fn some_order(&mut self, mask: u32) -> smallvec::SmallVec<[usize; 32]> {
         let mut order: smallvec::SmallVec<[usize; 32]> = lanes(mask).collect();
         if let Some(chance) = &mut self.chance {
@@ -450,7 +452,7 @@ impl LaunchState<'_> {
     }
 
     /// [`ptx_asm::Inst::CpAsync`].
-    pub(super) fn copy_async(
+    pub(super) fn cp_async(
         &mut self,
         warp: &Warp,
         shared: &mut ClusterState,
@@ -491,13 +493,13 @@ impl LaunchState<'_> {
         }
         let who = warp.thread_ref(lane);
         let to = self.locate(StateSpace::Shared, &who, to, bytes, bytes)?;
-        self.allowed(shared, &who, to, bytes, AccessKind::Write)?;
+        self.check_access(shared, &who, to, bytes, AccessKind::Write)?;
         let mut copy = PendingCopy { to: to.at, bytes, data: [0; 16], from: None };
-        // A copy that reads nothing may come from anywhere.
+        // A copy that reads no bytes may have any source address.
         if read > 0 {
             let from = self.locate(StateSpace::Global, &who, from, read, bytes)?;
-            self.allowed(shared, &who, from, read, AccessKind::Read)?;
-            self.mark(shared, &who, from, read, AccessKind::Read);
+            self.check_access(shared, &who, from, read, AccessKind::Read)?;
+            self.record_access(shared, &who, from, read, AccessKind::Read);
             copy.data = self.peek(shared, &who, from, read);
             copy.from = Some((from, read));
         }
@@ -506,7 +508,7 @@ impl LaunchState<'_> {
     }
 
     /// [`ptx_asm::Inst::CpAsyncWait`].
-    pub(super) fn copy_wait(
+    pub(super) fn cp_async_wait(
         &mut self,
         warp: &Warp,
         shared: &mut ClusterState,
@@ -534,13 +536,13 @@ impl LaunchState<'_> {
             return Err(Box::new(FaultCause::SourceChanged { location: self.location(from, from.at) }));
         }
         let to = ResolvedAddress { space: StateSpace::Shared, of: who.rank as usize, at: copy.to };
-        self.mark(shared, who, to, copy.bytes, AccessKind::Write);
+        self.record_access(shared, who, to, copy.bytes, AccessKind::Write);
         self.poke(shared, who, to, &copy.data[..copy.bytes as usize]);
         Ok(())
     }
 }
 
-/// A lane's copy.
+/// The copy of a lane.
 struct CopyRequest {
     lane: usize,
     to: u64,
@@ -549,7 +551,7 @@ struct CopyRequest {
     read: u32,
 }
 
-/// The number that up to 8 bytes are.
+/// Decodes up to 8 bytes.
 pub(super) fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }

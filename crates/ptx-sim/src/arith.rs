@@ -1,16 +1,17 @@
-//! Arithmetic: what operations do to bits of registers.
+//! Arithmetic on register contents.
 //!
-//! Every function takes registers as 64-bit words, looks at as many low bits as the type has, and gives a word whose other bits are
-//! zero. `None` says that there is no such operation on that type.
+//! Every function takes registers as 64-bit words, uses the low bits that the type has, and returns a word
+//! whose other bits are zero. `None` means that the operation does not exist for the type.
 //!
-//! Approximations compute the function in `f64` and round to `f32`. The hardware's results differ from these within the errors that the
-//! operations state, so no test may ask for their bits. Where PTX defines a result exactly (zeros, infinities, subnormals), it is that.
+//! Approximate functions are computed in `f64` and rounded to `f32`. The hardware's results differ within the
+//! errors that the operations state, so no test may compare their bits. Where PTX defines a result exactly
+//! (zeros, infinities, subnormals), the result is exact.
 
 use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::StateSpace;
 use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, Ty};
 
-/// How many bits an operand has; 1 for predicates.
+/// Width of a type in bits; 1 for predicates.
 pub(super) fn width(ty: Ty) -> u32 {
     match ty {
         Ty::B8 | Ty::U8 | Ty::S8 => 8,
@@ -18,33 +19,33 @@ pub(super) fn width(ty: Ty) -> u32 {
     }
 }
 
-/// The low bits.
+/// The low `width` bits.
 pub(super) fn cut(value: u64, width: u32) -> u64 {
     if width >= 64 { value } else { value & ((1 << width) - 1) }
 }
 
-/// The low bits as a signed number.
+/// The low `width` bits as a signed number.
 pub(super) fn signed(value: u64, width: u32) -> i64 {
     let free = 64 - width;
     ((value << free) as i64) >> free
 }
 
-/// The low bits as a number of the integer type.
+/// A register content as a number of an integer type.
 fn integer(ty: Ty, value: u64) -> i128 {
     if ty.is_signed() { i128::from(signed(value, width(ty))) } else { i128::from(cut(value, width(ty))) }
 }
 
-/// Whether it is bits or an integer of 16 bits or more, which integer arithmetic works on.
+/// Whether integer arithmetic exists for a type: bits or integers of at least 16 bits.
 fn is_integer(ty: Ty) -> bool {
     !ty.is_float() && width(ty) >= 16
 }
 
-/// A result of `f32`; no operation but copies keeps what a NaN holds.
+/// The encoding of an `f32` result, with the default NaN.
 fn from_f32(value: f32) -> u64 {
     if value.is_nan() { float::F32.nan() } else { u64::from(value.to_bits()) }
 }
 
-/// Whether it is a float and no number.
+/// Whether a register of a float type holds NaN.
 fn is_nan(ty: Ty, bits: u64) -> bool {
     FloatFormat::of(ty).is_some_and(|format| format.decode(bits).is_nan())
 }
@@ -57,22 +58,22 @@ fn to_f32(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// Does the same to both halves.
+/// Applies an operation to both 16-bit halves.
 fn halves(operation: impl Fn(u32) -> Option<u64>) -> Option<u64> {
     Some(operation(0)? | operation(16)? << 16)
 }
 
-/// One half.
+/// The 16-bit half at bit `at`.
 fn half(value: u64, at: u32) -> u64 {
     cut(value >> at, 16)
 }
 
-/// The type of each half.
+/// The type of the halves of a pair type.
 fn half_type(ty: Ty) -> Ty {
     if ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 }
 }
 
-/// Operations on one operand.
+/// Evaluates an operation on one operand.
 pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
     if FloatFormat::of_pair(ty).is_some() {
         return halves(|at| unary(op, half_type(ty), half(a, at)));
@@ -81,7 +82,7 @@ pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
     let a = cut(a, bits);
     let sign = 1_u64 << (bits - 1);
     Some(match op {
-        // PTX leaves open which.
+        // PTX leaves the NaN of `neg` and `abs` unspecified.
         PtxUnaryOp::Neg | PtxUnaryOp::Abs if is_nan(ty, a) => FloatFormat::of(ty)?.nan(),
         PtxUnaryOp::Neg if ty.is_float() => a ^ sign,
         PtxUnaryOp::Abs if ty.is_float() => a & !sign,
@@ -102,7 +103,7 @@ pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
     })
 }
 
-/// Functions that the hardware approximates, on `f32`.
+/// Evaluates an approximate function on `f32`.
 fn approximation(op: PtxUnaryOp, x: f32) -> Option<u64> {
     if op == PtxUnaryOp::TanhApprox {
         return Some(from_f32(f64::from(x).tanh() as f32)); // the one that keeps subnormals
@@ -121,12 +122,12 @@ fn approximation(op: PtxUnaryOp, x: f32) -> Option<u64> {
     Some(from_f32(flush(y as f32)))
 }
 
-/// The number, or zero with its sign if it is subnormal.
+/// Flushes a subnormal number to zero with its sign.
 fn flush(x: f32) -> f32 {
     if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
 }
 
-/// Operations on two operands.
+/// Evaluates an operation on two operands.
 pub(super) fn binary(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     match ty {
         Ty::F32 => binary_f32(op, to_f32(a), to_f32(b)),
@@ -145,14 +146,15 @@ fn binary_f32(op: PtxBinaryOp, a: f32, b: f32) -> Option<u64> {
         PtxBinaryOp::Mul => a * b,
         PtxBinaryOp::Div => a / b,
         PtxBinaryOp::DivApprox => divide_approximately(a, b),
-        // Every `f32` is an `f64`, so nothing is rounded.
+        // `f64` represents every `f32`, so nothing is rounded.
         PtxBinaryOp::Min => min(f64::from(a), f64::from(b)) as f32,
         PtxBinaryOp::Max => max(f64::from(a), f64::from(b)) as f32,
         _ => return None,
     }))
 }
 
-/// PTX leaves no freedom where the divisor's reciprocal is subnormal: the quotient is 0, or no number if `a` is infinite.
+/// Approximate division. If the divisor's reciprocal is subnormal, PTX defines the quotient: 0, or NaN for an
+/// infinite `a`.
 fn divide_approximately(a: f32, b: f32) -> f32 {
     let (a, b) = (flush(a), flush(b));
     if b.abs() > 2_f32.powi(126) && b.is_finite() {
@@ -187,12 +189,12 @@ fn binary_f16(op: PtxBinaryOp, format: FloatFormat, a: u64, b: u64) -> Option<u6
     Some(format.encode(exact, RoundingDirection::Nearest))
 }
 
-/// The lesser: of a number and NaN the number, of zeros -0.
+/// The minimum: a number rather than NaN, and -0 rather than +0.
 fn min(a: f64, b: f64) -> f64 {
     if a.is_nan() || b < a || a == b && b.is_sign_negative() { b } else { a }
 }
 
-/// The greater: of a number and NaN the number, of zeros +0.
+/// The maximum: a number rather than NaN, and +0 rather than -0.
 fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b > a || a == b && b.is_sign_positive() { b } else { a }
 }
@@ -211,7 +213,8 @@ fn binary_bits(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
         PtxBinaryOp::Add => cut(a.wrapping_add(b), bits),
         PtxBinaryOp::Sub => cut(a.wrapping_sub(b), bits),
         PtxBinaryOp::Mul => cut(a.wrapping_mul(b), bits),
-        // Two factors of 64 bits fit 128; unsigned ones need the top bit, which the shift must not repeat.
+        // A product of two 64-bit numbers fits 128 bits. Unsigned products need the top bit, which an
+        // arithmetic shift would replicate.
         PtxBinaryOp::MulHigh if ty.is_signed() => cut(((x * y) >> bits) as u64, bits),
         PtxBinaryOp::MulHigh => cut(((x as u128 * y as u128) >> bits) as u64, bits),
         PtxBinaryOp::MulWide if bits <= 32 => cut((x * y) as u64, 2 * bits),
@@ -229,18 +232,19 @@ fn binary_bits(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     })
 }
 
-/// A shift by 32 bits' worth of `by`, or what is left of a number shifted by its width.
+/// A shift by the low 32 bits of `by`, or `gone` for shifts by the width or more.
 fn shift(by: u64, width: u32, gone: u64, within: impl Fn(u32) -> u64) -> u64 {
     let by = by as u32;
     if by >= width { gone } else { within(by) }
 }
 
-/// What no program may depend on. It is neither what the hardware gives nor what a host gives, so that a test of one that does fails.
+/// A result on which no program may depend. It differs from hardware's and the host's, so that a test which
+/// depends on it fails.
 fn nonsense(a: u64) -> u64 {
     a ^ 0x9e37_79b9_7f4a_7c15
 }
 
-/// Operations on three operands.
+/// Evaluates an operation on three operands.
 pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
     match op {
         PtxTernaryOp::Fma => fma(ty, a, b, c),
@@ -248,7 +252,7 @@ pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Optio
         PtxTernaryOp::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
             Some(binary_bits(PtxBinaryOp::MulWide, ty, a, b)?.wrapping_add(c))
         }
-        // The fourth bit of a choice means something on the hardware that the operation does not have.
+        // Bit 3 of a selector means sign replication on hardware, which the operation lacks.
         PtxTernaryOp::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
         PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
         PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
@@ -271,7 +275,7 @@ fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
     }
 }
 
-/// `b : a`, 64 bits.
+/// The 64-bit concatenation `b : a`.
 fn pair(a: u64, b: u64) -> u64 {
     cut(a, 32) | b << 32
 }
@@ -286,7 +290,7 @@ fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
     (0..32).map(|bit| u64::from(table >> number(bit) & 1) << bit).sum()
 }
 
-/// Whether a comparison holds.
+/// Evaluates a comparison.
 pub(super) fn compare(cmp: CmpOp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let order = match FloatFormat::of(ty) {
@@ -314,7 +318,8 @@ pub(super) fn compare(cmp: CmpOp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     })
 }
 
-/// What an atomic operation leaves in memory that held `old`. Sums of `f32` in global memory have no subnormals.
+/// The value that an atomic operation stores in place of `old`. `f32` addition in global memory flushes
+/// subnormals.
 pub(super) fn atomic(op: AtomicOp, ty: Ty, space: StateSpace, old: u64, operands: &[u64]) -> Option<u64> {
     let &b = operands.first()?;
     if width(ty) < 32 || (operands.len() == 2) != (op == AtomicOp::CompareSwap) {

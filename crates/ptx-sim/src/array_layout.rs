@@ -1,26 +1,27 @@
-//! Arrays in a window of addresses: shared memory, and each thread's own.
+//! The address windows of shared and local memory, and their contents.
 
 use super::fault::{CheckResult, FaultCause, MemoryLocation, malformed};
 use ptx_asm::{ArrayDecl, StateSpace};
 
-/// Where the arrays of a kernel are. Between them is nothing, so that no access slips from one to the next; each starts at a first
-/// bank, as the first does on the hardware.
+/// Addresses of a kernel's arrays in one state space. Gaps separate the arrays, so that an access beyond one
+/// array does not hit the next. Each array starts in the first bank, as the first array does on hardware.
 #[derive(Debug)]
 pub(super) struct ArrayLayout {
     space: StateSpace,
-    /// Address and size of each.
+    /// Address and size of each array.
     arrays: Vec<(u32, u32)>,
-    /// One address more than the last.
+    /// End of the last array.
     end: u32,
 }
 
-/// What lies between two arrays, at least.
+/// Least gap between arrays, in bytes.
 const GAP: u64 = 128;
 
 impl ArrayLayout {
     /// # Errors
     ///
-    /// [`FaultCause::Malformed`] for an alignment that is no power of two, or more than a window holds.
+    /// [`FaultCause::Malformed`] for an empty array, an alignment that is no power of two, or more bytes than
+    /// a window holds.
     pub(super) fn new(space: StateSpace, arrays: &[ArrayDecl]) -> CheckResult<ArrayLayout> {
         let mut placed = Vec::with_capacity(arrays.len());
         let mut end = 0;
@@ -46,12 +47,12 @@ impl ArrayLayout {
         }
     }
 
-    /// The size of the window.
+    /// Size of the window in bytes.
     pub(super) fn size(&self) -> usize {
         self.end as usize
     }
 
-    /// Whether the bytes are those of one array; their place in the window.
+    /// Checks that a range lies within one array and returns its offset in the window.
     pub(super) fn locate(&self, address: u32, bytes: u32) -> CheckResult<usize> {
         let after = self.arrays.partition_point(|&(start, _)| start <= address);
         if let Some(&(start, size)) = after.checked_sub(1).and_then(|i| self.arrays.get(i))
@@ -67,7 +68,7 @@ impl ArrayLayout {
         Err(Box::new(FaultCause::OutOfBounds { space, address, bytes, nearest }))
     }
 
-    /// A byte of the window, which some array holds.
+    /// Describes a byte of an array for a fault.
     pub(super) fn location(&self, at: usize) -> MemoryLocation {
         let i = self.arrays.partition_point(|&(start, _)| start as usize <= at).saturating_sub(1);
         let start = self.arrays.get(i).map_or(0, |&(start, _)| start as usize);
@@ -75,16 +76,16 @@ impl ArrayLayout {
     }
 }
 
-/// Where an array is, for messages about accesses that miss it.
+/// The size and start of an array, for faults of accesses that miss it.
 pub(super) fn describe(name: &str, start: u64, size: u64) -> String {
     format!("`{name}` has {size} bytes from {start:#x} on")
 }
 
-/// What a window holds.
+/// Contents of a window.
 #[derive(Debug)]
 pub(super) struct TrackedBytes {
     pub(super) bytes: Vec<u8>,
-    /// Which bytes were ever written.
+    /// For each byte, whether it was written.
     written: Vec<bool>,
 }
 
@@ -93,17 +94,17 @@ impl TrackedBytes {
         TrackedBytes { bytes: vec![0; size], written: vec![false; size] }
     }
 
-    /// Forgets everything.
+    /// Marks every byte as uninitialised.
     pub(super) fn clear(&mut self) {
         self.written.fill(false);
     }
 
-    /// The first of these bytes that was never written.
+    /// Offset of the first uninitialised byte in a range.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
         self.written[at..at + bytes].iter().position(|&written| !written).map(|i| at + i)
     }
 
-    /// Writes bytes.
+    /// Writes bytes and marks them as initialised.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.written[at..at + bytes.len()].fill(true);

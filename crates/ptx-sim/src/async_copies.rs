@@ -1,37 +1,38 @@
-//! Asynchronous copies that are under way.
+//! `cp.async` copies in flight.
 //!
-//! When data arrives is open until the thread waits for it. No program that does without faults can tell: who touches the destination
-//! before, the copying thread included, does so by mistake and is told; so is who changes the source. Hence a copy is made when it is
-//! waited for, and no order of arrivals has to be tried.
+//! A copy may write its destination at any time until the thread waits for it. Every program that could
+//! observe the time is faulty: accessing the destination before the wait is a fault, even for the copying
+//! thread, and so is changing the source. Therefore the simulator copies at the wait, and need not try other
+//! times.
 
 use std::collections::VecDeque;
 
 use super::access::ResolvedAddress;
 
-/// A copy that is under way.
+/// A copy in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCopy {
-    /// Its place in shared memory.
+    /// Offset of the destination in shared memory.
     pub(super) to: usize,
-    /// How many bytes are written.
+    /// Number of bytes that are written.
     pub(super) bytes: u32,
-    /// What they will be, if nobody changes the source.
+    /// The bytes that will be written, zero-filled.
     pub(super) data: [u8; 16],
-    /// Where the first of them come from, and how many; the others are zeros.
+    /// The source in global memory and the number of bytes that are read from it.
     pub(super) from: Option<(ResolvedAddress, u32)>,
 }
 
-/// Copies of the threads of a block.
+/// The copies of a block's threads.
 #[derive(Debug)]
 pub(super) struct AsyncCopies {
     queues: Vec<CopyQueue>,
-    /// Of each byte of shared memory, one more than the thread whose copy may be writing it.
+    /// For each byte of shared memory, the thread whose copy may be writing it, plus one; else 0.
     owners: Vec<u16>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct CopyQueue {
-    /// Copies that are in no group yet.
+    /// Copies since the last commit.
     open: Vec<PendingCopy>,
     groups: VecDeque<Vec<PendingCopy>>,
 }
@@ -41,33 +42,33 @@ impl AsyncCopies {
         AsyncCopies { queues: vec![CopyQueue::default(); threads as usize], owners: vec![0; shared] }
     }
 
-    /// Forgets all of them.
+    /// Drops all copies.
     pub(super) fn clear(&mut self) {
         self.queues.fill(CopyQueue::default());
         self.owners.fill(0);
     }
 
-    /// The first of these bytes that a copy may be writing, and whose copy.
+    /// The first byte of a range that a copy may be writing, and the copying thread.
     pub(super) fn owner(&self, at: usize, bytes: usize) -> Option<(usize, u32)> {
         let owners = &self.owners[at..at + bytes];
         let first = owners.iter().position(|&owner| owner != 0)?;
         Some((at + first, u32::from(owners[first]) - 1))
     }
 
-    /// A thread begins a copy.
+    /// Begins a copy.
     pub(super) fn begin(&mut self, thread: u32, copy: PendingCopy) {
         self.owners[copy.to..copy.to + copy.bytes as usize].fill(thread as u16 + 1);
         self.queues[thread as usize].open.push(copy);
     }
 
-    /// What a thread began is a group.
+    /// Commits a thread's copies since its last commit as a group.
     pub(super) fn commit(&mut self, thread: u32) {
         let queue = &mut self.queues[thread as usize];
         let group = std::mem::take(&mut queue.open);
         queue.groups.push_back(group);
     }
 
-    /// The copies that a thread waits for, oldest first, so that at most `left` groups remain. They are no longer under way.
+    /// Removes and returns the copies of all but the latest `left` groups of a thread, oldest first.
     pub(super) fn finish(&mut self, thread: u32, left: u32) -> Vec<PendingCopy> {
         let groups = &mut self.queues[thread as usize].groups;
         let over = groups.len().saturating_sub(left as usize);

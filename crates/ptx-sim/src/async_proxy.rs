@@ -1,45 +1,47 @@
-//! What is done to shared memory behind the threads' backs: copies of tiles, and products of warpgroups.
+//! Accesses of shared memory through the async proxy, by TMA and `wgmma`.
 //!
-//! A copy that writes may do so at any time until its barrier's phase is complete, one that reads, and a product, until they are waited for. So whoever
-//! touches what is written meanwhile is told, and whoever writes what is read. Afterwards it counts as done at a moment that
-//! those know who waited. They work through another path to memory than threads: what threads wrote, they see only behind a fence of the writer
-//! ([`ptx_asm::Inst::FenceProxyAsync`]).
+//! A TMA load may write at any time until the phase of its mbarrier is complete. A TMA store and a `wgmma`
+//! may read at any time until a thread waits for them. An access that conflicts with one in flight is a
+//! fault. A completed access gets a timestamp, which threads acquire by waiting. The async proxy sees a
+//! thread's writes only after a fence of the writer ([`ptx_asm::Inst::FenceProxyAsync`]).
 
 use smallvec::SmallVec;
 
 use super::fault::{AccessKind, Accessor};
 use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClocks};
 
-/// What of the memory of a block is touched by copies and products. It is kept for chunks of 16 bytes, of which none touches a part.
+/// The async-proxy state of a block's shared memory, kept for chunks of 16 bytes, which every access covers
+/// whole.
 #[derive(Debug, Default)]
 pub(super) struct AsyncProxy {
     chunks: Vec<ProxyChunk>,
-    /// Of each byte, one more than the thread that wrote it and has not fenced since, or [`WARP`] and its warp if several did; else 0.
+    /// For each byte, the last thread that wrote it and has not fenced since, plus one; or [`WARP`] plus the
+    /// warp if several lanes wrote it; else 0.
     unfenced: Vec<u16>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ProxyChunk {
-    /// One more than the thread whose copy may be writing it.
+    /// The thread whose TMA load may be writing the chunk, plus one.
     writing: u32,
-    /// Who may be reading it.
+    /// Accesses that may be reading the chunk.
     reading: SmallVec<[Accessor; 2]>,
-    /// The last write, and the reads since, that are over.
+    /// The last completed write, and the completed reads since.
     wrote: Option<(Timestamp, Accessor)>,
     read: SmallVec<[(Timestamp, Accessor); 2]>,
 }
 
-/// Why something may not be touched, and the first byte that forbids it.
+/// Why an access conflicts with the async proxy, and the first byte of the conflict.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ProxyConflict {
-    /// A copy may be writing it.
+    /// A TMA load may be writing the byte.
     Written { at: usize, thread: u32 },
-    /// It may still be read.
+    /// The byte may still be read.
     Read { at: usize, by: Accessor },
-    /// Nothing orders the two.
+    /// No wait orders a completed access before this one.
     Race { at: usize, other: Accessor, other_access: AccessKind },
-    /// A thread wrote it and did not fence.
+    /// A thread wrote the byte and did not fence.
     Unfenced { at: usize, writer: Accessor },
 }
 
@@ -48,18 +50,18 @@ const CHUNK: usize = 16;
 const WARP: u16 = 1 << 15;
 
 impl AsyncProxy {
-    /// Of so many bytes.
+    /// The state of `bytes` bytes of shared memory that nothing has accessed.
     pub(super) fn new(bytes: usize) -> AsyncProxy {
         AsyncProxy { bytes, ..AsyncProxy::default() }
     }
 
-    /// Forgets everything.
+    /// Resets the state for another block.
     pub(super) fn clear(&mut self) {
         self.chunks.clear();
         self.unfenced.clear();
     }
 
-    /// Whether somebody may touch these bytes now.
+    /// Checks that a thread may access a range now.
     #[inline]
     pub(super) fn check(
         &self,
@@ -78,7 +80,7 @@ impl AsyncProxy {
         Ok(())
     }
 
-    /// Whether no thread wrote these bytes without a fence since.
+    /// Checks that every write of a thread to the range has been fenced.
     pub(super) fn fenced(&self, at: usize, bytes: usize) -> Result<(), ProxyConflict> {
         let Some(unfenced) = self.unfenced.get(at..at + bytes) else { return Ok(()) };
         match unfenced.iter().position(|&writer| writer != 0) {
@@ -93,14 +95,14 @@ impl AsyncProxy {
         }
     }
 
-    /// A thread, or several of a warp, wrote these bytes themselves.
+    /// Records a write by a thread, or by several lanes of a warp.
     pub(super) fn written(&mut self, at: usize, bytes: usize, who: &ThreadRef) {
         self.unfenced.resize(self.bytes, 0);
         let code = if who.thread == SEVERAL_THREADS { WARP | who.warp as u16 } else { who.thread + 1 };
         self.unfenced[at..at + bytes].fill(code);
     }
 
-    /// Lanes of a warp fence what they wrote; all of them what they wrote together.
+    /// Fences the writes of some lanes; with `whole`, also the bytes that several lanes of the warp wrote.
     pub(super) fn fence(&mut self, warp: u32, mask: u32, whole: bool) {
         let (first, together) = (warp as u16 * 32 + 1, WARP | warp as u16);
         for code in self.unfenced.iter_mut().filter(|code| **code != 0) {
@@ -116,12 +118,12 @@ impl AsyncProxy {
         &mut self.chunks[at / CHUNK..(at + bytes).div_ceil(CHUNK)]
     }
 
-    /// A copy of a thread may write these bytes from now on.
+    /// Begins the write of a TMA load.
     pub(super) fn begin_write(&mut self, at: usize, bytes: usize, thread: u16) {
         self.chunks(at, bytes).iter_mut().for_each(|chunk| chunk.writing = u32::from(thread) + 1);
     }
 
-    /// It has, at a moment that those know who waited.
+    /// Completes the write at a timestamp that waiting threads acquire.
     pub(super) fn end_write(&mut self, at: usize, bytes: usize, when: Timestamp) {
         for chunk in self.chunks(at, bytes) {
             let thread = std::mem::take(&mut chunk.writing).saturating_sub(1);
@@ -130,18 +132,18 @@ impl AsyncProxy {
         }
     }
 
-    /// Somebody may read these bytes from now on.
+    /// Begins a read by TMA or `wgmma`.
     pub(super) fn begin_read(&mut self, at: usize, bytes: usize, by: Accessor) {
         self.chunks(at, bytes).iter_mut().for_each(|chunk| chunk.reading.push(by));
     }
 
-    /// It has.
+    /// Completes the read at a timestamp that waiting threads acquire.
     pub(super) fn end_read(&mut self, at: usize, bytes: usize, by: Accessor, when: Timestamp) {
         for chunk in self.chunks(at, bytes) {
             if let Some(i) = chunk.reading.iter().position(|reader| *reader == by) {
                 chunk.reading.swap_remove(i);
             }
-            // Who knows of a later moment of the same kind knows of the earlier ones.
+            // A thread that knows a later timestamp of a component knows the earlier ones.
             chunk.read.retain(|(moment, _)| moment.column != when.column);
             chunk.read.push((when, by));
         }

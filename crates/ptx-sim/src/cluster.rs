@@ -1,4 +1,4 @@
-//! Clusters: where another block's memory is, when all blocks meet, and what has to be over at their end.
+//! Clusters: `mapa`, the cluster barrier, and the conditions for a cluster's end.
 
 use super::fault::{FaultCause, InLane, StepResult, malformed};
 use super::registers::lanes;
@@ -7,10 +7,12 @@ use super::warp::Warp;
 use super::wgmma::WarpgroupProgress;
 use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
-/// Where the window of block 0 begins; that of the next is as much further. No address of a block's own window is as large.
+/// Start of block 0's window in the cluster's shared address space, and distance between windows; larger than
+/// any address in a block's own window.
 const WINDOW: u64 = 1 << 24;
 
-/// The block that an address of the cluster's window is of, and the address in its own window.
+/// Splits a shared address into the rank of a block, if it lies in the cluster's windows, and the address in
+/// that block's own window.
 pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
     let window = address / WINDOW;
     (window.checked_sub(1).map(|rank| rank as u32), address % WINDOW)
@@ -44,7 +46,8 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// Whether a cluster whose threads have all ended may: nothing may come to a block after its end.
+    /// Checks that a cluster whose warps have all ended may end: nothing may arrive in a block's shared
+    /// memory later.
     pub(super) fn may_end(
         &self,
         warps: &[Warp],
@@ -52,7 +55,7 @@ impl LaunchState<'_> {
     ) -> Result<(), (usize, Box<FaultCause>)> {
         let outstanding = |at: usize, what: String| Err((at, Box::new(FaultCause::Outstanding(what))));
         for (at, warp) in warps.iter().enumerate() {
-            warp.products.may_end().map_err(|what| (at, Box::new(FaultCause::Outstanding(what))))?;
+            warp.wgmma.may_end().map_err(|what| (at, Box::new(FaultCause::Outstanding(what))))?;
         }
         let even = |rank: usize| shared.block_states[rank].warpgroups.iter().all(WarpgroupProgress::is_even);
         if let Some(rank) = (0..shared.block_states.len()).find(|&rank| !even(rank)) {
@@ -73,12 +76,13 @@ impl LaunchState<'_> {
         shared.stores.may_end().or_else(|what| outstanding(0, what))
     }
 
-    /// A warp comes to a [`ptx_asm::Inst::ClusterBarrier`]; all those of the cluster go on once the last has come.
-    pub(super) fn meet_cluster(&self, warps: &mut [Warp], shared: &mut ClusterState) {
+    /// Releases all warps of the cluster at a [`ptx_asm::Inst::ClusterBarrier`] once the last one has
+    /// arrived.
+    pub(super) fn arrive_at_cluster_barrier(&self, warps: &mut [Warp], shared: &mut ClusterState) {
         if warps.iter().all(|warp| warp.is_at_cluster_barrier()) {
             let rows: Vec<usize> =
                 warps.iter().map(|warp| shared.clocks.row(warp.rank, warp.number)).collect();
-            shared.clocks.meet(&rows);
+            shared.clocks.synchronise(&rows);
             warps.iter_mut().for_each(Warp::pass);
         }
     }

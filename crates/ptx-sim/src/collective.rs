@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together: shuffles and votes.
+//! Collective instructions of a warp: shuffles and votes.
 
 use super::fault::{CheckResult, FaultCause, InLane, StepResult, malformed};
 use super::registers::{LaneValues, lanes};
@@ -7,7 +7,7 @@ use super::warp::Warp;
 use ptx_asm::{PtxOperand, Reg, RegClass};
 use ptx_asm::{ShuffleMode, VoteMode};
 
-/// Whether the whole warp is there.
+/// Checks that all 32 lanes execute an instruction.
 pub(super) fn whole(mask: u32) -> StepResult<()> {
     if mask == u32::MAX {
         return Ok(());
@@ -67,10 +67,11 @@ impl LaunchState<'_> {
     }
 }
 
-/// Whose register a lane reads.
+/// The source lane of a shuffle.
 fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> CheckResult<u32> {
     let first = lane & !(width - 1);
-    // The hardware looks at five bits, and at bits of other groups: what is larger means something else there than here.
+    // The hardware takes five bits of the operand and may reach other segments; larger operands are faults
+    // here.
     let limit = match mode {
         ShuffleMode::Up | ShuffleMode::Down => 32,
         ShuffleMode::Xor | ShuffleMode::Index => width,

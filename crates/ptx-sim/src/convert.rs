@@ -1,10 +1,11 @@
-//! Conversions of numbers between types.
+//! Conversions between types.
 
 use super::arith::{cut, signed, width};
 use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::{RoundingMode, Ty};
 
-/// The number as one of type `to`, extended to the width of its register; `None` if there is no such conversion.
+/// Converts a number to type `to`, extended to the width of its register; `None` if PTX has no such
+/// conversion.
 pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let bits = cut(bits, width(from));
     match (FloatFormat::of(to), FloatFormat::of(from)) {
@@ -15,7 +16,7 @@ pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Op
     }
 }
 
-/// Two `f32` as a pair of 16-bit floats.
+/// Converts two `f32` to a pair of 16-bit floats.
 pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
     let format = FloatFormat::of_pair(to)?;
     let [low, high] =
@@ -23,7 +24,7 @@ pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
     Some(low | high << 16)
 }
 
-/// How fractions of the result's format are rounded.
+/// The rounding direction of a conversion to a float.
 fn direction(rounding: RoundingMode) -> Option<RoundingDirection> {
     match rounding {
         RoundingMode::Nearest => Some(RoundingDirection::Nearest),
@@ -34,7 +35,7 @@ fn direction(rounding: RoundingMode) -> Option<RoundingDirection> {
     }
 }
 
-/// The integer that a float becomes, as a float.
+/// Rounds a float to an integral value.
 fn to_integral(rounding: RoundingMode, value: f64) -> Option<f64> {
     match rounding {
         RoundingMode::NearestInteger => Some(value.round_ties_even()),
@@ -52,7 +53,8 @@ fn between_floats(to: FloatFormat, from: FloatFormat, rounding: RoundingMode, bi
     }
     match direction(rounding) {
         Some(direction) => Some(to.encode(value, direction)),
-        // Only what the wider format holds needs no rounding: `f16` has more digits than `bf16`, and that the wider range.
+        // A conversion without rounding needs a format with at least the precision and range of the source.
+        // `f16` has more precision than `bf16`, and less range.
         None if rounding == RoundingMode::None && to.fraction > from.fraction && to.bias >= from.bias => {
             Some(to.encode(value, RoundingDirection::Nearest))
         }
@@ -60,7 +62,7 @@ fn between_floats(to: FloatFormat, from: FloatFormat, rounding: RoundingMode, bi
     }
 }
 
-/// Whether it is a number without fractions.
+/// Whether a type is a signed or unsigned integer.
 fn is_integer(ty: Ty) -> bool {
     ty.is_signed() || ty.is_unsigned()
 }
@@ -75,7 +77,7 @@ fn integer_to_float(to: FloatFormat, from: Ty, rounding: RoundingMode, bits: u64
     Some(to.round(negative, magnitude, 0, direction))
 }
 
-/// What does not fit becomes the nearest that does. For NaN see [`nan`].
+/// Clamps values out of range. For NaN see [`nan`].
 fn float_to_integer(to: Ty, from: Ty, rounding: RoundingMode, value: f64) -> Option<u64> {
     if !is_integer(to) {
         return None;
@@ -93,7 +95,7 @@ fn float_to_integer(to: Ty, from: Ty, rounding: RoundingMode, value: f64) -> Opt
     Some(extend(to, result))
 }
 
-/// Zero, but where 64 bits are on either side: then the highest bit alone.
+/// The integer for NaN: zero if neither type has 64 bits, else only the top bit.
 fn nan(to: Ty, from: Ty) -> u64 {
     if from == Ty::F64 || width(to) == 64 { 1 << (width(to) - 1) } else { 0 }
 }
@@ -106,7 +108,7 @@ fn between_integers(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Opti
     Some(extend(to, cut(wide, width(to))))
 }
 
-/// What a register of its class holds for an integer of this type.
+/// The register content for an integer of type `ty`, extended by its signedness.
 pub(super) fn extend(ty: Ty, bits: u64) -> u64 {
     if ty.is_signed() { cut(signed(bits, width(ty)) as u64, ty.class().bits()) } else { bits }
 }

@@ -1,29 +1,29 @@
-//! What goes wrong in a run, and where.
+//! Faults: their causes, and the block, thread and instruction where they occur.
 
 use std::fmt;
 
 use ptx_asm::{Reg, StateSpace};
 
-/// Why a run stopped.
+/// A violation of PTX's rules that stopped a run.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}`{}: {cause}", site.as_ref().map(|site| format!(", {site}")).unwrap_or_default())]
 pub struct SimFault {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Where it was, unless it never started.
+    /// Where the fault occurred; `None` if the launch was invalid.
     pub site: Option<Box<FaultSite>>,
-    /// What was wrong.
+    /// The violated rule.
     pub cause: Box<FaultCause>,
 }
 
-/// Where a kernel was.
+/// The position of a fault in the grid and in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSite {
-    /// The block's number.
+    /// Index of the block.
     pub block: u32,
-    /// The thread's number in it; of several, the first.
+    /// Index of the thread in its block; the first one if several are concerned.
     pub thread: u32,
-    /// What it was about to do.
+    /// The instruction that was about to execute.
     pub instruction: String,
 }
 
@@ -33,220 +33,222 @@ impl fmt::Display for FaultSite {
     }
 }
 
-/// What was wrong.
+/// The rule that a kernel violates, with the facts of the violation.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultCause {
-    /// What the checker of programs would have refused.
+    /// The program is malformed; [`ptx_asm::check`] would have rejected it.
     #[error("not a kernel: {0}")]
     Malformed(String),
-    /// The launch does not fit the kernel.
+    /// The number of arguments differs from the number of parameters.
     #[error("expected {expected} parameters, found {found}")]
     Params {
-        /// What the kernel declares.
+        /// Number of parameters that the kernel declares.
         expected: u32,
-        /// What the launch gave.
+        /// Number of arguments of the launch.
         found: usize,
     },
-    /// A register that this thread never wrote.
+    /// A thread reads a register that it has not written.
     #[error("expected a value in {reg:?}, which was never written")]
     UnwrittenRegister {
-        /// Which register.
+        /// The register.
         reg: Reg,
     },
-    /// An access outside of every array, or of more than one.
+    /// An access does not lie within one array or buffer.
     #[error("{bytes} bytes at {space} {address:#x} lie in no array: {nearest}")]
     OutOfBounds {
-        /// The memory's kind.
+        /// The state space.
         space: StateSpace,
-        /// The first byte's address.
+        /// Address of the first byte.
         address: u64,
-        /// How many bytes.
+        /// Size of the access in bytes.
         bytes: u32,
-        /// The array below, and by how much it is missed.
+        /// The array below the address, with its size and start.
         nearest: String,
     },
-    /// An access at an address that its size does not divide.
+    /// The address of an access is not a multiple of the required alignment.
     #[error("expected an address of a multiple of {align}, found {space} {address:#x}")]
     Misaligned {
-        /// The memory's kind.
+        /// The state space.
         space: StateSpace,
         /// The address.
         address: u64,
-        /// What should divide it.
+        /// The required alignment in bytes.
         align: u32,
     },
-    /// A read of bytes that nobody wrote.
+    /// A read of uninitialised memory.
     #[error("{location} is read and was never written")]
     Uninitialised {
-        /// The first such byte.
+        /// The first uninitialised byte.
         location: MemoryLocation,
     },
-    /// Two accesses that nothing orders, one of which writes.
+    /// A data race: two unordered accesses, at least one of which writes.
     #[error("race: {access} of {location}, which {other} {}; nothing orders the two", past(*other_access))]
     Race {
-        /// The first byte that both touch.
+        /// The first byte that both access.
         location: MemoryLocation,
-        /// What this thread does.
+        /// The access of this thread.
         access: AccessKind,
-        /// Who was there before.
+        /// The author of the other access.
         other: Accessor,
-        /// What that did.
+        /// The other access.
         other_access: AccessKind,
     },
-    /// Two lanes store different values at one address with one instruction.
+    /// Two lanes store different values to one address in one instruction.
     #[error("race: lanes {} and {} store different values at {location}", lanes[0], lanes[1])]
     ConflictingLanes {
         /// The byte.
         location: MemoryLocation,
-        /// Who.
+        /// The two lanes.
         lanes: [u32; 2],
     },
-    /// What is loaded as constant is written in the same launch.
+    /// Memory that is loaded as constant is written in the same launch.
     #[error("{location} is loaded as constant and written in one launch, by {other}")]
     NotConstant {
         /// The byte.
         location: MemoryLocation,
-        /// Who did the other of the two.
+        /// The author of the other access.
         other: Accessor,
     },
-    /// An access to bytes that an asynchronous copy may be writing.
+    /// An access of the destination of an asynchronous copy in flight.
     #[error("{location} is the destination of a copy of thread {owner} that was not waited for")]
     PendingCopy {
         /// The byte.
         location: MemoryLocation,
-        /// Whose copy.
+        /// The thread that issued the copy.
         owner: u32,
     },
-    /// The source of an asynchronous copy was written before the copy was waited for.
+    /// The source of an asynchronous copy changed before the copy was waited for.
     #[error("{location} changed while a copy from it was under way")]
     SourceChanged {
         /// The first byte of the source.
         location: MemoryLocation,
     },
-    /// Shared memory is written that copies or products may still be reading.
+    /// A write to shared memory that TMA or `wgmma` may still be reading.
     #[error("{location} is written while {by} may still be reading it")]
     PendingRead {
         /// The byte.
         location: MemoryLocation,
-        /// Who reads.
+        /// The reader.
         by: Accessor,
     },
-    /// Copies of tiles and products touch what a thread wrote without a fence since ([`ptx_asm::Inst::FenceProxyAsync`]).
-    #[error("{location} was written by {writer}, which has not fenced it for copies and products")]
+    /// TMA or `wgmma` accesses bytes that a thread wrote without a later [`ptx_asm::Inst::FenceProxyAsync`].
+    #[error("{location} was written by {writer}, which has not fenced it for TMA and wgmma")]
     Unfenced {
         /// The byte.
         location: MemoryLocation,
-        /// Who wrote it.
+        /// The writer.
         writer: Accessor,
     },
-    /// An ordinary access to a barrier in memory.
+    /// An ordinary access to an mbarrier.
     #[error("{location} is part of a barrier")]
     IsBarrier {
-        /// The first such byte.
+        /// The first byte that belongs to the mbarrier.
         location: MemoryLocation,
     },
-    /// There is no barrier where one is arrived at or waited for.
-    #[error("there is no barrier at {location}: nobody made one")]
+    /// An operation on an mbarrier that was not initialised.
+    #[error("there is no barrier at {location}: it was not initialised")]
     NoBarrier {
-        /// Where it should be.
+        /// The address of the operation.
         location: MemoryLocation,
     },
-    /// A barrier is used in a way that it does not allow.
+    /// An mbarrier is used in a way that PTX does not allow.
     #[error("the barrier at {location}: {what}")]
     Barrier {
-        /// Where it is.
+        /// The mbarrier's first byte.
         location: MemoryLocation,
-        /// What is wrong.
+        /// The mistake, in words.
         what: String,
     },
-    /// A tile copy or product that the hardware does not know.
+    /// The operands of a TMA or `wgmma` instruction are invalid.
     #[error("{0}")]
     InvalidTile(String),
-    /// A register is touched that products may still be computing, or that they are to compute without a fence since the threads touched it.
+    /// An accumulator is accessed while a `wgmma` may be computing it, or a `wgmma` follows accesses of its
+    /// accumulators without a fence.
     #[error("{reg:?} is {what}")]
     Accumulator {
         /// The register.
         reg: Reg,
-        /// What it lacks.
+        /// The state of the register that forbids the access.
         what: &'static str,
     },
-    /// Warps of a warpgroup, or lanes of a warp, do not agree about what they do together.
+    /// Warps of a warpgroup execute different instructions, or lanes pass different operands.
     #[error("a warpgroup does not act as one: {0}")]
     Warpgroup(String),
-    /// Registers that are given back while there are less, or taken while there are more.
+    /// `setmaxnreg` increases to fewer registers than there are, or decreases to more.
     #[error("expected {} than {found} registers a thread, found {count}", if *increase { "more" } else { "less" })]
     RegisterCount {
-        /// How many there are.
+        /// Registers per thread before.
         found: u32,
-        /// How many there should be.
+        /// Registers per thread that are requested.
         count: u32,
-        /// Whether that should be more.
+        /// Whether the instruction is an increase.
         increase: bool,
     },
-    /// There is no such block in the cluster.
+    /// A block rank is not in the cluster.
     #[error("expected a block of the cluster below {blocks}, found {found}")]
     ClusterBlock {
-        /// Its number.
+        /// The rank.
         found: u32,
-        /// How many blocks there are.
+        /// Number of blocks of the cluster.
         blocks: u32,
     },
-    /// A block, or a warp, ends while something that it has to wait for may be under way.
+    /// A block or warp ends before it has waited for an asynchronous operation or a remote arrival.
     #[error("the end comes before {0}")]
     Outstanding(String),
-    /// Something that whole warps do, done by a part of one.
+    /// An instruction of whole warps is executed by some of the lanes.
     #[error("expected lanes {expected:#010x} of the warp together, found {active:#010x}")]
     PartialWarp {
-        /// The lanes that are there.
+        /// Mask of the lanes that execute it.
         active: u32,
-        /// Those that should be.
+        /// Mask of the lanes that must execute it.
         expected: u32,
     },
-    /// The partner's number is none of a group: the hardware and the definition of [`ptx_asm::Inst::Shuffle`] part there.
+    /// The lane operand of a shuffle is out of range; there the hardware and [`ptx_asm::Inst::Shuffle`]
+    /// differ.
     #[error("expected a lane or distance below {limit}, found {found}")]
     ShuffleLane {
-        /// What it was.
+        /// The operand.
         found: u32,
-        /// What it should be below.
+        /// The limit that the operand must stay below.
         limit: u32,
     },
-    /// More bytes to read than to copy.
+    /// `cp.async` is to read more bytes than it copies.
     #[error("expected at most {bytes} bytes to read, found {read}")]
     CopySize {
-        /// What is written.
+        /// Number of bytes that are copied.
         bytes: u32,
-        /// What is to be read.
+        /// Number of bytes to read.
         read: u32,
     },
-    /// Warps at one barrier disagree about how many meet.
+    /// Warps expect different numbers of threads at one barrier.
     #[error("barrier {id} is for {expected} threads, say those that wait; found {found}")]
     BarrierSize {
-        /// The barrier's number.
+        /// Number of the barrier.
         id: u32,
-        /// What the first warp said.
+        /// Number of threads that the waiting warps expect.
         expected: u32,
-        /// What this one says.
+        /// Number of threads that this warp expects.
         found: u32,
     },
-    /// No warp can go on.
+    /// Every warp waits.
     #[error("deadlock: {0}")]
     Deadlock(String),
-    /// The run takes too long.
+    /// The run exceeds the limit on instructions.
     #[error("expected an end within {0} instructions of warps")]
     Limit(u64),
 }
 
-/// What is done to memory.
+/// Kinds of memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// Reading.
+    /// A read.
     Read,
-    /// Reading what no thread writes.
+    /// A read of memory that no thread writes during the launch.
     Constant,
-    /// Writing.
+    /// A write.
     Write,
-    /// Both in one step.
+    /// An atomic read-modify-write.
     Atomic,
 }
 
@@ -261,7 +263,7 @@ impl fmt::Display for AccessKind {
     }
 }
 
-/// What somebody did.
+/// The past tense of an access.
 fn past(access: AccessKind) -> &'static str {
     match access {
         AccessKind::Read | AccessKind::Constant => "read",
@@ -270,18 +272,18 @@ fn past(access: AccessKind) -> &'static str {
     }
 }
 
-/// Who did something before.
+/// The author of an earlier access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accessor {
     /// A thread of this block.
     Thread(u32),
-    /// Several threads of a warp of this block.
+    /// Several lanes of a warp of this block.
     Warp(u32),
     /// Another block.
     Block(u32),
-    /// A copy of a tile that this thread began.
+    /// A TMA operation that this thread issued.
     Tma(u32),
-    /// Products of the warpgroup that this warp is of.
+    /// A `wgmma` of the warpgroup that contains this warp.
     Wgmma(u32),
 }
 
@@ -291,22 +293,22 @@ impl fmt::Display for Accessor {
             Accessor::Thread(thread) => write!(f, "thread {thread}"),
             Accessor::Warp(warp) => write!(f, "warp {warp}"),
             Accessor::Block(block) => write!(f, "block {block}"),
-            Accessor::Tma(thread) => write!(f, "a tile copy of thread {thread}"),
-            Accessor::Wgmma(warp) => write!(f, "a product of warp {warp}"),
+            Accessor::Tma(thread) => write!(f, "a TMA operation of thread {thread}"),
+            Accessor::Wgmma(warp) => write!(f, "a wgmma of warp {warp}"),
         }
     }
 }
 
-/// A byte of some memory.
+/// A byte of memory, as faults describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLocation {
-    /// The memory's kind.
+    /// The state space.
     pub space: StateSpace,
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// The array that holds it: its name, or its number.
+    /// The array that contains the byte: the name of a buffer, or the index of an array.
     pub array: String,
-    /// Its place there.
+    /// Offset of the byte in the array.
     pub byte: usize,
 }
 
@@ -316,20 +318,20 @@ impl fmt::Display for MemoryLocation {
     }
 }
 
-/// What a part of a step gives: a value, or what is wrong.
+/// The result of a check.
 pub(super) type CheckResult<T> = Result<T, Box<FaultCause>>;
 
-/// What is wrong with an instruction, and the first lane it is wrong for.
+/// A fault of a warp's step, with the first lane concerned.
 #[derive(Debug)]
 pub(super) struct LaneFault {
     pub(super) lane: u32,
     pub(super) cause: Box<FaultCause>,
 }
 
-/// What a step of a warp gives.
+/// The result of a warp's step, or of a part of it.
 pub(super) type StepResult<T> = Result<T, LaneFault>;
 
-/// Says for which lane.
+/// Attaches the lane to the cause of a fault.
 pub(super) trait InLane<T> {
     fn in_lane(self, lane: usize) -> StepResult<T>;
 }
@@ -340,7 +342,7 @@ impl<T> InLane<T> for CheckResult<T> {
     }
 }
 
-/// What the checker of programs should have found.
+/// The fault of a program that [`ptx_asm::check`] should have rejected.
 pub(super) fn malformed<T>(what: impl Into<String>) -> CheckResult<T> {
     Err(Box::new(FaultCause::Malformed(what.into())))
 }

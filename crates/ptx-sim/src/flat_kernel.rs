@@ -1,8 +1,9 @@
-//! Kernels as one list of steps, so that a warp can stop anywhere and go on later.
+//! Kernels flattened into a list of steps, so that a warp can stop and resume at any of them.
 //!
-//! A warp has a mask of active lanes and a stack. A branch pushes a frame, runs one side with the lanes that take it, then the other, then
-//! pops; sides that no lane takes are jumped over. A loop pushes a frame and takes lanes out of the mask until none is left. Lanes that
-//! parted meet at the end of the statement: the tree says where that is.
+//! A warp has a mask of active lanes and a stack of frames. A branch pushes a frame, executes one side with
+//! the lanes that take it, then the other side, then pops the frame; it skips a side that no lane takes. A
+//! loop pushes a frame and removes lanes from the mask until none is left. Diverged lanes reconverge at the
+//! end of the statement.
 
 use std::cell::Cell;
 
@@ -14,49 +15,49 @@ use ptx_asm::{GuardPredicate, PtxKernel, PtxStmt, Reg, RegClass, StateSpace, Stm
 /// A step of a warp.
 #[derive(Debug)]
 pub(super) enum FlatStep<'k> {
-    /// An instruction of the active lanes for which the guard, if there is one, holds.
+    /// Executes an instruction for the active lanes whose guard is true.
     Inst { guard: Option<GuardPredicate>, inst: &'k Inst, number: usize },
-    /// Pushes; goes on with the lanes for which the guard holds, or if there are none, at `otherwise`.
+    /// Pushes a frame. Continues with the lanes whose guard is true; if there are none, at `otherwise`.
     Split { guard: GuardPredicate, otherwise: usize },
-    /// Goes on with the other lanes, or if there are none, at `end`.
+    /// Continues with the other lanes of the frame; if there are none, at `end`.
     Otherwise { end: usize },
-    /// Pops; all lanes that were active before are again.
+    /// Pops the frame and reactivates its lanes.
     Join,
-    /// Pushes.
+    /// Pushes a frame for a loop.
     Enter,
-    /// Keeps the lanes for which the guard holds and goes back to `body`; if there are none, pops.
+    /// Keeps the lanes whose guard is true and jumps to `body`; if there are none, pops the frame.
     Again { guard: GuardPredicate, body: usize },
 }
 
-/// A kernel that can be run.
+/// A kernel in the form that the simulator executes.
 #[derive(Debug)]
 pub(super) struct FlatKernel<'k> {
     pub(super) kernel: &'k PtxKernel,
     pub(super) steps: Vec<FlatStep<'k>>,
-    /// All instructions, in order.
+    /// All instructions, in program order.
     pub(super) insts: Vec<&'k Inst>,
-    /// Where registers of each class start, and where the last class ends.
+    /// Index of the first register of each class, and the total.
     first: [u32; 7],
     pub(super) shared: ArrayLayout,
     pub(super) local: ArrayLayout,
-    /// Whether copies of tiles or products touch shared memory.
+    /// Whether TMA or `wgmma` accesses shared memory.
     pub(super) is_asynchronous: bool,
-    /// Whether there are products of warpgroups.
-    pub(super) has_products: bool,
+    /// Whether the kernel has `wgmma` instructions.
+    pub(super) has_wgmma: bool,
 }
 
-/// What a thread has room for here; far more than on any processor.
-const MOST_REGISTERS: u64 = 1 << 16;
+/// The most registers of a thread; far more than any GPU has.
+const MAX_REGISTERS: u64 = 1 << 16;
 
-/// The most threads a block has on any processor.
-const MOST_THREADS: u32 = 1024;
+/// The most threads of a block on any GPU.
+const MAX_THREADS: u32 = 1024;
 
 impl<'k> FlatKernel<'k> {
     /// # Errors
     ///
-    /// [`super::Cause::Malformed`] for too many threads, registers or bytes.
+    /// [`super::FaultCause::Malformed`] for too many threads, registers or bytes of arrays.
     pub(super) fn new(kernel: &'k PtxKernel) -> CheckResult<FlatKernel<'k>> {
-        if !(1..=MOST_THREADS).contains(&kernel.threads) {
+        if !(1..=MAX_THREADS).contains(&kernel.threads) {
             return malformed(format!("a block has {} threads", kernel.threads));
         }
         let mut program = FlatKernel {
@@ -67,23 +68,23 @@ impl<'k> FlatKernel<'k> {
             shared: ArrayLayout::new(StateSpace::Shared, &kernel.shared)?,
             local: ArrayLayout::new(StateSpace::Local, &kernel.local)?,
             is_asynchronous: false,
-            has_products: false,
+            has_wgmma: false,
         };
         program.block(&kernel.body);
         let has = |found: fn(&Inst) -> bool| program.insts.iter().any(|inst| found(inst));
         let has_tiles = has(|inst| matches!(inst, Inst::TmaLoad { .. } | Inst::TmaStore { .. }));
-        program.has_products = has(|inst| matches!(inst, Inst::Wgmma { .. }));
-        program.is_asynchronous = has_tiles || program.has_products;
+        program.has_wgmma = has(|inst| matches!(inst, Inst::Wgmma { .. }));
+        program.is_asynchronous = has_tiles || program.has_wgmma;
         program.number_registers()?;
         Ok(program)
     }
 
-    /// How many registers a thread has.
+    /// Number of registers of a thread.
     pub(super) fn registers(&self) -> usize {
         self.first[RegClass::ALL.len()] as usize
     }
 
-    /// Registers of a multiprocessor that a block has, and how many of them each thread has at first.
+    /// Number of the SM's registers that a block has.
     pub(super) fn register_pool(&self) -> u32 {
         (64 << 10) / self.kernel.min_blocks_per_sm.unwrap_or(1).max(1)
     }
@@ -92,7 +93,7 @@ impl<'k> FlatKernel<'k> {
         (self.register_pool() / self.kernel.threads).min(255) / 8 * 8
     }
 
-    /// A register's place among all of a thread.
+    /// Index of a register among all registers of a thread.
     pub(super) fn register(&self, reg: Reg) -> usize {
         (self.first[reg.class as usize] + reg.number) as usize
     }
@@ -132,7 +133,7 @@ impl<'k> FlatKernel<'k> {
         self.steps[middle] = FlatStep::Otherwise { end };
     }
 
-    /// Finds how many registers of each class there are.
+    /// Counts the registers of each class and assigns their indices.
     fn number_registers(&mut self) -> CheckResult<()> {
         let counts: [Cell<u64>; 6] = Default::default();
         let see = |reg: Reg| {
@@ -153,8 +154,8 @@ impl<'k> FlatKernel<'k> {
         for (i, count) in counts.iter().enumerate() {
             self.first[i] = sum as u32;
             sum += count.get();
-            if sum > MOST_REGISTERS {
-                return malformed(format!("a thread has more than {MOST_REGISTERS} registers"));
+            if sum > MAX_REGISTERS {
+                return malformed(format!("a thread has more than {MAX_REGISTERS} registers"));
             }
         }
         self.first[counts.len()] = sum as u32;

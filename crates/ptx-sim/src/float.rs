@@ -1,18 +1,18 @@
-//! Formats of floats: what their bits mean, and rounding exact values to them once.
+//! Float formats: decoding, and rounding exact values once.
 //!
-//! Arithmetic on 16-bit floats is done exactly, or with what is cut off remembered ([`add_odd`]), and rounded here. So every result
-//! has one rounding, as on the hardware, and no argument about double rounding is needed.
+//! Arithmetic on 16-bit floats is exact, or rounds to odd ([`add_odd`]), before it is rounded here. Every
+//! result is thus rounded once, as on hardware.
 
 use ptx_asm::Ty;
 
-/// A binary format of IEEE 754's kind.
+/// A binary format in the manner of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FloatFormat {
-    /// Bits in all.
+    /// Width in bits.
     pub(super) bits: u32,
-    /// Bits behind the point.
+    /// Fraction bits.
     pub(super) fraction: u32,
-    /// What is added to exponents; also the largest one.
+    /// Exponent bias, which is also the largest exponent.
     pub(super) bias: i32,
 }
 
@@ -21,10 +21,10 @@ pub(super) const BF16: FloatFormat = FloatFormat { bits: 16, fraction: 7, bias: 
 pub(super) const F32: FloatFormat = FloatFormat { bits: 32, fraction: 23, bias: 127 };
 pub(super) const F64: FloatFormat = FloatFormat { bits: 64, fraction: 52, bias: 1023 };
 
-/// How what a format lacks is rounded.
+/// Rounding directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoundingDirection {
-    /// To the nearest, of two the even one.
+    /// To nearest, ties to even.
     Nearest,
     Zero,
     Down,
@@ -32,7 +32,7 @@ pub(super) enum RoundingDirection {
 }
 
 impl FloatFormat {
-    /// That of a type of one float.
+    /// The format of a float type; `None` for other types and for pairs.
     pub(super) fn of(ty: Ty) -> Option<FloatFormat> {
         match ty {
             Ty::F16 => Some(F16),
@@ -43,7 +43,7 @@ impl FloatFormat {
         }
     }
 
-    /// Those of the halves of a type of two floats.
+    /// The format of the halves of a pair type.
     pub(super) fn of_pair(ty: Ty) -> Option<FloatFormat> {
         match ty {
             Ty::F16x2 => Some(F16),
@@ -52,22 +52,23 @@ impl FloatFormat {
         }
     }
 
-    /// The bits of infinity.
+    /// The encoding of infinity.
     fn infinity(self) -> u64 {
         (2 * self.bias as u64 + 1) << self.fraction
     }
 
-    /// The bit of the sign.
+    /// The sign bit.
     fn sign(self) -> u64 {
         1 << (self.bits - 1)
     }
 
-    /// What arithmetic gives where there is no number: for `f64` the usual one, for narrower formats all bits but the sign.
+    /// The NaN that arithmetic produces: the default NaN for `f64`, all bits except the sign for narrower
+    /// formats.
     pub(super) fn nan(self) -> u64 {
         if self == F64 { f64::NAN.to_bits() } else { self.sign() - 1 }
     }
 
-    /// The value of these bits; every format's values are `f64`s.
+    /// Decodes a value; `f64` represents the values of all formats.
     pub(super) fn decode(self, bits: u64) -> f64 {
         if self == F64 {
             return f64::from_bits(bits);
@@ -81,13 +82,14 @@ impl FloatFormat {
             f64::INFINITY
         } else {
             let hidden = u64::from(exponent > 0) << self.fraction;
-            // Both factors and the product are exact: 24 bits at most, and powers of two far inside the range of `f64`.
+            // Both operands and the result are exact: at most 24 significant bits, with exponents well inside
+            // the range of `f64`.
             (fraction | hidden) as f64 * power(exponent.max(1) - self.bias - self.fraction as i32)
         };
         if bits & self.sign() != 0 { -value } else { value }
     }
 
-    /// The bits of the value, rounded once.
+    /// Encodes a value, rounded once.
     pub(super) fn encode(self, value: f64, direction: RoundingDirection) -> u64 {
         if value.is_nan() {
             return self.nan();
@@ -103,7 +105,7 @@ impl FloatFormat {
         self.round(negative, mantissa, exponent.max(1) - 1075, direction)
     }
 
-    /// The bits of `mantissa · 2^exponent`, with that sign, rounded once.
+    /// Encodes `±mantissa · 2^exponent`, rounded once.
     pub(super) fn round(
         self,
         negative: bool,
@@ -116,13 +118,14 @@ impl FloatFormat {
             return sign;
         }
         let leading = exponent + 63 - mantissa.leading_zeros() as i32;
-        let scale = leading.max(1 - self.bias); // the exponent of the result, before what rounding carries
+        let scale = leading.max(1 - self.bias); // the exponent of the result, before a carry from rounding
         if scale > self.bias {
             return sign | self.overflow(negative, direction);
         }
         let cut = scale - self.fraction as i32 - exponent; // bits that the format has no room for
         let kept = if cut <= 0 { mantissa << -cut } else { shorten(mantissa, cut, negative, direction) };
-        // The leading bit, where there is one, adds 1 to the exponent; so does what rounding carries.
+        // The leading bit of the mantissa, if there is one, adds 1 to the exponent, and so does a carry from
+        // rounding.
         let magnitude = (((scale + self.bias - 1) as u64) << self.fraction) + kept;
         if magnitude >= self.infinity() {
             sign | self.overflow(negative, direction)
@@ -131,7 +134,7 @@ impl FloatFormat {
         }
     }
 
-    /// What numbers too large become.
+    /// The encoding of values beyond the largest finite one.
     fn overflow(self, negative: bool, direction: RoundingDirection) -> u64 {
         let outwards = match direction {
             RoundingDirection::Nearest => true,
@@ -164,15 +167,15 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// `a + b`, and if that is no `f64`, of its two neighbours the odd one. Rounded again to at most 51 bits, that gives what rounding
-/// the exact sum would: an odd last bit says that the sum lies between, and on which side of every shorter number and of every
-/// middle between two.
+/// `a + b`, rounded to odd: if the sum is no `f64`, the result is the neighbour with an odd last bit.
+/// Rounding that to at most 51 bits equals rounding the exact sum, because an odd last bit shows on which
+/// side of every shorter number, and of every midpoint between two, the sum lies.
 pub(super) fn add_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     if !sum.is_finite() {
         return sum;
     }
-    // What rounding took away, exactly: Knuth's sum of two.
+    // The rounding error of the sum, exactly (Knuth's two-sum).
     let part = sum - a;
     let error = (a - (sum - part)) + (b - part);
     let bits = sum.to_bits();
@@ -183,8 +186,8 @@ pub(super) fn add_odd(a: f64, b: f64) -> f64 {
     f64::from_bits(if outwards { bits + 1 } else { bits - 1 })
 }
 
-/// `a * b + c` of two formats of 16 bits, rounded once.
+/// `a * b + c` for 16-bit formats, rounded once.
 pub(super) fn fma(format: FloatFormat, a: f64, b: f64, c: f64) -> u64 {
-    // The product is exact: 22 bits at most.
+    // The product is exact: at most 22 significant bits.
     format.encode(add_odd(a * b, c), RoundingDirection::Nearest)
 }

@@ -1,20 +1,20 @@
-//! The device's memory: named regions, far from each other.
+//! Global memory of the simulated GPU: named buffers with gaps between them.
 
 use super::array_layout::describe;
 use super::fault::{CheckResult, FaultCause, MemoryLocation};
 use ptx_asm::StateSpace;
 
-/// A simulated device. What it holds stays from one run to the next.
+/// A simulated GPU. The contents of its global memory persist from run to run.
 ///
-/// Regions lie where mistakes show: the first one crosses a multiple of 2³², so that addresses computed in 32 bits miss it, and between
-/// any two there is nothing.
+/// The layout exposes wrong addresses: the first buffer crosses a multiple of 2³², so that addresses computed
+/// in 32 bits miss it, and there are gaps between buffers.
 #[derive(Clone, Debug)]
 pub struct SimulatedGpu {
-    regions: Vec<BufferContents>,
+    buffers: Vec<BufferContents>,
     next: u64,
 }
 
-/// BufferContents of a [`SimulatedGpu`].
+/// Handle of a buffer in the global memory of a [`SimulatedGpu`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalBuffer {
     index: usize,
@@ -26,15 +26,15 @@ pub(super) struct BufferContents {
     name: String,
     base: u64,
     pub(super) bytes: Vec<u8>,
-    /// Which bytes were ever written; empty if all were.
+    /// For each byte, whether it was written; empty if the buffer was initialised as a whole.
     written: Vec<bool>,
 }
 
-/// What every region's address is a multiple of, as the drivers' are.
+/// Alignment of buffers in bytes, as in CUDA.
 const ALIGN: u64 = 256;
 
 impl GlobalBuffer {
-    /// The address of its first byte, for [`super::Launch::params`].
+    /// Address of the first byte, for [`super::SimLaunch::params`].
     pub fn address(self) -> u64 {
         self.address
     }
@@ -47,92 +47,91 @@ impl Default for SimulatedGpu {
 }
 
 impl SimulatedGpu {
-    /// A device without memory.
+    /// A GPU without buffers.
     pub fn new() -> SimulatedGpu {
-        SimulatedGpu { regions: Vec::new(), next: (7 << 32) - ALIGN }
+        SimulatedGpu { buffers: Vec::new(), next: (7 << 32) - ALIGN }
     }
 
-    /// BufferContents that holds these bytes. Faults will call it by that name.
+    /// Allocates a buffer with these bytes. Faults mention it by `name`.
     pub fn put(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> GlobalBuffer {
         self.place(name.into(), bytes.into(), Vec::new())
     }
 
-    /// BufferContents of so many bytes that may not be read before they are written.
+    /// Allocates a buffer of `bytes` uninitialised bytes; reading one before it is written is a fault.
     pub fn reserve(&mut self, name: impl Into<String>, bytes: usize) -> GlobalBuffer {
         self.place(name.into(), vec![0; bytes], vec![false; bytes])
     }
 
     fn place(&mut self, name: String, bytes: Vec<u8>, written: Vec<bool>) -> GlobalBuffer {
-        let region = GlobalBuffer { index: self.regions.len(), address: self.next };
-        // Gaps differ, so that no two distances between regions are equal.
-        let gap = ALIGN * (self.regions.len() as u64 + 1);
+        let buffer = GlobalBuffer { index: self.buffers.len(), address: self.next };
+        // Gaps differ, so that no two distances between buffers are equal.
+        let gap = ALIGN * (self.buffers.len() as u64 + 1);
         self.next = (self.next + bytes.len() as u64 + gap).next_multiple_of(ALIGN);
-        self.regions.push(BufferContents { name, base: region.address, bytes, written });
-        region
+        self.buffers.push(BufferContents { name, base: buffer.address, bytes, written });
+        buffer
     }
 
-    /// What a region holds.
+    /// The bytes of a buffer; uninitialised bytes are zeros.
     ///
     /// # Panics
     ///
-    /// If the region is another machine's.
-    pub fn bytes(&self, region: GlobalBuffer) -> &[u8] {
-        &self.regions[region.index].bytes
+    /// If the buffer belongs to another GPU.
+    pub fn bytes(&self, buffer: GlobalBuffer) -> &[u8] {
+        &self.buffers[buffer.index].bytes
     }
 
-    /// Whether every byte of a region was written.
+    /// Whether every byte of a buffer was written.
     ///
     /// # Panics
     ///
-    /// If the region is another machine's.
-    pub fn is_written(&self, region: GlobalBuffer) -> bool {
-        self.regions[region.index].written.iter().all(|&written| written)
+    /// If the buffer belongs to another GPU.
+    pub fn is_written(&self, buffer: GlobalBuffer) -> bool {
+        self.buffers[buffer.index].written.iter().all(|&written| written)
     }
 
-    /// How many regions there are.
+    /// Number of buffers.
     pub(super) fn len(&self) -> usize {
-        self.regions.len()
+        self.buffers.len()
     }
 
-    /// The region that holds all these bytes, and their place in it.
+    /// Index of the buffer that contains all these bytes, and their offset in it.
     pub(super) fn locate(&self, address: u64, bytes: u32) -> CheckResult<(usize, usize)> {
-        let after = self.regions.partition_point(|region| region.base <= address);
-        let below = after.checked_sub(1).map(|i| (i, &self.regions[i]));
-        if let Some((i, region)) = below
-            && (address - region.base).saturating_add(u64::from(bytes)) <= region.bytes.len() as u64
+        let after = self.buffers.partition_point(|buffer| buffer.base <= address);
+        let below = after.checked_sub(1).map(|i| (i, &self.buffers[i]));
+        if let Some((i, buffer)) = below
+            && (address - buffer.base).saturating_add(u64::from(bytes)) <= buffer.bytes.len() as u64
         {
-            return Ok((i, (address - region.base) as usize));
+            return Ok((i, (address - buffer.base) as usize));
         }
-        let nearest = below.map_or("there is no array below".into(), |(_, region)| {
-            describe(&region.name, region.base, region.bytes.len() as u64)
+        let nearest = below.map_or("there is no array below".into(), |(_, buffer)| {
+            describe(&buffer.name, buffer.base, buffer.bytes.len() as u64)
         });
         Err(Box::new(FaultCause::OutOfBounds { space: StateSpace::Global, address, bytes, nearest }))
     }
 
-    /// A byte of a region.
-    pub(super) fn location(&self, region: usize, at: usize) -> MemoryLocation {
-        let region = &self.regions[region];
-        let address = region.base + at as u64;
-        MemoryLocation { space: StateSpace::Global, address, array: region.name.clone(), byte: at }
+    /// Describes a byte of a buffer for a fault.
+    pub(super) fn location(&self, buffer: usize, at: usize) -> MemoryLocation {
+        let buffer = &self.buffers[buffer];
+        let address = buffer.base + at as u64;
+        MemoryLocation { space: StateSpace::Global, address, array: buffer.name.clone(), byte: at }
     }
 
-    /// What is there.
-    pub(super) fn region(&self, region: usize) -> &BufferContents {
-        &self.regions[region]
+    pub(super) fn buffer(&self, buffer: usize) -> &BufferContents {
+        &self.buffers[buffer]
     }
 
-    /// Writes bytes that were located.
-    pub(super) fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
-        let region = &mut self.regions[region];
-        region.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        if !region.written.is_empty() {
-            region.written[at..at + bytes.len()].fill(true);
+    /// Writes bytes at an offset that [`Self::locate`] returned.
+    pub(super) fn write(&mut self, buffer: usize, at: usize, bytes: &[u8]) {
+        let buffer = &mut self.buffers[buffer];
+        buffer.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        if !buffer.written.is_empty() {
+            buffer.written[at..at + bytes.len()].fill(true);
         }
     }
 }
 
 impl BufferContents {
-    /// The first of these bytes that was never written.
+    /// Offset of the first uninitialised byte in a range.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
         if self.written.is_empty() {
             return None;

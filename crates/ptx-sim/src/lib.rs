@@ -1,13 +1,18 @@
-//! The interpreter: what kernels mean.
+//! A simulated NVIDIA GPU for tests: runs PTX programs of the crate `ptx-asm` and reports their mistakes.
 //!
-//! It runs a kernel on a simulated device, small and strict rather than fast, and stops with a typed [`SimFault`] where a program does what it
-//! may not, even if a processor would let it pass: accesses outside of an array or not aligned, reads of what nobody wrote, races, warps
-//! that are torn apart where they must act as one, barriers that not all reach. A code generator whose kernels run here with the
-//! right results, in every [`ExecutionOrder`] that is tried, relies on nothing that the language does not promise.
+//! # Should I be using this crate?
+//!
+//! Use it in tests of code that generates PTX. [`run`] executes a kernel instruction by instruction. It stops
+//! with a typed [`SimFault`] where a program violates the rules of PTX, even where a real GPU would go on:
+//! misaligned accesses and accesses outside of arrays, reads of uninitialised memory, data races, divergent
+//! warps at collective instructions, barriers that not all threads reach, accumulators and shared memory that
+//! asynchronous operations still use. It is small and strict rather than fast.
+//!
+//! # Example
 //!
 //! ```
-//! use ptx_sim::{SimLaunch, SimulatedGpu, ExecutionOrder, run};
-//! use ptx_asm::{PtxBuilder, AddressOperand, StateSpace, SpecialReg, Ty};
+//! use ptx_asm::{AddressOperand, PtxBuilder, SpecialReg, StateSpace, Ty};
+//! use ptx_sim::{ExecutionOrder, SimLaunch, SimulatedGpu, run};
 //!
 //! // y[thread] = 2 thread
 //! let mut b = PtxBuilder::new("double", 1, 64);
@@ -16,54 +21,64 @@
 //! let at = b.mul_add_wide(Ty::U32, thread, 4_u32, y);
 //! b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), twice);
 //!
-//! let mut machine = SimulatedGpu::new();
-//! let y = machine.reserve("y", 64 * 4);
-//! let stats = run(&b.finish(), &SimLaunch::new(1, &[y.address()]), &mut machine, ExecutionOrder::Sequential)?;
-//! assert_eq!(machine.bytes(y)[4 * 50..][..4], 100_u32.to_le_bytes());
-//! assert_eq!(stats.sectors("store.global"), 64 * 4 / 32); // each byte moved once
+//! let mut gpu = SimulatedGpu::new();
+//! let y = gpu.reserve("y", 64 * 4);
+//! let stats = run(&b.finish(), &SimLaunch::new(1, &[y.address()]), &mut gpu, ExecutionOrder::Sequential)?;
+//! assert_eq!(gpu.bytes(y)[4 * 50..][..4], 100_u32.to_le_bytes());
+//! assert_eq!(stats.sectors("store.global"), 64 * 4 / 32); // fully coalesced: each byte moves once
 //! # Ok::<(), ptx_sim::SimFault>(())
 //! ```
 //!
-//! # What it does not say
+//! # Promises
 //!
-//! Times. How many registers a thread needs. Bits of what the hardware approximates, or adds in an order of its own: see [`ptx_asm::PtxUnaryOp`] and [`ptx_asm::MmaShape`]. Whether a program is
-//! ordered by fences and atomic operations: only barriers count as order, in memory or not, so such programs are reported as races. So are accesses of global memory that
-//! only a cluster's barriers order.
+//! * **No panic and no endless run**, whatever the program: [`run`] returns statistics or a fault, and
+//!   [`SimLaunch::limit`] bounds the instructions.
+//! * **Deterministic**: a kernel, a launch, memory and an [`ExecutionOrder`] determine memory, statistics and
+//!   fault.
+//! * **A kernel without a fault and with equal results in every order that was tried** relies on no order of
+//!   warps and copies that PTX leaves open, as far as those orders show.
+//!
+//! # Limits
+//!
+//! The simulator knows nothing of time and of register allocation. Approximate functions and the summation
+//! order of matrix instructions differ from the hardware's; see [`ptx_asm::PtxUnaryOp`] and
+//! [`ptx_asm::MmaShape`]. Only barriers order memory accesses: programs that rely on fences or atomics for
+//! order are reported as races, and so are accesses of global memory that only a cluster barrier orders.
 
 #![forbid(unsafe_code)]
 
-mod flat_kernel; // a kernel as a list of steps
-mod gpu; // the device's memory
-mod stats; // what a run did
+mod flat_kernel; // a kernel as a flat list of steps
+mod gpu; // global memory
+mod stats; // statistics of a run
 
-mod registers; // what lanes hold
-mod scheduler; // the warps of a block, in some order
-mod warp; // a step of a warp
+mod registers; // registers of a warp
+mod scheduler; // launches, clusters and blocks: which warp runs next
+mod warp; // execution of one step of a warp
 
-mod arith; // operations on each lane
-mod convert; // numbers as other types
-mod float; // formats and rounding
+mod arith; // arithmetic on register contents
+mod convert; // conversions between types
+mod float; // float formats and rounding
 
-mod collective; // what lanes do together
-mod mma; // matrices in fragments
+mod collective; // shuffles and votes
+mod mma; // matrix fragments of a warp
 
-mod cluster; // blocks that run side by side
-mod mbarrier; // barriers in memory
+mod cluster; // mapa, cluster barriers, the end of a cluster
+mod mbarrier; // barriers in shared memory
 
-mod tensor_map; // which bytes a tile is
-mod tma; // copies of tiles
+mod tensor_map; // tensor maps: the bytes of a tile
+mod tma; // TMA loads and stores
 
-mod matrix_descriptor; // where factors are
-mod wgmma; // what four warps do together
+mod matrix_descriptor; // operands of wgmma in shared memory
+mod wgmma; // matrix instructions of a warpgroup
 
-mod access; // loads, stores, atomic operations, copies
-mod array_layout; // shared memory and each thread's own
-mod async_copies; // copies under way
-mod async_proxy; // what is done behind the threads' backs
-mod race_detector;
-mod vector_clocks; // what warps know of each other // which accesses are ordered
+mod access; // loads, stores, atomics, cp.async
+mod array_layout; // arrays in shared and local memory
+mod async_copies; // cp.async copies in flight
+mod async_proxy; // accesses of shared memory by TMA and wgmma
+mod race_detector; // accesses that no barrier orders
+mod vector_clocks; // the happens-before order of a cluster
 
-mod fault; // what goes wrong
+mod fault; // faults and their causes
 
 #[cfg(test)]
 mod tests;
@@ -87,57 +102,60 @@ macro_rules! debug_as_display {
 }
 debug_as_display!(FaultCause, SimFault);
 
-/// What a kernel is launched with. A block has as many threads as the kernel says.
+/// The arguments of a launch. The kernel itself has the number of threads per block.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLaunch<'a> {
-    /// How many blocks; at least 1.
+    /// Blocks of the grid; at least 1, and a multiple of the cluster.
     pub blocks: u32,
-    /// The kernel's parameters.
+    /// Values of the kernel's 64-bit parameters.
     pub params: &'a [u64],
-    /// Its tensor maps.
+    /// The kernel's tensor maps.
     pub maps: &'a [SimTensorMap],
-    /// How many instructions all warps together may run, so that loops without end are found.
+    /// The most instructions that all warps together may execute, so that an endless loop ends in a fault.
     pub limit: u64,
 }
 
 impl<'a> SimLaunch<'a> {
-    /// So many blocks, and as many instructions as anything small needs.
+    /// A launch without tensor maps, limited to 2³² instructions.
     pub fn new(blocks: u32, params: &'a [u64]) -> SimLaunch<'a> {
         SimLaunch { blocks, params, maps: &[], limit: 1 << 32 }
     }
 
-    /// With tensor maps.
+    /// Adds the tensor maps.
     #[must_use]
     pub fn with_maps(self, maps: &'a [SimTensorMap]) -> SimLaunch<'a> {
         SimLaunch { maps, ..self }
     }
 }
 
-/// The most blocks that a cluster has on any processor.
-const MOST_OF_CLUSTER: u32 = 16;
+/// The most blocks of a cluster on any GPU.
+const MAX_CLUSTER: u32 = 16;
 
-/// In which order a run does what may be done in any.
+/// The order in which a run schedules blocks, warps and asynchronous copies, all of which may run in any
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionOrder {
-    /// Blocks, or clusters, one after another; of a block the first warp, as far as it gets, then the next. Copies of tiles take as long as they can.
+    /// Blocks or clusters one after another. The first warp that is not blocked runs as far as it can. TMA
+    /// loads complete as late as possible.
     Sequential,
-    /// Blocks in an order drawn by chance, and so when copies of tiles are complete; of a block or cluster, warps take turns of a few instructions as they are drawn; of an atomic instruction, so
-    /// do lanes. One seed gives one order.
+    /// Everything in random order: blocks and clusters, the completion of TMA loads, warps in turns of a few
+    /// instructions, and the lanes of an atomic instruction. Equal seeds give equal orders.
     Random {
-        /// What the draws come from.
+        /// Seed of the random-number generator.
         seed: u64,
     },
 }
 
-/// Runs a kernel. After a fault memory holds what was stored before it.
+/// Runs a kernel to its end and returns its statistics. After a fault, memory holds everything stored before
+/// it.
 ///
 /// # Errors
 ///
-/// [`SimFault`]: the first thing that the kernel does and may not.
+/// [`SimFault`]: the first fault, with the block, thread and instruction.
 pub fn run(
     kernel: &PtxKernel,
     launch: &SimLaunch<'_>,
-    machine: &mut SimulatedGpu,
+    gpu: &mut SimulatedGpu,
     order: ExecutionOrder,
 ) -> Result<KernelStats, SimFault> {
     let refuse = |cause| SimFault { kernel: kernel.name.clone(), site: None, cause };
@@ -146,7 +164,7 @@ pub fn run(
         return Err(refuse(Box::new(FaultCause::Params { expected, found })));
     }
     let cluster = kernel.cluster.max(1);
-    if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) || cluster > MOST_OF_CLUSTER {
+    if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) || cluster > MAX_CLUSTER {
         let what = format!("a launch of {} blocks, {cluster} to a cluster", launch.blocks);
         return Err(refuse(Box::new(FaultCause::Malformed(what))));
     }
@@ -156,7 +174,7 @@ pub fn run(
     }
     launch.maps.iter().try_for_each(SimTensorMap::check).map_err(refuse)?;
     let program = flat_kernel::FlatKernel::new(kernel).map_err(refuse)?;
-    let mut run = scheduler::LaunchState::new(&program, launch, access::GlobalMemory::new(machine), order);
+    let mut run = scheduler::LaunchState::new(&program, launch, access::GlobalMemory::new(gpu), order);
     run.blocks()?;
     Ok(KernelStats { insts: run.stats })
 }

@@ -1,15 +1,20 @@
-//! Where the factors of a warpgroup's product are in shared memory, as the hardware's descriptors say.
+//! Matrix descriptors: the layout of a `wgmma` operand in shared memory.
 //!
-//! A descriptor has the first byte's address and two distances in units of 16 bytes (bits 0–13, 16–29, 32–45), an offset of the pattern (49–51) and how chunks of 16 bytes are exchanged
-//! (62–63: none, 128, 64, 32 bytes). A factor has lines, rows of the left one or columns of the right one, and a depth of 32 bytes.
+//! A descriptor has the start address (bits 0–13), the leading-dimension byte offset (16–29) and the
+//! stride-dimension byte offset (32–45), all in units of 16 bytes, a base offset (49–51, here 0), and the
+//! swizzle mode (62–63: none, 128, 64, 32 bytes). An operand has *lines*, the rows of A or the columns of B,
+//! and a K of 32 bytes.
 //!
-//! With the depth innermost, lines are as long as what is exchanged, eight of them below each other; the next eight are `stride` further. Without exchanges, each half of the
-//! depth is eight lines of 16 bytes, and the halves are `leading` apart. With the lines innermost, one for each step of the depth, eight steps lie below each other, as wide
-//! as what is exchanged; the next eight steps are `stride` further, the next lines `leading`; without exchanges the other way round. Exchanges go by bits of the address itself.
+//! In a K-major operand, a line has the length of the swizzle span. Eight lines follow each other, and the
+//! next eight are `stride` further. Without swizzle, each half of K is eight lines of 16 bytes, and the
+//! halves are `leading` apart. In an M- or N-major operand, each index along K has a row of lines. Eight such
+//! rows, as wide as the swizzle span, follow each other. The next eight indices along K are `stride` further,
+//! and the next lines `leading`; without swizzle the two offsets swap roles. The swizzle applies to address
+//! bits.
 
 use super::tensor_map::Swizzle;
 
-/// A descriptor, decoded.
+/// A decoded matrix descriptor; offsets in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatrixDescriptor {
     start: usize,
@@ -21,7 +26,7 @@ pub(super) struct MatrixDescriptor {
 impl MatrixDescriptor {
     /// # Errors
     ///
-    /// What is wrong with the bits.
+    /// A description of the invalid bits.
     pub(super) fn decode(bits: u64) -> Result<MatrixDescriptor, String> {
         let field = |from: u32| (bits >> from & 0x3fff) as usize * 16;
         let swizzle = match bits >> 62 {
@@ -41,8 +46,8 @@ impl MatrixDescriptor {
         Ok(descriptor)
     }
 
-    /// Addresses of chunks of 16 bytes. With the depth innermost, two of each line, line after line; else those of the first step of the depth, then the next, each of
-    /// eight 16-bit elements of lines.
+    /// Addresses of the operand's chunks of 16 bytes. K-major: two chunks per line, line after line.
+    /// Otherwise: for each index along K, the chunks of eight 16-bit elements of lines.
     pub(super) fn chunks(&self, lines: usize, lines_innermost: bool) -> Vec<usize> {
         if lines_innermost {
             let steps = (0..16).flat_map(|step| (0..lines / 8).map(move |chunk| (step, chunk)));
@@ -52,14 +57,14 @@ impl MatrixDescriptor {
         }
     }
 
-    /// A half of a line's depth.
+    /// The address of one half of a line, K-major.
     fn of_depth(&self, line: usize, half: usize) -> usize {
         let (span, group) = (self.swizzle.span(), line / 8 * self.stride);
         let half = if self.swizzle == Swizzle::None { half * self.leading } else { 16 * half };
         self.swizzle.apply(self.start + group + line % 8 * span + half)
     }
 
-    /// Eight lines at a step of the depth.
+    /// The address of eight lines at one index along K, M- or N-major.
     fn of_lines(&self, step: usize, chunk: usize) -> usize {
         let span = self.swizzle.span();
         let (steps, lines) = match self.swizzle {

@@ -1,4 +1,5 @@
-//! Barriers in memory: phases that complete when enough threads have arrived and all bytes that were expected.
+//! Mbarriers: a phase completes when enough threads have arrived and all expected transaction bytes are
+//! copied.
 
 use std::collections::BTreeMap;
 
@@ -11,74 +12,75 @@ use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClock, V
 use super::warp::{MbarrierPhase, StepEvent, Warp};
 use ptx_asm::{AddressOperand, Reg, StateSpace};
 
-/// The barriers of a cluster, by block and address.
+/// The mbarriers of a cluster, by rank of the block and offset in its shared memory.
 pub(super) type Mbarriers = BTreeMap<(u32, usize), Mbarrier>;
 
-/// A barrier in memory.
+/// State of an mbarrier.
 #[derive(Debug)]
 pub(super) struct Mbarrier {
-    /// Arrivals of a phase, and those that this one lacks.
+    /// Arrivals per phase, and those that the current phase lacks.
     count: u32,
     pending: u32,
-    /// Bytes that this phase expects and has not got; less than 0 while some came that are yet to be expected.
+    /// Transaction bytes that the current phase still expects; negative while bytes have arrived that no
+    /// thread has announced yet.
     bytes: i64,
-    /// Phases that are complete.
+    /// Number of completed phases.
     phases: u32,
-    /// Counts phases.
+    /// Vector-clock component that counts completed phases.
     column: usize,
-    /// What those know who arrived at this phase, and at those before.
+    /// Joined vector clocks of the arrivals at the current phase, and of those at all completed phases.
     gathered: VectorClock,
     complete: VectorClock,
-    /// Who made it, of which block.
+    /// The thread that initialised it, and the rank of its block.
     made: AccessSet,
     rank: u32,
-    /// Whether the maker has told others since.
+    /// Whether the initialising thread has executed [`ptx_asm::Inst::FenceMbarrierInit`] since.
     fenced: bool,
-    /// Whether threads of other blocks arrive.
+    /// Whether threads of other blocks have arrived.
     remote: bool,
 }
 
-/// The size of a barrier, and its alignment.
+/// Size and alignment of an mbarrier in bytes.
 const BYTES: u32 = 8;
 
-/// The most arrivals and bytes that a phase counts.
-const MOST: i64 = (1 << 20) - 1;
+/// The most arrivals and transaction bytes of a phase.
+const MAX_COUNT: i64 = (1 << 20) - 1;
 
 impl Mbarrier {
-    /// Whether the last phase that is complete has this parity.
+    /// Whether the phase of this parity is complete.
     pub(super) fn has_passed(&self, parity: u32) -> bool {
         self.phases & 1 != parity
     }
 
-    /// What is missing, in words.
+    /// Describes the missing arrivals and bytes of the current phase.
     pub(super) fn state(&self) -> String {
         format!("phase {} lacks {} arrivals and {} bytes", self.phases, self.pending, self.bytes)
     }
 
-    /// The moment that those know who wait for the phase at hand.
+    /// The timestamp that threads acquire by waiting for the current phase.
     pub(super) fn phase(&self) -> Timestamp {
         Timestamp { column: self.column, time: self.phases + 1 }
     }
 
-    /// An arrival, of somebody who knows this; before it, so many bytes are expected.
+    /// Counts an arrival with a thread's vector clock, after adding to the expected bytes.
     fn arrive(&mut self, bytes: u32, clock: &[u32]) -> Result<(), String> {
         self.bytes += i64::from(bytes);
         if self.pending == 0 {
             return Err(format!("expected {} arrivals in phase {}, found more", self.count, self.phases));
         }
-        if self.bytes > MOST {
-            return Err(format!("{} bytes are expected, and at most {MOST} counted", self.bytes));
+        if self.bytes > MAX_COUNT {
+            return Err(format!("{} bytes are expected, and at most {MAX_COUNT} counted", self.bytes));
         }
         self.pending -= 1;
         join(&mut self.gathered, clock);
         self.complete_phase()
     }
 
-    /// Bytes have come, of a copy begun by somebody who knew this.
+    /// Counts copied bytes, with the vector clock of the thread that issued the copy.
     pub(super) fn receive(&mut self, bytes: usize, clock: &[u32]) -> Result<(), String> {
         self.bytes -= bytes as i64;
-        if self.bytes < -MOST {
-            return Err(format!("{} bytes came, and at most {MOST} are counted", -self.bytes));
+        if self.bytes < -MAX_COUNT {
+            return Err(format!("{} bytes came, and at most {MAX_COUNT} are counted", -self.bytes));
         }
         join(&mut self.gathered, clock);
         self.complete_phase()
@@ -99,14 +101,14 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Whether somebody knows that it was made: a thread that has arrived, waited or met since.
+    /// Checks that the initialisation is ordered before an access by this thread.
     fn known(&self, who: &ThreadRef, clocks: &VectorClocks) -> Result<(), Accessor> {
         self.made.unordered(self.rank, who, clocks).map_or(Ok(()), Err)
     }
 }
 
 impl LaunchState<'_> {
-    /// The places of barriers that lanes name: addresses in the window of the block, or of the cluster.
+    /// The mbarriers that lanes address, in the block's own window or the cluster's.
     fn barriers(
         &self,
         warp: &Warp,
@@ -124,7 +126,7 @@ impl LaunchState<'_> {
         Ok(found)
     }
 
-    /// The barrier that is there, if whoever asks may know of it.
+    /// The mbarrier at an address, whose initialisation must be ordered before the access.
     pub(super) fn barrier_at<'s>(
         &self,
         shared: &'s mut ClusterState,
@@ -142,7 +144,7 @@ impl LaunchState<'_> {
         Ok(barrier)
     }
 
-    /// Whether copies, and other blocks, know of it as well.
+    /// Checks that the mbarrier is visible to TMA and to other blocks.
     pub(super) fn fenced_barrier(
         &self,
         shared: &mut ClusterState,
@@ -152,14 +154,14 @@ impl LaunchState<'_> {
         if self.barrier_at(shared, who, located)?.fenced {
             return Ok(());
         }
-        self.broken(located, "it was made, and no fence has told copies and other blocks")
+        self.broken(located, "its initialisation was not fenced for TMA and other blocks")
     }
 
     pub(super) fn broken<T>(&self, located: ResolvedAddress, what: impl Into<String>) -> CheckResult<T> {
         Err(Box::new(FaultCause::Barrier { location: self.location(located, located.at), what: what.into() }))
     }
 
-    /// Whether these bytes are none of a barrier.
+    /// Checks that a range of shared memory overlaps no mbarrier.
     pub(super) fn no_barrier(
         &self,
         shared: &ClusterState,
@@ -201,13 +203,13 @@ impl LaunchState<'_> {
         located: ResolvedAddress,
         count: u32,
     ) -> CheckResult<()> {
-        if !(1..=MOST as u32).contains(&count) {
+        if !(1..=MAX_COUNT as u32).contains(&count) {
             return malformed(format!("a barrier for {count} arrivals"));
         }
         if shared.barriers.contains_key(&(located.of as u32, located.at)) {
-            return self.broken(located, "it is made a second time");
+            return self.broken(located, "it is initialised a second time");
         }
-        self.allowed(shared, who, located, BYTES, AccessKind::Write)?;
+        self.check_access(shared, who, located, BYTES, AccessKind::Write)?;
         let (made, column) = (AccessSet::one(who, &shared.clocks), shared.clocks.column());
         let barrier = Mbarrier {
             count,
@@ -236,7 +238,8 @@ impl LaunchState<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::MbarrierArrive`], [`ptx_asm::Inst::MbarrierArriveCluster`], and with bytes [`ptx_asm::Inst::MbarrierArriveExpectTx`].
+    /// [`ptx_asm::Inst::MbarrierArrive`], [`ptx_asm::Inst::MbarrierArriveCluster`], and with bytes
+    /// [`ptx_asm::Inst::MbarrierArriveExpectTx`].
     pub(super) fn arrive(
         &mut self,
         warp: &Warp,
@@ -283,7 +286,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::MbarrierWait`]: the scheduler lets the warp go on.
+    /// [`ptx_asm::Inst::MbarrierWait`]; the scheduler lets the warp continue.
     pub(super) fn wait(
         &self,
         warp: &Warp,
@@ -310,7 +313,7 @@ impl LaunchState<'_> {
         Ok(StepEvent::AtMbarrier(phases))
     }
 
-    /// Whether all that a warp waits for is complete.
+    /// Whether all phases that a warp waits for are complete.
     pub(super) fn have_passed(&self, shared: &ClusterState, phases: &[MbarrierPhase]) -> bool {
         phases.iter().all(|phase| {
             let key = (phase.located.of as u32, phase.located.at);
@@ -318,7 +321,7 @@ impl LaunchState<'_> {
         })
     }
 
-    /// Which barrier a lane waits for, and what that lacks, in words.
+    /// Describes the phase that a lane waits for, and the arrivals and bytes that it lacks.
     pub(super) fn missing(&self, shared: &ClusterState, phase: &MbarrierPhase) -> String {
         let MbarrierPhase { located, parity, .. } = *phase;
         let state = shared.barriers.get(&(located.of as u32, located.at)).map(Mbarrier::state);
@@ -326,7 +329,7 @@ impl LaunchState<'_> {
         format!("for parity {parity} of the barrier at {location}, whose {}", state.unwrap_or_default())
     }
 
-    /// A warp goes on: its lanes know what those knew who arrived.
+    /// Ends the wait of a warp: its lanes acquire the vector clocks of the arrivals.
     pub(super) fn passed(
         &self,
         warp: &Warp,
@@ -344,7 +347,7 @@ impl LaunchState<'_> {
             }
             let clock = barrier.complete.clone();
             if whole && alike {
-                // Once for all lanes.
+                // One acquire covers all lanes, which waited for one mbarrier.
                 who.thread = SEVERAL_THREADS;
                 shared.clocks.acquire(&who, &clock);
                 break;

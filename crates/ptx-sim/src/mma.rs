@@ -1,6 +1,7 @@
-//! Matrices that a warp holds in fragments.
+//! Matrix instructions of a warp: `mma`, `ldmatrix`, `stmatrix`.
 //!
-//! Lane `l` is in row (or column) `l / 4` of groups, and holds what is at `l mod 4` there.
+//! In a fragment, lane `l` belongs to row (or column) `l / 4` of a group of eight, and holds the elements at
+//! `l mod 4` there.
 
 use super::arith::cut;
 use super::collective::whole;
@@ -13,46 +14,46 @@ use super::warp::Warp;
 use ptx_asm::MmaShape;
 use ptx_asm::{AddressOperand, Reg, Regs, StateSpace};
 
-/// How an [`MmaShape`] lies in registers.
+/// The register layout of an [`MmaShape`].
 #[derive(Clone, Copy, Debug)]
 struct FragmentLayout {
     format: FloatFormat,
-    /// Elements in a register.
+    /// Elements per register.
     packed: usize,
-    /// How many columns of `a`, and rows of `b`.
-    depth: usize,
+    /// K: columns of A and rows of B.
+    k: usize,
 }
 
 impl FragmentLayout {
     fn of(shape: MmaShape) -> FragmentLayout {
         match shape {
-            MmaShape::F16K16 => FragmentLayout { format: F16, packed: 2, depth: 16 },
-            MmaShape::Bf16K16 => FragmentLayout { format: BF16, packed: 2, depth: 16 },
-            MmaShape::Tf32K8 => FragmentLayout { format: F32, packed: 1, depth: 8 },
+            MmaShape::F16K16 => FragmentLayout { format: F16, packed: 2, k: 16 },
+            MmaShape::Bf16K16 => FragmentLayout { format: BF16, packed: 2, k: 16 },
+            MmaShape::Tf32K8 => FragmentLayout { format: F32, packed: 1, k: 8 },
         }
     }
 
-    /// Where along the depth a lane's element of a half of the depth is.
-    fn depth(self, lane: usize, half: usize, element: usize) -> usize {
-        half * self.depth / 2 + lane % 4 * self.packed + element
+    /// Index along K of a lane's element, in one half of K.
+    fn k_index(self, lane: usize, half: usize, element: usize) -> usize {
+        half * self.k / 2 + lane % 4 * self.packed + element
     }
 
-    /// An element of a register.
+    /// Decodes an element of a register.
     fn element(self, bits: u64, element: usize) -> f64 {
         if self.packed == 1 {
-            // The last 13 bits of an `f32` are none of `tf32`, and are ignored.
+            // `tf32` ignores the low 13 bits of an `f32`.
             return self.format.decode(cut(bits, 32) & !0x1fff);
         }
         self.format.decode(cut(bits >> (16 * element), 16))
     }
 
-    /// `a`, 16 rows: register `i` holds rows from `8 (i mod 2)` and the half `i / 2` of the depth.
-    fn left(self, registers: &[LaneValues]) -> [[f64; 16]; 16] {
+    /// A, 16 rows: register `i` holds rows from `8 (i mod 2)` and half `i / 2` of K.
+    fn a_rows(self, registers: &[LaneValues]) -> [[f64; 16]; 16] {
         let mut matrix = [[0.0; 16]; 16];
         for (i, values) in registers.iter().enumerate() {
             for (lane, &bits) in values.iter().enumerate() {
                 for element in 0..self.packed {
-                    matrix[lane / 4 + i % 2 * 8][self.depth(lane, i / 2, element)] =
+                    matrix[lane / 4 + i % 2 * 8][self.k_index(lane, i / 2, element)] =
                         self.element(bits, element);
                 }
             }
@@ -60,13 +61,13 @@ impl FragmentLayout {
         matrix
     }
 
-    /// `b`, 8 columns, column by column: register `i` holds the half `i` of the depth.
-    fn right(self, registers: &[LaneValues]) -> [[f64; 16]; 8] {
+    /// B, 8 columns, column-major: register `i` holds half `i` of K.
+    fn b_columns(self, registers: &[LaneValues]) -> [[f64; 16]; 8] {
         let mut matrix = [[0.0; 16]; 8];
         for (i, values) in registers.iter().enumerate() {
             for (lane, &bits) in values.iter().enumerate() {
                 for element in 0..self.packed {
-                    matrix[lane / 4][self.depth(lane, i, element)] = self.element(bits, element);
+                    matrix[lane / 4][self.k_index(lane, i, element)] = self.element(bits, element);
                 }
             }
         }
@@ -74,14 +75,14 @@ impl FragmentLayout {
     }
 }
 
-/// The row and column of the sum that a lane has in a register.
-fn sum_place(lane: usize, register: usize) -> (usize, usize) {
+/// Row and column of a lane's accumulator register.
+fn accumulator_index(lane: usize, register: usize) -> (usize, usize) {
     (lane / 4 + register / 2 * 8, lane % 4 * 2 + register % 2)
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of their indices, and rounded once. On the hardware the
-    /// order and the roundings between are open.
+    /// [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of K, and rounded
+    /// once. The hardware's order and intermediate rounding are unspecified.
     pub(super) fn mma(
         &self,
         warp: &mut Warp,
@@ -94,13 +95,13 @@ impl LaunchState<'_> {
             return malformed(format!("{shape:?} of {} + {} registers", a.len(), b.len())).in_lane(0);
         }
         let fragments = FragmentLayout::of(shape);
-        let left = fragments.left(&self.fragment(warp, a)?);
-        let right = fragments.right(&self.fragment(warp, b)?);
+        let left = fragments.a_rows(&self.fragment(warp, a)?);
+        let right = fragments.b_columns(&self.fragment(warp, b)?);
         let mut sums = self.fragment(warp, c)?;
         for (register, values) in sums.iter_mut().enumerate() {
             for (lane, bits) in values.iter_mut().enumerate() {
-                let (row, column) = sum_place(lane, register);
-                let products = left[row].iter().zip(&right[column]).take(fragments.depth);
+                let (row, column) = accumulator_index(lane, register);
+                let products = left[row].iter().zip(&right[column]).take(fragments.k);
                 let sum = products.fold(F32.decode(*bits), |sum, (a, b)| sum + a * b);
                 let sum = sum as f32;
                 *bits = if sum.is_nan() { F32.nan() } else { u64::from(sum.to_bits()) };
@@ -112,14 +113,14 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// What a whole warp has in registers of 32 bits.
+    /// The contents of a fragment's registers, which must have 32 bits.
     fn fragment(&self, warp: &Warp, regs: &[Reg]) -> StepResult<Vec<LaneValues>> {
         let get = |&reg| warp.registers.get(self.program, reg, u32::MAX).copied();
         regs.iter().map(get).collect()
     }
 
     /// [`ptx_asm::Inst::Ldmatrix`].
-    pub(super) fn load_matrix(
+    pub(super) fn ldmatrix(
         &mut self,
         warp: &mut Warp,
         shared: &mut ClusterState,
@@ -132,22 +133,22 @@ impl LaunchState<'_> {
         if !matches!(dsts.len(), 1 | 2 | 4) {
             return malformed(format!("{} matrices", dsts.len())).in_lane(0);
         }
-        // Only these say where a row is.
+        // Mask of the lanes that give row addresses.
         let rows = u32::MAX >> (32 - 8 * dsts.len());
         let addresses = self.addresses(warp, rows, StateSpace::Shared, from)?;
         self.count(inst, StateSpace::Shared, rows, &addresses, 16);
         let mut data = [[0; 16]; 32];
         for lane in lanes(rows) {
-            // What one lane points at, others get.
+            // Other lanes receive the row at this lane's address, so the access counts for several lanes.
             let mut who = warp.thread_ref(lane);
             let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).in_lane(lane)?;
             who.thread = SEVERAL_THREADS;
-            self.allowed(shared, &who, located, 16, AccessKind::Read).in_lane(lane)?;
-            self.mark(shared, &who, located, 16, AccessKind::Read);
+            self.check_access(shared, &who, located, 16, AccessKind::Read).in_lane(lane)?;
+            self.record_access(shared, &who, located, 16, AccessKind::Read);
             data[lane] = self.peek(shared, &who, located, 16);
         }
         for (&dst, rows) in dsts.iter().zip(data.chunks(8)) {
-            let values = std::array::from_fn(|lane| held(rows, lane, transposed));
+            let values = std::array::from_fn(|lane| fragment_elements(rows, lane, transposed));
             warp.registers.set(self.program, dst, mask, &values);
         }
         Ok(())
@@ -156,7 +157,7 @@ impl LaunchState<'_> {
 
 impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Stmatrix`].
-    pub(super) fn store_matrix(
+    pub(super) fn stmatrix(
         &mut self,
         warp: &mut Warp,
         shared: &mut ClusterState,
@@ -173,19 +174,20 @@ impl LaunchState<'_> {
         self.count(inst, StateSpace::Shared, rows, &addresses, 16);
         let matrices: Vec<_> = self.fragment(warp, from)?.iter().map(rows_of).collect();
         for lane in lanes(rows) {
-            // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
+            // Other lanes' registers go to this lane's row. The access counts for several lanes, so that a
+            // fence of one lane does not cover it.
             let mut who = warp.thread_ref(lane);
             let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).in_lane(lane)?;
             who.thread = SEVERAL_THREADS;
-            self.allowed(shared, &who, located, 16, AccessKind::Write).in_lane(lane)?;
-            self.mark(shared, &who, located, 16, AccessKind::Write);
+            self.check_access(shared, &who, located, 16, AccessKind::Write).in_lane(lane)?;
+            self.record_access(shared, &who, located, 16, AccessKind::Write);
             self.poke(shared, &who, located, &matrices[lane / 8][lane % 8]);
         }
         Ok(())
     }
 }
 
-/// The rows of a matrix of which lanes hold two elements each: the opposite of [`held`].
+/// The rows of a matrix in a fragment of two elements per lane; the inverse of [`fragment_elements`].
 fn rows_of(values: &LaneValues) -> [[u8; 16]; 8] {
     let mut rows = [[0; 16]; 8];
     for (lane, &value) in values.iter().enumerate() {
@@ -197,8 +199,8 @@ fn rows_of(values: &LaneValues) -> [[u8; 16]; 8] {
     rows
 }
 
-/// The two elements that a lane gets of a matrix.
-fn held(rows: &[[u8; 16]], lane: usize, transposed: bool) -> u64 {
+/// The two elements of a matrix that a lane holds in a fragment.
+fn fragment_elements(rows: &[[u8; 16]], lane: usize, transposed: bool) -> u64 {
     let (outer, inner) = (lane / 4, lane % 4 * 2);
     let element = |row: usize, column: usize| {
         u64::from(u16::from_le_bytes([rows[row][2 * column], rows[row][2 * column + 1]]))

@@ -1,25 +1,27 @@
-//! Races: accesses of one byte by two threads, one of them writing, that no barrier orders.
+//! Race detector: finds accesses of one byte by two threads, one of them writing, that no barrier orders.
 //!
-//! Barriers are the only order between threads of a block or cluster, and nothing else orders blocks of one launch; fences and what atomic operations
-//! pass on are not understood, so a kernel that relies on them is reported. Atomic operations never race with each other.
+//! Only barriers order threads of a block or cluster, and nothing orders the blocks of a launch. The detector
+//! does not understand fences and synchronisation through atomics, and reports kernels that rely on them.
+//! Atomic operations never race with each other.
 //!
-//! An access bears the time of its warp ([`VectorClocks`]); it is ordered before a later one of another thread if that thread's warp, or it alone, knows that time to be over, or
-//! knows that the thread arrived at a barrier in memory afterwards. Threads of one warp are ordered by barriers too: the warp's own clock has to have advanced.
+//! An access has the time of its warp ([`VectorClocks`]). It is ordered before a later access of another
+//! thread if that thread's clock includes the time, or includes a later arrival of the first thread at an
+//! mbarrier. That holds within a warp too: the warp's own component must have advanced.
 
 use std::collections::HashMap;
 
 use super::fault::{AccessKind, Accessor};
 use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, VectorClocks};
 
-/// Accesses of a byte at one time by threads of one block.
+/// Accesses of a byte at one time, by threads of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AccessSet {
     time: u32,
-    /// The warps, bit by bit; 0 if there was no access.
+    /// Mask of the warps; 0 if there was no access.
     warps: u32,
-    /// The thread, or [`SEVERAL_THREADS`].
+    /// Index of the thread, or [`SEVERAL_THREADS`].
     thread: u16,
-    /// How often the thread had arrived alone.
+    /// Number of solitary arrivals of the thread before the access.
     turn: u16,
 }
 
@@ -28,12 +30,12 @@ impl AccessSet {
         AccessSet { time: clocks.now(who), warps: 1 << who.warp, thread: who.thread, turn: clocks.turn(who) }
     }
 
-    /// Whether it is what this thread did.
+    /// Whether this thread alone made the accesses.
     pub(super) fn is_of(&self, who: &ThreadRef) -> bool {
         self.warps == 1 << who.warp && self.thread == who.thread
     }
 
-    /// One of block `rank` of the cluster that nothing orders before an access of `who` now.
+    /// An access from block `rank` of the cluster that is unordered with the next access of `who`.
     #[inline]
     pub(super) fn unordered(&self, rank: u32, who: &ThreadRef, clocks: &VectorClocks) -> Option<Accessor> {
         let same = self.thread == who.thread && who.thread != SEVERAL_THREADS && who.rank == rank;
@@ -60,64 +62,65 @@ impl AccessSet {
     }
 }
 
-/// Positions of [`ShadowCell::sets`], and bits of [`ShadowCell::former`].
+/// Indices of [`ShadowCell::sets`], and bit numbers of [`ShadowCell::former`].
 const READ: usize = 0;
 const WRITE: usize = 1;
 const ATOMIC: usize = 2;
 
-/// What was done to a byte.
+/// The access history of one byte or of several bytes that are accessed together.
 #[derive(Clone, Copy, Debug, Default)]
 struct ShadowCell {
-    /// One more than the block whose accesses `sets` are.
+    /// The block whose accesses `sets` holds, plus one.
     block: u32,
-    /// One more than the last block before it that accessed the byte.
+    /// The last earlier block that accessed the byte, plus one.
     former_block: u32,
-    /// What former blocks did.
+    /// Mask of the kinds of access by earlier blocks.
     former: u8,
-    /// Whether any thread read it as constant.
+    /// Whether a thread read the byte as constant.
     constant: bool,
-    /// Whether there are more sets than these, in [`ShadowMemory::more`].
+    /// Whether [`ShadowMemory::more`] has further accesses.
     more: bool,
     /// The latest reads, writes and atomic updates.
     sets: [AccessSet; 3],
 }
 
-/// Two accesses that nothing orders.
+/// Two unordered accesses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RaceConflict {
-    /// The byte.
+    /// Offset of the byte.
     pub(super) at: usize,
     pub(super) other: Accessor,
-    /// What the other did; nothing, if the only thing wrong is that one of the two reads a constant.
+    /// The other access; `None` if the fault is that one of the two is a constant read.
     pub(super) access: Option<AccessKind>,
 }
 
-/// What was done to each byte of some memory, as far as it matters.
+/// The access history of a buffer, or of a block's shared memory.
 #[derive(Debug)]
 pub(super) struct ShadowMemory {
-    /// Bytes in groups; groups that nobody accessed have nothing.
+    /// Pages of cells; `None` for pages without accesses.
     pages: Vec<Option<ShadowPage>>,
-    /// Earlier accesses that are not ordered before the latest, of the bytes of the cell that begins there; rare.
+    /// Accesses that are unordered with later ones of the same kind, by the offset of the cell's first byte;
+    /// rare.
     more: HashMap<usize, Vec<(usize, AccessSet)>>,
-    /// The block whose memory it is and its number in its cluster; nothing of memory that all blocks have.
+    /// The block that owns the memory, and its rank in its cluster; `None` for global memory.
     of: Option<(u32, u32)>,
 }
 
-/// What was done to some bytes beside each other.
+/// The cells of [`PAGE`] bytes.
 #[derive(Clone, Debug)]
 struct ShadowPage {
-    /// Bytes that one cell stands for: they were always accessed together.
+    /// Bytes per cell, always accessed together.
     grain: usize,
     cells: Vec<ShadowCell>,
 }
 
-/// Bytes of a page, a multiple of [`MOST`].
+/// Bytes of a page, a multiple of [`MAX_ACCESS`].
 const PAGE: usize = 128;
 
-/// The most bytes that are accessed together.
-const MOST: usize = 16;
+/// The largest access in bytes.
+const MAX_ACCESS: usize = 16;
 
-/// The kinds of accesses that race with this one.
+/// The kinds of access that race with this one.
 fn conflicting(access: AccessKind) -> &'static [usize] {
     match access {
         AccessKind::Read | AccessKind::Constant => &[WRITE, ATOMIC],
@@ -143,17 +146,17 @@ impl ShadowMemory {
         ShadowMemory { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), of }
     }
 
-    /// Another block has the memory now, so that it does not matter what those before did.
+    /// Hands the memory to another block, to which earlier accesses do not matter.
     pub(super) fn pass_to(&mut self, block: u32, rank: u32) {
         self.of = Some((block, rank));
     }
 
-    /// The block whose accesses matter, and its number in its cluster.
+    /// The block whose accesses matter, and its rank in its cluster.
     fn home(&self, who: &ThreadRef) -> (u32, u32) {
         self.of.unwrap_or((who.block, who.rank))
     }
 
-    /// Whether `who` may do this to these bytes now.
+    /// Checks that an access of `who` races with no earlier one.
     pub(super) fn check(
         &mut self,
         at: usize,
@@ -173,8 +176,8 @@ impl ShadowMemory {
         Ok(())
     }
 
-    /// Remembers that `who` did this, after [`Self::check`].
-    pub(super) fn mark(
+    /// Records an access that passed [`Self::check`].
+    pub(super) fn record_access(
         &mut self,
         at: usize,
         bytes: usize,
@@ -185,11 +188,12 @@ impl ShadowMemory {
         let new = AccessSet::one(who, clocks);
         let grain = self.refine(at, bytes);
         for at in (at..at + bytes).step_by(grain) {
-            // Of shared memory, `who` is one of the block that has it.
+            // Only threads of the owning block access shared memory, so `who.block` is the owner.
             let cell = self.cell(at, who.block);
             cell.constant |= access == AccessKind::Constant;
             if access == AccessKind::Write {
-                // All that was done before is ordered before this, and so before whatever this is ordered before.
+                // Earlier accesses are ordered before this write, and so before everything that follows the
+                // write.
                 cell.sets = [AccessSet::default(), new, AccessSet::default()];
                 if std::mem::take(&mut cell.more) {
                     self.more.remove(&at);
@@ -211,10 +215,10 @@ impl ShadowMemory {
         }
     }
 
-    /// Makes cells so small that these bytes are some of them; how small. The bytes lie in one page, since they are aligned to the next
-    /// power of two, which is 16 at most.
+    /// Splits the cells of a page so that the range consists of whole cells, and returns the cell size. The
+    /// range lies in one page, because it is aligned to the next power of two, at most 16.
     fn refine(&mut self, at: usize, bytes: usize) -> usize {
-        let wanted = 1 << (at | bytes | MOST).trailing_zeros();
+        let wanted = 1 << (at | bytes | MAX_ACCESS).trailing_zeros();
         let first = at / PAGE * PAGE;
         let page = self.pages[at / PAGE].get_or_insert_with(|| ShadowPage {
             grain: wanted,
@@ -236,7 +240,8 @@ impl ShadowMemory {
         wanted
     }
 
-    /// What is known of the bytes of a cell, after [`Self::refine`]; what other blocks did is then what former ones did.
+    /// The cell at an offset, after [`Self::refine`]. Accesses of other blocks move to the cell's history of
+    /// earlier blocks.
     fn cell(&mut self, at: usize, block: u32) -> &mut ShadowCell {
         let empty = || ShadowPage { grain: 1, cells: vec![ShadowCell::default(); PAGE] };
         let page = self.pages[at / PAGE].get_or_insert_with(empty);
@@ -257,7 +262,7 @@ impl ShadowMemory {
 }
 
 impl ShadowCell {
-    /// Its block is over.
+    /// Moves the accesses of the current block to the history of earlier blocks.
     fn retire(&mut self) {
         for (kind, set) in self.sets.iter_mut().enumerate() {
             if set.warps != 0 {
@@ -268,7 +273,7 @@ impl ShadowCell {
         }
     }
 
-    /// Who did something that races with this access, and what.
+    /// An earlier access that races with this one, and its kind.
     #[inline]
     fn conflict(
         &self,
@@ -296,7 +301,8 @@ impl ShadowCell {
         })
     }
 
-    /// Who wrote what is now read as constant, or read as constant what is now written: in whatever order.
+    /// The accessor that violates a constant read: a writer of constant data, or a constant reader of written
+    /// data.
     fn not_constant(&self, access: AccessKind) -> Option<Accessor> {
         let kinds: &[usize] = match access {
             AccessKind::Constant => &[WRITE, ATOMIC],

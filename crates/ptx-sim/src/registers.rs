@@ -1,14 +1,14 @@
-//! The registers of a warp: what every lane has in each, and whether it ever wrote it.
+//! Registers of a warp: one value per lane, and the lanes that have written it.
 
 use super::arith::cut;
 use super::fault::{FaultCause, InLane, StepResult};
 use super::flat_kernel::FlatKernel;
 use ptx_asm::{GuardPredicate, PtxOperand, Reg};
 
-/// One number for each lane.
+/// One value per lane.
 pub(super) type LaneValues = [u64; 32];
 
-/// The lanes in a mask, lowest first.
+/// The lanes of a mask, lowest first.
 pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 == 1)
 }
@@ -16,7 +16,7 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 #[derive(Debug)]
 pub(super) struct WarpRegisters {
     values: Vec<LaneValues>,
-    /// Of each register, the lanes that wrote it.
+    /// For each register, the mask of lanes that have written it.
     written: Vec<u32>,
 }
 
@@ -26,11 +26,11 @@ impl WarpRegisters {
         WarpRegisters { values: vec![[0; 32]; count], written: vec![0; count] }
     }
 
-    /// What these lanes have in a register.
+    /// The values of a register.
     ///
     /// # Errors
     ///
-    /// [`FaultCause::UnwrittenRegister`] if one of them has nothing.
+    /// [`FaultCause::UnwrittenRegister`] if a lane of `mask` has not written it.
     pub(super) fn get(&self, program: &FlatKernel<'_>, reg: Reg, mask: u32) -> StepResult<&LaneValues> {
         let at = program.register(reg);
         let missing = mask & !self.written[at];
@@ -41,7 +41,7 @@ impl WarpRegisters {
         Ok(&self.values[at])
     }
 
-    /// What an instruction reads.
+    /// The values of a source operand.
     pub(super) fn operand(
         &self,
         program: &FlatKernel<'_>,
@@ -54,7 +54,7 @@ impl WarpRegisters {
         }
     }
 
-    /// Gives these lanes new values, of which the register keeps as many bits as it has.
+    /// Writes the lanes of `mask`, truncating values to the width of the register.
     pub(super) fn set(&mut self, program: &FlatKernel<'_>, reg: Reg, mask: u32, values: &LaneValues) {
         let at = program.register(reg);
         for lane in lanes(mask) {
@@ -63,7 +63,7 @@ impl WarpRegisters {
         self.written[at] |= mask;
     }
 
-    /// The lanes for which a guard holds.
+    /// The lanes of `mask` for which a guard is true.
     pub(super) fn holds(
         &self,
         program: &FlatKernel<'_>,

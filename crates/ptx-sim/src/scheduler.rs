@@ -1,4 +1,4 @@
-//! Blocks and clusters: their warps, what they share, and in which order they take steps.
+//! Schedules the warps of blocks and clusters, and holds the state that they share.
 
 use std::collections::BTreeMap;
 
@@ -18,41 +18,42 @@ use super::warp::{StepEvent, WaitReason, Warp};
 use super::wgmma::WarpgroupProgress;
 use super::{ExecutionOrder, SimLaunch};
 
-/// What a launch has for all its blocks.
+/// State of a launch, shared by all blocks.
 #[derive(Debug)]
 pub(super) struct LaunchState<'a> {
     pub(super) program: &'a FlatKernel<'a>,
     pub(super) params: &'a [u64],
     pub(super) maps: &'a [SimTensorMap],
     pub(super) blocks: u32,
-    /// How many blocks a cluster has.
+    /// Blocks per cluster.
     pub(super) cluster: u32,
     pub(super) global: GlobalMemory<'a>,
     pub(super) stats: Vec<InstStats>,
-    /// Where choices come from, if they are to be made by chance.
+    /// Random-number generator; `None` for the sequential order.
     pub(super) chance: Option<fastrand::Rng>,
-    /// Of eight steps, before how many a copy of a tile is completed that nobody needs yet.
+    /// Of eight scheduling steps, the number that complete a TMA load although some warp could run.
     eager: u32,
-    /// Instructions of warps that may still run, and how many there were.
+    /// Instructions that warps may still execute, and the limit they started from.
     pub(super) left: u64,
     pub(super) limit: u64,
 }
 
-/// What the threads of a cluster have together.
+/// State that the threads of a cluster share.
 #[derive(Debug)]
 pub(super) struct ClusterState {
-    /// Of each block.
+    /// One per block of the cluster.
     pub(super) block_states: Vec<BlockState>,
     pub(super) clocks: VectorClocks,
     pub(super) barriers: Mbarriers,
-    /// Copies of tiles that are under way.
-    pub(super) tiles: Vec<PendingTmaLoad>,
+    /// TMA loads in flight.
+    pub(super) tma_loads: Vec<PendingTmaLoad>,
     pub(super) stores: PendingTmaStores,
-    /// Of each block, what some thread of it has to know before it ends: by column the time, and what that is in words.
+    /// For each block, the events that some thread of the block must have waited for before the block ends:
+    /// by vector-clock component, the time and a description.
     pub(super) expects: Vec<BTreeMap<usize, (u32, String)>>,
 }
 
-/// What the threads of a block have together.
+/// State that the threads of a block share.
 #[derive(Debug)]
 pub(super) struct BlockState {
     pub(super) contents: TrackedBytes,
@@ -60,13 +61,13 @@ pub(super) struct BlockState {
     pub(super) copies: AsyncCopies,
     pub(super) proxy: AsyncProxy,
     pub(super) warpgroups: Vec<WarpgroupProgress>,
-    /// Registers that no warp has.
+    /// Registers of the SM that no warp of the block owns.
     registers: u32,
-    /// Each thread's own memory.
+    /// Local memory of each thread.
     pub(super) local: Vec<TrackedBytes>,
 }
 
-/// A barrier that warps wait at.
+/// One of the 16 barriers of a block, with the number of threads that a warp expects there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NamedBarrier {
     pub(super) id: u32,
@@ -103,7 +104,7 @@ impl<'a> LaunchState<'a> {
         }
     }
 
-    /// Runs every block.
+    /// Runs every block of the grid.
     pub(super) fn blocks(&mut self) -> Result<(), SimFault> {
         let mut order: Vec<u32> = (0..self.blocks / self.cluster).collect();
         if let Some(chance) = &mut self.chance {
@@ -121,10 +122,10 @@ impl<'a> LaunchState<'a> {
             .collect();
         loop {
             let ready: Vec<usize> = (0..warps.len()).filter(|&i| self.is_ready(&warps[i], shared)).collect();
-            if self.tile_is_due(shared, ready.is_empty()) {
-                self.complete_tile(&warps, shared)?;
+            if self.tma_load_is_due(shared, ready.is_empty()) {
+                self.complete_tma_load(&warps, shared)?;
             } else if ready.is_empty() {
-                return self.at_rest(&warps, shared);
+                return self.end_or_deadlock(&warps, shared);
             } else {
                 let (next, steps) = self.choose(&ready);
                 self.steps(&mut warps, next, steps, shared)?;
@@ -144,18 +145,18 @@ impl<'a> LaunchState<'a> {
         }
     }
 
-    /// Whether a copy of a tile becomes complete now: if there is one and chance has it so, or nobody can go on without.
-    fn tile_is_due(&mut self, shared: &ClusterState, nobody: bool) -> bool {
+    /// Whether to complete a TMA load now: always if no warp can run, else at random.
+    fn tma_load_is_due(&mut self, shared: &ClusterState, all_blocked: bool) -> bool {
         match &mut self.chance {
-            _ if shared.tiles.is_empty() => false,
-            Some(chance) => nobody || chance.u32(..8) < self.eager,
-            None => nobody,
+            _ if shared.tma_loads.is_empty() => false,
+            Some(chance) => all_blocked || chance.u32(..8) < self.eager,
+            None => all_blocked,
         }
     }
 
-    fn complete_tile(&mut self, warps: &[Warp], shared: &mut ClusterState) -> Result<(), SimFault> {
-        let at = self.chance.as_mut().map_or(0, |chance| chance.usize(..shared.tiles.len()));
-        let load = shared.tiles.remove(at);
+    fn complete_tma_load(&mut self, warps: &[Warp], shared: &mut ClusterState) -> Result<(), SimFault> {
+        let at = self.chance.as_mut().map_or(0, |chance| chance.usize(..shared.tma_loads.len()));
+        let load = shared.tma_loads.remove(at);
         let issuer = load.issuer;
         self.finish_load(shared, load).map_err(|cause| {
             let warp = warps.iter().find(|warp| (warp.rank, warp.number) == (issuer.rank, issuer.warp));
@@ -164,7 +165,7 @@ impl<'a> LaunchState<'a> {
         })
     }
 
-    /// A warp, and how many steps it may take: all it can, or a few.
+    /// Picks a warp that is ready, and the number of steps that it may take.
     fn choose(&mut self, ready: &[usize]) -> (usize, u32) {
         match &mut self.chance {
             None => (ready[0], u32::MAX),
@@ -172,7 +173,7 @@ impl<'a> LaunchState<'a> {
         }
     }
 
-    /// Lets a warp take steps until it waits or ends, or has taken so many.
+    /// Runs a warp until it waits or ends, at most `steps` steps.
     fn steps(
         &mut self,
         warps: &mut [Warp],
@@ -186,14 +187,14 @@ impl<'a> LaunchState<'a> {
             match event {
                 StepEvent::Continues => continue,
                 StepEvent::Ended => {}
-                StepEvent::AtBarrier(meeting) => {
-                    warps[at].waits = Some(WaitReason::Barrier(meeting));
-                    self.meet(warps, at, meeting, shared)
+                StepEvent::AtBarrier(barrier) => {
+                    warps[at].waits = Some(WaitReason::Barrier(barrier));
+                    self.arrive_at_barrier(warps, at, barrier, shared)
                         .map_err(|cause| self.fault(&warps[at], LaneFault { lane: 0, cause }))?;
                 }
                 StepEvent::AtClusterBarrier => {
                     warps[at].waits = Some(WaitReason::Cluster);
-                    self.meet_cluster(warps, shared);
+                    self.arrive_at_cluster_barrier(warps, shared);
                 }
                 StepEvent::AtMbarrier(phases) => warps[at].waits = Some(WaitReason::Mbarriers(phases)),
                 StepEvent::WantsRegisters(count) => warps[at].waits = Some(WaitReason::Registers(count)),
@@ -203,7 +204,7 @@ impl<'a> LaunchState<'a> {
         Ok(())
     }
 
-    /// What a warp waited for has come.
+    /// Ends the wait of a warp: acquires the clocks that the mbarriers hold, or takes the registers.
     fn resume(&mut self, warp: &mut Warp, shared: &mut ClusterState) -> StepResult<()> {
         match warp.waits.take() {
             Some(WaitReason::Mbarriers(phases)) => self.passed(warp, shared, &phases)?,
@@ -218,15 +219,15 @@ impl<'a> LaunchState<'a> {
         Ok(())
     }
 
-    /// Lets the warps at a barrier go on, if they are as many as it is for.
-    fn meet(
+    /// Releases the warps at a barrier once all of its threads have arrived.
+    fn arrive_at_barrier(
         &mut self,
         warps: &mut [Warp],
         at: usize,
-        meeting: NamedBarrier,
+        barrier: NamedBarrier,
         shared: &mut ClusterState,
     ) -> CheckResult<()> {
-        let (id, found, rank) = (meeting.id, meeting.threads, warps[at].rank);
+        let (id, found, rank) = (barrier.id, barrier.threads, warps[at].rank);
         let mut waiting = Vec::new();
         for (i, warp) in warps.iter().enumerate().filter(|(_, warp)| warp.rank == rank) {
             match warp.waits {
@@ -241,14 +242,14 @@ impl<'a> LaunchState<'a> {
         if waiting.len() as u32 * 32 == found {
             let row = |&i: &usize| shared.clocks.row(rank, warps[i].number);
             let rows: Vec<usize> = waiting.iter().map(row).collect();
-            shared.clocks.meet(&rows);
+            shared.clocks.synchronise(&rows);
             waiting.into_iter().for_each(|i| warps[i].pass());
         }
         Ok(())
     }
 
-    /// No warp is ready: all should have ended.
-    fn at_rest(&mut self, warps: &[Warp], shared: &mut ClusterState) -> Result<(), SimFault> {
+    /// Ends the cluster if every warp has ended; otherwise the warps are deadlocked.
+    fn end_or_deadlock(&mut self, warps: &[Warp], shared: &mut ClusterState) -> Result<(), SimFault> {
         let Some(first) = warps.iter().find(|warp| warp.waits.is_some()) else {
             let end = self.may_end(warps, shared);
             end.map_err(|(at, cause)| self.fault(&warps[at], LaneFault { lane: 0, cause }))?;
@@ -260,7 +261,7 @@ impl<'a> LaunchState<'a> {
         Err(self.fault(first, LaneFault { lane: 0, cause }))
     }
 
-    /// What a warp waits for, in words.
+    /// Describes the wait of a warp.
     fn describe(&self, warp: &Warp, shared: &ClusterState) -> String {
         let number = match self.cluster {
             1 => format!("warp {}", warp.number),
@@ -304,13 +305,13 @@ impl ClusterState {
             block_states: (0..cluster).map(|_| BlockState::new(program)).collect(),
             clocks: VectorClocks::new(cluster, program.kernel.threads.div_ceil(32)),
             barriers: Mbarriers::new(),
-            tiles: Vec::new(),
+            tma_loads: Vec::new(),
             stores: PendingTmaStores::default(),
             expects: vec![BTreeMap::new(); cluster as usize],
         }
     }
 
-    /// Another cluster begins, with this block.
+    /// Prepares the state for the cluster whose first block is `first`.
     fn reset(&mut self, program: &FlatKernel<'_>, first: u32) {
         let cluster = self.block_states.len() as u32;
         for (rank, memory) in (0..cluster).zip(&mut self.block_states) {
@@ -336,7 +337,7 @@ impl BlockState {
         }
     }
 
-    /// Another block begins.
+    /// Prepares the state for another block.
     fn reset(&mut self, program: &FlatKernel<'_>, block: u32, rank: u32) {
         let warps = program.kernel.threads.div_ceil(32);
         self.contents.clear();

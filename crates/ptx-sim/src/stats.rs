@@ -1,4 +1,4 @@
-//! What a run did: how often each instruction ran, and how well it used memory.
+//! Statistics of a run: executions per instruction, coalescing, bank conflicts.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,43 @@ use super::registers::{LaneValues, lanes};
 use super::tensor_map::TileSegment;
 use ptx_asm::Inst;
 
-/// What a run did, instruction by instruction in the order of the kernel's tree.
+/// Statistics of a run, per instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelStats {
-    /// Of each instruction.
+    /// One entry per instruction, in program order.
     pub insts: Vec<InstStats>,
 }
 
-/// What a run did with one instruction, all warps together.
+/// Executions and memory traffic of one instruction, summed over all warps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstStats {
-    /// What kind it is: see [`KernelStats::count`].
+    /// The kind of instruction; see [`KernelStats::count`].
     pub opcode: String,
-    /// The instruction itself.
+    /// The instruction in Rust's `Debug` form.
     pub inst: String,
-    /// How many warps ran it, each time counted.
+    /// Number of executions by warps.
     pub warps: u64,
-    /// How many threads did.
+    /// Number of executions by threads.
     pub threads: u64,
-    /// Bytes of memory that its threads asked for.
+    /// Bytes of memory that the threads access.
     pub bytes: u64,
-    /// Sectors of 32 bytes of global memory that it touched, warp by warp.
+    /// Sectors of 32 bytes of global memory that each warp access touches, summed.
     pub sectors: u64,
-    /// Passes over the banks of shared memory that it needed beyond those that its width needs. There are 32 banks of 4 bytes; accesses of
-    /// 8 bytes are made by halves of warps, those of 16 by quarters, rows of matrices eight at a time. Lanes at one address share a pass.
+    /// Bank conflicts: passes over the 32 banks (of 4 bytes) of shared memory beyond the necessary ones.
+    /// Accesses of 8 bytes take half a warp per pass, accesses of 16 bytes a quarter, and matrix rows eight
+    /// lanes. Lanes that access one address share a pass.
     pub conflicts: u64,
 }
 
 impl KernelStats {
-    /// How many warps ran instructions of a kind: Rust's names in lower case, of arithmetic with the type, of memory with the space, as in
-    /// `fma.f32`, `convert.f32.s32`, `load.global`, `atomic.shared`, `barrier`, `cpasync`, `ldmatrix`, `mma`.
+    /// Number of executions by warps of instructions of a kind: the variant of [`Inst`] in lower case, with
+    /// the type for arithmetic and the state space for memory, as in `fma.f32`, `convert.f32.s32`,
+    /// `load.global`, `atomic.shared`, `barrier`, `cpasync`, `ldmatrix`, `mma`.
     pub fn count(&self, opcode: &str) -> u64 {
         self.of(opcode).map(|inst| inst.warps).sum()
     }
 
-    /// How many warps ran instructions of each kind.
+    /// Number of executions by warps, for each kind of instruction.
     pub fn counts(&self) -> BTreeMap<&str, u64> {
         let mut counts = BTreeMap::new();
         for inst in &self.insts {
@@ -49,17 +51,17 @@ impl KernelStats {
         counts
     }
 
-    /// Bytes that instructions of a kind asked for.
+    /// Bytes that instructions of a kind access.
     pub fn bytes(&self, opcode: &str) -> u64 {
         self.of(opcode).map(|inst| inst.bytes).sum()
     }
 
-    /// Sectors of global memory that instructions of a kind touched.
+    /// Sectors of global memory that instructions of a kind touch.
     pub fn sectors(&self, opcode: &str) -> u64 {
         self.of(opcode).map(|inst| inst.sectors).sum()
     }
 
-    /// Superfluous passes over shared memory, of all instructions.
+    /// Bank conflicts of all instructions.
     pub fn conflicts(&self) -> u64 {
         self.insts.iter().map(|inst| inst.conflicts).sum()
     }
@@ -76,33 +78,34 @@ impl InstStats {
         InstStats { opcode, inst, warps: 0, threads: 0, bytes: 0, sectors: 0, conflicts: 0 }
     }
 
-    /// A warp ran it.
+    /// Counts an execution by the lanes of `mask`.
     pub(super) fn ran(&mut self, mask: u32) {
         self.warps += 1;
         self.threads += u64::from(mask.count_ones());
     }
 
-    /// Its lanes accessed global memory, so many bytes each.
+    /// Counts an access of global memory with `bytes` bytes per lane.
     pub(super) fn global(&mut self, mask: u32, addresses: &LaneValues, bytes: u32) {
         self.bytes += u64::from(mask.count_ones() * bytes);
         self.sectors += sectors(mask, addresses, bytes);
     }
 
-    /// A tile of which these pieces lie in the tensor was copied; their order is that of addresses, line by line.
-    pub(super) fn tile(&mut self, pieces: &[TileSegment]) {
-        self.bytes += pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
-        let mut found: Vec<u64> = pieces.iter().map(|piece| piece.global / 32).collect();
+    /// Counts a TMA transfer; `segments` are in the order of addresses, row by row.
+    pub(super) fn tile(&mut self, segments: &[TileSegment]) {
+        self.bytes += segments.iter().map(|segment| u64::from(segment.bytes)).sum::<u64>();
+        let mut found: Vec<u64> = segments.iter().map(|segment| segment.global / 32).collect();
         self.sectors += distinct(&mut found);
     }
 
-    /// Its lanes accessed shared memory, so many bytes each.
+    /// Counts an access of shared memory with `bytes` bytes per lane.
     pub(super) fn shared(&mut self, mask: u32, addresses: &LaneValues, bytes: u32) {
         self.bytes += u64::from(mask.count_ones() * bytes);
         self.conflicts += conflicts(mask, addresses, bytes);
     }
 }
 
-/// How many sectors of 32 bytes lanes touch. No access crosses one: accesses are aligned and of 16 bytes at most.
+/// Number of 32-byte sectors that lanes touch. Accesses are aligned and at most 16 bytes, so none crosses a
+/// sector.
 fn sectors(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     if bytes == 0 {
         return 0;
@@ -116,7 +119,7 @@ fn sectors(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     distinct(&mut found[..count])
 }
 
-/// How many different numbers there are.
+/// Number of different values.
 fn distinct(numbers: &mut [u64]) -> u64 {
     if !numbers.is_sorted() {
         numbers.sort_unstable();
@@ -125,7 +128,7 @@ fn distinct(numbers: &mut [u64]) -> u64 {
     changes + u64::from(!numbers.is_empty())
 }
 
-/// Passes over the banks beyond the first of each part of the warp.
+/// Passes over the banks beyond the first, summed over the parts of the warp that access memory together.
 pub(super) fn conflicts(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     let together = match bytes {
         0..=4 => 32,
@@ -141,7 +144,7 @@ fn part_of(mask: u32, part: u32, together: u32) -> u32 {
     mask & ((u64::MAX >> (64 - together)) << (part * together)) as u32
 }
 
-/// The most different words of one bank that lanes access.
+/// The largest number of different words that lanes access in one bank.
 fn passes(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     let words = u64::from(bytes.div_ceil(4));
     let mut found = [0; 32];
@@ -165,12 +168,12 @@ fn passes(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     banks.into_iter().max().unwrap_or(0)
 }
 
-/// What an instruction is called in statistics; `text` is all of it.
+/// The kind of an instruction; `text` is its `Debug` form.
 fn opcode(inst: &Inst, text: &str) -> String {
     let name = match inst {
         Inst::Unary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Binary { op, ty, .. } => format!("{op:?}.{ty:?}"),
-        // The constant of a `Logic` is no part of its name.
+        // The look-up table of `Logic` is not part of its kind.
         Inst::Ternary { op: ptx_asm::PtxTernaryOp::Logic(_), ty, .. } => format!("Logic.{ty:?}"),
         Inst::Ternary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Compare { ty, .. } => format!("Compare.{ty:?}"),

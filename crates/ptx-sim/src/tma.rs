@@ -1,8 +1,8 @@
-//! Copies of tiles between global and shared memory.
+//! TMA loads and stores: asynchronous copies of tiles between global and shared memory.
 //!
-//! A copy into shared memory is complete when its bytes complete on a barrier, at any time after it began: the scheduler says when, by chance or as
-//! late as it can, when nobody can go on without. One into global memory is complete when its block has ended.
-//! What copies read is read when they begin, since nobody may change it meanwhile.
+//! A load completes at any time after its issue, by completing its transaction bytes on an mbarrier. The
+//! scheduler picks the time: at random, or as late as possible. A store completes at the end of its cluster.
+//! Sources are read at the issue, because changing them before completion is a fault.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -16,63 +16,63 @@ use super::vector_clocks::{ThreadRef, Timestamp, VectorClock};
 use super::warp::Warp;
 use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
-/// A copy into the memory of one block that is under way.
+/// A TMA load in flight, into the shared memory of one block.
 #[derive(Debug)]
 pub(super) struct PendingTmaLoad {
     pub(super) issuer: ThreadRef,
-    /// The block of the cluster.
+    /// Rank of the destination block in the cluster.
     rank: usize,
-    /// Where to, and what.
+    /// Offset of the destination in the block's shared memory, and the tile.
     to: usize,
     data: TileData,
-    /// The barrier's address in that block.
+    /// Offset of the mbarrier in the destination block's shared memory.
     barrier: usize,
-    /// What the issuer knew.
+    /// Vector clock of the issuing thread at the issue.
     clock: VectorClock,
 }
 
-/// What a tile consists of.
+/// The content of a tile.
 #[derive(Clone, Debug)]
 struct TileData {
-    /// As it will lie in shared memory.
+    /// Bytes in the order of shared memory, swizzled.
     bytes: Rc<[u8]>,
-    /// Where it comes from, and what was there.
+    /// Source ranges in global memory, with their lengths and contents.
     from: Rc<[(ResolvedAddress, u32, [u8; 16])]>,
 }
 
-/// Copies into global memory that are under way, by block of the cluster and thread.
+/// TMA stores in flight, by rank of the block and thread.
 #[derive(Debug, Default)]
 pub(super) struct PendingTmaStores(BTreeMap<(u32, u16), StoreQueue>);
 
 #[derive(Debug, Default)]
 struct StoreQueue {
-    /// Copies that are in no group yet.
+    /// Stores since the last commit.
     open: Vec<PendingTmaStore>,
-    /// Groups, and whether their sources have been read.
+    /// Committed groups, and whether the thread knows that their sources were read.
     groups: VecDeque<(Vec<PendingTmaStore>, bool)>,
-    /// Counts groups that were read.
+    /// Timestamp of the latest wait, in a vector-clock component of its own.
     read: Option<Timestamp>,
 }
 
 #[derive(Debug)]
 struct PendingTmaStore {
-    /// What it reads of shared memory.
+    /// Offsets of the source chunks in shared memory.
     chunks: Vec<usize>,
-    /// Where to in global memory, and what.
+    /// Destination ranges in global memory, with their lengths and contents.
     writes: Vec<(ResolvedAddress, u32, [u8; 16])>,
 }
 
-/// What a lane asks for.
+/// The tile that a lane copies.
 struct TileRequest<'m> {
     map: &'m SimTensorMap,
     at: Vec<i32>,
-    /// Where the tile is in the block's memory.
+    /// The tile's place in shared memory.
     shared: ResolvedAddress,
 }
 
 impl LaunchState<'_> {
     /// [`ptx_asm::Inst::TmaLoad`].
-    pub(super) fn load_tile(
+    pub(super) fn tma_load(
         &mut self,
         warp: &Warp,
         shared: &mut ClusterState,
@@ -91,18 +91,18 @@ impl LaunchState<'_> {
             .into_iter()
             .map(|(lane, request)| {
                 let order = (request.map.bytes(), request.map.swizzle, request.shared.at);
-                (lane, order, request.shared, request.pieces())
+                (lane, order, request.shared, request.segments())
             })
             .collect();
-        for (lane, order, to, pieces) in requests {
-            self.stats[inst].tile(&pieces);
+        for (lane, order, to, segments) in requests {
+            self.stats[inst].tile(&segments);
             let who = warp.thread_ref(lane);
             let barrier = self.locate(StateSpace::Shared, &who, barriers[lane], 8, 8).in_lane(lane)?;
             if blocks[lane] == 0 || blocks[lane] >> self.cluster != 0 {
                 let what = format!("blocks {:#b} of a cluster of {}", blocks[lane], self.cluster);
                 return Err(Box::new(FaultCause::InvalidTile(what))).in_lane(lane);
             }
-            let data = self.read_tile(shared, &who, order, &pieces).in_lane(lane)?;
+            let data = self.read_tile(shared, &who, order, &segments).in_lane(lane)?;
             for of in (0..self.cluster as usize).filter(|rank| blocks[lane] >> rank & 1 == 1) {
                 let places = [ResolvedAddress { of, ..to }, ResolvedAddress { of, ..barrier }];
                 self.begin_load(shared, &who, places, data.clone()).in_lane(lane)?;
@@ -111,7 +111,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// What each lane asks for.
+    /// The tile that each lane copies.
     fn requests(
         &self,
         warp: &Warp,
@@ -138,28 +138,28 @@ impl LaunchState<'_> {
         lanes(mask).map(|lane| Ok((lane, of_lane(lane).in_lane(lane)?))).collect()
     }
 
-    /// The bytes of a tile, as they will lie in shared memory, and where they come from.
+    /// Reads a tile from global memory, in the order of shared memory.
     fn read_tile(
         &mut self,
         shared: &mut ClusterState,
         who: &ThreadRef,
         (bytes, swizzle, to): (usize, Swizzle, usize),
-        pieces: &[TileSegment],
+        segments: &[TileSegment],
     ) -> CheckResult<TileData> {
-        let (mut data, mut from) = (vec![0; bytes], Vec::with_capacity(pieces.len()));
-        for piece in pieces {
-            let located = self.locate(StateSpace::Global, who, piece.global, piece.bytes, 1)?;
-            self.allowed(shared, who, located, piece.bytes, AccessKind::Read)?;
-            self.mark(shared, who, located, piece.bytes, AccessKind::Read);
-            let found = self.peek(shared, who, located, piece.bytes);
-            let at = swizzle.apply(to + piece.shared) - to;
-            data[at..at + piece.bytes as usize].copy_from_slice(&found[..piece.bytes as usize]);
-            from.push((located, piece.bytes, found));
+        let (mut data, mut from) = (vec![0; bytes], Vec::with_capacity(segments.len()));
+        for segment in segments {
+            let located = self.locate(StateSpace::Global, who, segment.global, segment.bytes, 1)?;
+            self.check_access(shared, who, located, segment.bytes, AccessKind::Read)?;
+            self.record_access(shared, who, located, segment.bytes, AccessKind::Read);
+            let found = self.peek(shared, who, located, segment.bytes);
+            let at = swizzle.apply(to + segment.shared) - to;
+            data[at..at + segment.bytes as usize].copy_from_slice(&found[..segment.bytes as usize]);
+            from.push((located, segment.bytes, found));
         }
         Ok(TileData { bytes: data.into(), from: from.into() })
     }
 
-    /// Begins a copy into the memory of one block.
+    /// Issues a load into the shared memory of one block.
     fn begin_load(
         &mut self,
         shared: &mut ClusterState,
@@ -169,18 +169,18 @@ impl LaunchState<'_> {
     ) -> CheckResult<()> {
         self.fenced_barrier(shared, who, barrier)?;
         for at in (to.at..to.at + data.bytes.len()).step_by(16) {
-            self.allowed_behind(shared, who, ResolvedAddress { at, ..to }, AccessKind::Write)?;
+            self.check_async_proxy(shared, who, ResolvedAddress { at, ..to }, AccessKind::Write)?;
         }
         let rank = to.of;
         shared.block_states[rank].proxy.begin_write(to.at, data.bytes.len(), who.thread);
         let clock = shared.clocks.known(who);
         let load = PendingTmaLoad { issuer: *who, rank, to: to.at, data, barrier: barrier.at, clock };
-        shared.tiles.push(load);
+        shared.tma_loads.push(load);
         Ok(())
     }
 
-    /// Whether copies and products may touch 16 bytes of shared memory now.
-    pub(super) fn allowed_behind(
+    /// Checks that the async proxy may access 16 bytes of shared memory now.
+    pub(super) fn check_async_proxy(
         &mut self,
         shared: &mut ClusterState,
         who: &ThreadRef,
@@ -188,11 +188,11 @@ impl LaunchState<'_> {
         access: AccessKind,
     ) -> CheckResult<()> {
         let fenced = shared.block_states[located.of].proxy.fenced(located.at, 16);
-        fenced.map_err(|clash| self.clashes(located, access, clash))?;
-        self.allowed(shared, who, located, 16, access)
+        fenced.map_err(|clash| self.proxy_fault(located, access, clash))?;
+        self.check_access(shared, who, located, 16, access)
     }
 
-    /// A copy into shared memory becomes complete.
+    /// Completes a load: writes shared memory and completes the bytes on the mbarrier.
     pub(super) fn finish_load(&mut self, shared: &mut ClusterState, load: PendingTmaLoad) -> CheckResult<()> {
         let PendingTmaLoad { issuer, rank, to, data, barrier, clock } = load;
         for &(located, bytes, was) in &data.from[..] {
@@ -211,13 +211,13 @@ impl LaunchState<'_> {
         memory.contents.write(to, &data.bytes);
         memory.proxy.end_write(to, data.bytes.len(), moment);
         let what =
-            format!("anybody waits for a tile copy of thread {} of block {}", issuer.thread, issuer.block);
+            format!("any thread waits for a TMA load of thread {} of block {}", issuer.thread, issuer.block);
         shared.expects[rank].insert(moment.column, (moment.time, what));
         found.receive(data.bytes.len(), &clock).or_else(|what| self.broken(located, what))
     }
 
     /// [`ptx_asm::Inst::TmaStore`].
-    pub(super) fn store_tile(
+    pub(super) fn tma_store(
         &mut self,
         warp: &Warp,
         shared: &mut ClusterState,
@@ -228,12 +228,12 @@ impl LaunchState<'_> {
         let requests: Vec<_> = self
             .requests(warp, mask, (map, at), from)?
             .into_iter()
-            .map(|(lane, request)| (lane, request.map.swizzle, request.shared, request.pieces()))
+            .map(|(lane, request)| (lane, request.map.swizzle, request.shared, request.segments()))
             .collect();
-        for (lane, swizzle, from, pieces) in requests {
-            self.stats[inst].tile(&pieces);
+        for (lane, swizzle, from, segments) in requests {
+            self.stats[inst].tile(&segments);
             let who = warp.thread_ref(lane);
-            self.begin_store(shared, &who, (swizzle, from), &pieces).in_lane(lane)?;
+            self.begin_store(shared, &who, (swizzle, from), &segments).in_lane(lane)?;
         }
         Ok(())
     }
@@ -243,24 +243,24 @@ impl LaunchState<'_> {
         shared: &mut ClusterState,
         who: &ThreadRef,
         (swizzle, from): (Swizzle, ResolvedAddress),
-        pieces: &[TileSegment],
+        segments: &[TileSegment],
     ) -> CheckResult<()> {
-        let (mut chunks, mut writes) = (Vec::new(), Vec::with_capacity(pieces.len()));
-        for piece in pieces {
-            let at = swizzle.apply(from.at + piece.shared);
+        let (mut chunks, mut writes) = (Vec::new(), Vec::with_capacity(segments.len()));
+        for segment in segments {
+            let at = swizzle.apply(from.at + segment.shared);
             let source = ResolvedAddress { at, ..from };
-            let fenced = shared.block_states[from.of].proxy.fenced(at, piece.bytes as usize);
-            fenced.map_err(|clash| self.clashes(source, AccessKind::Read, clash))?;
-            for (at, bytes) in parts(at, piece.bytes) {
-                self.allowed(shared, who, ResolvedAddress { at, ..from }, bytes, AccessKind::Read)?;
+            let fenced = shared.block_states[from.of].proxy.fenced(at, segment.bytes as usize);
+            fenced.map_err(|clash| self.proxy_fault(source, AccessKind::Read, clash))?;
+            for (at, bytes) in parts(at, segment.bytes) {
+                self.check_access(shared, who, ResolvedAddress { at, ..from }, bytes, AccessKind::Read)?;
             }
-            let data = self.peek(shared, who, source, piece.bytes);
-            let located = self.locate(StateSpace::Global, who, piece.global, piece.bytes, 1)?;
-            self.allowed(shared, who, located, piece.bytes, AccessKind::Write)?;
-            self.mark(shared, who, located, piece.bytes, AccessKind::Write);
+            let data = self.peek(shared, who, source, segment.bytes);
+            let located = self.locate(StateSpace::Global, who, segment.global, segment.bytes, 1)?;
+            self.check_access(shared, who, located, segment.bytes, AccessKind::Write)?;
+            self.record_access(shared, who, located, segment.bytes, AccessKind::Write);
             shared.block_states[from.of].proxy.begin_read(at, 1, reader(who));
             chunks.push(at);
-            writes.push((located, piece.bytes, data));
+            writes.push((located, segment.bytes, data));
         }
         shared.stores.queue(who).open.push(PendingTmaStore { chunks, writes });
         Ok(())
@@ -282,7 +282,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// The sources of all but the last groups have been read, which the thread knows.
+    /// Marks the sources of all but the latest `left` groups as read, to the knowledge of the thread.
     fn stores_read(&self, shared: &mut ClusterState, who: &ThreadRef, left: u32) {
         let ClusterState { stores, clocks, block_states, .. } = shared;
         let queue = stores.queue(who);
@@ -308,7 +308,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// What was read before the end of its block is written after it.
+    /// Writes the stores of a cluster to global memory, at the end of the cluster.
     pub(super) fn finish_stores(&mut self, shared: &mut ClusterState, warps: &[Warp]) {
         for warp in warps {
             for lane in lanes(warp.present) {
@@ -323,12 +323,12 @@ impl LaunchState<'_> {
 }
 
 impl TileRequest<'_> {
-    fn pieces(&self) -> Vec<TileSegment> {
-        self.map.pieces(&self.at)
+    fn segments(&self) -> Vec<TileSegment> {
+        self.map.segments(&self.at)
     }
 }
 
-/// Bytes of shared memory as aligned powers of two.
+/// Splits a range of shared memory into aligned ranges of 1, 2, 4, 8 or 16 bytes.
 fn parts(at: usize, bytes: u32) -> impl Iterator<Item = (usize, u32)> {
     let end = at + bytes as usize;
     std::iter::successors(Some((at, 0)), move |&(at, bytes)| {
@@ -349,11 +349,12 @@ impl PendingTmaStores {
         self.0.entry((who.rank, who.thread)).or_default()
     }
 
-    /// Whether all that is read from shared memory has been; what is missing, in words.
+    /// Checks that the sources of all stores are known to be read; the error completes "the end comes
+    /// before".
     pub(super) fn may_end(&self) -> Result<(), String> {
         let late = |queue: &StoreQueue| !queue.open.is_empty() || queue.groups.iter().any(|(_, read)| !read);
         match self.0.iter().find(|(_, queue)| late(queue)) {
-            Some(((_, thread), _)) => Err(format!("thread {thread} waits for its tile stores")),
+            Some(((_, thread), _)) => Err(format!("thread {thread} waits for its TMA stores")),
             None => Ok(()),
         }
     }

@@ -1,58 +1,59 @@
-//! What the warps of a cluster know of each other.
+//! Vector clocks: the happens-before order between the warps of a cluster.
 //!
-//! Time is a list of columns: one for every warp, and others for what happens behind the threads' backs: phases of barriers in memory, products,
-//! tile stores, and arrivals of single lanes. Every warp has a row: the last time of each column that it knows to be over. Barriers
-//! advance the warp's own column and join rows. What a lane learns alone, by waiting or arriving without the others, it alone knows until the warp
-//! meets somebody.
+//! A vector clock has a component for each warp, and further components for asynchronous events: mbarrier
+//! phases, waits for `wgmma` and TMA stores, and arrivals of single lanes. Each warp has a clock: for each
+//! component, the latest time that is ordered before the warp's next access. Barriers advance the warp's own
+//! component and join clocks. A lane that waits or arrives without the other lanes has additions of its own,
+//! until the warp synchronises.
 
 use std::collections::BTreeMap;
 
-/// Who does something.
+/// A thread, or several lanes of a warp, as the origin of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadRef {
     pub(super) block: u32,
-    /// The block's number in its cluster.
+    /// Rank of the block in its cluster.
     pub(super) rank: u32,
-    /// The thread's number in the block, or [`SEVERAL_THREADS`].
+    /// Index of the thread in the block, or [`SEVERAL_THREADS`].
     pub(super) thread: u16,
     pub(super) warp: u32,
 }
 
-/// Threads of a warp that do something together.
+/// Stands for several lanes of a warp.
 pub(super) const SEVERAL_THREADS: u16 = u16::MAX;
 
-/// Times that are over, column by column; 0 where there is nothing.
+/// Times by component; missing components are 0.
 pub(super) type VectorClock = Vec<u32>;
 
-/// A time of a column.
+/// A time of one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timestamp {
     pub(super) column: usize,
     pub(super) time: u32,
 }
 
-/// What the warps of a cluster know of each other.
+/// The vector clocks of a cluster.
 #[derive(Debug)]
 pub(super) struct VectorClocks {
-    /// How many a block has.
+    /// Warps per block.
     warps: usize,
-    /// Of each warp, block after block.
+    /// The clock of each warp, block after block.
     rows: Vec<VectorClock>,
-    /// Of lanes that learned or told something alone, by block and thread.
+    /// Clocks of lanes that waited or arrived without the other lanes, by rank of the block and thread.
     lanes: BTreeMap<(u32, u16), LaneClock>,
     columns: usize,
 }
 
 #[derive(Debug)]
 struct LaneClock {
-    /// What it knows besides its warp.
+    /// Times that the lane knows beyond its warp's clock.
     knows: VectorClock,
-    /// How often it arrived without the other lanes, and the column of that.
+    /// Number of arrivals without the other lanes, and the component that counts them.
     turns: u32,
     column: usize,
 }
 
-/// Adds what another clock says.
+/// Takes the maximum of two clocks, component by component.
 pub(super) fn join(into: &mut VectorClock, other: &[u32]) {
     if into.len() < other.len() {
         into.resize(other.len(), 0);
@@ -66,7 +67,7 @@ fn at(clock: &[u32], column: usize) -> u32 {
     clock.get(column).copied().unwrap_or(0)
 }
 
-/// Sets a time that is now over.
+/// Sets a component to a later time.
 pub(super) fn advance(clock: &mut VectorClock, moment: Timestamp) {
     if clock.len() <= moment.column {
         clock.resize(moment.column + 1, 0);
@@ -80,18 +81,18 @@ impl VectorClocks {
         VectorClocks { warps, rows: vec![vec![0; all]; all], lanes: BTreeMap::new(), columns: all }
     }
 
-    /// A column for something else than a warp.
+    /// Allocates a component for asynchronous events.
     pub(super) fn column(&mut self) -> usize {
         self.columns += 1;
         self.columns - 1
     }
 
-    /// The column and row of a warp.
+    /// The component of a warp, which is also the index of its clock.
     pub(super) fn row(&self, rank: u32, warp: u32) -> usize {
         rank as usize * self.warps + warp as usize
     }
 
-    /// The last time of a column that somebody knows to be over.
+    /// The latest time of a component that is ordered before the thread's next access.
     #[inline]
     pub(super) fn over(&self, column: usize, who: &ThreadRef) -> u32 {
         let time = at(&self.rows[self.row(who.rank, who.warp)], column);
@@ -101,24 +102,24 @@ impl VectorClocks {
         }
     }
 
-    /// Whether somebody knows this to be over.
+    /// Whether a timestamp is ordered before the thread's next access.
     pub(super) fn knows(&self, who: &ThreadRef, moment: Timestamp) -> bool {
         moment.time <= self.over(moment.column, who)
     }
 
-    /// The time that a warp's accesses bear.
+    /// The time of a warp's accesses, until it next synchronises.
     pub(super) fn now(&self, who: &ThreadRef) -> u32 {
         let row = self.row(who.rank, who.warp);
         self.rows[row][row] + 1
     }
 
-    /// How often a thread arrived alone: what else its accesses bear.
+    /// The number of solitary arrivals of a thread, the other part of its accesses' time.
     pub(super) fn turn(&self, who: &ThreadRef) -> u16 {
         let turns = self.lanes.get(&(who.rank, who.thread)).map_or(0, |lane| lane.turns);
         turns.try_into().unwrap_or(u16::MAX)
     }
 
-    /// Whether somebody knows that a thread arrived alone after that turn.
+    /// Whether an arrival of `thread` after its `turn`-th is ordered before the next access of `who`.
     pub(super) fn knows_turn(&self, who: &ThreadRef, rank: u32, thread: u16, turn: u16) -> bool {
         match self.lanes.get(&(rank, thread)) {
             Some(lane) => turn < u16::MAX && self.over(lane.column, who) > u32::from(turn),
@@ -126,8 +127,8 @@ impl VectorClocks {
         }
     }
 
-    /// These warps meet, by their rows: what one did before, all know to be over.
-    pub(super) fn meet(&mut self, rows: &[usize]) {
+    /// Synchronises warps: the accesses of each are ordered before the later ones of all.
+    pub(super) fn synchronise(&mut self, rows: &[usize]) {
         let mut all = VectorClock::new();
         for &row in rows {
             self.sync(row);
@@ -138,7 +139,7 @@ impl VectorClocks {
         }
     }
 
-    /// The lanes of a warp meet: what one knows, all do.
+    /// Synchronises the lanes of a warp.
     fn sync(&mut self, row: usize) {
         let (rank, warp) = ((row / self.warps) as u32, row % self.warps);
         let first = (warp * 32) as u16;
@@ -148,14 +149,14 @@ impl VectorClocks {
         self.rows[row][row] += 1;
     }
 
-    /// All lanes of a warp arrive somewhere: what those know who wait for it, and what they need to know of it.
+    /// A release by all lanes of a warp: the clock to be acquired, and the timestamp of the release.
     pub(super) fn release_warp(&mut self, rank: u32, warp: u32) -> (VectorClock, Timestamp) {
         let row = self.row(rank, warp);
         self.sync(row);
         (self.rows[row].clone(), Timestamp { column: row, time: self.rows[row][row] })
     }
 
-    /// A lane arrives somewhere alone.
+    /// A release by one lane: the clock to be acquired, and the timestamp of the release.
     pub(super) fn release(&mut self, who: &ThreadRef) -> (VectorClock, Timestamp) {
         let mut clock = self.rows[self.row(who.rank, who.warp)].clone();
         let lane = self.lane(who);
@@ -166,7 +167,7 @@ impl VectorClocks {
         (clock, moment)
     }
 
-    /// What a thread knows.
+    /// The clock of a thread: its warp's clock and its own additions.
     pub(super) fn known(&self, who: &ThreadRef) -> VectorClock {
         let mut clock = self.rows[self.row(who.rank, who.warp)].clone();
         if let Some(lane) = self.lanes.get(&(who.rank, who.thread)) {
@@ -183,7 +184,7 @@ impl VectorClocks {
         })
     }
 
-    /// Somebody waited for what knows this: a thread, or if it is [`SEVERAL_THREADS`] the warp.
+    /// Joins a released clock into the clock of a thread, or of its warp for [`SEVERAL_THREADS`].
     pub(super) fn acquire(&mut self, who: &ThreadRef, clock: &[u32]) {
         if who.thread == SEVERAL_THREADS {
             let row = self.row(who.rank, who.warp);
@@ -193,14 +194,14 @@ impl VectorClocks {
         }
     }
 
-    /// Somebody waited for something that has a column of its own.
+    /// Acquires a single timestamp.
     pub(super) fn note(&mut self, who: &ThreadRef, moment: Timestamp) {
         let mut clock = VectorClock::new();
         advance(&mut clock, moment);
         self.acquire(who, &clock);
     }
 
-    /// Whether any thread of a block knows this to be over.
+    /// Whether any thread of a block knows a timestamp.
     pub(super) fn block_knows(&self, rank: u32, moment: Timestamp) -> bool {
         let first = self.row(rank, 0);
         let mut rows = self.rows[first..first + self.warps].iter();

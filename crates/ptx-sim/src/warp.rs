@@ -1,4 +1,4 @@
-//! A warp: where it is, which lanes are active, and what a step does.
+//! A warp: its program counter, active lanes and registers, and the execution of one step.
 
 use super::access::{ResolvedAddress, WarpAccess};
 use super::arith;
@@ -13,81 +13,81 @@ use super::wgmma::{PendingWgmma, WgmmaShape};
 use ptx_asm::Inst;
 use ptx_asm::{GuardPredicate, PtxOperand, Reg, SpecialReg, StateSpace};
 
-/// What a warp is.
+/// Execution state of a warp.
 #[derive(Debug)]
 pub(super) struct Warp {
-    /// Its block's number, and the block's in its cluster.
+    /// Index of the warp's block in the grid, and its rank in the cluster.
     pub(super) block: u32,
     pub(super) rank: u32,
-    /// Its number in the block.
+    /// Index of the warp in its block.
     pub(super) number: u32,
-    /// The lanes that there are: all, but for the last warp of some blocks.
+    /// Mask of existing lanes: all 32, except in the last warp of some blocks.
     pub(super) present: u32,
-    /// The next step.
+    /// Program counter: index of the next step.
     pub(super) pc: usize,
-    /// The lanes that take it.
+    /// Mask of lanes that execute the next step.
     active: u32,
     stack: Vec<DivergenceFrame>,
     pub(super) registers: WarpRegisters,
-    /// What it waits for.
+    /// The wait that blocks the warp, if there is one.
     pub(super) waits: Option<WaitReason>,
-    pub(super) products: PendingWgmma,
-    /// How many registers each thread may use.
+    pub(super) wgmma: PendingWgmma,
+    /// Registers per thread, as set by `setmaxnreg`.
     pub(super) allowance: u32,
     ended: bool,
 }
 
-/// What a warp waits for.
+/// The instruction that blocks a warp, with the condition that ends the wait.
 #[derive(Clone, Debug)]
 pub(super) enum WaitReason {
-    /// Others at a barrier of the block.
+    /// `bar.sync`: other warps have not arrived.
     Barrier(NamedBarrier),
-    /// All threads of the cluster.
+    /// `barrier.cluster`: other warps have not arrived.
     Cluster,
-    /// Phases of barriers in memory.
+    /// `mbarrier` waits: phases are incomplete.
     Mbarriers(Vec<MbarrierPhase>),
-    /// So many registers a thread.
+    /// `setmaxnreg`: fewer registers than this number per thread are available.
     Registers(u32),
 }
 
-/// What a lane waits for.
+/// An mbarrier phase that a lane waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MbarrierPhase {
     pub(super) lane: usize,
     pub(super) located: ResolvedAddress,
     pub(super) parity: u32,
-    /// Whether the wait is for other blocks, too.
+    /// Whether the wait acquires at cluster scope.
     pub(super) cluster: bool,
 }
 
-/// A statement that lanes may part in.
+/// A statement inside which lanes may diverge.
 #[derive(Clone, Copy, Debug)]
 struct DivergenceFrame {
-    /// The lanes that meet at its end.
+    /// Mask of lanes that reconverge at the end of the statement.
     all: u32,
-    /// Those that take the other side of a branch.
+    /// Mask of lanes that take the other side of a branch.
     others: u32,
 }
 
-/// What comes of a step.
+/// The effect of a step on the scheduling of the warp.
 #[derive(Clone, Debug)]
 pub(super) enum StepEvent {
-    /// The warp goes on.
+    /// The warp can take its next step.
     Continues,
-    /// It has come to a barrier.
+    /// The warp arrived at a barrier of the block.
     AtBarrier(NamedBarrier),
-    /// It has come to the barrier of the cluster.
+    /// The warp arrived at the cluster's barrier.
     AtClusterBarrier,
-    /// It waits for barriers in memory.
+    /// The warp waits for mbarrier phases.
     AtMbarrier(Vec<MbarrierPhase>),
-    /// It wants each of its threads to have so many registers.
+    /// The warp requests this number of registers per thread.
     WantsRegisters(u32),
-    /// It has ended.
+    /// The warp has ended.
     Ended,
 }
 
 impl Warp {
-    /// Of a block, which has a number in its cluster.
+    /// The initial state of warp `number` of a block with this index and rank in its cluster.
     pub(super) fn new(program: &FlatKernel<'_>, block: u32, rank: u32, number: u32) -> Warp {
         let threads = program.kernel.threads;
         let count = (threads - number * 32).min(32);
@@ -103,7 +103,7 @@ impl Warp {
             stack: Vec::new(),
             registers,
             waits: None,
-            products: PendingWgmma::default(),
+            wgmma: PendingWgmma::default(),
             allowance: program.allowance(),
             ended: false,
         }
@@ -117,13 +117,13 @@ impl Warp {
         matches!(self.waits, Some(WaitReason::Cluster))
     }
 
-    /// Goes on behind the barrier.
+    /// Continues behind the instruction that blocked the warp.
     pub(super) fn pass(&mut self) {
         self.waits = None;
         self.pc += 1;
     }
 
-    /// A lane's thread.
+    /// The thread of a lane.
     pub(super) fn thread_ref(&self, lane: usize) -> ThreadRef {
         let thread = (self.number * 32) as u16 + lane as u16;
         ThreadRef { block: self.block, rank: self.rank, thread, warp: self.number }
@@ -131,7 +131,7 @@ impl Warp {
 }
 
 impl LaunchState<'_> {
-    /// One step of a warp that is ready.
+    /// Executes one step of a warp that is ready.
     pub(super) fn step(&mut self, warp: &mut Warp, shared: &mut ClusterState) -> StepResult<StepEvent> {
         let program = self.program;
         match program.steps.get(warp.pc) {
@@ -175,7 +175,7 @@ impl LaunchState<'_> {
         Ok(StepEvent::Continues)
     }
 
-    /// Takes one off what may still run.
+    /// Counts an instruction against the limit.
     fn spend(&mut self) -> CheckResult<()> {
         match self.left.checked_sub(1) {
             Some(left) => self.left = left,
@@ -198,8 +198,8 @@ impl LaunchState<'_> {
         };
         if mask != 0 {
             self.stats[number].ran(mask);
-            if self.program.has_products {
-                warp.products.touch(self.program, inst).in_lane(mask.trailing_zeros() as usize)?;
+            if self.program.has_wgmma {
+                warp.wgmma.touch(self.program, inst).in_lane(mask.trailing_zeros() as usize)?;
             }
             match *inst {
                 Inst::Barrier { id, threads } => {
@@ -223,7 +223,7 @@ impl LaunchState<'_> {
         Ok(StepEvent::Continues)
     }
 
-    /// [`Inst::Barrier`]: the block makes the warp go on.
+    /// [`Inst::Barrier`]; the scheduler lets the warp continue.
     fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> CheckResult<StepEvent> {
         let most = self.program.kernel.threads.next_multiple_of(32);
         let threads = threads.unwrap_or(most);
@@ -234,7 +234,7 @@ impl LaunchState<'_> {
         Ok(StepEvent::AtBarrier(NamedBarrier { id, threads }))
     }
 
-    /// Whether all lanes that there are have come.
+    /// Checks that all existing lanes of the warp execute the instruction.
     fn present(&self, warp: &Warp, mask: u32) -> CheckResult<()> {
         if mask == warp.present {
             return Ok(());
@@ -242,7 +242,7 @@ impl LaunchState<'_> {
         Err(Box::new(FaultCause::PartialWarp { active: mask, expected: warp.present }))
     }
 
-    /// Does what an instruction that is no barrier says, for the lanes in the mask; there is at least one.
+    /// Executes an instruction that cannot block, for the lanes of a non-empty mask.
     fn execute(
         &mut self,
         warp: &mut Warp,
@@ -261,7 +261,7 @@ impl LaunchState<'_> {
                 self.atomic(warp, shared, transfer(*space, *ty, *at), *op, *dst, operands)
             }
             Inst::CpAsync { bytes, to, from, read } => {
-                self.copy_async(warp, shared, (number, mask), *bytes, [*to, *from], *read)
+                self.cp_async(warp, shared, (number, mask), *bytes, [*to, *from], *read)
             }
             Inst::CpAsyncCommit => {
                 for lane in lanes(mask) {
@@ -271,15 +271,15 @@ impl LaunchState<'_> {
                 }
                 Ok(())
             }
-            Inst::CpAsyncWait { pending } => self.copy_wait(warp, shared, mask, *pending),
+            Inst::CpAsyncWait { pending } => self.cp_async_wait(warp, shared, mask, *pending),
             Inst::Shuffle { mode, dst, src, lane, width } => {
                 self.shuffle(warp, mask, *mode, (*dst, *src), *lane, *width)
             }
             Inst::Vote { vote, dst, src } => self.vote(warp, mask, *vote, *dst, *src),
             Inst::Ldmatrix { transposed, dsts, from } => {
-                self.load_matrix(warp, shared, (number, mask), *transposed, dsts, *from)
+                self.ldmatrix(warp, shared, (number, mask), *transposed, dsts, *from)
             }
-            Inst::Stmatrix { from, to } => self.store_matrix(warp, shared, (number, mask), from, *to),
+            Inst::Stmatrix { from, to } => self.stmatrix(warp, shared, (number, mask), from, *to),
             Inst::Mma { shape, d, a, b, c } => self.mma(warp, mask, *shape, [d, a, b, c]),
             Inst::MbarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
             Inst::FenceMbarrierInit => {
@@ -296,13 +296,13 @@ impl LaunchState<'_> {
                 memory.proxy.fence(warp.number, mask, mask == warp.present);
                 Ok(())
             }
-            // Maps are checked when they are used.
+            // Tensor maps are checked when they are used.
             Inst::PrefetchTensorMap { .. } => Ok(()),
             Inst::TmaLoad { map, at, to, barrier, multicast } => {
-                self.load_tile(warp, shared, (number, mask), (*map, at), [*to, *barrier], *multicast)
+                self.tma_load(warp, shared, (number, mask), (*map, at), [*to, *barrier], *multicast)
             }
             Inst::TmaStore { map, at, from } => {
-                self.store_tile(warp, shared, (number, mask), (*map, at), *from)
+                self.tma_store(warp, shared, (number, mask), (*map, at), *from)
             }
             Inst::TmaStoreCommit => {
                 self.commit_stores(warp, shared, mask);
@@ -313,25 +313,25 @@ impl LaunchState<'_> {
                 Ok(())
             }
             Inst::WgmmaFence | Inst::WgmmaCommit | Inst::WgmmaWait { .. } => {
-                self.order_products(warp, shared, (number, mask), inst)
+                self.order_wgmma(warp, shared, (number, mask), inst)
             }
             Inst::Wgmma { element, columns, d, a, b, transposed, accumulate } => {
                 let shape = WgmmaShape { element: *element, columns: *columns, transposed: *transposed };
-                self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
+                self.wgmma(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
             }
             Inst::WarpBarrier => {
                 self.present(warp, mask).in_lane(mask.trailing_zeros() as usize)?;
                 let row = shared.clocks.row(warp.rank, warp.number);
-                shared.clocks.meet(&[row]);
+                shared.clocks.synchronise(&[row]);
                 Ok(())
             }
-            // Order of memory is that of barriers alone; see the module about races.
+            // Only barriers order memory accesses here; see the race detector.
             Inst::Fence(_) | Inst::Barrier { .. } => Ok(()),
             _ => self.compute(warp, mask, inst),
         }
     }
 
-    /// Instructions that work on the registers of each lane alone.
+    /// Executes an instruction that only reads and writes registers of each lane.
     fn compute(&self, warp: &mut Warp, mask: u32, inst: &Inst) -> StepResult<()> {
         let (block, rank) = (warp.block, warp.rank);
         let mut each = LaneWise { program: self.program, registers: &mut warp.registers, mask, inst };
@@ -399,7 +399,7 @@ impl LaunchState<'_> {
     }
 }
 
-/// An instruction that does the same in each lane.
+/// An instruction that computes each lane's result from that lane's operands.
 struct LaneWise<'a> {
     program: &'a FlatKernel<'a>,
     registers: &'a mut WarpRegisters,
@@ -408,7 +408,7 @@ struct LaneWise<'a> {
 }
 
 impl LaneWise<'_> {
-    /// Computes a register from others.
+    /// Computes a register from operands, lane by lane.
     fn map<const N: usize>(
         &mut self,
         dst: Reg,
@@ -434,7 +434,7 @@ impl LaneWise<'_> {
         Ok(())
     }
 
-    /// There is no such operation.
+    /// The fault of an operation that does not exist for its types.
     fn none(&self) -> StepResult<()> {
         malformed(format!("no such operation: {:?}", self.inst)).in_lane(self.mask.trailing_zeros() as usize)
     }

@@ -1,7 +1,8 @@
-//! What four warps do together: products that go on behind their backs, and registers that they exchange.
+//! Warpgroup instructions: asynchronous `wgmma` and `setmaxnreg`.
 //!
-//! Each warp computes its 16 rows when it comes to the product, which nobody can tell from later: until the warp has waited, nobody may write the factors or
-//! touch the sums. The factors count as read by the whole warpgroup until each of its warps has waited.
+//! Each warp computes its 16 rows when it executes the `wgmma`. A program cannot observe the early result:
+//! until the warp has waited, a write to the operands and an access of the accumulators are faults. The
+//! operands count as being read by the warpgroup until each of its warps has waited.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,43 +20,43 @@ use super::warp::{StepEvent, Warp};
 use ptx_asm::{Inst, Ty};
 use ptx_asm::{Reg, Regs, StateSpace};
 
-/// Products of a warp that are under way, and what is known of its registers.
+/// The `wgmma` operations of a warp that are in flight, and the state of its registers.
 #[derive(Debug, Default)]
 pub(super) struct PendingWgmma {
-    /// Those in no group yet.
+    /// Operations since the last commit.
     open: Vec<WgmmaOp>,
     groups: VecDeque<Vec<WgmmaOp>>,
-    /// Of each register, whether the threads touched it since the last fence.
+    /// For each register, whether the warp has accessed it since the last `wgmma.fence`.
     touched: Vec<bool>,
-    /// Counts waits.
+    /// Timestamp of the latest wait, in a vector-clock component of its own.
     waits: Option<Timestamp>,
 }
 
 #[derive(Debug)]
 struct WgmmaOp {
-    factors: Rc<WgmmaInputs>,
+    inputs: Rc<WgmmaInputs>,
     d: Regs,
 }
 
-/// What a product multiplies.
+/// The operand matrices of a `wgmma`, read from shared memory.
 #[derive(Debug)]
 pub(super) struct WgmmaInputs {
-    /// Where they are.
+    /// Offsets in shared memory of the 16-byte chunks that were read.
     chunks: Vec<usize>,
-    depth: usize,
-    /// Row by row.
-    left: Vec<f64>,
-    /// Column by column.
-    right: Vec<f64>,
+    k: usize,
+    /// A, row-major: M × K.
+    a: Vec<f64>,
+    /// B, column-major: N × K.
+    b: Vec<f64>,
 }
 
-/// What the warps of a warpgroup did together, as far as not all of them have.
+/// Instructions that some but not all warps of a warpgroup have executed.
 #[derive(Debug, Default)]
 pub(super) struct WarpgroupProgress {
     steps: VecDeque<JointStep>,
-    /// How many steps are no longer in there.
+    /// Number of instructions that all warps have executed, which are dropped from `steps`.
     gone: usize,
-    /// How many each warp has done.
+    /// Number of instructions that each warp has executed.
     done: [usize; 4],
 }
 
@@ -63,10 +64,10 @@ pub(super) struct WarpgroupProgress {
 struct JointStep {
     inst: usize,
     operands: [u64; 3],
-    factors: Option<Rc<WgmmaInputs>>,
+    inputs: Option<Rc<WgmmaInputs>>,
 }
 
-/// An instruction of products, without the registers.
+/// Element type, N and layouts of a `wgmma`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WgmmaShape {
     pub(super) element: Ty,
@@ -80,19 +81,20 @@ impl WgmmaShape {
             Ty::F16 => Ok((F16, 2)),
             Ty::Bf16 => Ok((BF16, 2)),
             Ty::F32 if self.transposed == [false; 2] => Ok((F32, 4)),
-            other => malformed(format!("products of {other:?}, transposed {:?}", self.transposed)),
+            other => malformed(format!("wgmma of {other:?}, transposed {:?}", self.transposed)),
         }
     }
 }
 
 impl WarpgroupProgress {
-    /// A warp does its next step: whether it is that of the others.
+    /// Records that a warp executes its next instruction of the warpgroup. The error says that it is not the
+    /// one that the other warps executed.
     fn step(&mut self, warp: u32, inst: usize, operands: [u64; 3]) -> Result<&mut JointStep, String> {
         let done = &mut self.done[warp as usize % 4];
         let at = *done - self.gone;
         *done += 1;
         if at == self.steps.len() {
-            self.steps.push_back(JointStep { inst, operands, factors: None });
+            self.steps.push_back(JointStep { inst, operands, inputs: None });
         }
         let joint = &self.steps[at];
         if joint.inst != inst || joint.operands != operands {
@@ -104,26 +106,27 @@ impl WarpgroupProgress {
         Ok(&mut self.steps[at - drop])
     }
 
-    /// Whether all warps did the same.
+    /// Whether all warps have executed equally many instructions.
     pub(super) fn is_even(&self) -> bool {
         self.done.iter().all(|&done| done == self.done[0])
     }
 }
 
 impl PendingWgmma {
-    fn under_way(&self) -> impl Iterator<Item = &WgmmaOp> {
+    fn in_flight(&self) -> impl Iterator<Item = &WgmmaOp> {
         self.groups.iter().flatten().chain(&self.open)
     }
 
-    /// Whether all products have been waited for; what is missing, in words.
+    /// Checks that all operations have been waited for; the error completes "the end comes before".
     pub(super) fn may_end(&self) -> Result<(), String> {
-        match self.under_way().next() {
-            Some(_) => Err("the warp waits for its products".into()),
+        match self.in_flight().next() {
+            Some(_) => Err("the warp waits for its wgmma operations".into()),
             None => Ok(()),
         }
     }
 
-    /// A warp comes to an instruction that is none of products: whether no register of it is a sum under way.
+    /// Records the registers that an instruction accesses. Accessing an accumulator in flight is a fault,
+    /// except by `wgmma`.
     pub(super) fn touch(&mut self, program: &FlatKernel<'_>, inst: &Inst) -> CheckResult<()> {
         let mut regs = Regs::new();
         match inst {
@@ -133,26 +136,25 @@ impl PendingWgmma {
         self.touched.resize(program.registers(), true);
         for reg in regs {
             self.touched[program.register(reg)] = true;
-            if reg.class == ptx_asm::RegClass::F32 && self.under_way().any(|product| product.d.contains(&reg))
-            {
-                let what = "a sum of products that were not waited for";
+            if reg.class == ptx_asm::RegClass::F32 && self.in_flight().any(|op| op.d.contains(&reg)) {
+                let what = "an accumulator of a wgmma that was not waited for";
                 return Err(Box::new(FaultCause::Accumulator { reg, what }));
             }
         }
         Ok(())
     }
 
-    /// Whether products may compute these registers now.
+    /// Checks that a `wgmma` may write these accumulators now.
     fn may_compute(&self, program: &FlatKernel<'_>, d: &Regs) -> CheckResult<()> {
         let touched = d.iter().find(|&&reg| self.touched.get(program.register(reg)) != Some(&false));
         if let Some(&reg) = touched {
-            let what = "a sum that threads touched since the last WgmmaFence";
+            let what = "an accumulator that threads accessed since the last WgmmaFence";
             return Err(Box::new(FaultCause::Accumulator { reg, what }));
         }
-        let other = self.under_way().filter(|product| product.d != *d);
-        match other.flat_map(|product| &product.d).find(|reg| d.contains(reg)) {
+        let other = self.in_flight().filter(|op| op.d != *d);
+        match other.flat_map(|op| &op.d).find(|reg| d.contains(reg)) {
             Some(&reg) => {
-                let what = "a sum of products of another shape that were not waited for";
+                let what = "an accumulator of a wgmma of another shape that was not waited for";
                 Err(Box::new(FaultCause::Accumulator { reg, what }))
             }
             None => Ok(()),
@@ -161,8 +163,8 @@ impl PendingWgmma {
 }
 
 impl LaunchState<'_> {
-    /// The warp takes a step that all four of its warpgroup take.
-    fn joint<'s>(
+    /// Records that a warp executes an instruction of its warpgroup.
+    fn joint_step<'s>(
         &self,
         warp: &Warp,
         shared: &'s mut ClusterState,
@@ -183,48 +185,47 @@ impl LaunchState<'_> {
     }
 
     /// [`Inst::WgmmaFence`], [`Inst::WgmmaCommit`], [`Inst::WgmmaWait`].
-    pub(super) fn order_products(
+    pub(super) fn order_wgmma(
         &self,
         warp: &mut Warp,
         shared: &mut ClusterState,
         at: (usize, u32),
         inst: &Inst,
     ) -> StepResult<()> {
-        self.joint(warp, shared, at, [0; 3])?;
+        self.joint_step(warp, shared, at, [0; 3])?;
         match inst {
-            Inst::WgmmaFence => warp.products.touched = vec![false; self.program.registers()],
+            Inst::WgmmaFence => warp.wgmma.touched = vec![false; self.program.registers()],
             Inst::WgmmaCommit => {
-                let group = std::mem::take(&mut warp.products.open);
-                warp.products.groups.push_back(group);
+                let group = std::mem::take(&mut warp.wgmma.open);
+                warp.wgmma.groups.push_back(group);
             }
-            Inst::WgmmaWait { pending } => self.wait_for_products(warp, shared, *pending),
-            _ => return malformed(format!("{inst:?} orders no products")).in_lane(0),
+            Inst::WgmmaWait { pending } => self.wait_for_wgmma(warp, shared, *pending),
+            _ => return malformed(format!("{inst:?} orders no wgmma")).in_lane(0),
         }
         Ok(())
     }
 
-    fn wait_for_products(&self, warp: &mut Warp, shared: &mut ClusterState, left: u32) {
-        let over = warp.products.groups.len().saturating_sub(left as usize);
-        let done: Vec<WgmmaOp> = warp.products.groups.drain(..over).flatten().collect();
+    fn wait_for_wgmma(&self, warp: &mut Warp, shared: &mut ClusterState, left: u32) {
+        let over = warp.wgmma.groups.len().saturating_sub(left as usize);
+        let done: Vec<WgmmaOp> = warp.wgmma.groups.drain(..over).flatten().collect();
         if done.is_empty() {
             return;
         }
         let clocks = &mut shared.clocks;
-        let moment =
-            warp.products.waits.get_or_insert_with(|| Timestamp { column: clocks.column(), time: 0 });
+        let moment = warp.wgmma.waits.get_or_insert_with(|| Timestamp { column: clocks.column(), time: 0 });
         moment.time += 1;
         let moment = *moment;
         let mut who = warp.thread_ref(0);
         who.thread = SEVERAL_THREADS;
         clocks.note(&who, moment);
         let proxy = &mut shared.block_states[warp.rank as usize].proxy;
-        for &at in done.iter().flat_map(|product| &product.factors.chunks) {
+        for &at in done.iter().flat_map(|op| &op.inputs.chunks) {
             proxy.end_read(at, 1, Accessor::Wgmma(warp.number), moment);
         }
     }
 
-    /// [`Inst::Wgmma`]. Products are exact; they are added in `f64`, and rounded once for each instruction.
-    pub(super) fn multiply(
+    /// [`Inst::Wgmma`]. Products are exact; they are added in `f64` and rounded once per instruction.
+    pub(super) fn wgmma(
         &mut self,
         warp: &mut Warp,
         shared: &mut ClusterState,
@@ -249,28 +250,29 @@ impl LaunchState<'_> {
                 return Err(Box::new(FaultCause::Warpgroup(what))).in_lane(lane);
             }
         }
-        warp.products.may_compute(self.program, d).in_lane(0)?;
-        let known = self.joint(warp, shared, at, values)?.factors.clone();
-        let factors = match known {
-            Some(factors) => factors,
+        warp.wgmma.may_compute(self.program, d).in_lane(0)?;
+        let known = self.joint_step(warp, shared, at, values)?.inputs.clone();
+        let inputs = match known {
+            Some(inputs) => inputs,
             None => {
-                let factors = Rc::new(self.factors(warp, shared, shape, [values[0], values[1]]).in_lane(0)?);
-                // The step is the one that was just taken.
+                let inputs =
+                    Rc::new(self.read_inputs(warp, shared, shape, [values[0], values[1]]).in_lane(0)?);
+                // The instruction is the latest one of the warpgroup.
                 let group = &mut shared.block_states[warp.rank as usize].warpgroups[warp.number as usize / 4];
                 if let Some(joint) = group.steps.back_mut() {
-                    joint.factors = Some(Rc::clone(&factors));
+                    joint.inputs = Some(Rc::clone(&inputs));
                 }
-                factors
+                inputs
             }
         };
-        self.read_factors(warp, shared, &factors).in_lane(0)?;
-        self.sums(warp, d, &factors, values[2] != 0)?;
-        warp.products.open.push(WgmmaOp { factors, d: d.clone() });
+        self.begin_reads(warp, shared, &inputs).in_lane(0)?;
+        self.accumulate_rows(warp, d, &inputs, values[2] != 0)?;
+        warp.wgmma.open.push(WgmmaOp { inputs, d: d.clone() });
         Ok(())
     }
 
-    /// Reads both factors.
-    fn factors(
+    /// Reads both operands from shared memory.
+    fn read_inputs(
         &self,
         warp: &Warp,
         shared: &ClusterState,
@@ -278,54 +280,60 @@ impl LaunchState<'_> {
         descriptors: [u64; 2],
     ) -> CheckResult<WgmmaInputs> {
         let (format, size) = shape.format()?;
-        let depth = 32 / size;
+        let k = 32 / size;
         let (mut chunks, mut matrices) = (Vec::new(), [const { Vec::new() }; 2]);
         for (i, lines) in [64, shape.columns as usize].into_iter().enumerate() {
             let descriptor = MatrixDescriptor::decode(descriptors[i])
                 .map_err(|what| Box::new(FaultCause::InvalidTile(what)))?;
             let found = descriptor.chunks(lines, shape.transposed[i]);
             let matrix = &mut matrices[i];
-            matrix.resize(lines * depth, 0.0);
+            matrix.resize(lines * k, 0.0);
             for (at, &address) in found.iter().enumerate() {
                 let who = warp.thread_ref(0);
                 let located = self.locate(StateSpace::Shared, &who, address as u64, 16, 16)?;
                 let data = self.peek(shared, &who, located, 16);
                 for (element, bytes) in data.chunks(size).enumerate() {
                     let place = if shape.transposed[i] {
-                        (at % (lines / 8) * 8 + element) * depth + at / (lines / 8)
+                        (at % (lines / 8) * 8 + element) * k + at / (lines / 8)
                     } else {
-                        at / 2 * depth + at % 2 * (depth / 2) + element
+                        at / 2 * k + at % 2 * (k / 2) + element
                     };
                     let bits = super::access::little_endian(bytes);
-                    // The last 13 bits of an `f32` are none of `tf32`.
+                    // `tf32` ignores the low 13 bits of an `f32`.
                     matrix[place] = format.decode(if size == 4 { bits & !0x1fff } else { bits });
                 }
             }
             chunks.extend(found);
         }
-        let [left, right] = matrices;
-        Ok(WgmmaInputs { chunks, depth, left, right })
+        let [a, b] = matrices;
+        Ok(WgmmaInputs { chunks, k, a, b })
     }
 
-    /// The warp may be reading the factors from now on.
-    fn read_factors(
+    /// Marks the operands as being read from now on.
+    fn begin_reads(
         &mut self,
         warp: &Warp,
         shared: &mut ClusterState,
-        factors: &WgmmaInputs,
+        inputs: &WgmmaInputs,
     ) -> CheckResult<()> {
         let mut who = warp.thread_ref(0);
         who.thread = SEVERAL_THREADS;
-        for &at in &factors.chunks {
+        for &at in &inputs.chunks {
             let located = ResolvedAddress { space: StateSpace::Shared, of: warp.rank as usize, at };
-            self.allowed_behind(shared, &who, located, AccessKind::Read)?;
+            self.check_async_proxy(shared, &who, located, AccessKind::Read)?;
             shared.block_states[located.of].proxy.begin_read(at, 1, Accessor::Wgmma(warp.number));
         }
         Ok(())
     }
 
-    /// Computes the rows of a warp.
-    fn sums(&self, warp: &mut Warp, d: &Regs, factors: &WgmmaInputs, accumulate: bool) -> StepResult<()> {
+    /// Computes the 16 rows of a warp.
+    fn accumulate_rows(
+        &self,
+        warp: &mut Warp,
+        d: &Regs,
+        inputs: &WgmmaInputs,
+        accumulate: bool,
+    ) -> StepResult<()> {
         let first = warp.number as usize % 4 * 16;
         for (i, &reg) in d.iter().enumerate() {
             let before: LaneValues =
@@ -333,8 +341,8 @@ impl LaunchState<'_> {
             let values = std::array::from_fn(|lane| {
                 let row = first + lane / 4 + i % 4 / 2 * 8;
                 let column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-                let left = &factors.left[row * factors.depth..][..factors.depth];
-                let right = &factors.right[column * factors.depth..][..factors.depth];
+                let left = &inputs.a[row * inputs.k..][..inputs.k];
+                let right = &inputs.b[column * inputs.k..][..inputs.k];
                 let products = left.iter().zip(right);
                 let sum = products.fold(F32.decode(before[lane]), |sum, (a, b)| sum + a * b) as f32;
                 if sum.is_nan() { F32.nan() } else { u64::from(sum.to_bits()) }
@@ -344,7 +352,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`Inst::SetMaxRegisters`]: the scheduler lets the warp go on once there are as many.
+    /// [`Inst::SetMaxRegisters`]; the scheduler lets the warp continue when enough registers are free.
     pub(super) fn set_max_registers(
         &self,
         warp: &mut Warp,
@@ -355,7 +363,7 @@ impl LaunchState<'_> {
         if !(24..=256).contains(&count) || count % 8 != 0 {
             return malformed(format!("{count} registers")).in_lane(0);
         }
-        self.joint(warp, shared, at, [0; 3])?;
+        self.joint_step(warp, shared, at, [0; 3])?;
         let found = warp.allowance;
         if increase && count < found || !increase && count > found {
             return Err(Box::new(FaultCause::RegisterCount { found, count, increase })).in_lane(0);

@@ -1,4 +1,4 @@
-//! Operations on numbers, against formulas of their own.
+//! Arithmetic on integers and floats, compared with independent formulas.
 
 use half::{bf16, f16};
 
@@ -6,7 +6,7 @@ use crate::arith::{atomic, binary, compare, cut, signed, ternary, unary, width};
 use crate::float::{BF16, F16, F32, F64, FloatFormat, RoundingDirection, fma};
 use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, StateSpace, Ty};
 
-/// Numbers with something special, and others.
+/// Corner cases, and random words.
 fn numbers(seed: u64) -> Vec<u64> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut found = vec![0, 1, 2, 31, 32, 33, 63, 64, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000];
@@ -17,7 +17,7 @@ fn numbers(seed: u64) -> Vec<u64> {
 
 const INTEGERS: [Ty; 6] = [Ty::U16, Ty::S16, Ty::U32, Ty::S32, Ty::U64, Ty::S64];
 
-/// What the low bits of a word are as a number of the type.
+/// The low bits of a word as a number of the type.
 fn value(ty: Ty, bits: u64) -> i128 {
     match ty {
         Ty::U16 => i128::from(bits as u16),
@@ -55,7 +55,7 @@ fn integers_wrap() {
                     expect(PtxBinaryOp::Div, x / y);
                     expect(PtxBinaryOp::Rem, x - x / y * y);
                 }
-                // As far as 128 bits have room: the sign of a signed product, or all of an unsigned one.
+                // 128 bits hold the sign of a signed product, or all of an unsigned one.
                 let high =
                     if ty.is_signed() { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 };
                 expect(PtxBinaryOp::MulHigh, high);
@@ -79,7 +79,7 @@ fn integers_wrap() {
     assert_eq!(binary(PtxBinaryOp::MulWide, Ty::U64, 1, 1), None);
 }
 
-/// Nothing may depend on a quotient by zero, so it is not what anybody expects.
+/// A quotient by zero is unspecified, so it differs from every result that a program might expect.
 #[test]
 fn quotients_by_zero_are_nonsense() {
     for ty in INTEGERS {
@@ -106,7 +106,7 @@ fn shifts_end_at_the_width() {
             }
         }
     }
-    // Only 32 bits of the distance count.
+    // Only the low 32 bits of the distance count.
     assert_eq!(binary(PtxBinaryOp::ShiftLeft, Ty::B32, 3, (1 << 32) + 1), Some(6));
 }
 
@@ -127,7 +127,7 @@ fn bits_are_counted_and_moved() {
             for by in [0, 1, 31, 32, 33] {
                 let pair = u64::from(b as u32) << 32 | u64::from(low);
                 let left = (pair.rotate_left(by as u32 % 32) >> 32) as u32;
-                // A rotation brings bits round only below those that count.
+                // A rotation of a narrower field brings in only the bits below it.
                 assert_eq!(ternary(PtxTernaryOp::FunnelLeft, Ty::B32, a, b, by), Some(u64::from(left)));
                 let right = (pair >> (by % 32)) as u32;
                 assert_eq!(ternary(PtxTernaryOp::FunnelRight, Ty::B32, a, b, by), Some(u64::from(right)));
@@ -170,7 +170,7 @@ fn floats_are_those_of_rust() {
             assert_eq!(binary(PtxBinaryOp::Add, Ty::F64, wide_x, wide_y), Some(bits));
         }
     }
-    // One rounding: the product alone would round to 1.
+    // Rounded once: the product alone would round to 1.
     let near = u64::from((1.0 + f32::EPSILON).to_bits());
     let below = u64::from((1.0 - f32::EPSILON).to_bits());
     let minus = u64::from((-1.0_f32).to_bits());
@@ -178,7 +178,7 @@ fn floats_are_those_of_rust() {
     assert_eq!(f32::from_bits(rest as u32), -f32::EPSILON * f32::EPSILON);
 }
 
-/// The rules about NaN and zeros, on every format.
+/// NaN and signed zeros, in every format.
 #[test]
 fn the_lesser_and_the_greater() {
     for ty in [Ty::F16, Ty::Bf16, Ty::F32, Ty::F64] {
@@ -250,8 +250,8 @@ fn approximations_are_near_and_flush() {
     assert!(divide(f32::INFINITY, 2_f32.powi(127)).is_nan());
 }
 
-/// 16-bit floats against another library: one that works in `f32`, which is enough for sums and products of 11 bits, but not for
-/// more (24 ≥ 2 · 11 + 2).
+/// 16-bit floats, compared with the crate `half`, which computes in `f32`. That suffices for sums and
+/// products of 11 bits, but not for longer ones (24 ≥ 2 · 11 + 2).
 #[test]
 fn small_floats_are_rounded_once() {
     let mut chance = fastrand::Rng::with_seed(6);
@@ -281,12 +281,12 @@ fn small_floats_are_rounded_once() {
     assert_eq!(unary(PtxUnaryOp::Neg, Ty::F16x2, pair(1.0, -2.0)), Some(pair(-1.0, 2.0)));
 }
 
-/// The multiple of 2⁻⁴⁸ that an `f16` is.
+/// An `f16` as a multiple of 2⁻⁴⁸.
 fn fixed(value: f64) -> i128 {
     (value * 2_f64.powi(48)) as i128
 }
 
-/// Products of `f16` with a third added, against exact integers.
+/// `fma` of `f16`, compared with exact integers.
 #[test]
 fn fused_products_of_f16_are_the_nearest() {
     let mut chance = fastrand::Rng::with_seed(7);
@@ -295,7 +295,7 @@ fn fused_products_of_f16_are_the_nearest() {
         if !(a.is_finite() && b.is_finite() && c.is_finite()) {
             continue;
         }
-        // Exact: at most 22 bits and 2³² units of 2⁻⁴⁸ for the product, 2⁶⁴ units for the other.
+        // Exact: the product has at most 22 bits and 2³² units of 2⁻⁴⁸, the addend at most 2⁶⁴ units.
         let exact = fixed(a * b) + fixed(c);
         let found = fma(F16, a, b, c);
         let most = fixed(65504.0);
@@ -314,29 +314,28 @@ fn fused_products_of_f16_are_the_nearest() {
             );
         }
     }
-    // A tie that only the third number breaks, 2⁻³⁵ away: more bits than an `f64` sum of rounded parts would keep is not needed,
-    // but rounding the sum to `f32` on the way would lose it.
+    // A tie that only the addend breaks, 2⁻³⁵ away: rounding the sum to `f32` first would lose it.
     let (a, b, c) = (1.0 + 2_f64.powi(-10), 1.0 + 2_f64.powi(-10), 2_f64.powi(-24));
     let exact = a * b + c;
     assert_eq!(F16.decode(fma(F16, a, b, c)), 1.0 + 2.0 * 2_f64.powi(-10));
     assert!(exact > 1.0 + 2.0 * 2_f64.powi(-10));
 }
 
-/// A sum whose parts lie further apart than an `f64` is wide.
+/// A sum whose terms are further apart than an `f64` is wide.
 #[test]
 fn what_lies_far_below_breaks_ties() {
     let (ulp, far) = (2_f64.powi(-7), 2_f64.powi(-130));
     let half = ulp / 2.0;
     for sign in [1.0, -1.0] {
         for (c, expected) in [(far, 1.0 + ulp), (-far, 1.0), (0.0, 1.0)] {
-            // 1 + ulp / 2 is in the middle between 1, which is even, and the next `bf16`.
+            // 1 + ulp / 2 is the midpoint between 1, which is even, and the next `bf16`.
             let sum = crate::float::add_odd(sign * (1.0 + half), sign * c);
             assert_eq!(
                 BF16.decode(BF16.encode(sum, RoundingDirection::Nearest)),
                 sign * expected,
                 "{sign} {c}"
             );
-            // 1 + 3 ulp / 2 is so above an odd one.
+            // 1 + 3 ulp / 2 is the midpoint above an odd `bf16`.
             let sum = crate::float::add_odd(sign * (1.0 + 3.0 * half), sign * c);
             let expected = if c < 0.0 { 1.0 + ulp } else { 1.0 + 2.0 * ulp };
             assert_eq!(
@@ -345,7 +344,8 @@ fn what_lies_far_below_breaks_ties() {
                 "{sign} {c}"
             );
         }
-        // Through the operation: a product that is such a middle, and what decides far below it. (1 + 2 ulp) · 97 / 128 is no `bf16`.
+        // Through the operation: a product on such a midpoint, and an addend far below it. (1 + 2 ulp) · 97 /
+        // 128 is no `bf16`.
         let (a, b) = (sign * (1.0 + 2.0 * ulp), 97.0 / 128.0);
         let product = a * b;
         let (below, above) =
@@ -402,7 +402,7 @@ fn formats_are_decoded_and_encoded() {
     }
 }
 
-/// Rounded down and up there is nothing between; towards zero is one of the two.
+/// Rounding down and rounding up give adjacent values, and rounding towards zero gives one of the two.
 fn directed(format: FloatFormat, value: f64) {
     let [down, up, zero, nearest] =
         [RoundingDirection::Down, RoundingDirection::Up, RoundingDirection::Zero, RoundingDirection::Nearest]
@@ -426,7 +426,7 @@ fn atomic_operations_have_their_types() {
     assert_eq!(atomic(AtomicOp::Add, Ty::U16, StateSpace::Global, 0, &[0]), None);
     assert_eq!(atomic(AtomicOp::CompareSwap, Ty::B32, StateSpace::Global, 0, &[0]), None);
     assert_eq!(atomic(AtomicOp::Exchange, Ty::B32, StateSpace::Global, 0, &[0, 0]), None);
-    // Subnormals are kept in shared memory only.
+    // Shared memory keeps subnormals, global memory does not.
     let tiny = u64::from(1e-40_f32.to_bits());
     let minus = 1 << 31;
     for (space, old, by, sum) in [

@@ -1,4 +1,4 @@
-//! Asynchronous copies.
+//! Asynchronous copies with `cp.async`.
 
 use super::{ExecutionOrder, FaultCause, ORDERS, kernel, own_word, words_of};
 use crate::{KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
@@ -7,26 +7,26 @@ use ptx_asm::{
     RegClass, SpecialReg, StateSpace, Ty,
 };
 
-/// Starts a copy of the thread's word of the region that parameter 0 is.
+/// Starts a copy of the thread's word of the buffer at parameter 0.
 fn begin(b: &mut PtxBuilder, to: Reg, read: Option<Reg>) {
     let (thread, source) = (b.special(SpecialReg::Thread), b.param(0));
     let from = b.mul_add_wide(Ty::U32, thread, 4_u32, source);
     b.push(Inst::CpAsync { bytes: 4, to: AddressOperand::at(to), from: AddressOperand::at(from), read });
 }
 
-/// Runs it on 64 words; what they are then.
+/// The 64 words of the output after a run.
 fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u32>, KernelStats), SimFault> {
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
-    let stats = run(kernel, &SimLaunch::new(1, &[x.address()]), &mut machine, order)?;
-    Ok((words_of(&machine, x), stats))
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    let stats = run(kernel, &SimLaunch::new(1, &[x.address()]), &mut gpu, order)?;
+    Ok((words_of(&gpu, x), stats))
 }
 
 fn cause(kernel: &PtxKernel, order: ExecutionOrder) -> FaultCause {
     *outcome(kernel, order).expect_err("it is wrong").cause
 }
 
-/// A thread reads the word of another one, once `between` has been done; then all words are stored.
+/// Each thread reads the word of the thread `distance` away after `between`, then stores it.
 fn exchange(distance: u32, between: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     kernel(64, |b| {
         let array = b.shared(256, 16);
@@ -78,7 +78,7 @@ fn nobody_touches_what_is_under_way() {
     let cases: [(u32, Between); 4] = [
         (0, |_| ()),
         (0, |b| {
-            // In no group yet, so not waited for.
+            // The copy was not committed, so the wait does not cover it.
             wait(b, 0);
         }),
         (0, |b| {
@@ -96,7 +96,7 @@ fn nobody_touches_what_is_under_way() {
             assert!(matches!(found, FaultCause::PendingCopy { .. }), "{found:?}");
         }
     }
-    // The barrier comes before the wait: others may see nothing yet, whoever waits first.
+    // The barrier stands before the wait, so other threads must not read yet.
     let early = exchange(32, |b| {
         commit(b);
         b.barrier();
@@ -106,7 +106,7 @@ fn nobody_touches_what_is_under_way() {
         let found = cause(&early, order);
         assert!(matches!(found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }), "{found:?}");
     }
-    // Neither may the thread write there.
+    // The copying thread must not write the destination either.
     let written = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
@@ -114,7 +114,7 @@ fn nobody_touches_what_is_under_way() {
         b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), 1_u32);
     });
     assert!(matches!(cause(&written, ExecutionOrder::Sequential), FaultCause::PendingCopy { owner: 0, .. }));
-    // Nor copy there again.
+    // Nor may it copy to the destination again.
     let twice = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
@@ -124,7 +124,7 @@ fn nobody_touches_what_is_under_way() {
     assert!(matches!(cause(&twice, ExecutionOrder::Sequential), FaultCause::PendingCopy { .. }));
 }
 
-/// The oldest groups are waited for first.
+/// The wait covers the oldest groups first.
 #[test]
 fn groups_are_waited_for_in_order() {
     let k = |left: u32| {
@@ -147,7 +147,7 @@ fn groups_are_waited_for_in_order() {
     assert!(matches!(cause(&k(2), ExecutionOrder::Sequential), FaultCause::PendingCopy { .. }));
 }
 
-/// What a block did not wait for is nothing to the next one.
+/// A copy that a block does not wait for has no effect on the next block.
 #[test]
 fn copies_end_with_their_block() {
     let k = kernel(64, |b| {
@@ -163,17 +163,16 @@ fn copies_end_with_their_block() {
             wait(b, 0);
             let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
             let same = b.compare(CmpOp::Eq, Ty::U32, value, block);
-            // Only if it is not: where there is no memory.
+            // A copy of no bytes may have any source address.
             let nowhere = b.mov(RegClass::B64, 0_u64);
             b.when(GuardPredicate::not(same), |b| {
                 b.store(StateSpace::Global, Ty::B32, AddressOperand::at(nowhere), value)
             });
         });
     });
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", vec![1; 256]);
-    run(&k, &SimLaunch::new(2, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
-        .expect("it is right");
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", vec![1; 256]);
+    run(&k, &SimLaunch::new(2, &[x.address()]), &mut gpu, ExecutionOrder::Sequential).expect("it is right");
 }
 
 #[test]
@@ -216,7 +215,7 @@ fn sources_do_not_change() {
         wait(b, 0);
     });
     assert!(matches!(cause(&k, ExecutionOrder::Sequential), FaultCause::SourceChanged { .. }));
-    // Another thread's write is a race before that.
+    // Before the wait, a write by another thread is a race.
     let other = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
@@ -233,7 +232,7 @@ fn sources_do_not_change() {
     assert!(matches!(cause(&other, ExecutionOrder::Sequential), FaultCause::Race { .. }));
 }
 
-/// A copy into what others may still read is a race like a store.
+/// A copy to bytes that other threads may still read is a race, as a store is.
 #[test]
 fn copies_race_like_stores() {
     let k = |barrier: bool| {
@@ -263,7 +262,7 @@ fn copies_race_like_stores() {
         let found = cause(&k(false), order);
         assert!(matches!(found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }), "{found:?}");
     }
-    // So is one from what another thread wrote.
+    // So is a copy from bytes that another thread wrote.
     let from_written = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
@@ -288,7 +287,7 @@ fn copies_race_like_stores() {
         1,
     );
     assert!(matches!(from_nothing, FaultCause::Uninitialised { .. }));
-    // Its destination and source are checked like others.
+    // Alignment and bounds of destination and source are checked.
     let k = |bytes: u32, to: i32, from: i32| {
         kernel(1, |b| {
             let array = b.shared(64, 16);

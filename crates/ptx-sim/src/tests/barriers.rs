@@ -1,4 +1,4 @@
-//! Barriers that go wrong.
+//! Misuse of barriers, and their memory order.
 
 use super::{ExecutionOrder, FaultCause, cause, kernel, outcome, words};
 use ptx_asm::{
@@ -11,7 +11,7 @@ fn below(b: &mut PtxBuilder, limit: u32) -> GuardPredicate {
 }
 
 #[test]
-fn a_part_of_a_warp_meets_nobody() {
+fn a_partial_warp_cannot_synchronise() {
     let k = |limit: u32| {
         kernel(40, |b| {
             let some = below(b, limit);
@@ -19,7 +19,7 @@ fn a_part_of_a_warp_meets_nobody() {
         })
     };
     assert_eq!(cause(&k(8), 1), FaultCause::PartialWarp { active: 0xff, expected: u32::MAX });
-    // All that there are of the last warp are enough.
+    // The existing lanes of the last warp suffice.
     words(&k(40), 1, 0);
     let guarded = kernel(32, |b| {
         let some = below(b, 31);
@@ -68,7 +68,7 @@ fn warps_agree_on_how_many_meet() {
     }
 }
 
-/// The lanes of a warp see what others of it did, those of other warps do not.
+/// A warp barrier orders accesses within the warp, but not between warps.
 #[test]
 fn lanes_meet_in_their_warp() {
     let passed_on = |threads: u32, meets: bool, lane: u32| {
@@ -98,7 +98,7 @@ fn lanes_meet_in_their_warp() {
     assert_eq!(cause(&torn, 1), FaultCause::PartialWarp { active: 0xff, expected: u32::MAX });
 }
 
-/// A barrier is used again as soon as those that met have gone on.
+/// A barrier can be used again as soon as its threads have been released.
 #[test]
 fn barriers_are_used_again() {
     let k = kernel(128, |b| {

@@ -1,4 +1,4 @@
-//! Blocks that run side by side: who they are, how they meet, and what they do to each other's memory.
+//! Clusters: ranks, barriers, and accesses to the shared memory of other blocks.
 
 use smallvec::smallvec;
 
@@ -20,7 +20,7 @@ fn blocks_have_numbers_in_their_cluster() {
     let found = words(&k, 4, 128);
     assert_eq!([0, 32, 64, 96].map(|i| found[i]), [0, 11, 20, 31]);
     assert!(matches!(super::cause(&k, 3), FaultCause::Malformed(_)));
-    // Alone, a block is the first of its cluster.
+    // Without clusters, a block has rank 0.
     let alone = super::kernel(32, |b| {
         let rank = b.special(SpecialReg::ClusterBlock);
         super::give(b, rank);
@@ -71,13 +71,13 @@ fn addresses_of_others_are_for_arrivals() {
     assert!(matches!(super::cause(&nothing, 2), FaultCause::NoBarrier { .. }));
 }
 
-/// What a kernel lacks in which both blocks load halves for both.
+/// The synchronisation that a variant of the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
     FenceOfBarriers,
     MeetingAtFirst,
-    /// Threads of the block meet, and not of the other.
+    /// A block barrier instead of the cluster barrier.
     ClusterAtFirst,
     MeetingAtLast,
     Expectation,
@@ -86,7 +86,7 @@ enum Lack {
     Release,
 }
 
-/// Bytes of a half, and of which the tensor has two for each of two rounds.
+/// Bytes of half a tile; the tensor has two halves for each of two rounds.
 const HALF: usize = 1024;
 
 fn only(b: &mut PtxBuilder, special: SpecialReg, number: u32, write: impl FnOnce(&mut PtxBuilder)) {
@@ -100,7 +100,8 @@ fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: u32, cluster: bool) {
     b.push(Inst::MbarrierWait { at, parity, cluster });
 }
 
-/// Each block fills its half of both blocks' tiles, twice; in between and at the end all threads read, and warps tell both blocks.
+/// Each block loads its half of both blocks' tiles by multicast, twice. After each round all threads read the
+/// tile, and warps arrive at both blocks' mbarriers.
 fn halves(lack: Lack) -> PtxKernel {
     let mut b = PtxBuilder::new("halves", 1, 64);
     b.cluster(2);
@@ -109,7 +110,7 @@ fn halves(lack: Lack) -> PtxKernel {
     let [full, empty] = [(); 2].map(|()| AddressOperand::array(b.shared(8, 8)));
     only(&mut b, SpecialReg::Thread, 0, |b| {
         b.push(Inst::MbarrierInit { at: full, count: 1 });
-        // A warp each of both blocks.
+        // One arrival per block.
         b.push(Inst::MbarrierInit { at: empty, count: 2 });
         if lack != Lack::FenceOfBarriers {
             b.push(Inst::FenceMbarrierInit);
@@ -173,7 +174,7 @@ fn read_both(
         let to = b.mul_add_wide(Ty::U32, to, 4_u32, out);
         b.store(StateSpace::Global, Ty::B32, AddressOperand::at(to), value);
     }
-    // The lanes meet, and one tells both blocks of all.
+    // The lanes synchronise, then one arrives for all.
     b.push(Inst::Barrier { id: 1, threads: Some(32) });
     let first = b.compare(CmpOp::Eq, Ty::U32, thread, 32_u32);
     let others: &[u32] = if lack == Lack::Release { &[0] } else { &[0, 1] };
@@ -186,21 +187,21 @@ fn read_both(
 }
 
 fn outcome(lack: Lack, order: ExecutionOrder) -> Result<Vec<u8>, SimFault> {
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
     let maps = [SimTensorMap {
-        address: machine.put("tensor", tensor).address(),
+        address: gpu.put("tensor", tensor).address(),
         element: 2,
         sizes: vec![64, 32],
         strides: vec![128],
         tile: vec![64, 8],
         swizzle: Swizzle::None,
     }];
-    let out = machine.reserve("out", 2 * 4 * HALF);
+    let out = gpu.reserve("out", 2 * 4 * HALF);
     let params = [out.address()];
     let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(2, &params).with_maps(&maps) };
-    run(&halves(lack), &launch, &mut machine, order)?;
-    Ok(machine.bytes(out).to_vec())
+    run(&halves(lack), &launch, &mut gpu, order)?;
+    Ok(gpu.bytes(out).to_vec())
 }
 
 fn orders() -> impl Iterator<Item = ExecutionOrder> {
@@ -232,7 +233,7 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
                 "{lack:?}: {found}"
             );
         }
-        // The last arrivals may come to a block that has ended.
+        // The last arrivals may reach a block that has ended.
         assert!(matches!(cause(Lack::MeetingAtLast), FaultCause::Outstanding(_)), "{order:?}");
         let found = cause(Lack::Expectation);
         assert!(
@@ -262,7 +263,7 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
     }
 }
 
-/// A block that is none of the cluster gets nothing.
+/// A multicast mask outside the cluster is a fault.
 #[test]
 fn masks_name_blocks_of_the_cluster() {
     let k = |mask: u32| -> PtxKernel {
@@ -282,16 +283,16 @@ fn masks_name_blocks_of_the_cluster() {
         b.finish()
     };
     let outcome = |mask| {
-        let mut machine = SimulatedGpu::new();
+        let mut gpu = SimulatedGpu::new();
         let maps = [SimTensorMap {
-            address: machine.put("tensor", vec![1; 1024]).address(),
+            address: gpu.put("tensor", vec![1; 1024]).address(),
             element: 2,
             sizes: vec![64, 8],
             strides: vec![128],
             tile: vec![64, 8],
             swizzle: Swizzle::None,
         }];
-        run(&k(mask), &SimLaunch::new(1, &[0]).with_maps(&maps), &mut machine, ExecutionOrder::Sequential)
+        run(&k(mask), &SimLaunch::new(1, &[0]).with_maps(&maps), &mut gpu, ExecutionOrder::Sequential)
             .map(|_| ())
     };
     assert_eq!(outcome(1), Ok(()));

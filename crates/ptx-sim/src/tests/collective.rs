@@ -44,7 +44,7 @@ fn lanes_read_from_each_other() {
     }
 }
 
-/// A sum of 32 numbers in five steps.
+/// A warp-shuffle reduction of 32 numbers in five steps.
 #[test]
 fn a_butterfly_adds_up() {
     let k = kernel(32, |b| {
@@ -80,12 +80,12 @@ fn a_torn_warp_shuffles_and_votes_nothing() {
             cause(&k(32, 31, vote), 1),
             FaultCause::PartialWarp { active: u32::MAX >> 1, expected: u32::MAX }
         );
-        // A block's last warp may be torn from the start.
+        // The last warp of a block may have fewer lanes.
         assert!(matches!(cause(&k(48, 32, vote), 1), FaultCause::PartialWarp { active: 0xffff, .. }));
     }
 }
 
-/// Where the hardware and the definition part, there is no answer.
+/// Operands for which hardware and definition differ are faults.
 #[test]
 fn partners_of_no_group() {
     let k = |mode, by: u32, width| {
@@ -104,7 +104,7 @@ fn partners_of_no_group() {
 fn votes() {
     let k = kernel(64, |b| {
         let thread = b.special(SpecialReg::Thread);
-        // All of the first warp, three of the second.
+        // True in all lanes of the first warp, and in three of the second.
         let held = b.compare(CmpOp::Lt, Ty::U32, thread, 35_u32);
         let [all, any] = [VoteMode::All, VoteMode::Any].map(|vote| {
             let dst = b.register(RegClass::Pred);

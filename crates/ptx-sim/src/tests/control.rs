@@ -46,7 +46,7 @@ fn lanes_part_and_meet() {
     assert_eq!(words(&k, 1, 64), expected);
 }
 
-/// How often Collatz's rule is applied until 1, which differs from lane to lane.
+/// Number of Collatz steps to 1, which differs between lanes.
 #[test]
 fn lanes_leave_loops_one_by_one() {
     let k = kernel(96, |b| {
@@ -102,7 +102,7 @@ fn guarded_instructions_run_for_some_lanes() {
     });
     let found = words(&k, 1, 32);
     assert_eq!((found[3], found[29], found[30], found[31]), (8, 34, 6, 6));
-    // What no lane does is not counted.
+    // An instruction that no lane executes is not counted.
     let never = kernel(32, |b| {
         let lane = b.special(SpecialReg::Lane);
         let none = b.compare(CmpOp::Gt, Ty::U32, lane, 31_u32);
@@ -119,18 +119,18 @@ fn loops_without_end_are_found() {
         let lane = b.special(SpecialReg::Lane);
         b.repeat(|b| is(b, CmpOp::Lt, lane, 32_u32));
     });
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let launch = SimLaunch { limit: 1000, ..SimLaunch::new(1, &[0]) };
-    let fault = run(&k, &launch, &mut machine, ExecutionOrder::Sequential).expect_err("no end");
+    let fault = run(&k, &launch, &mut gpu, ExecutionOrder::Sequential).expect_err("no end");
     assert_eq!(*fault.cause, FaultCause::Limit(1000));
-    // Also those without instructions.
+    // Loops without instructions reach the limit, too.
     let lane = SpecialReg::Lane;
     let empty = kernel(32, |b| {
         let lane = b.special(lane);
         let always = b.compare(CmpOp::Lt, Ty::U32, lane, 32_u32);
         b.repeat(|_| GuardPredicate::on(always));
     });
-    let fault = run(&empty, &launch, &mut machine, ExecutionOrder::Sequential).expect_err("no end");
+    let fault = run(&empty, &launch, &mut gpu, ExecutionOrder::Sequential).expect_err("no end");
     assert_eq!(*fault.cause, FaultCause::Limit(1000));
 }
 

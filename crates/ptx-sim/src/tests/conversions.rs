@@ -38,7 +38,7 @@ fn integers_become_floats() {
         assert_eq!(nearest(Ty::F32, Ty::S32), Some(bits(number as i32 as f32)));
         assert_eq!(nearest(Ty::F64, Ty::U64), Some((number as f64).to_bits()));
         assert_eq!(nearest(Ty::F64, Ty::S8), Some(f64::from(number as i8).to_bits()));
-        // 16 bits fit an `f32`, so its rounding to half of that is the only one.
+        // An `f32` represents every 16-bit integer, so rounding it to `f16` is the only rounding.
         let half = f16::from_f32(f32::from(number as u16));
         assert_eq!(nearest(Ty::F16, Ty::U16), Some(u64::from(half.to_bits())));
         let half = bf16::from_f32(f32::from(number as i16));
@@ -70,7 +70,7 @@ fn floats_become_integers() {
                 Some(u64::from(expected as u32)),
                 "{value} {rounding:?}"
             );
-            // To an integer that stays a float; a zero keeps its sign.
+            // Rounding to an integral float keeps the sign of zero.
             let float = to(Ty::F32, rounding, value).expect("it is there");
             assert_eq!(f32::from_bits(float as u32), expected as f32);
         }
@@ -97,7 +97,7 @@ fn floats_become_integers() {
     assert_eq!(convert(Ty::S16, Ty::F16, ZeroInteger, half), Some(0xfffd));
 }
 
-/// 0, but for 64 bits on either side.
+/// NaN gives 0, unless one of the types has 64 bits.
 #[test]
 fn what_nan_becomes() {
     let nan = bits(f32::NAN);
@@ -134,7 +134,7 @@ fn floats_become_wider_and_narrower() {
     assert_eq!(narrow(RoundingMode::Nearest, -1e-300), Some(bits(-0.0)));
     assert_eq!(narrow(RoundingMode::None, 1.0), None);
     assert_eq!(convert(Ty::F64, Ty::F32, RoundingMode::None, bits(0.1)), Some(f64::from(0.1_f32).to_bits()));
-    // Neither of the 16-bit formats holds the other.
+    // Neither 16-bit format contains the other.
     assert_eq!(convert(Ty::Bf16, Ty::F16, RoundingMode::None, 0x3c01), None);
     assert_eq!(convert(Ty::F16, Ty::Bf16, RoundingMode::None, 0x3c01), None);
 }

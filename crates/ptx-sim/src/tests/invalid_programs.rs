@@ -1,4 +1,4 @@
-//! Whatever a kernel says, a run ends, with what it did or with a fault.
+//! Random programs, mostly invalid: every run ends, with statistics or a fault.
 
 use super::{ExecutionOrder, ORDERS, variant_name};
 use crate::{FaultCause, KernelStats, SimLaunch, SimulatedGpu, arith, convert, run};
@@ -8,7 +8,7 @@ use ptx_asm::{
     ShuffleMode, SpecialReg, StateSpace, StmtList, Ty, VoteMode,
 };
 
-/// Draws kernels that are mostly well typed, and now and then anything.
+/// Generates kernels that are mostly well typed.
 struct Draw {
     chance: fastrand::Rng,
 }
@@ -23,7 +23,7 @@ const TERNARY: [PtxTernaryOp; 7] = [
     PtxTernaryOp::Logic(0x96),
 ];
 
-/// Registers of each class that are written first, and one more that is not.
+/// Registers per class that the kernel writes first; one more is never written.
 const REGISTERS: u32 = 3;
 
 impl Draw {
@@ -31,7 +31,7 @@ impl Draw {
         of[self.chance.usize(..of.len())]
     }
 
-    /// Once in so many times.
+    /// True with probability `1 / times`.
     fn rarely(&mut self, times: u32) -> bool {
         self.chance.u32(..times) == 0
     }
@@ -71,7 +71,7 @@ impl Draw {
         (0..count).map(|_| self.reg(class)).collect()
     }
 
-    /// Mostly one that there is.
+    /// An instruction, which mostly exists for its types.
     fn inst(&mut self) -> Inst {
         loop {
             let inst = self.any_inst();
@@ -180,7 +180,7 @@ impl Draw {
                     otherwise: self.block(depth - 1),
                 },
                 1 if depth > 0 => PtxStmt::Loop { body: self.block(depth - 1), repeat_while: self.guard() },
-                // Barriers that warps come to by different ways.
+                // Barriers that warps reach on different paths.
                 3 if depth > 0 => {
                     let guard = GuardPredicate::on(Reg { class: RegClass::Pred, number: 0 });
                     let [then, otherwise] = [(); 2].map(|()| {
@@ -233,7 +233,7 @@ impl Draw {
     }
 }
 
-/// Whether there is such an instruction, of the right registers.
+/// Whether the simulator has the instruction, for registers of the right classes.
 fn exists(inst: &Inst) -> bool {
     let fits = |ty: Ty, count: usize| count != 3 && (1..=16).contains(&(ty.bytes() * count as u32));
     match inst {
@@ -259,18 +259,18 @@ fn exists(inst: &Inst) -> bool {
 }
 
 fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u8>, KernelStats), FaultCause> {
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", (0..64).collect::<Vec<u8>>());
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", (0..64).collect::<Vec<u8>>());
     let params = [x.address()];
     let launch = SimLaunch { limit: 400, ..SimLaunch::new(2, &params) };
-    let stats = run(kernel, &launch, &mut machine, order).map_err(|fault| {
+    let stats = run(kernel, &launch, &mut gpu, order).map_err(|fault| {
         assert!(!fault.to_string().is_empty());
         *fault.cause
     })?;
-    Ok((machine.bytes(x).to_vec(), stats))
+    Ok((gpu.bytes(x).to_vec(), stats))
 }
 
-/// And the same order gives the same end. Kernels end in every way that is not very rare.
+/// Equal orders give equal outcomes. Kernels end in every way that is not very rare.
 #[test]
 fn drawn_kernels_end() {
     let mut draw = Draw { chance: fastrand::Rng::with_seed(2) };

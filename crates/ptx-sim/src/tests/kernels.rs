@@ -1,4 +1,5 @@
-//! Whole kernels of the kinds that code generators write: right results, good accesses, and nothing in them that can be left out.
+//! Whole kernels such as code generators write: results are right, accesses are coalesced, and no instruction
+//! is superfluous.
 
 use smallvec::smallvec;
 
@@ -11,7 +12,7 @@ use ptx_asm::{
     check,
 };
 
-/// The sum of so many floats: each thread some of them, then warps, then the block, then all.
+/// A sum of `count` floats: per thread, then per warp, then per block, then by atomics.
 fn sum_kernel(count: u32, threads: u32, blocks: u32) -> PtxKernel {
     let mut b = PtxBuilder::new("sum", 2, threads);
     let partial = b.shared(4 * threads / 32, 4);
@@ -28,7 +29,7 @@ fn sum_kernel(count: u32, threads: u32, blocks: u32) -> PtxKernel {
         });
         let next = b.add(Ty::U32, i, threads * blocks);
         b.set(i, next);
-        // The same for all threads of the block, so that none is missing behind the loop.
+        // Uniform in the block, so that every thread reaches the barriers behind the loop.
         GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, i, count.next_multiple_of(threads * blocks)))
     });
     let sum = warp_sum(&mut b, sum);
@@ -80,12 +81,12 @@ fn run_sum(
     blocks: u32,
     order: ExecutionOrder,
 ) -> Result<(f32, KernelStats), SimFault> {
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let numbers: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
-    let (x, out) = (machine.put("x", numbers), machine.put("out", vec![0; 4]));
+    let (x, out) = (gpu.put("x", numbers), gpu.put("out", vec![0; 4]));
     let params = [x.address(), out.address()];
-    let stats = run(kernel, &SimLaunch::new(blocks, &params), &mut machine, order)?;
-    let bytes = machine.bytes(out).try_into().expect("4 bytes");
+    let stats = run(kernel, &SimLaunch::new(blocks, &params), &mut gpu, order)?;
+    let bytes = gpu.bytes(out).try_into().expect("4 bytes");
     Ok((f32::from_le_bytes(bytes), stats))
 }
 
@@ -110,7 +111,7 @@ fn sums_of_blocks() {
     );
 }
 
-/// The kernel without each of these instructions in turn.
+/// The kernel without one of these instructions, for each of them in turn.
 fn without(kernel: &PtxKernel, which: fn(&Inst) -> bool) -> Vec<PtxKernel> {
     fn strip(block: &mut StmtList, which: fn(&Inst) -> bool, left: &mut usize) {
         block.retain(|stmt| match stmt {
@@ -141,12 +142,12 @@ fn without(kernel: &PtxKernel, which: fn(&Inst) -> bool) -> Vec<PtxKernel> {
         .collect()
 }
 
-/// Rows of a tile in shared memory: 64 numbers of 16 bits.
+/// Bytes of a row of a tile in shared memory: 64 elements of 16 bits.
 const PITCH: u32 = 128;
 const TILE: u32 = 64 * PITCH;
 
-/// Where lanes read rows of fragments in a tile, and copy to: chunks of 16 bytes are turned by the row, so that no two of 8 rows share
-/// banks.
+/// Address of a lane's row for `ldmatrix` and `cp.async`. Chunks of 16 bytes are swizzled by the row, so that
+/// 8 rows have no bank conflicts.
 fn turned(b: &mut PtxBuilder, base: Reg, row: Reg, chunk: Reg) -> Reg {
     let low = b.binary(PtxBinaryOp::And, Ty::B32, row, 7_u32);
     let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, low);
@@ -159,13 +160,12 @@ fn field(b: &mut PtxBuilder, value: Reg, shift: u32, mask: u32) -> Reg {
     b.binary(PtxBinaryOp::And, Ty::B32, shifted, mask)
 }
 
-/// Products of `bf16` matrices `[m, k]` and `[n, k]`, tiles of 64 × 64 with 4 warps, 64 of the depth at a time, the next while this one is
-/// computed.
+/// A matmul of `bf16`, `[m, k]` by `[n, k]`, in 64×64 tiles with 4 warps; two stages of 64 along K.
 struct Product {
     depth: u32,
-    /// Blocks beside each other.
+    /// Blocks along N.
     columns: u32,
-    /// The arrays of two tiles of each factor.
+    /// The arrays of two stages, for A and B.
     tiles: [u32; 2],
 }
 
@@ -204,7 +204,7 @@ impl Product {
         self.store(b, [row, column], &sums);
     }
 
-    /// Begins copying the tiles of a step, as one group.
+    /// Copies the tiles of a step as one group.
     fn copy(&self, b: &mut PtxBuilder, block: [Reg; 2], step: Reg) {
         let thread = b.special(SpecialReg::Thread);
         for (factor, &tile_of) in block.iter().enumerate() {
@@ -229,19 +229,19 @@ impl Product {
         b.push(Inst::CpAsyncCommit);
     }
 
-    /// The tile of a factor that a step uses.
+    /// The tile of an operand for a step.
     fn tile(&self, b: &mut PtxBuilder, factor: usize, step: Reg) -> Reg {
         let base = b.address(StateSpace::Shared, self.tiles[factor]);
         let odd = b.binary(PtxBinaryOp::And, Ty::B32, step, 1_u32);
         b.mul_add(Ty::U32, odd, TILE, base)
     }
 
-    /// Adds the product of two tiles: a warp does 32 × 32 of it.
+    /// Multiplies two tiles; each warp computes 32×32 of the result.
     fn multiply(&self, b: &mut PtxBuilder, step: Reg, sums: &[Regs]) {
         let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
         let [left, right] = [0, 1].map(|factor| self.tile(b, factor, step));
-        // Rows and chunks of this lane: of the left, matrices are below each other first; of the right, beside.
+        // Rows and chunks of this lane's matrices: those of A are in column order, those of B in row order.
         let (low, chunk_left) = (field(b, lane, 0, 15), field(b, lane, 4, 1));
         let row_left = b.mul_add(Ty::U32, warp_row, 32_u32, low);
         let (low, high, chunk_right) = (field(b, lane, 0, 7), field(b, lane, 4, 1), field(b, lane, 3, 1));
@@ -308,12 +308,12 @@ fn run_product(
             .flat_map(|&x| (BF16.encode(x, RoundingDirection::Nearest) as u16).to_le_bytes())
             .collect()
     };
-    let mut machine = SimulatedGpu::new();
-    let regions = [machine.put("a", bytes(&x)), machine.put("b", bytes(&y)), machine.reserve("c", 4 * m * n)];
+    let mut gpu = SimulatedGpu::new();
+    let regions = [gpu.put("a", bytes(&x)), gpu.put("b", bytes(&y)), gpu.reserve("c", 4 * m * n)];
     let params = regions.map(|region| region.address());
     let launch = SimLaunch::new((m * n / 64 / 64) as u32, &params);
-    let stats = run(kernel, &launch, &mut machine, order)?;
-    let found: Vec<f32> = super::words_of(&machine, regions[2]).into_iter().map(f32::from_bits).collect();
+    let stats = run(kernel, &launch, &mut gpu, order)?;
+    let found: Vec<f32> = super::words_of(&gpu, regions[2]).into_iter().map(f32::from_bits).collect();
     for i in 0..m {
         for j in 0..n {
             let exact: f64 = (0..k).map(|l| x[i * k + l] * y[j * k + l]).sum();
@@ -340,7 +340,7 @@ fn products_of_matrices() {
     }
 }
 
-/// Every barrier, group and wait is there for something.
+/// Removing any barrier, commit or wait is a fault.
 #[test]
 fn products_need_all_their_order() {
     let sizes = [64, 64, 256];

@@ -1,4 +1,4 @@
-//! Barriers in memory: phases, counts, what they order, and what they are not.
+//! Mbarriers: phases, counts, the order that they establish, and misuse.
 
 use super::{ExecutionOrder, FaultCause, cause, give, kernel, own_word, words};
 use ptx_asm::{
@@ -6,7 +6,7 @@ use ptx_asm::{
     SpecialReg, StateSpace, Ty,
 };
 
-/// A barrier for so many arrivals, which all threads know.
+/// An mbarrier for `count` arrivals, initialised and visible to all threads.
 fn barrier(b: &mut PtxBuilder, count: u32) -> AddressOperand {
     let at = AddressOperand::array(b.shared(8, 8));
     only(b, 0, |b| b.push(Inst::MbarrierInit { at, count }));
@@ -14,7 +14,7 @@ fn barrier(b: &mut PtxBuilder, count: u32) -> AddressOperand {
     at
 }
 
-/// What one thread does.
+/// Executes `write` in one thread.
 fn only(b: &mut PtxBuilder, thread: u32, write: impl FnOnce(&mut PtxBuilder)) {
     let number = b.special(SpecialReg::Thread);
     let is_it = b.compare(CmpOp::Eq, Ty::U32, number, thread);
@@ -34,7 +34,7 @@ fn other_word(b: &mut PtxBuilder, array: u32, threads: u32) -> Reg {
     b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at))
 }
 
-/// Each thread writes, and reads what another wrote, with this between.
+/// Each thread writes a word, executes `between`, and reads another thread's word.
 fn exchange(between: impl FnOnce(&mut PtxBuilder, AddressOperand)) -> PtxKernel {
     kernel(64, |b| {
         let (array, all) = (b.shared(256, 4), barrier(b, 64));
@@ -53,7 +53,7 @@ fn whole_warps_arrive_and_wait() {
         wait(b, all, 0_u32);
     });
     assert_eq!(words(&right, 1, 64), (0..64).map(|thread| thread ^ 32).collect::<Vec<u32>>());
-    // The phase before the first is complete.
+    // The phase before the first one counts as complete.
     let too_early = exchange(|b, all| {
         b.push(Inst::MbarrierArrive { at: all });
         wait(b, all, 1_u32);
@@ -62,7 +62,7 @@ fn whole_warps_arrive_and_wait() {
     for (wrong, order) in super::ORDERS.into_iter().flat_map(|order| [(&too_early, order), (&no_wait, order)])
     {
         let found = super::outcome(wrong, 1, 64, order).expect_err("it is wrong").cause;
-        // Whom the first phase has let pass, the second does not.
+        // A wait for the first phase does not cover the second one.
         let stuck = std::ptr::eq(wrong, &too_early) && matches!(*found, FaultCause::Deadlock(_));
         assert!(
             stuck || matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialised { .. }),
@@ -81,7 +81,7 @@ fn whole_warps_arrive_and_wait() {
     }
 }
 
-/// A lane tells what it did itself, and before; what it does afterwards is not told.
+/// An arrival of a lane releases the lane's earlier accesses, and no later ones.
 #[test]
 fn lanes_arrive_and_wait_alone() {
     let k = |before: bool, waits: bool| {
@@ -96,7 +96,7 @@ fn lanes_arrive_and_wait_alone() {
                     b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
                 }
             });
-            // One of the same warp, and one of another.
+            // Another lane of the warp, and a lane of another warp.
             for thread in [6, 40] {
                 only(b, thread, |b| {
                     if waits {
@@ -118,7 +118,7 @@ fn lanes_arrive_and_wait_alone() {
     }
 }
 
-/// What a lane learned, the others do not know until they meet.
+/// The other lanes of a warp acquire a lane's wait only when they synchronise.
 #[test]
 fn lanes_learn_alone() {
     let k = |meet: bool| {
@@ -144,7 +144,7 @@ fn lanes_learn_alone() {
     assert!(matches!(cause(&k(false), 1), FaultCause::Race { .. }));
 }
 
-/// Parities take turns; a loop counts phases.
+/// The parity alternates in a loop over phases.
 #[test]
 fn phases_follow_each_other() {
     let k = kernel(64, |b| {
@@ -225,7 +225,7 @@ fn what_barriers_do_not_allow() {
     assert!(matches!(cause(&beyond, 1), FaultCause::OutOfBounds { .. }));
 }
 
-/// Who does not meet the maker, does not know of the barrier.
+/// A thread that has not synchronised with the initialising thread must not use the mbarrier.
 #[test]
 fn makers_tell_others() {
     let k = |meet: bool| {

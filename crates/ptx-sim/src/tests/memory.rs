@@ -1,4 +1,4 @@
-//! Accesses: what they do, and which are refused.
+//! Memory accesses: effects and checks.
 
 use smallvec::smallvec;
 
@@ -12,8 +12,8 @@ use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxOperand, RegClass, SpecialRe
 fn elements_are_extended_by_their_type() {
     let cases = [(Ty::U8, 0x80), (Ty::B8, 0x80), (Ty::S8, 0xff80), (Ty::U16, 0xff80), (Ty::S16, 0xff80)];
     for (ty, expected) in cases {
-        let mut machine = SimulatedGpu::new();
-        let bytes = machine.put("bytes", vec![0x80, 0xff, 0, 0]);
+        let mut gpu = SimulatedGpu::new();
+        let bytes = gpu.put("bytes", vec![0x80, 0xff, 0, 0]);
         let k = kernel(1, |b| {
             let from = b.param(0);
             let value = b.load(StateSpace::Global, ty, false, AddressOperand::at(from));
@@ -21,16 +21,16 @@ fn elements_are_extended_by_their_type() {
             let whole = b.pack(RegClass::B32, value, zero);
             b.store(StateSpace::Global, Ty::B32, AddressOperand::at(from), whole);
         });
-        run(&k, &SimLaunch::new(1, &[bytes.address()]), &mut machine, ExecutionOrder::Sequential)
+        run(&k, &SimLaunch::new(1, &[bytes.address()]), &mut gpu, ExecutionOrder::Sequential)
             .expect("it is right");
-        assert_eq!(words_of(&machine, bytes), [expected], "{ty:?}");
+        assert_eq!(words_of(&gpu, bytes), [expected], "{ty:?}");
     }
 }
 
 #[test]
 fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", (0..64).collect::<Vec<u8>>());
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", (0..64).collect::<Vec<u8>>());
     let k = kernel(4, |b| {
         let (i, x) = (index(b), b.param(0));
         let at = b.mul_add_wide(Ty::U32, i, 16_u32, x);
@@ -40,27 +40,26 @@ fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
         let wide = constant(b, RegClass::B16, 0xabcd);
         b.store(StateSpace::Global, Ty::U8, AddressOperand::at(at).plus(3), wide);
     });
-    run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
-        .expect("it is right");
+    run(&k, &SimLaunch::new(1, &[x.address()]), &mut gpu, ExecutionOrder::Sequential).expect("it is right");
     let row = |i: u8| {
         [12, 13, 14, 0xcd, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3]
             .map(|byte: u8| if byte == 0xcd { byte } else { byte + 16 * i })
     };
-    assert_eq!(machine.bytes(x), (0..4).flat_map(row).collect::<Vec<u8>>());
+    assert_eq!(gpu.bytes(x), (0..4).flat_map(row).collect::<Vec<u8>>());
 }
 
 #[test]
 fn accesses_stay_within_one_array() {
     let global = |offset: i32, bytes: usize| {
-        let mut machine = SimulatedGpu::new();
-        machine.put("below", vec![0; 64]);
-        let x = machine.put("x", vec![0; bytes]);
-        machine.put("above", vec![0; 64]);
+        let mut gpu = SimulatedGpu::new();
+        gpu.put("below", vec![0; 64]);
+        let x = gpu.put("x", vec![0; bytes]);
+        gpu.put("above", vec![0; 64]);
         let k = kernel(1, |b| {
             let x = b.param(0);
             b.load_vector(StateSpace::Global, Ty::F32, false, AddressOperand::at(x).plus(offset), 4);
         });
-        run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+        run(&k, &SimLaunch::new(1, &[x.address()]), &mut gpu, ExecutionOrder::Sequential)
             .map_err(|fault| *fault.cause)
     };
     assert!(global(16, 32).is_ok());
@@ -93,7 +92,7 @@ fn accesses_stay_within_one_array() {
     }
 }
 
-/// One byte too far is too far.
+/// An access one byte beyond an array is a fault.
 #[test]
 fn arrays_end_after_their_last_byte() {
     for space in [StateSpace::Shared, StateSpace::Local] {
@@ -117,7 +116,7 @@ fn halves_are_packed_and_unpacked() {
         let whole = b.mov(RegClass::B64, 0x8765_4321_fedc_ba98_u64);
         let [low, high] = b.unpack(RegClass::B32, whole);
         let swapped = b.pack(RegClass::B64, high, low);
-        // A register keeps as many bits as it has.
+        // A register keeps only its own width of a stored word.
         let zero = b.mov(RegClass::B32, 0_u32);
         let low = b.pack(RegClass::B64, low, zero);
         let [quarter, other] = b.unpack(RegClass::B16, high);
@@ -130,11 +129,11 @@ fn halves_are_packed_and_unpacked() {
     assert_eq!(words(&k, 1, 5), [0x8765_4321, 0xfedc_ba98, 0xfedc_ba98, 0, 0x4321_8765]);
 }
 
-/// Addresses computed in 32 bits are those of no region.
+/// Addresses computed in 32 bits miss every buffer.
 #[test]
 fn regions_cross_the_32_bits() {
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", vec![0; 512]);
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", vec![0; 512]);
     assert_ne!(x.address() >> 32, (x.address() + 511) >> 32);
     let k = kernel(1, |b| {
         let x = b.param(0);
@@ -143,7 +142,7 @@ fn regions_cross_the_32_bits() {
         let wrong = b.pack(RegClass::B64, low, high);
         b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(wrong));
     });
-    let fault = run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+    let fault = run(&k, &SimLaunch::new(1, &[x.address()]), &mut gpu, ExecutionOrder::Sequential)
         .expect_err("no carry");
     assert!(matches!(*fault.cause, FaultCause::OutOfBounds { .. }));
 }
@@ -204,7 +203,7 @@ fn bytes_that_nobody_wrote_are_not_read() {
     }
 }
 
-/// What one block wrote into its shared memory is not there for the next, and a thread's memory is not another's.
+/// Shared memory does not persist from block to block, and local memory belongs to one thread.
 #[test]
 fn memory_of_blocks_and_threads_is_theirs() {
     let shared = kernel(1, |b| {
@@ -266,9 +265,9 @@ fn atomic_operations_combine() {
         (AtomicOp::Add, Ty::F32, &[PtxOperand::Const(0x3f80_0000)], 0x4000_0000, 0x4040_0000),
     ];
     for (op, ty, operands, before, after) in cases {
-        let mut machine = SimulatedGpu::new();
-        let x = machine.put("x", before.to_le_bytes());
-        let old = machine.put("old", [0; 8]);
+        let mut gpu = SimulatedGpu::new();
+        let x = gpu.put("x", before.to_le_bytes());
+        let old = gpu.put("old", [0; 8]);
         let mut b = ptx_asm::PtxBuilder::new("k", 2, 1);
         let (at, to) = (b.param(0), b.param(1));
         let dst = b.register(ty.class());
@@ -283,19 +282,19 @@ fn atomic_operations_combine() {
         });
         b.store(StateSpace::Global, ty, AddressOperand::at(to), dst);
         let params = [x.address(), old.address()];
-        run(&b.finish(), &SimLaunch::new(1, &params), &mut machine, ExecutionOrder::Sequential)
+        run(&b.finish(), &SimLaunch::new(1, &params), &mut gpu, ExecutionOrder::Sequential)
             .expect("it is right");
-        assert_eq!(machine.bytes(x), after.to_le_bytes(), "{op:?} {ty:?}");
-        assert_eq!(machine.bytes(old), before.to_le_bytes(), "{op:?} {ty:?}");
+        assert_eq!(gpu.bytes(x), after.to_le_bytes(), "{op:?} {ty:?}");
+        assert_eq!(gpu.bytes(old), before.to_le_bytes(), "{op:?} {ty:?}");
     }
 }
 
-/// Every thread of every block adds to one word, and to one of its block.
+/// Every thread of every block adds to a global and to a shared word.
 #[test]
 fn atomic_operations_of_all_threads_add_up() {
     for order in ORDERS {
-        let mut machine = SimulatedGpu::new();
-        let sum = machine.put("sum", vec![0; 4]);
+        let mut gpu = SimulatedGpu::new();
+        let sum = gpu.put("sum", vec![0; 4]);
         let k = kernel(96, |b| {
             let array = b.shared(4, 4);
             let thread = b.special(SpecialReg::Thread);
@@ -320,8 +319,8 @@ fn atomic_operations_of_all_threads_add_up() {
                 b.push(add(StateSpace::Global, AddressOperand::at(out), value.into()));
             });
         });
-        run(&k, &SimLaunch::new(3, &[sum.address()]), &mut machine, order).expect("it is right");
-        assert_eq!(words_of(&machine, sum), [3 * (95 * 96 / 2)]);
+        run(&k, &SimLaunch::new(3, &[sum.address()]), &mut gpu, order).expect("it is right");
+        assert_eq!(words_of(&gpu, sum), [3 * (95 * 96 / 2)]);
     }
     let local = kernel(1, |b| {
         let array = b.local(4, 4);
@@ -332,7 +331,7 @@ fn atomic_operations_of_all_threads_add_up() {
     assert!(matches!(cause(&local, 1), FaultCause::Malformed(_)));
 }
 
-/// Reversing a block's words through shared memory.
+/// Reverses a block's words through shared memory.
 #[test]
 fn threads_exchange_through_shared_memory() {
     let k = kernel(64, |b| {

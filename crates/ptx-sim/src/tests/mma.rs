@@ -1,6 +1,6 @@
-//! Products of matrices, and their fragments from shared memory.
+//! Matrix instructions of a warp, and fragments in shared memory.
 //!
-//! Fragments are made here from where PTX says that each element is: element by element from lane and register, not as the interpreter does.
+//! The tests build fragments from PTX's tables of lanes and registers, unlike the simulator.
 
 use super::{ExecutionOrder, FaultCause, cause, kernel};
 use crate::float::{BF16, F16, FloatFormat, RoundingDirection};
@@ -10,26 +10,26 @@ use ptx_asm::{
     StateSpace, Ty,
 };
 
-/// Small numbers that every format holds, and whose sums are exact.
+/// Small integers that every format represents, with exact sums.
 fn matrix(rows: usize, columns: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut chance = fastrand::Rng::with_seed(seed);
     (0..rows).map(|_| (0..columns).map(|_| f64::from(chance.i32(-60..=60)) / 8.0).collect()).collect()
 }
 
-/// Which lane holds an element, in which register.
+/// The lane and register that hold an element.
 struct Held {
     lane: usize,
     register: usize,
-    /// Which half of it.
+    /// Which 16-bit half of the register.
     half: usize,
 }
 
-/// Of 16-bit `a`, row and column.
+/// Row and column in a 16-bit A.
 fn a16(row: usize, column: usize) -> Held {
     Held { lane: row % 8 * 4 + column % 8 / 2, register: row / 8 + column / 8 * 2, half: column % 2 }
 }
 
-/// Of 16-bit `b`.
+/// Row and column in a 16-bit B.
 fn b16(row: usize, column: usize) -> Held {
     Held { lane: column * 4 + row % 8 / 2, register: row / 8, half: row % 2 }
 }
@@ -46,7 +46,7 @@ fn sums(row: usize, column: usize) -> Held {
     Held { lane: row % 8 * 4 + column / 2, register: row / 8 * 2 + column % 2, half: 0 }
 }
 
-/// The words of the registers of all lanes, lane by lane.
+/// The registers of all lanes, lane by lane.
 fn fragment(
     matrix: &[Vec<f64>],
     registers: usize,
@@ -83,18 +83,14 @@ fn product_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
 
 fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
     let c = matrix(16, 8, 3);
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let bits = |value: f64| (value as f32).to_bits();
-    let regions = [
-        machine.put("a", a),
-        machine.put("b", b),
-        machine.put("c", fragment(&c, 4, sums, bits)),
-        machine.reserve("d", 512),
-    ];
+    let regions =
+        [gpu.put("a", a), gpu.put("b", b), gpu.put("c", fragment(&c, 4, sums, bits)), gpu.reserve("d", 512)];
     let params = regions.map(|region| region.address());
-    run(&product_kernel(shape), &SimLaunch::new(1, &params), &mut machine, ExecutionOrder::Sequential)
+    run(&product_kernel(shape), &SimLaunch::new(1, &params), &mut gpu, ExecutionOrder::Sequential)
         .expect("it is right");
-    let found = super::words_of(&machine, regions[3]);
+    let found = super::words_of(&gpu, regions[3]);
     for row in 0..16 {
         for column in 0..8 {
             let held = sums(row, column);
@@ -114,7 +110,7 @@ fn products_of_16_bits() {
     }
 }
 
-/// The bits of an `f32` that `tf32` has not are ignored.
+/// `tf32` ignores the low bits of an `f32`.
 #[test]
 fn products_of_tf32() {
     let (x, y) = (matrix(16, 8, 1), matrix(8, 8, 2));
@@ -130,11 +126,11 @@ fn products_of_tf32() {
     }
 }
 
-/// Loads matrices `count` of a row-major array of 16-bit numbers, 8 rows each; what lanes get.
+/// Loads `count` matrices of 8 rows of a row-major array of 16-bit numbers; returns the lanes' registers.
 fn matrices(count: usize, transposed: bool) -> Vec<u32> {
     let k = kernel(32, |b| {
         let array = b.shared(16 * 32, 16);
-        // Row `r` of matrix `m` is made of 256 m + 16 r + column: each thread writes one row.
+        // Element (r, c) of matrix m is 256 m + 16 r + c; each thread writes one row.
         let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
         let row = b.mul_add(Ty::U32, thread, 16_u32, base);
         let matrix = b.binary(ptx_asm::PtxBinaryOp::ShiftRight, Ty::U32, thread, 3_u32);
@@ -179,7 +175,7 @@ fn matrices_from_shared_memory() {
     }
 }
 
-/// What is stored is what is loaded, or that transposed.
+/// `stmatrix` stores a fragment, transposed or not, that `ldmatrix` loads again.
 #[test]
 fn matrices_into_shared_memory() {
     for (count, transposed) in [1, 2, 4].into_iter().flat_map(|n| [(n, false), (n, true)]) {
@@ -207,7 +203,7 @@ fn matrices_into_shared_memory() {
         let found = super::words(&k(true), 1, 32 * count);
         for (i, &word) in found.iter().enumerate() {
             let (lane, matrix) = ((i / count) as u32, (i % count) as u32);
-            // Elements of a matrix are numbered row by row.
+            // Elements of a matrix are numbered in row-major order.
             let element = |half: u32| {
                 let at = 2 * lane + half;
                 let at = if transposed { at % 8 * 8 + at / 8 } else { at };
@@ -236,9 +232,9 @@ fn rows_of_matrices_are_checked() {
         })
     };
     super::words(&k(0, true), 1, 0);
-    // What a lane wrote itself, others get.
+    // Other lanes receive a row that one lane wrote, so a barrier is needed.
     assert!(matches!(cause(&k(0, false), 1), FaultCause::Race { .. }));
-    // So is what several wrote alike.
+    // That holds for a row which several lanes wrote with equal values, too.
     let alike = kernel(32, |b| {
         let array = b.shared(16 * 8, 16);
         let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));

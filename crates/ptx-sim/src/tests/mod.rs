@@ -1,4 +1,4 @@
-//! What the interpreter computes, and that each of its checks finds what it is for.
+//! Results of the simulator, and a failing program for each of its checks.
 
 mod arithmetic;
 mod async_copies;
@@ -22,7 +22,7 @@ mod wgmma;
 use super::{ExecutionOrder, FaultCause, GlobalBuffer, KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{AddressOperand, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty};
 
-/// Every order that tests try.
+/// The execution orders that every test tries.
 const ORDERS: [ExecutionOrder; 4] = [
     ExecutionOrder::Sequential,
     ExecutionOrder::Random { seed: 1 },
@@ -30,42 +30,38 @@ const ORDERS: [ExecutionOrder; 4] = [
     ExecutionOrder::Random { seed: 3 },
 ];
 
-/// A kernel of so many threads with one parameter.
+/// A kernel with `threads` threads and one parameter.
 fn kernel(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     let mut b = PtxBuilder::new("k", 1, threads);
     write(&mut b);
     b.finish()
 }
 
-/// Runs it on one region of so many words that nobody wrote; what they are then.
+/// Runs a kernel on one uninitialised buffer of `words` words and returns the words.
 fn outcome(
     kernel: &PtxKernel,
     blocks: u32,
     words: usize,
     order: ExecutionOrder,
 ) -> Result<(Vec<u32>, KernelStats), SimFault> {
-    let mut machine = SimulatedGpu::new();
-    let out = machine.reserve("out", 4 * words);
-    let stats = run(kernel, &SimLaunch::new(blocks, &[out.address()]), &mut machine, order)?;
-    Ok((words_of(&machine, out), stats))
+    let mut gpu = SimulatedGpu::new();
+    let out = gpu.reserve("out", 4 * words);
+    let stats = run(kernel, &SimLaunch::new(blocks, &[out.address()]), &mut gpu, order)?;
+    Ok((words_of(&gpu, out), stats))
 }
 
-fn words_of(machine: &SimulatedGpu, region: GlobalBuffer) -> Vec<u32> {
-    machine
-        .bytes(region)
-        .chunks(4)
-        .map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")))
-        .collect()
+fn words_of(gpu: &SimulatedGpu, region: GlobalBuffer) -> Vec<u32> {
+    gpu.bytes(region).chunks(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect()
 }
 
-/// The words in every order, which must not matter.
+/// The words after runs in every order, which must agree.
 fn words(kernel: &PtxKernel, blocks: u32, words: usize) -> Vec<u32> {
     let mut results = ORDERS.map(|order| outcome(kernel, blocks, words, order).expect("it is right").0);
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{results:?}");
     std::mem::take(&mut results[0])
 }
 
-/// What is wrong with it, in every order.
+/// The fault's cause in every order, which must agree.
 fn cause(kernel: &PtxKernel, blocks: u32) -> FaultCause {
     let causes = ORDERS.map(|order| *outcome(kernel, blocks, 1024, order).expect_err("it is wrong").cause);
     let kind = |cause: &FaultCause| std::mem::discriminant(cause);
@@ -74,7 +70,7 @@ fn cause(kernel: &PtxKernel, blocks: u32) -> FaultCause {
     first
 }
 
-/// Stores a word of each thread at its place in the region.
+/// Stores a value of each thread to the thread's word of the buffer.
 fn give(b: &mut PtxBuilder, value: impl Into<PtxOperand>) {
     let i = index(b);
     let out = b.param(0);
@@ -82,20 +78,20 @@ fn give(b: &mut PtxBuilder, value: impl Into<PtxOperand>) {
     b.store(StateSpace::Global, Ty::B32, AddressOperand::at(at), value);
 }
 
-/// The thread's number among those of all blocks.
+/// Index of the thread in the grid.
 fn index(b: &mut PtxBuilder) -> Reg {
     let threads = b.clone().finish().threads;
     let (block, thread) = (b.special(SpecialReg::Block), b.special(SpecialReg::Thread));
     b.mul_add(Ty::U32, block, threads, thread)
 }
 
-/// The address of the thread's own word of an array that the block shares.
+/// Address of the thread's own word in a shared array.
 fn own_word(b: &mut PtxBuilder, array: u32) -> Reg {
     let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
     b.mul_add(Ty::U32, thread, 4_u32, base)
 }
 
-/// A register that was written with a constant.
+/// A register that holds a constant.
 fn constant(b: &mut PtxBuilder, class: RegClass, value: u64) -> Reg {
     b.mov(class, value)
 }
@@ -115,8 +111,8 @@ fn faults_say_what_and_where() {
 
 #[test]
 fn launches_have_to_fit() {
-    let mut machine = SimulatedGpu::new();
-    let fault = run(&kernel(32, |_| ()), &SimLaunch::new(1, &[]), &mut machine, ExecutionOrder::Sequential);
+    let mut gpu = SimulatedGpu::new();
+    let fault = run(&kernel(32, |_| ()), &SimLaunch::new(1, &[]), &mut gpu, ExecutionOrder::Sequential);
     assert_eq!(*fault.expect_err("no parameter").cause, FaultCause::Params { expected: 1, found: 0 });
     assert!(matches!(cause(&kernel(32, |_| ()), 0), FaultCause::Malformed(_)));
     assert!(matches!(cause(&kernel(0, |_| ()), 1), FaultCause::Malformed(_)));
@@ -125,7 +121,7 @@ fn launches_have_to_fit() {
     assert!(matches!(cause(&huge, 1), FaultCause::Malformed(_)));
 }
 
-/// Who comes last, of all threads, is drawn; by one seed always the same.
+/// The seed determines which thread stores last.
 #[test]
 fn a_seed_gives_an_order() {
     let k = kernel(64, |b| {
@@ -135,15 +131,15 @@ fn a_seed_gives_an_order() {
         b.push(ptx_asm::Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(out), operands });
     });
     let last = |order| {
-        let mut machine = SimulatedGpu::new();
-        let out = machine.put("out", vec![0; 4]);
-        run(&k, &SimLaunch::new(4, &[out.address()]), &mut machine, order).expect("it is right");
-        words_of(&machine, out)[0]
+        let mut gpu = SimulatedGpu::new();
+        let out = gpu.put("out", vec![0; 4]);
+        run(&k, &SimLaunch::new(4, &[out.address()]), &mut gpu, order).expect("it is right");
+        words_of(&gpu, out)[0]
     };
     assert_eq!(last(ExecutionOrder::Sequential), 255);
     let by_seed: Vec<u32> = (0..32).map(|seed| last(ExecutionOrder::Random { seed })).collect();
     assert_eq!(by_seed, (0..32).map(|seed| last(ExecutionOrder::Random { seed })).collect::<Vec<u32>>());
-    // Other blocks, other warps and other lanes, among so many draws.
+    // Different seeds let other blocks, warps and lanes store last.
     for part in [64, 32, 1] {
         let parts: Vec<u32> = by_seed.iter().map(|thread| thread / part % 2).collect();
         assert!(parts.contains(&0) && parts.contains(&1), "{by_seed:?}");
@@ -175,7 +171,7 @@ fn what_was_not_written_is_not_read() {
         matches!(cause(&unwritten, 1), FaultCause::UnwrittenRegister { reg } if reg.class == RegClass::B32)
     );
 
-    // Written by half of the lanes only.
+    // Half of the lanes write the register.
     let half = kernel(32, |b| {
         let lane = b.special(SpecialReg::Lane);
         let low = b.compare(ptx_asm::CmpOp::Lt, Ty::U32, lane, 16_u32);
@@ -196,7 +192,7 @@ fn what_was_not_written_is_not_read() {
     assert!(matches!(cause(&guard, 1), FaultCause::UnwrittenRegister { .. }));
 }
 
-/// The name of a cause's variant.
+/// Name of a cause's variant.
 fn variant_name(cause: &FaultCause) -> &'static str {
     match cause {
         FaultCause::Malformed(_) => "Malformed",

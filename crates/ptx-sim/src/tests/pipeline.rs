@@ -1,7 +1,7 @@
-//! A product of 64×64×128 numbers made as the fastest kernels make them, and what each of its parts is for.
+//! A 64×64×128 matmul with TMA, mbarriers and `wgmma` in a circular buffer of two stages.
 //!
-//! Thread 0 fills two stages with tiles of both factors, one warpgroup multiplies them. A kernel that lacks any of the waits and fences is found in
-//! every order.
+//! Thread 0 loads the tiles of A and B, and one warpgroup multiplies them. Removing any wait or fence is a
+//! fault in every order.
 
 use smallvec::smallvec;
 
@@ -14,11 +14,11 @@ use ptx_asm::{
 
 const SIZE: usize = 64;
 const DEPTH: usize = 128;
-/// What a stage holds of the depth: lines of 64 bytes.
+/// K of a stage: rows of 64 bytes.
 const STEP: usize = 32;
 const TILE: u32 = (SIZE * STEP * 2) as u32;
 
-/// What is wrong.
+/// The mistake in a variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     Nothing,
@@ -42,13 +42,13 @@ enum Flaw {
 use Flaw::*;
 
 struct Stages {
-    /// The left and the right tile of each stage.
+    /// The tiles of A and B of each stage.
     tiles: [[u32; 2]; 2],
     full: [u32; 2],
     empty: [u32; 2],
 }
 
-/// The arrays; barriers made by one thread, and known to all.
+/// Declares the arrays; one thread initialises the mbarriers for all.
 fn stages(b: &mut PtxBuilder, first: Reg, flaw: Flaw) -> Stages {
     let tiles = [(); 2].map(|()| [(); 2].map(|()| b.shared(TILE, 1024)));
     let [full, empty] = [(); 2].map(|()| [(); 2].map(|()| b.shared(8, 8)));
@@ -105,14 +105,14 @@ fn produce(b: &mut PtxBuilder, stages: &Stages, flaw: Flaw) {
     }
 }
 
-/// The descriptor of a tile, from a byte of its lines on.
+/// The matrix descriptor of a tile, from a byte offset within its rows.
 fn descriptor(b: &mut PtxBuilder, tile: u32, byte: u32) -> Reg {
     let at = b.address(StateSpace::Shared, tile);
     let at = b.add(Ty::U32, at, byte);
     let at = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, at, 4_u32);
     let zero = b.mov(RegClass::B32, 0_u32);
     let at = b.pack(RegClass::B64, at, zero);
-    // Lines of 64 bytes, eight of them every 512.
+    // Rows of 64 bytes, groups of eight rows every 512 bytes.
     let rest = 1 << 16 | (512 >> 4) << 32 | 2 << 62;
     b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }
@@ -161,7 +161,7 @@ fn consume(b: &mut PtxBuilder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
     }
 }
 
-/// Stores the sums of a thread: two beside each other, rows of [`SIZE`].
+/// Stores a thread's accumulators: pairs of columns, rows of [`SIZE`].
 fn give(b: &mut PtxBuilder, d: &ptx_asm::Regs) {
     let (thread, lane, out) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane), b.param(0));
     let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
@@ -193,7 +193,7 @@ fn product(flaw: Flaw) -> PtxKernel {
             b.when(GuardPredicate::on(first), |b| produce(b, &stages, flaw));
         },
         |b| {
-            // 255 registers are more than compilers give, and all that the machine thinks they might.
+            // The warpgroup may take 248 registers per thread, since the pool has them.
             b.push(Inst::SetMaxRegisters { count: 248, increase: true });
             let d = (0..SIZE / 2).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
             consume(b, &stages, &d, flaw);
@@ -213,10 +213,10 @@ fn factor(which: usize) -> Vec<u8> {
 }
 
 fn outcome(flaw: Flaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let maps: Vec<SimTensorMap> = (0..2)
         .map(|which| SimTensorMap {
-            address: machine.put(format!("factor {which}"), factor(which)).address(),
+            address: gpu.put(format!("factor {which}"), factor(which)).address(),
             element: 2,
             sizes: vec![DEPTH as u64, SIZE as u64],
             strides: vec![2 * DEPTH as u64],
@@ -224,11 +224,11 @@ fn outcome(flaw: Flaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
             swizzle: Swizzle::Bytes64,
         })
         .collect();
-    let out = machine.reserve("out", SIZE * SIZE * 4);
+    let out = gpu.reserve("out", SIZE * SIZE * 4);
     let params = [out.address()];
     let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(1, &params).with_maps(&maps) };
-    run(&product(flaw), &launch, &mut machine, order)?;
-    Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
+    run(&product(flaw), &launch, &mut gpu, order)?;
+    Ok(gpu.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
 fn orders() -> impl Iterator<Item = ExecutionOrder> {
@@ -250,7 +250,7 @@ fn it_is_right_in_every_order() {
     }
 }
 
-/// Whether it is what a flaw may be found as.
+/// Whether a cause is one that the mistake may show as.
 fn fits(flaw: Flaw, cause: &FaultCause) -> bool {
     let unordered = matches!(
         cause,

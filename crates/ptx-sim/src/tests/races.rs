@@ -1,4 +1,4 @@
-//! Races, and what is none.
+//! Data races, and ordered accesses that are none.
 
 use smallvec::smallvec;
 
@@ -9,7 +9,7 @@ use ptx_asm::{
     StateSpace, Ty,
 };
 
-/// Each thread writes its word and reads that of a thread so far away, with barriers between that `between` writes.
+/// Each thread writes its word and, after `between`, reads the word of the thread `distance` away.
 fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     kernel(threads, |b| {
         let array = b.shared(4 * threads, 4);
@@ -24,7 +24,7 @@ fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut PtxBuilder)) 
     })
 }
 
-fn meet(id: u32, threads: u32) -> Inst {
+fn synchronise(id: u32, threads: u32) -> Inst {
     Inst::Barrier { id, threads: Some(threads) }
 }
 
@@ -34,7 +34,8 @@ fn is_race(cause: &FaultCause) -> bool {
 
 #[test]
 fn a_missing_barrier_is_found() {
-    // In turn the later warp reads what the earlier one wrote; the other way round there is nothing to read yet.
+    // In sequential order the later warp reads the earlier warp's write; in the other direction the word is
+    // still uninitialised.
     for distance in [1, 32] {
         let expected: Vec<u32> = (0..64).map(|thread| thread ^ distance).collect();
         assert_eq!(words(&exchange(64, distance, PtxBuilder::barrier), 1, 64), expected);
@@ -59,7 +60,7 @@ fn a_missing_barrier_is_found() {
     }
 }
 
-/// A fence orders nothing by itself.
+/// A fence alone orders nothing.
 #[test]
 fn a_fence_is_no_barrier() {
     let k = exchange(32, 1, |b| b.push(Inst::Fence(ptx_asm::FenceScope::Block)));
@@ -68,11 +69,11 @@ fn a_fence_is_no_barrier() {
 
 #[test]
 fn barriers_of_some_warps_order_those() {
-    // Warps 0 and 1 exchange, and warps 2 and 3.
+    // Warps 0 and 1 exchange words, and warps 2 and 3.
     let pairs = |b: &mut PtxBuilder| {
         let thread = b.special(SpecialReg::Thread);
         let low = b.compare(CmpOp::Lt, Ty::U32, thread, 64_u32);
-        b.if_else(GuardPredicate::on(low), |b| b.push(meet(1, 64)), |b| b.push(meet(2, 64)));
+        b.if_else(GuardPredicate::on(low), |b| b.push(synchronise(1, 64)), |b| b.push(synchronise(2, 64)));
     };
     let expected: Vec<u32> = (0..128).map(|thread| thread ^ 32).collect();
     assert_eq!(words(&exchange(128, 32, pairs), 1, 128), expected);
@@ -80,7 +81,7 @@ fn barriers_of_some_warps_order_those() {
         let found = super::outcome(&exchange(128, 64, pairs), 1, 128, order).expect_err("other pairs").cause;
         assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialised { .. }), "{found:?}");
     }
-    // What one pair passes on to the next is ordered all the way: 0 meets 1, then 1 meets 2.
+    // Order is transitive: warp 0 synchronises with 1, then 1 with 2.
     let chain = kernel(96, |b| {
         let array = b.shared(4, 4);
         let thread = b.special(SpecialReg::Thread);
@@ -90,16 +91,16 @@ fn barriers_of_some_warps_order_those() {
         let zero = is(b, 0);
         b.when(zero, |b| {
             b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
-            b.push(meet(1, 64));
+            b.push(synchronise(1, 64));
         });
         let one = is(b, 1);
         b.when(one, |b| {
-            b.push(meet(1, 64));
-            b.push(meet(2, 64));
+            b.push(synchronise(1, 64));
+            b.push(synchronise(2, 64));
         });
         let two = is(b, 2);
         b.when(two, |b| {
-            b.push(meet(2, 64));
+            b.push(synchronise(2, 64));
             let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             give(b, value);
         });
@@ -109,7 +110,7 @@ fn barriers_of_some_warps_order_those() {
 
 #[test]
 fn writing_what_others_still_read_is_found() {
-    // Everyone reads word 0, then thread 0 of the last warp writes it.
+    // Every thread reads word 0, then thread 0 of the last warp writes it.
     let k = |barrier: bool| {
         kernel(96, |b| {
             let array = b.shared(4, 4);
@@ -133,7 +134,7 @@ fn writing_what_others_still_read_is_found() {
     assert!(is_race(&cause(&k(false), 1)));
 }
 
-/// Warps 0 and 1 read at the same time; who writes has met one of them, or both.
+/// Warps 0 and 1 read at the same time; the writer has synchronised with one of them, or with both.
 #[test]
 fn every_reader_counts() {
     let k = |met: [u32; 2]| {
@@ -153,8 +154,8 @@ fn every_reader_counts() {
                 });
             }
             for (i, reader) in met.into_iter().enumerate() {
-                b.when(warps[reader as usize], |b| b.push(meet(1 + i as u32, 64)));
-                b.when(warps[2], |b| b.push(meet(1 + i as u32, 64)));
+                b.when(warps[reader as usize], |b| b.push(synchronise(1 + i as u32, 64)));
+                b.when(warps[2], |b| b.push(synchronise(1 + i as u32, 64)));
             }
             b.when(warps[2], |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 8_u32));
         })
@@ -167,7 +168,8 @@ fn every_reader_counts() {
     }
 }
 
-/// Readers at different times, of which a later meeting orders only the latest; what is written then is all that was read, or a part.
+/// Readers at different times, of which a later barrier orders only the latest. The write covers all bytes
+/// read, or some.
 #[test]
 fn early_readers_are_not_forgotten() {
     let k = |meet_early_reader: bool, write: Ty| {
@@ -186,19 +188,20 @@ fn early_readers_are_not_forgotten() {
             let two = is(b, 2);
             b.when(zero, |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32));
             b.barrier();
-            // Warp 0 reads at an early time; warp 1 meets warp 2 once more, then reads at a later one.
+            // Warp 0 reads at an early time. Warp 1 synchronises with warp 2 once more, then reads at a later
+            // time.
             b.when(zero, read);
             b.when(one, |b| {
-                b.push(meet(1, 64));
+                b.push(synchronise(1, 64));
                 read(b);
-                b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
+                b.push(synchronise(2, if meet_early_reader { 96 } else { 64 }));
             });
             if meet_early_reader {
-                b.when(zero, |b| b.push(meet(2, 96)));
+                b.when(zero, |b| b.push(synchronise(2, 96)));
             }
             b.when(two, |b| {
-                b.push(meet(1, 64));
-                b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
+                b.push(synchronise(1, 64));
+                b.push(synchronise(2, if meet_early_reader { 96 } else { 64 }));
                 let place = AddressOperand::array(array).plus(4 - write.bytes() as i32);
                 b.store(StateSpace::Shared, write, place, 8_u32);
             });
@@ -206,7 +209,7 @@ fn early_readers_are_not_forgotten() {
     };
     for (order, write) in ORDERS.into_iter().flat_map(|order| [(order, Ty::B32), (order, Ty::B8)]) {
         super::outcome(&k(true, write), 1, 0, order).expect("it is right");
-        // In some orders it is warp 0 that finds the write of warp 2.
+        // In some orders warp 0 finds the write of warp 2.
         let found = super::outcome(&k(false, write), 1, 0, order).expect_err("warp 0 was not met").cause;
         let ends = |other| matches!(other, Accessor::Warp(0 | 2));
         assert!(matches!(*found, FaultCause::Race { other, .. } if ends(other)), "{found:?}");
@@ -228,7 +231,7 @@ fn lanes_that_store_at_one_address() {
     };
     assert_eq!(words(&k(true), 1, 32), [9; 32]);
     assert!(matches!(cause(&k(false), 1), FaultCause::ConflictingLanes { lanes: [0, 1], .. }));
-    // None of them alone has stored it, not even the last one.
+    // Several lanes stored the word, so no lane may read it without a barrier, not even the last one.
     let own = kernel(32, |b| {
         let array = b.shared(4, 4);
         let lane = b.special(SpecialReg::Lane);
@@ -239,7 +242,7 @@ fn lanes_that_store_at_one_address() {
         });
     });
     assert!(matches!(cause(&own, 1), FaultCause::Race { other: Accessor::Warp(0), .. }));
-    // Two instructions are two stores, even of the same.
+    // Two store instructions race even with equal values.
     let twice = kernel(32, |b| {
         let array = b.shared(4, 4);
         for _ in 0..2 {
@@ -249,7 +252,7 @@ fn lanes_that_store_at_one_address() {
     assert!(is_race(&cause(&twice, 1)));
 }
 
-/// Bytes of a word are different memory, also if the word was accessed whole before.
+/// The bytes of a word are tracked separately, even after accesses of the whole word.
 #[test]
 fn bytes_of_a_word_are_apart() {
     let k = |own: bool| {
@@ -286,7 +289,7 @@ fn blocks_are_not_ordered() {
     let of_block = |b: &mut PtxBuilder, block: ptx_asm::Reg, value: u32| {
         GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, block, value))
     };
-    // Both write, even the same.
+    // Two writes race even with equal values.
     let both = k(|b, _, out| b.store(StateSpace::Global, Ty::B32, AddressOperand::at(out), 1_u32));
     words(&both, 1, 1);
     let found = cause(&both, 2);
@@ -294,10 +297,10 @@ fn blocks_are_not_ordered() {
         matches!(found, FaultCause::Race { other: Accessor::Block(_), other_access: AccessKind::Write, .. }),
         "{found:?}"
     );
-    // One writes what the other reads.
+    // A write races with another block's read.
     for order in ORDERS {
-        let mut machine = SimulatedGpu::new();
-        let x = machine.put("x", vec![0; 4]);
+        let mut gpu = SimulatedGpu::new();
+        let x = gpu.put("x", vec![0; 4]);
         let mut b = PtxBuilder::new("k", 1, 32);
         let (block, at) = (b.special(SpecialReg::Block), b.param(0));
         let first = of_block(&mut b, block, 0);
@@ -309,10 +312,10 @@ fn blocks_are_not_ordered() {
             |b| b.store(StateSpace::Global, Ty::B32, AddressOperand::at(at), 1_u32),
         );
         let fault =
-            run(&b.finish(), &SimLaunch::new(2, &[x.address()]), &mut machine, order).expect_err("a race");
+            run(&b.finish(), &SimLaunch::new(2, &[x.address()]), &mut gpu, order).expect_err("a race");
         assert!(is_race(&fault.cause));
     }
-    // Both add, but one reads.
+    // Two atomics do not race, but an atomic and a read do.
     let add = |at| Inst::Atomic {
         space: StateSpace::Global,
         op: AtomicOp::Add,
@@ -323,8 +326,8 @@ fn blocks_are_not_ordered() {
     };
     for reads in [false, true] {
         for order in ORDERS {
-            let mut machine = SimulatedGpu::new();
-            let x = machine.put("x", vec![0; 4]);
+            let mut gpu = SimulatedGpu::new();
+            let x = gpu.put("x", vec![0; 4]);
             let mut b = PtxBuilder::new("k", 1, 32);
             let (block, at) = (b.special(SpecialReg::Block), b.param(0));
             b.push(add(at));
@@ -335,7 +338,7 @@ fn blocks_are_not_ordered() {
                     b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(at));
                 });
             }
-            let result = run(&b.finish(), &SimLaunch::new(3, &[x.address()]), &mut machine, order);
+            let result = run(&b.finish(), &SimLaunch::new(3, &[x.address()]), &mut gpu, order);
             assert_eq!(result.is_err(), reads, "{result:?}");
         }
     }
@@ -384,11 +387,10 @@ fn stores_race_with_atomic_operations() {
         })
     };
     for store_first in [false, true] {
-        let mut machine = SimulatedGpu::new();
-        let x = machine.put("x", vec![0; 4]);
+        let mut gpu = SimulatedGpu::new();
+        let x = gpu.put("x", vec![0; 4]);
         let launch = [x.address()];
-        let fault =
-            run(&k(store_first), &SimLaunch::new(1, &launch), &mut machine, ExecutionOrder::Sequential);
+        let fault = run(&k(store_first), &SimLaunch::new(1, &launch), &mut gpu, ExecutionOrder::Sequential);
         assert!(is_race(&fault.expect_err("thread 1 updates, thread 0 stores").cause));
     }
 }
@@ -413,14 +415,14 @@ fn constants_are_written_by_nobody() {
         })
     };
     for (read_first, blocks) in [(true, 1), (false, 1), (true, 2)] {
-        let mut machine = SimulatedGpu::new();
-        let x = machine.put("x", vec![0; 4]);
+        let mut gpu = SimulatedGpu::new();
+        let x = gpu.put("x", vec![0; 4]);
         let launch = [x.address()];
         let fault =
-            run(&k(read_first), &SimLaunch::new(blocks, &launch), &mut machine, ExecutionOrder::Sequential);
+            run(&k(read_first), &SimLaunch::new(blocks, &launch), &mut gpu, ExecutionOrder::Sequential);
         assert!(matches!(*fault.expect_err("a constant").cause, FaultCause::NotConstant { .. }));
     }
-    // Nor are they updated, by the thread that reads them neither.
+    // A constant load excludes atomics, even by the same thread.
     let updated = kernel(1, |b| {
         let at = b.param(0);
         let (space, op, ty) = (StateSpace::Global, AtomicOp::Exchange, Ty::B32);
@@ -428,16 +430,16 @@ fn constants_are_written_by_nobody() {
         b.push(Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(at), operands });
         b.load(space, ty, true, AddressOperand::at(at));
     });
-    let mut machine = SimulatedGpu::new();
-    let x = machine.put("x", vec![0; 4]);
-    let fault = run(&updated, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential);
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.put("x", vec![0; 4]);
+    let fault = run(&updated, &SimLaunch::new(1, &[x.address()]), &mut gpu, ExecutionOrder::Sequential);
     assert!(matches!(
         *fault.expect_err("a constant").cause,
         FaultCause::NotConstant { other: Accessor::Thread(0), .. }
     ));
-    // What a launch before wrote is constant.
-    let mut machine = SimulatedGpu::new();
-    let x = machine.reserve("x", 4);
+    // Writes of an earlier launch do not conflict with constant loads.
+    let mut gpu = SimulatedGpu::new();
+    let x = gpu.reserve("x", 4);
     let write = kernel(1, |b| {
         let at = b.param(0);
         b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), 3_u32);
@@ -447,8 +449,8 @@ fn constants_are_written_by_nobody() {
         b.load(StateSpace::Global, Ty::U32, true, AddressOperand::at(at));
     });
     for kernel in [write, read] {
-        run(&kernel, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+        run(&kernel, &SimLaunch::new(1, &[x.address()]), &mut gpu, ExecutionOrder::Sequential)
             .expect("it is right");
     }
-    assert!(machine.is_written(x));
+    assert!(gpu.is_written(x));
 }

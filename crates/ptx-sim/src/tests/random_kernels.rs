@@ -1,4 +1,4 @@
-//! Kernels of what 9.0 alone has, drawn by chance: each run ends, with what it did or with a fault, and one order has one end.
+//! Random kernels of sm_90a instructions: every run ends, and equal orders give equal outcomes.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use ptx_asm::{
     SpecialReg, Ty,
 };
 
-/// Registers and places that instructions are drawn with.
+/// The registers and addresses that random instructions use.
 struct Drawn {
     chance: fastrand::Rng,
-    /// An address of an array, one of the cluster, 0, and 1.
+    /// An address of an array, an address in the cluster, 0, and 1.
     words: Vec<Reg>,
-    /// The map's address, and descriptors of the array.
+    /// The tensor map's address, and matrix descriptors of the array.
     wide: Vec<Reg>,
     masks: Vec<Reg>,
     preds: Vec<Reg>,
@@ -36,7 +36,7 @@ impl Drawn {
         self.one(&wide)
     }
 
-    /// Mostly a barrier, or mostly a tile.
+    /// Mostly the mbarrier, or mostly the tile.
     fn place(&mut self, array: u32) -> AddressOperand {
         match self.chance.u32(..12) {
             0 => AddressOperand::at(self.word()),
@@ -113,7 +113,7 @@ fn kernel(seed: u64) -> PtxKernel {
     let preds = vec![first, b.mov(RegClass::Pred, 1_u32)];
     let sums = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
     let mut drawn = Drawn { chance, words, wide, masks, preds, sums };
-    // Most begin well.
+    // Most kernels begin with a valid prologue.
     if drawn.chance.u32(..4) > 0 {
         b.push_predicated(
             GuardPredicate::on(first),
@@ -131,8 +131,8 @@ fn kernel(seed: u64) -> PtxKernel {
 }
 
 fn end(kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<u8>, FaultCause> {
-    let mut machine = SimulatedGpu::new();
-    let tensor = machine.put("tensor", vec![1; 128 * 64]);
+    let mut gpu = SimulatedGpu::new();
+    let tensor = gpu.put("tensor", vec![1; 128 * 64]);
     let maps = [SimTensorMap {
         address: tensor.address(),
         element: 2,
@@ -143,11 +143,11 @@ fn end(kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<u8>, FaultCause>
     }];
     let params = [tensor.address()];
     let launch = SimLaunch { limit: 2000, ..SimLaunch::new(4, &params).with_maps(&maps) };
-    run(kernel, &launch, &mut machine, order).map_err(|fault| {
+    run(kernel, &launch, &mut gpu, order).map_err(|fault| {
         assert!(!fault.to_string().is_empty());
         *fault.cause
     })?;
-    Ok(machine.bytes(tensor).to_vec())
+    Ok(gpu.bytes(tensor).to_vec())
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Counts of instructions, sectors and passes over banks.
+//! Statistics: executions, sectors and bank conflicts.
 
 use super::{ExecutionOrder, kernel, outcome};
 use crate::KernelStats;
@@ -37,7 +37,7 @@ fn instructions_are_counted() {
     assert_eq!(found.counts()["move"], 12);
 }
 
-/// Stores of all lanes at `stride` bytes, and the sectors that they touch.
+/// Sectors of a store by all lanes, `stride` bytes apart.
 fn sectors(stride: u32, ty: Ty, count: usize) -> u64 {
     let found = stats(32, |b| {
         let (lane, out) = (b.special(SpecialReg::Lane), b.param(0));
@@ -62,7 +62,7 @@ fn sectors_show_whether_accesses_are_coalesced() {
     assert_eq!(sectors(64, Ty::B64, 2), 32);
 }
 
-/// Stores of all lanes at `stride` bytes of shared memory, and the passes that are too many.
+/// Bank conflicts of a store by all lanes to shared memory, `stride` bytes apart.
 fn conflicts(stride: u32, ty: Ty, count: usize) -> u64 {
     let found = stats(32, |b| {
         let array = b.shared(32 * 256, 16);
@@ -82,7 +82,7 @@ fn passes_over_banks_are_counted() {
     assert_eq!(conflicts(8, Ty::B32, 1), 1);
     assert_eq!(conflicts(128, Ty::B32, 1), 31);
     assert_eq!(conflicts(132, Ty::B32, 1), 0);
-    // Halves of a warp, then quarters.
+    // Accesses by half-warps, then by quarter-warps.
     assert_eq!(conflicts(8, Ty::B64, 1), 0);
     assert_eq!(conflicts(16, Ty::B64, 1), 2);
     assert_eq!(conflicts(16, Ty::B32, 4), 0);
@@ -91,14 +91,14 @@ fn passes_over_banks_are_counted() {
     assert_eq!(conflicts(144, Ty::B32, 4), 0);
 }
 
-/// Rows of matrices, straight and turned by exclusive or.
+/// Matrix rows, plain and with an xor swizzle.
 #[test]
 fn rows_of_matrices_meet_banks() {
     let loads = |swizzled: bool| {
         stats(32, |b| {
             let array = b.shared(32 * 128, 128);
             let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
-            // Everything is written, one word of a thread at a time.
+            // Initialises the array, one word per thread at a time.
             let word = b.mul_add(Ty::U32, lane, 4_u32, base);
             for row in 0..32 {
                 b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(word).plus(128 * row), 0_u32);

@@ -1,4 +1,4 @@
-//! Copies of tiles: where each byte lies, what lies outside, and who may touch what until when.
+//! TMA: the layout of tiles, elements outside the tensor, and synchronisation.
 
 use super::{ExecutionOrder, FaultCause};
 use crate::{KernelStats, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
@@ -9,7 +9,7 @@ use ptx_asm::{
 
 const ORDERS: [ExecutionOrder; 4] = super::ORDERS;
 
-/// A tensor of numbered bytes, of these sizes and strides, elements of `element` bytes.
+/// A tensor of numbered bytes with these sizes and strides, and elements of `element` bytes.
 #[derive(Clone)]
 struct Tensor {
     element: u32,
@@ -23,7 +23,7 @@ fn byte(at: usize) -> u8 {
     (at * 31 % 251) as u8 + 1
 }
 
-/// Rows of 96 16-bit elements, of which 80 count.
+/// Rows of 96 16-bit elements, of which the tensor has 80.
 fn rows(tile: [u32; 2], swizzle: Swizzle) -> Tensor {
     Tensor { element: 2, sizes: vec![80, 40], strides: vec![192], tile: tile.into(), swizzle }
 }
@@ -48,7 +48,7 @@ impl Tensor {
         self.line() * self.tile[1..].iter().product::<u32>() as usize
     }
 
-    /// Where in the tensor's memory a tile's byte is; nothing outside.
+    /// Offset of a tile's byte in the tensor's buffer; `None` outside the tensor.
     fn source(&self, at: &[i32], byte: usize) -> Option<usize> {
         let (line, within) = (byte / self.line(), byte % self.line());
         let mut place = within / self.element as usize;
@@ -67,7 +67,7 @@ impl Tensor {
         Some(source)
     }
 
-    /// Where a tile's byte lies, of lines as long as what is exchanged.
+    /// Offset of a tile's byte in shared memory, for rows as long as the swizzle span.
     fn place(&self, byte: usize) -> usize {
         let (line, chunk, rest) = (byte / self.line(), byte % self.line() / 16, byte % 16);
         let chunk = match self.swizzle {
@@ -90,7 +90,8 @@ fn coordinates(at: &[i32]) -> smallvec::SmallVec<[PtxOperand; 4]> {
     at.iter().map(|&at| PtxOperand::from(at)).collect()
 }
 
-/// A kernel of 32 threads with one map. `load` begins copies; `then` is what all threads do, told the tile's array and its barrier.
+/// A kernel of 32 threads with one tensor map. `load` issues loads; all threads execute `then` with the
+/// tile's array and its mbarrier.
 fn loads(
     bytes: usize,
     load: impl FnOnce(&mut PtxBuilder, AddressOperand, AddressOperand),
@@ -138,16 +139,16 @@ fn outcome(
     tensor: &Tensor,
     order: ExecutionOrder,
 ) -> Result<(Vec<u8>, KernelStats), SimFault> {
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let bytes: Vec<u8> = (0..192 * 40).map(byte).collect();
-    let map = tensor.map(machine.put("tensor", bytes).address());
-    let out = machine.reserve("out", 1 << 14);
+    let map = tensor.map(gpu.put("tensor", bytes).address());
+    let out = gpu.reserve("out", 1 << 14);
     let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(1, &[0]) };
     let params = [out.address()];
     let maps = [map];
     let launch = SimLaunch { params: &params, maps: &maps, ..launch };
-    let stats = run(kernel, &launch, &mut machine, order)?;
-    Ok((machine.bytes(out).to_vec(), stats))
+    let stats = run(kernel, &launch, &mut gpu, order)?;
+    Ok((gpu.bytes(out).to_vec(), stats))
 }
 
 fn cause(kernel: &PtxKernel, tensor: &Tensor) -> FaultCause {
@@ -256,7 +257,7 @@ fn loads_that_do_not_fit() {
     let with = |load: fn(&mut PtxBuilder, AddressOperand, AddressOperand)| {
         loads(2048, load, |b, _, full| wait(b, full))
     };
-    // The order of chunks is that of addresses.
+    // The swizzle applies to address bits, so tiles must be aligned to its period.
     let between = with(|b, to, full| load(b, &[0, 0], to.plus(512), full, 1024));
     assert!(matches!(cause(&between, &tensor), FaultCause::Misaligned { align: 1024, .. }));
     let beyond = with(|b, to, full| load(b, &[0, 0], to.plus(2048), full, 1024));
@@ -279,7 +280,7 @@ fn loads_that_do_not_fit() {
         b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
     });
     assert!(matches!(cause(&onto_another, &tensor), FaultCause::PendingCopy { .. }));
-    // A map of more than there is.
+    // A tensor map beyond the end of the buffer.
     let right = with(|b, to, full| load(b, &[0, 36], to, full, 1024));
     assert!(outcome(&right, &tensor, ExecutionOrder::Sequential).is_ok());
     let large = Tensor { sizes: vec![80, 100], ..rows([64, 8], Swizzle::Bytes128) };
@@ -295,9 +296,9 @@ fn loads_that_do_not_fit() {
     ] {
         assert!(matches!(cause(&right, &wrong), FaultCause::Malformed(_)));
     }
-    let mut machine = SimulatedGpu::new();
+    let mut gpu = SimulatedGpu::new();
     let none =
-        run(&right, &SimLaunch::new(1, &[0]), &mut machine, ExecutionOrder::Sequential).expect_err("no map");
+        run(&right, &SimLaunch::new(1, &[0]), &mut gpu, ExecutionOrder::Sequential).expect_err("no map");
     assert!(matches!(*none.cause, FaultCause::Malformed(_)));
 }
 
@@ -312,7 +313,7 @@ fn sources_do_not_change_under_way() {
                 if waits {
                     wait(b, full);
                 }
-                // The parameter is the output; the tensor lies before it.
+                // Parameter 0 is the output; the tensor lies before it.
                 let out = b.param(0);
                 let address =
                     b.binary(ptx_asm::PtxBinaryOp::Sub, Ty::U64, out, PtxOperand::Const(7680 + 256));
@@ -325,7 +326,7 @@ fn sources_do_not_change_under_way() {
     assert!(matches!(cause(&k(false), &tensor), FaultCause::SourceChanged { .. }));
 }
 
-/// What a kernel of stores lacks.
+/// The synchronisation that a variant of the store kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
@@ -338,7 +339,7 @@ enum Lack {
     MeetingBeforeWriting,
 }
 
-/// All threads write a tile, one stores it, and then they write again.
+/// All threads write a tile, one thread stores it by TMA, and then all write it again.
 fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> PtxKernel {
     let bytes = tensor.tile_bytes();
     let mut b = PtxBuilder::new("tiles", 1, 64);
@@ -393,10 +394,10 @@ fn tiles_are_stored() {
     for (tensor, at) in cases {
         let k = stores(&tensor, &at, Lack::Nothing);
         for order in ORDERS {
-            let mut machine = SimulatedGpu::new();
-            let region = machine.put("tensor", (0..192 * 40).map(byte).collect::<Vec<u8>>());
+            let mut gpu = SimulatedGpu::new();
+            let region = gpu.put("tensor", (0..192 * 40).map(byte).collect::<Vec<u8>>());
             let maps = [tensor.map(region.address())];
-            let stats = run(&k, &SimLaunch::new(1, &[0]).with_maps(&maps), &mut machine, order)
+            let stats = run(&k, &SimLaunch::new(1, &[0]).with_maps(&maps), &mut gpu, order)
                 .unwrap_or_else(|fault| panic!("{fault}"));
             let mut expected: Vec<u8> = (0..192 * 40).map(byte).collect();
             let mut inside = 0;
@@ -407,7 +408,7 @@ fn tiles_are_stored() {
                     inside += 1;
                 }
             }
-            assert_eq!(machine.bytes(region), expected, "{at:?}");
+            assert_eq!(gpu.bytes(region), expected, "{at:?}");
             assert_eq!(stats.bytes("tmastore"), inside);
         }
     }

@@ -1,6 +1,7 @@
-//! Products of warpgroups: where factors lie, who holds the sums, and who may touch what until when.
+//! `wgmma`: operand layouts, accumulator layout, and synchronisation.
 //!
-//! Factors are placed here as the tables of PTX have them, core matrices of 8 rows and 16 bytes and how chunks are exchanged within them, not as the interpreter does.
+//! The tests place operands by PTX's tables of core matrices (8 rows of 16 bytes) and swizzles, unlike the
+//! simulator.
 
 use super::{ExecutionOrder, FaultCause, ORDERS};
 use crate::{SimFault, SimLaunch, SimulatedGpu, run};
@@ -9,7 +10,7 @@ use ptx_asm::{
     RegClass, Regs, SpecialReg, StateSpace, Ty,
 };
 
-/// How a factor lies: bytes that chunks are exchanged in (16: none), and whether its lines are innermost.
+/// Layout of an operand: swizzle span in bytes (16: none), and whether it is M- or N-major.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     span: usize,
@@ -18,7 +19,7 @@ struct Layout {
 
 const ROWS: usize = 64;
 
-/// Two distances that are no others by chance, the first beyond what eight of the second reach.
+/// Distances that cannot be confused: the leading offset exceeds eight stride offsets.
 const LEADING: usize = 10 << 10;
 const STRIDE: usize = 1024;
 
@@ -29,9 +30,9 @@ impl Layout {
         (LEADING as u64 >> 4) << 16 | (STRIDE as u64 >> 4) << 32 | mode << 62
     }
 
-    /// The byte at which an element begins.
+    /// Byte offset of an element.
     fn place(self, line: usize, step: usize, size: usize) -> usize {
-        // The core matrix, its row, the chunk in the row and the byte in that.
+        // The core matrix, its row, the chunk in the row, and the byte in the chunk.
         let (row, chunk, core) = if self.lines_innermost {
             let atom = self.span / size;
             let (first, second) = if self.span == 16 { (STRIDE, LEADING) } else { (LEADING, STRIDE) };
@@ -47,7 +48,7 @@ impl Layout {
     }
 }
 
-/// Bytes of a factor in shared memory.
+/// Bytes of an operand in shared memory.
 const FACTOR: u32 = 1 << 15;
 
 struct Product {
@@ -86,7 +87,7 @@ impl Product {
                 let bytes = match self.element {
                     Ty::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
                     Ty::Bf16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
-                    // The last 13 bits are ignored.
+                    // `tf32` ignores the low 13 bits.
                     _ => (value.to_bits() | 0x1fff).to_le_bytes().to_vec(),
                 };
                 image[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -108,7 +109,7 @@ impl Product {
     }
 }
 
-/// The descriptor of an array.
+/// The matrix descriptor of an array.
 fn descriptor(b: &mut PtxBuilder, array: u32, rest: u64) -> Reg {
     let at = b.address(StateSpace::Shared, array);
     let at = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, at, 4_u32);
@@ -117,7 +118,8 @@ fn descriptor(b: &mut PtxBuilder, array: u32, rest: u64) -> Reg {
     b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }
 
-/// A kernel of one warpgroup that copies two images into shared memory; what follows is told sums, which are zero, and descriptors.
+/// A kernel of one warpgroup that copies two operands into shared memory; `then` receives zeroed accumulators
+/// and descriptors.
 fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2])) -> PtxKernel {
     let mut b = PtxBuilder::new("product", 3, 128);
     let arrays = [b.shared(FACTOR, 1024), b.shared(FACTOR, 1024)];
@@ -149,7 +151,7 @@ fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Re
     b.finish()
 }
 
-/// Stores each lane's sums beside each other.
+/// Stores each lane's accumulators consecutively.
 fn give(b: &mut PtxBuilder, d: &Regs) {
     let (thread, out) = (b.special(SpecialReg::Thread), b.param(2));
     let at = b.mul_add_wide(Ty::U32, thread, 4 * d.len() as u32, out);
@@ -159,18 +161,18 @@ fn give(b: &mut PtxBuilder, d: &Regs) {
 }
 
 fn outcome(product: &Product, kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
-    let mut machine = SimulatedGpu::new();
-    let images = [0, 1].map(|which| machine.put(format!("factor {which}"), product.image(which)).address());
-    let out = machine.reserve("out", ROWS * product.columns * 4);
-    run(kernel, &SimLaunch::new(1, &[images[0], images[1], out.address()]), &mut machine, order)?;
-    Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
+    let mut gpu = SimulatedGpu::new();
+    let images = [0, 1].map(|which| gpu.put(format!("factor {which}"), product.image(which)).address());
+    let out = gpu.reserve("out", ROWS * product.columns * 4);
+    run(kernel, &SimLaunch::new(1, &[images[0], images[1], out.address()]), &mut gpu, order)?;
+    Ok(gpu.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
 fn predicate(b: &mut PtxBuilder, value: bool) -> Reg {
     b.mov(RegClass::Pred, u32::from(value))
 }
 
-/// `d = a b`, then `d += a b`, waited for.
+/// `d = a b`, then `d += a b`, then a wait.
 fn twice(product: &Product) -> PtxKernel {
     kernel(product, true, |b, d, descriptors| {
         b.push(Inst::WgmmaFence);
@@ -192,7 +194,7 @@ fn check(product: &Product) {
             let sum: f32 = (0..product.depth())
                 .map(|step| product.element(0, row, step) * product.element(1, column, step))
                 .sum();
-            // Row 16 w + l / 4 of warp w, and eight further; two columns beside each other.
+            // Lane l of warp w holds row 16 w + l / 4 and the row eight further, two adjacent columns each.
             let thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
             let register = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
             let value = found[thread * product.columns / 2 + register];
@@ -238,7 +240,7 @@ fn all(kernel: &PtxKernel, fits: fn(&FaultCause) -> bool) {
     }
 }
 
-/// One product of [`SMALL`] between what these write.
+/// One `wgmma` of shape [`SMALL`] between `before` and `after`.
 fn small(
     before: impl FnOnce(&mut PtxBuilder, &Regs),
     after: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2]),
@@ -277,7 +279,7 @@ fn sums_are_waited_for() {
         is_accumulator,
     );
     all(&small(FENCE, |_, _, _| ()), |cause| matches!(cause, FaultCause::Outstanding(_)));
-    // The wait leaves one group.
+    // The wait leaves one group incomplete.
     all(
         &small(FENCE, |b, d, _| {
             b.push(Inst::WgmmaWait { pending: 1 });
@@ -286,7 +288,7 @@ fn sums_are_waited_for() {
         }),
         is_accumulator,
     );
-    // What is in no group is not waited for.
+    // A wait does not cover operations that are not committed.
     let open = kernel(&SMALL, true, |b, d, descriptors| {
         b.push(Inst::WgmmaFence);
         let accumulate = predicate(b, true);
@@ -315,7 +317,7 @@ fn fences_follow_what_threads_did() {
     };
     assert!(outcome(&SMALL, &touched(true), ExecutionOrder::Sequential).is_ok());
     all(&touched(false), is_accumulator);
-    // Sums of another shape are others', though they are the same registers.
+    // A `wgmma` of another shape must not use the same accumulators without a wait.
     let shapes = small(FENCE, |b, d, descriptors| {
         let more: Regs = d.iter().rev().copied().collect();
         let accumulate = predicate(b, true);
@@ -326,7 +328,7 @@ fn fences_follow_what_threads_did() {
     all(&shapes, is_accumulator);
 }
 
-/// Factors that threads wrote are fenced by them, and stay until all warps have waited.
+/// Threads must fence the operands that they wrote, and keep them until all warps have waited.
 #[test]
 fn factors_stay() {
     let unfenced = kernel(&SMALL, false, |b, d, descriptors| {
@@ -375,7 +377,7 @@ fn four_warps_act_as_one() {
     assert!(outcome(&SMALL, &parted(128), ExecutionOrder::Sequential).is_ok());
     all(&parted(64), |cause| matches!(cause, FaultCause::Outstanding(_)));
     all(&parted(65), |cause| matches!(cause, FaultCause::PartialWarp { .. }));
-    // One warp does something else.
+    // One warp executes another instruction.
     let other = kernel(&SMALL, true, |b, _, _| {
         let thread = b.special(SpecialReg::Thread);
         let some = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
@@ -404,7 +406,7 @@ fn descriptors_are_checked() {
             b.push(SMALL.multiply(d, [left, right], accumulate));
         })
     };
-    // An offset of the pattern, a start within it, and one outside of every array.
+    // A base offset, a start within the swizzle pattern, and a start outside of every array.
     all(&with(|b, d| b.binary(PtxBinaryOp::Or, Ty::B64, d, PtxOperand::Const(1 << 49))), |cause| {
         matches!(cause, FaultCause::InvalidTile(_))
     });
@@ -416,7 +418,7 @@ fn descriptors_are_checked() {
     });
 }
 
-/// Each warp gives back what others take.
+/// One warpgroup releases the registers that others take.
 #[test]
 fn registers_are_exchanged() {
     let k = |steps: &'static [(u32, u32, bool)]| {
@@ -435,7 +437,7 @@ fn registers_are_exchanged() {
     };
     let found = |kernel: &PtxKernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
     for order in ORDERS {
-        // 168 each at first. Takers come first, and wait.
+        // 168 registers each at first; warpgroups that take more come first and wait.
         assert_eq!(outcome(&k(&[(1, 232, true), (2, 232, true), (0, 40, false)]), order), Ok(()));
         let stuck = found(&k(&[(1, 240, true), (2, 240, true), (0, 40, false)]), order);
         assert!(
