@@ -45,8 +45,8 @@ mod trees; // reductions that warps do
 mod unroll; // several iterations at a time
 
 mod builder; // instructions under construction
-mod cores; // products of matrices on tensor cores
-mod emit; // loop IR -> instructions
+mod emit;
+mod tensor_cores; // matrix multiplications on tensor cores // loop IR -> instructions
 
 mod module; // the codegen
 mod vouch; // programs for devices: the crate's unsafe code

@@ -2,7 +2,7 @@
 //! writes.
 //!
 //! What it relies on: a [`Kernel`](codegen_core::Kernel) is verified and agrees with its ABI, so every access
-//! of its IR lies within the bytes that its parameters have; [`crate::emit`] and [`crate::cores`] access what
+//! of its IR lies within the bytes that its parameters have; [`crate::emit`] and [`crate::tensor_cores`] access what
 //! the IR accesses, whatever the symbols are; [`ptx_asm::check`] has accepted each program. `tests/corpus.rs`
 //! and `tests/interpreted.rs` run programs in an interpreter that notices every access outside.
 #![allow(

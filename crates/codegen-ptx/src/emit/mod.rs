@@ -9,11 +9,11 @@ mod expr;
 mod index;
 mod locals;
 mod log;
+mod matmul;
 mod memory;
 mod narrow;
 mod ops;
 mod pending;
-mod product;
 mod remainder;
 mod stmt;
 mod threads;
@@ -35,9 +35,9 @@ use crate::unroll::unrolled;
 use index::Index;
 use locals::Storage;
 use log::{Buffer, Log};
+use matmul::MatmulNest;
 use memory::Elements;
 use pending::Pending;
-use product::Product;
 use tree::Handed;
 
 /// The most statements a kernel may have: beyond, assemblers take minutes.
@@ -154,8 +154,8 @@ struct Emitter<'k> {
 /// Writes the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
     check_nodes(kernel.ir())?;
-    if let Some(product) = Product::of(kernel.ir(), setting.caps.contractions) {
-        return product.emit(entry, setting);
+    if let Some(matmul) = MatmulNest::of(kernel.ir(), setting.caps.contractions) {
+        return matmul.emit(entry, setting);
     }
     let routine = &unrolled(kernel.ir());
     let grid = grid(&routine.body)?;

@@ -3,13 +3,13 @@
 use ptx_asm::{GuardPredicate, Inst, PtxKernel, PtxStmt, StmtList};
 use ptx_sim::ExecutionOrder;
 
-use super::Tile;
+use super::WgmmaTile;
 use super::tests::STORED;
-use crate::cores::plain::{kernel, product, run_kernel, stored};
-use crate::cores::{Method, Product};
+use crate::tensor_cores::test_harness::{kernel, matmul, run_kernel, stored};
+use crate::tensor_cores::{Matmul, MatmulKernel};
 
 /// Of four boxes' results of 16 bits, or eight of 32, in two boxes.
-const TILE: Tile = Tile { consumers: 1, columns: 256, stages: 2, cluster: 1 };
+const TILE: WgmmaTile = WgmmaTile { consumers: 1, columns: 256, stages: 2, cluster: 1 };
 
 /// A way to make a kernel wrong.
 type Mutation = fn(&mut StmtList);
@@ -88,24 +88,24 @@ fn everywhere(block: &mut StmtList, mutation: Mutation) {
 }
 
 /// Whether the interpreter finds fault with a kernel, in some order.
-fn is_faulty(product: &Product, kernel: &PtxKernel) -> bool {
+fn is_faulty(matmul: &Matmul, kernel: &PtxKernel) -> bool {
     let orders =
         [ExecutionOrder::Sequential].into_iter().chain((0..4).map(|seed| ExecutionOrder::Random { seed }));
-    let method = Method::Warpgroups(TILE);
-    orders.into_iter().any(|order| run_kernel(product, &method, kernel, false, order).is_err())
+    let method = MatmulKernel::Wgmma(TILE);
+    orders.into_iter().any(|order| run_kernel(matmul, &method, kernel, false, order).is_err())
 }
 
 #[test]
 fn wrong_orders_of_results_are_found() {
     for types in STORED {
-        let product = stored(product([64, 256, 64], [true, false]), types);
-        let right = kernel(&product, &Method::Warpgroups(TILE), false);
-        assert!(!is_faulty(&product, &right), "{types:?}");
+        let matmul = stored(matmul([64, 256, 64], [true, false]), types);
+        let right = kernel(&matmul, &MatmulKernel::Wgmma(TILE), false);
+        assert!(!is_faulty(&matmul, &right), "{types:?}");
         for (what, mutation) in MUTATIONS {
             let mut wrong = right.clone();
             everywhere(&mut wrong.body, mutation);
             assert!(wrong != right, "{what}");
-            assert!(is_faulty(&product, &wrong), "{what}, of {types:?}");
+            assert!(is_faulty(&matmul, &wrong), "{what}, of {types:?}");
         }
     }
 }

@@ -4,15 +4,15 @@
 
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxBuilder, Reg, RegClass, Ty};
 
-use super::boxes::{self, Part};
-use super::place::Place;
-use super::{Outputs, Product, Surroundings, when};
+use super::staging::{self, StagedResults};
+use super::tile_scheduler::TileCoord;
+use super::{Matmul, MatmulCallbacks, OutputElements, when};
 
 /// Where sums are held: by fragment, the four outputs of a thread.
-pub(super) type Sums = Vec<[Reg; 4]>;
+pub(super) type Accumulators = Vec<[Reg; 4]>;
 
 /// The outputs that a thread holds.
-pub(super) struct Held {
+pub(super) struct AccumulatorLayout {
     /// The row and the column of the warp's first one in the tile; the column is even.
     pub(super) corner: [Reg; 2],
     /// Those of the thread's first one.
@@ -24,17 +24,17 @@ pub(super) struct Held {
 }
 
 /// Takes outputs that are done together, the fragment that they are of, and which of its four the first one is.
-type Visit<'a> = dyn FnMut(&mut dyn Surroundings, Outputs, usize, usize) + 'a;
+type ElementVisitor<'a> = dyn FnMut(&mut dyn MatmulCallbacks, OutputElements, usize, usize) + 'a;
 
 /// Where the tile is, in a thread's registers.
-struct Origin {
+struct TileOrigin {
     row: Reg,
     column: Reg,
     /// Half of the column.
     half: Reg,
 }
 
-impl Held {
+impl AccumulatorLayout {
     /// Of a warp at a row and a column of the tile.
     pub(super) fn new(
         b: &mut PtxBuilder,
@@ -42,62 +42,67 @@ impl Held {
         corner: [Reg; 2],
         fragments: Vec<[u32; 2]>,
         tile: [u32; 2],
-    ) -> Held {
+    ) -> AccumulatorLayout {
         let line = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
         let pair = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
         let first = [b.add(Ty::U32, corner[0], line), b.mul_add(Ty::U32, pair, 2_u32, corner[1])];
-        Held { corner, first, fragments, tile }
+        AccumulatorLayout { corner, first, fragments, tile }
     }
 
     /// The registers of the sums, with what they begin with.
-    pub(super) fn start(&self, around: &mut dyn Surroundings, product: &Product, place: &Place) -> Sums {
-        let b = around.builder();
+    pub(super) fn start(
+        &self,
+        callbacks: &mut dyn MatmulCallbacks,
+        matmul: &Matmul,
+        coord: &TileCoord,
+    ) -> Accumulators {
+        let b = callbacks.builder();
         let mut zeros = || [(); 4].map(|()| b.mov(RegClass::F32, 0_f32));
-        let sums: Sums = self.fragments.iter().map(|_| zeros()).collect();
-        self.each(around, product, place, &mut |around, outputs, at, first| {
-            for (n, value) in around.start(outputs).into_iter().flatten().enumerate() {
-                around.builder().set(sums[at][first + n], value);
+        let accumulators: Accumulators = self.fragments.iter().map(|_| zeros()).collect();
+        self.each(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
+            for (n, value) in callbacks.prologue(outputs).into_iter().flatten().enumerate() {
+                callbacks.builder().set(accumulators[at][first + n], value);
             }
         });
-        sums
+        accumulators
     }
 
     /// What becomes of the sums, each by itself.
     pub(super) fn finish(
         &self,
-        around: &mut dyn Surroundings,
-        product: &Product,
-        place: &Place,
-        sums: &Sums,
+        callbacks: &mut dyn MatmulCallbacks,
+        matmul: &Matmul,
+        coord: &TileCoord,
+        accumulators: &Accumulators,
     ) {
-        self.each(around, product, place, &mut |around, outputs, at, first| {
-            around.finish(outputs, &sums[at][first..first + outputs.count]);
+        self.each(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
+            callbacks.epilogue(outputs, &accumulators[at][first..first + outputs.count]);
         });
     }
 
     /// What becomes of the sums, a box of results after the other. What is no output is 0.
     pub(super) fn parts(
         &self,
-        around: &mut dyn Surroundings,
-        product: &Product,
-        place: &Place,
-        sums: &Sums,
-        put: &mut dyn FnMut(&mut dyn Surroundings, Part),
+        callbacks: &mut dyn MatmulCallbacks,
+        matmul: &Matmul,
+        coord: &TileCoord,
+        accumulators: &Accumulators,
+        put: &mut dyn FnMut(&mut dyn MatmulCallbacks, StagedResults),
     ) {
-        let origin = self.origin(around.builder(), place);
+        let origin = self.origin(callbacks.builder(), coord);
         // As many fragments as one box holds of the narrowest results.
-        let most = product.stored.iter().map(|store| boxes::fragments(store.element)).max().unwrap_or(1);
-        let held: Vec<_> = self.fragments.iter().copied().zip(sums.iter().copied()).collect();
-        let rows = held.chunk_by(|(one, _), (next, _)| one[0] == next[0]);
+        let most = matmul.outputs.iter().map(|store| staging::fragments(store.element)).max().unwrap_or(1);
+        let layout: Vec<_> = self.fragments.iter().copied().zip(accumulators.iter().copied()).collect();
+        let rows = layout.chunk_by(|(one, _), (next, _)| one[0] == next[0]);
         for fragments in rows.flat_map(|row| row.chunks(most)) {
-            let mut results: Vec<Vec<[Reg; 4]>> = vec![Vec::new(); product.stored.len()];
+            let mut results: Vec<Vec<[Reg; 4]>> = vec![Vec::new(); matmul.outputs.len()];
             for fragment in fragments {
-                self.results(around, product, &origin, *fragment, &mut results);
+                self.results(callbacks, matmul, &origin, *fragment, &mut results);
             }
             for (store, values) in results.into_iter().enumerate() {
-                let width = boxes::fragments(product.stored[store].element);
+                let width = staging::fragments(matmul.outputs[store].element);
                 for (values, (at, _)) in values.chunks(width).zip(fragments.iter().step_by(width)) {
-                    put(around, Part { store, at: *at, values: values.to_vec() });
+                    put(callbacks, StagedResults { store, at: *at, values: values.to_vec() });
                 }
             }
         }
@@ -106,18 +111,18 @@ impl Held {
     /// What becomes of the sums of a fragment: of each store the four results.
     fn results(
         &self,
-        around: &mut dyn Surroundings,
-        product: &Product,
-        origin: &Origin,
-        (fragment, sums): ([u32; 2], [Reg; 4]),
+        callbacks: &mut dyn MatmulCallbacks,
+        matmul: &Matmul,
+        origin: &TileOrigin,
+        (fragment, accumulators): ([u32; 2], [Reg; 4]),
         results: &mut [Vec<[Reg; 4]>],
     ) {
         let halves = [0, 2].map(|first| {
             let outputs = outputs(origin, fragment, first, 2);
-            let sums = &sums[first..first + 2];
-            match self.inside(around.builder(), product, origin, outputs) {
-                None => around.results(outputs, sums),
-                Some(inside) => results_inside(around, product, inside, outputs, sums),
+            let accumulators = &accumulators[first..first + 2];
+            match self.inside(callbacks.builder(), matmul, origin, outputs) {
+                None => callbacks.epilogue_values(outputs, accumulators),
+                Some(inside) => results_inside(callbacks, matmul, inside, outputs, accumulators),
             }
         });
         let [upper, lower] = halves;
@@ -127,36 +132,44 @@ impl Held {
     }
 
     /// Visits the outputs, of which two in a row are neighbours, where they are outputs at all.
-    fn each(&self, around: &mut dyn Surroundings, product: &Product, place: &Place, visit: &mut Visit<'_>) {
+    fn each(
+        &self,
+        callbacks: &mut dyn MatmulCallbacks,
+        matmul: &Matmul,
+        coord: &TileCoord,
+        visit: &mut ElementVisitor<'_>,
+    ) {
         // Two neighbours are both outputs or neither, if the number of columns is even.
-        let count = if product.sizes[1].is_multiple_of(2) { 2 } else { 1 };
-        let origin = self.origin(around.builder(), place);
+        let count = if matmul.sizes[1].is_multiple_of(2) { 2 } else { 1 };
+        let origin = self.origin(callbacks.builder(), coord);
         for (at, &fragment) in self.fragments.iter().enumerate() {
             for first in (0..4).step_by(count) {
                 let outputs = outputs(&origin, fragment, first, count);
-                match self.inside(around.builder(), product, &origin, outputs) {
-                    None => visit(around, outputs, at, first),
-                    Some(inside) => when(around, inside, &mut |around| visit(around, outputs, at, first)),
+                match self.inside(callbacks.builder(), matmul, &origin, outputs) {
+                    None => visit(callbacks, outputs, at, first),
+                    Some(inside) => {
+                        when(callbacks, inside, &mut |callbacks| visit(callbacks, outputs, at, first))
+                    }
                 }
             }
         }
     }
 
-    fn origin(&self, b: &mut PtxBuilder, place: &Place) -> Origin {
-        let row = b.add(Ty::U32, place.row, self.first[0]);
-        let column = b.add(Ty::U32, place.column, self.first[1]);
-        Origin { row, column, half: b.binary(PtxBinaryOp::ShiftRight, Ty::U32, column, 1_u32) }
+    fn origin(&self, b: &mut PtxBuilder, coord: &TileCoord) -> TileOrigin {
+        let row = b.add(Ty::U32, coord.row, self.first[0]);
+        let column = b.add(Ty::U32, coord.column, self.first[1]);
+        TileOrigin { row, column, half: b.binary(PtxBinaryOp::ShiftRight, Ty::U32, column, 1_u32) }
     }
 
     /// Whether they are outputs, where some may not be.
     fn inside(
         &self,
         b: &mut PtxBuilder,
-        product: &Product,
-        origin: &Origin,
-        outputs: Outputs,
+        matmul: &Matmul,
+        origin: &TileOrigin,
+        outputs: OutputElements,
     ) -> Option<Reg> {
-        let [rows, columns, _] = product.sizes;
+        let [rows, columns, _] = matmul.sizes;
         let row = (rows % self.tile[0] != 0).then(|| below(b, origin.row, outputs.row.1, rows));
         let column =
             (columns % self.tile[1] != 0).then(|| below(b, origin.column, outputs.column.1, columns));
@@ -165,26 +178,26 @@ impl Held {
 }
 
 /// So many outputs from one of the four of a fragment on.
-fn outputs(origin: &Origin, [down, along]: [u32; 2], first: usize, count: usize) -> Outputs {
+fn outputs(origin: &TileOrigin, [down, along]: [u32; 2], first: usize, count: usize) -> OutputElements {
     let (down, along) = (down + 8 * (first / 2) as u32, along + (first % 2) as u32);
-    Outputs { row: (origin.row, down), column: (origin.half, along), count }
+    OutputElements { row: (origin.row, down), column: (origin.half, along), count }
 }
 
 /// What becomes of sums where a predicate holds, else zeros.
 fn results_inside(
-    around: &mut dyn Surroundings,
-    product: &Product,
+    callbacks: &mut dyn MatmulCallbacks,
+    matmul: &Matmul,
     inside: Reg,
-    outputs: Outputs,
-    sums: &[Reg],
+    outputs: OutputElements,
+    accumulators: &[Reg],
 ) -> Vec<Vec<Reg>> {
-    let b = around.builder();
-    let mut zeros = |class| sums.iter().map(|_| b.mov(class, 0_u32)).collect();
-    let found: Vec<Vec<Reg>> = product.stored.iter().map(|store| zeros(store.element.class())).collect();
-    when(around, inside, &mut |around| {
-        let results = around.results(outputs, sums);
+    let b = callbacks.builder();
+    let mut zeros = |class| accumulators.iter().map(|_| b.mov(class, 0_u32)).collect();
+    let found: Vec<Vec<Reg>> = matmul.outputs.iter().map(|store| zeros(store.element.class())).collect();
+    when(callbacks, inside, &mut |callbacks| {
+        let results = callbacks.epilogue_values(outputs, accumulators);
         for (&to, result) in found.iter().flatten().zip(results.into_iter().flatten()) {
-            around.builder().set(to, result);
+            callbacks.builder().set(to, result);
         }
     });
     found

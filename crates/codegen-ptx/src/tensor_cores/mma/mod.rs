@@ -16,59 +16,62 @@
 //! The numbers behind the shapes are those of published kernels for these instructions: tiles of 128 by 128 with 64 by 64 for each warp make four
 //! multiplications of each fragment that is loaded, and four stages hide the time of memory.
 
+mod epilogue; // results, line by line
 mod fragments; // the tile of a warp
-mod lines; // results, line by line
-mod operand; // a factor in shared memory
+mod operand; // a operand in shared memory
 mod tile; // sizes
 
 use ptx_asm::{
     CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty,
 };
 
-pub(super) use self::tile::Tile;
-use self::{fragments::Fragments, operand::Operand};
-use super::outputs::Sums;
-use super::{Matrix, Of, Product, Surroundings, place};
+pub(super) use self::tile::MmaTile;
+use self::{fragments::FragmentLoader, operand::OperandLoader};
+use super::accumulators::Accumulators;
+use super::{Matmul, MatmulCallbacks, MatmulMemory, OperandView, tile_scheduler};
 
 /// Writes the body of the kernel.
-pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
-    let b = around.builder();
+pub(super) fn emit(callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul, tile: &MmaTile) {
+    let b = callbacks.builder();
     let thread = b.special(SpecialReg::Thread);
     let block = b.special(SpecialReg::Block);
-    let place = place::place(b, product, tile.sizes(), block);
-    around.batch(place.batch);
-    let bases = [Of::Left, Of::Right].map(|factor| around.base(factor));
-    let b = around.builder();
+    let coord = tile_scheduler::tile_coord(b, matmul, tile.sizes(), block);
+    callbacks.enter_batch(coord.batch);
+    let bases =
+        [MatmulMemory::OperandA, MatmulMemory::OperandB].map(|operand| callbacks.base_address(operand));
+    let b = callbacks.builder();
     let shared = b.shared(tile.stages * tile.stage_bytes(), 128);
     let window = b.address(StateSpace::Shared, shared);
-    let [left, right] = tile.sides(product.element.bytes());
-    let mut left = Operand::new(b, &product.left, left, product.sizes[2], thread, place.row, bases[0]);
-    let mut right = Operand::new(b, &product.right, right, product.sizes[2], thread, place.column, bases[1]);
-    let (fragments, held) = Fragments::new(b, product, tile, thread, window);
-    let sums = held.start(around, product, &place);
-    let b = around.builder();
-    let mut copies = Copies { left: &mut left, right: &mut right, tile, window };
-    pipeline(b, product, tile, &mut copies, &fragments, &sums);
-    match product.stored.is_empty() {
-        true => held.finish(around, product, &place, &sums),
-        false => lines::finish(around, product, tile, &place, (&held, &sums), (window, thread)),
+    let [left, right] = tile.operand_tiles(matmul.element.bytes());
+    let mut left = OperandLoader::new(b, &matmul.a, left, matmul.sizes[2], thread, coord.row, bases[0]);
+    let mut right = OperandLoader::new(b, &matmul.b, right, matmul.sizes[2], thread, coord.column, bases[1]);
+    let (fragments, layout) = FragmentLoader::new(b, matmul, tile, thread, window);
+    let accumulators = layout.start(callbacks, matmul, &coord);
+    let b = callbacks.builder();
+    let mut copies = StageCopies { left: &mut left, right: &mut right, tile, window };
+    pipeline(b, matmul, tile, &mut copies, &fragments, &accumulators);
+    match matmul.outputs.is_empty() {
+        true => layout.finish(callbacks, matmul, &coord, &accumulators),
+        false => {
+            epilogue::finish(callbacks, matmul, tile, &coord, (&layout, &accumulators), (window, thread))
+        }
     }
 }
 
 /// What is copied for each stage.
-struct Copies<'a> {
-    left: &'a mut Operand,
-    right: &'a mut Operand,
-    tile: &'a Tile,
+struct StageCopies<'a> {
+    left: &'a mut OperandLoader,
+    right: &'a mut OperandLoader,
+    tile: &'a MmaTile,
     window: Reg,
 }
 
-impl Copies<'_> {
+impl StageCopies<'_> {
     /// Begins the copies of the next stage into a slot, whose offset is given, of threads for which the guard holds.
-    fn issue(&mut self, b: &mut PtxBuilder, slot: PtxOperand, when: Option<GuardPredicate>) {
-        let to = b.add(Ty::U32, self.window, slot);
+    fn issue(&mut self, b: &mut PtxBuilder, stage: PtxOperand, when: Option<GuardPredicate>) {
+        let to = b.add(Ty::U32, self.window, stage);
         self.left.copy(b, to, 0, when);
-        self.right.copy(b, to, self.tile.left_bytes(), when);
+        self.right.copy(b, to, self.tile.a_bytes(), when);
         b.push(Inst::CpAsyncCommit);
     }
 }
@@ -76,13 +79,13 @@ impl Copies<'_> {
 /// Copies and multiplies, stage after stage.
 fn pipeline(
     b: &mut PtxBuilder,
-    product: &Product,
-    tile: &Tile,
-    copies: &mut Copies<'_>,
-    fragments: &Fragments,
-    sums: &Sums,
+    matmul: &Matmul,
+    tile: &MmaTile,
+    copies: &mut StageCopies<'_>,
+    fragments: &FragmentLoader,
+    accumulators: &Accumulators,
 ) {
-    let steps = product.sizes[2].div_ceil(tile.depth(product.element.bytes()));
+    let steps = matmul.sizes[2].div_ceil(tile.k(matmul.element.bytes()));
     let (ahead, bytes) = (tile.stages - 1, tile.stage_bytes());
     let end = tile.stages * bytes;
     for stage in 0..ahead {
@@ -102,7 +105,7 @@ fn pipeline(
             Some(more) => copies.issue(b, write.into(), Some(GuardPredicate::on(more))),
             None => b.push(Inst::CpAsyncCommit),
         }
-        fragments.multiply(b, read, sums);
+        fragments.multiply(b, read, accumulators);
         advance(b, read, bytes, end);
         advance(b, write, bytes, end);
         let next = b.add(Ty::U32, step, 1_u32);
@@ -112,11 +115,11 @@ fn pipeline(
 }
 
 /// The offset of the next slot, of those in a ring.
-fn advance(b: &mut PtxBuilder, slot: Reg, bytes: u32, end: u32) {
-    let next = b.add(Ty::U32, slot, bytes);
+fn advance(b: &mut PtxBuilder, stage: Reg, bytes: u32, end: u32) {
+    let next = b.add(Ty::U32, stage, bytes);
     let over = b.compare(CmpOp::Eq, Ty::U32, next, end);
     let next = b.select(Ty::B32, over, 0_u32, next);
-    b.set(slot, next);
+    b.set(stage, next);
 }
 
 #[cfg(test)]

@@ -4,43 +4,44 @@
 
 use ptx_asm::{AddressOperand, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, StateSpace, Ty};
 
-use super::tile::Tile;
-use crate::cores::boxes::{self, Part, Writer};
-use crate::cores::outputs::{Held, Sums, below, both};
-use crate::cores::place::Place;
-use crate::cores::{Of, Product, Stored, Surroundings};
+use super::tile::MmaTile;
+use crate::tensor_cores::accumulators::{AccumulatorLayout, Accumulators, below, both};
+use crate::tensor_cores::staging::{self, StagedResults, StagingWriter};
+use crate::tensor_cores::tile_scheduler::TileCoord;
+use crate::tensor_cores::{Matmul, MatmulCallbacks, MatmulMemory, OutputView};
 
 /// Bytes that a lane stores at a time.
-const RUN: u32 = 16;
+const STORE_BYTES: u32 = 16;
 
 /// Stores what becomes of the sums.
 pub(super) fn finish(
-    around: &mut dyn Surroundings,
-    product: &Product,
-    tile: &Tile,
-    place: &Place,
-    (held, sums): (&Held, &Sums),
+    callbacks: &mut dyn MatmulCallbacks,
+    matmul: &Matmul,
+    tile: &MmaTile,
+    coord: &TileCoord,
+    (layout, accumulators): (&AccumulatorLayout, &Accumulators),
     (window, thread): (Reg, Reg),
 ) {
-    let b = around.builder();
+    let b = callbacks.builder();
     // The last stage may still be read by other warps.
     b.push(Inst::CpAsyncWait { pending: 0 });
     b.barrier();
-    let count = tile.stages * tile.stage_bytes() / (tile.num_warps() * boxes::BYTES);
+    let count = tile.stages * tile.stage_bytes() / (tile.num_warps() * staging::BYTES);
     let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
     let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
-    let first = b.mul_add(Ty::U32, warp, count * boxes::BYTES, window);
-    let corner = [b.add(Ty::U32, place.row, held.corner[0]), b.add(Ty::U32, place.column, held.corner[1])];
-    let stores = (0..).zip(&product.stored).map(|(number, store)| {
-        let base = around.base(Of::Stored(number));
-        let writer = Writer::new(around.builder(), store.element, lane, first, false);
+    let first = b.mul_add(Ty::U32, warp, count * staging::BYTES, window);
+    let corner =
+        [b.add(Ty::U32, coord.row, layout.corner[0]), b.add(Ty::U32, coord.column, layout.corner[1])];
+    let stores = (0..).zip(&matmul.outputs).map(|(number, store)| {
+        let base = callbacks.base_address(MatmulMemory::Output(number));
+        let writer = StagingWriter::new(callbacks.builder(), store.element, lane, first, false);
         (base, writer)
     });
-    let stores: Vec<(Reg, Writer)> = stores.collect();
-    let boxes = Boxes { product, tile, first, lane, corner };
-    let mut written: Vec<Part> = Vec::new();
-    held.parts(around, product, place, sums, &mut |around, part| {
-        let b = around.builder();
+    let stores: Vec<(Reg, StagingWriter)> = stores.collect();
+    let boxes = StagingTiles { matmul, tile, first, lane, corner };
+    let mut written: Vec<StagedResults> = Vec::new();
+    layout.parts(callbacks, matmul, coord, accumulators, &mut |callbacks, part| {
+        let b = callbacks.builder();
         if written.len() as u32 == count {
             boxes.empty(b, &stores, &mut written);
             b.push(Inst::WarpBarrier);
@@ -48,13 +49,13 @@ pub(super) fn finish(
         stores[part.store].1.write(b, &part, written.len() as u32);
         written.push(part);
     });
-    boxes.empty(around.builder(), &stores, &mut written);
+    boxes.empty(callbacks.builder(), &stores, &mut written);
 }
 
 /// The boxes of a warp.
-struct Boxes<'a> {
-    product: &'a Product,
-    tile: &'a Tile,
+struct StagingTiles<'a> {
+    matmul: &'a Matmul,
+    tile: &'a MmaTile,
     /// The address of the first.
     first: Reg,
     lane: Reg,
@@ -63,7 +64,7 @@ struct Boxes<'a> {
 }
 
 /// What of a box a lane stores at a time: a chunk of some line, and again some lines further.
-struct Run {
+struct LaneStore {
     /// The line and the chunk.
     line: Reg,
     chunk: Reg,
@@ -73,20 +74,20 @@ struct Run {
     from: [Reg; 2],
 }
 
-impl Boxes<'_> {
+impl StagingTiles<'_> {
     /// Stores what has been written into boxes.
-    fn empty(&self, b: &mut PtxBuilder, stores: &[(Reg, Writer)], written: &mut Vec<Part>) {
+    fn empty(&self, b: &mut PtxBuilder, stores: &[(Reg, StagingWriter)], written: &mut Vec<StagedResults>) {
         b.push(Inst::WarpBarrier);
         for (number, part) in (0..).zip(written.drain(..)) {
-            let store = &self.product.stored[part.store];
+            let store = &self.matmul.outputs[part.store];
             let run = self.run(b, part.line(store.element));
             self.store(b, (store, stores[part.store].0), &run, &part, number);
         }
     }
 
     /// What this lane stores of lines of so many bytes: 128, or 64.
-    fn run(&self, b: &mut PtxBuilder, bytes: u32) -> Run {
-        let chunks = bytes / RUN;
+    fn run(&self, b: &mut PtxBuilder, bytes: u32) -> LaneStore {
+        let chunks = bytes / STORE_BYTES;
         let lines = 32 / chunks;
         let chunk = b.binary(PtxBinaryOp::And, Ty::B32, self.lane, chunks - 1);
         let line = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, self.lane, 3_u32);
@@ -99,25 +100,32 @@ impl Boxes<'_> {
             }
         };
         let exchanged = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, line);
-        let start = b.mul_add(Ty::U32, line, boxes::LINE, self.first);
-        let even = b.mul_add(Ty::U32, exchanged, RUN, start);
+        let start = b.mul_add(Ty::U32, line, staging::LINE, self.first);
+        let even = b.mul_add(Ty::U32, exchanged, STORE_BYTES, start);
         let odd = if lines.is_multiple_of(8) {
             even
         } else {
-            b.binary(PtxBinaryOp::Xor, Ty::B32, even, lines * RUN)
+            b.binary(PtxBinaryOp::Xor, Ty::B32, even, lines * STORE_BYTES)
         };
-        Run { line, chunk, lines, from: [even, odd] }
+        LaneStore { line, chunk, lines, from: [even, odd] }
     }
 
     /// Stores the lines of a box.
-    fn store(&self, b: &mut PtxBuilder, (store, base): (&Stored, Reg), run: &Run, part: &Part, number: u32) {
+    fn store(
+        &self,
+        b: &mut PtxBuilder,
+        (store, base): (&OutputView, Reg),
+        run: &LaneStore,
+        part: &StagedResults,
+        number: u32,
+    ) {
         let element = store.element.bytes();
         let row = b.add(Ty::U32, self.corner[0], run.line);
-        let column = b.mul_add(Ty::U32, run.chunk, RUN / element, self.corner[1]);
+        let column = b.mul_add(Ty::U32, run.chunk, STORE_BYTES / element, self.corner[1]);
         let line = b.mul_add_wide(Ty::U32, row, store.stride * element, base);
         let to = b.mul_add_wide(Ty::U32, column, element, line);
-        for at in 0..boxes::ROWS / run.lines {
-            let from = (number * boxes::BYTES + at * run.lines * boxes::LINE) as i32;
+        for at in 0..staging::ROWS / run.lines {
+            let from = (number * staging::BYTES + at * run.lines * staging::LINE) as i32;
             let from = AddressOperand::at(run.from[at as usize % 2]).plus(from);
             let values = b.load_vector(StateSpace::Shared, Ty::B32, false, from, 4);
             let [down, along] = [part.at[0] + at * run.lines, part.at[1]];
@@ -134,7 +142,7 @@ impl Boxes<'_> {
 
     /// Whether there are outputs so much behind a row and a column, where there may be none.
     fn inside(&self, b: &mut PtxBuilder, [row, column]: [Reg; 2], [down, along]: [u32; 2]) -> Option<Reg> {
-        let [rows, columns, _] = self.product.sizes;
+        let [rows, columns, _] = self.matmul.sizes;
         let [tall, wide] = self.tile.sizes();
         let row = (rows % tall != 0).then(|| below(b, row, down, rows));
         let column = (columns % wide != 0).then(|| below(b, column, along, columns));

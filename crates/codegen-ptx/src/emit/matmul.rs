@@ -14,15 +14,15 @@ use tnode::{DType, Dims};
 use super::index::Index;
 use super::memory::{Memory, memory_type};
 use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
-use crate::cores::{self, BatchAxis, Method, Of, Outputs, Surroundings};
 use crate::refusal::{Checked, Refusal, refuse};
+use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
 
 /// A product of matrices, and the routine of what is done for one output.
-pub(super) struct Product {
+pub(super) struct MatmulNest {
     matrices: matrices::MatmulNest,
     /// Where results go, if they may be stored later than they are computed.
     stores: Vec<Matrix>,
-    names: Names,
+    names: OutputVars,
     /// What is done for an output: the declaration of its sum, how that begins, what comes after.
     declare: Block,
     begin: Block,
@@ -33,7 +33,7 @@ pub(super) struct Product {
 
 /// Variables that stand for an output's place.
 #[derive(Clone, Copy)]
-struct Names {
+struct OutputVars {
     /// Rows behind those that axes say.
     row: LoopId,
     /// Half of the first column, and how many columns behind that.
@@ -41,9 +41,9 @@ struct Names {
     column: LoopId,
 }
 
-impl Product {
+impl MatmulNest {
     /// The product that a kernel is, if tensor cores take it.
-    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<Product> {
+    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<MatmulNest> {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
@@ -51,7 +51,7 @@ impl Product {
             .filter(|product| product.suits_tensor_cores(types))?;
         let stores = matrices.stores(&arrays).unwrap_or_default();
         let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
-        let names = Names { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
+        let names = OutputVars { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
         let contraction = &matrices.contraction;
         let acc = contraction.acc;
         let declare =
@@ -63,20 +63,20 @@ impl Product {
         let (lo, hi) = (0, Bound::from(2));
         let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
         let around = Routine { body: vec![lanes], ..kernel.clone() };
-        Some(Product { matrices, stores, names, declare, begin, after, around })
+        Some(MatmulNest { matrices, stores, names, declare, begin, after, around })
     }
 
     /// Writes the kernel.
     pub(super) fn emit(&self, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
         let product = self.sizes();
-        let method = Method::of(&product, setting.target, setting.options.tensor_cores);
+        let method = MatmulKernel::of(&product, setting.target, setting.options.tensor_cores);
         if method.tiles(&product) > i32::MAX as u64 {
             return refuse("a product of matrices", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
         let block = ThreadBlock { threads: method.threads(), is_team: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
-        let mut writer = Writer { product: self, e: emitter, refused: None };
+        let mut writer = MatmulEmitter { product: self, e: emitter, refused: None };
         let maps = self.maps(&method, &product);
         method.declare(writer.e.b.code(), &product);
         method.emit(&mut writer, &product);
@@ -87,10 +87,10 @@ impl Product {
     }
 
     /// The factors, and where results go, as the copy engine knows them.
-    fn maps(&self, method: &Method, product: &cores::Product) -> Vec<TensorMap> {
+    fn maps(&self, method: &MatmulKernel, product: &tensor_cores::Matmul) -> Vec<TensorMap> {
         let matrices = [&self.matrices.left, &self.matrices.right].into_iter().chain(&self.stores);
         let tensors = method.tensors(product).into_iter();
-        let map = |(tensor, matrix): (cores::Tensor, &Matrix)| TensorMap {
+        let map = |(tensor, matrix): (tensor_cores::TmaTensor, &Matrix)| TensorMap {
             param: matrix.node.0,
             offset: matrix.base.offset() as u64 * matrix.dtype.size_bytes() as u64,
             dtype: matrix.dtype,
@@ -102,39 +102,39 @@ impl Product {
         tensors.zip(matrices).map(map).collect()
     }
 
-    fn sizes(&self) -> cores::Product {
+    fn sizes(&self) -> tensor_cores::Matmul {
         let whole = &self.matrices.contraction;
         let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()].map(|size| size as u32);
-        let matrix = |matrix: &Matrix, extent| cores::Matrix {
+        let matrix = |matrix: &Matrix, extent| tensor_cores::OperandView {
             extent,
-            depth_contiguous: matrix.is_depth_contiguous(),
+            k_contiguous: matrix.is_depth_contiguous(),
             stride: if matrix.is_depth_contiguous() { matrix.side } else { matrix.depth } as u32,
             batch: self.batch(matrix).map(|axes| axes.into_iter().map(|(_, axis)| axis).collect()),
         };
-        cores::Product {
+        tensor_cores::Matmul {
             sizes,
             batch: whole.batch.iter().map(|axis| axis.extent).product::<i64>() as u32,
-            left: matrix(&self.matrices.left, sizes[0]),
-            right: matrix(&self.matrices.right, sizes[1]),
+            a: matrix(&self.matrices.left, sizes[0]),
+            b: matrix(&self.matrices.right, sizes[1]),
             element: match self.matrices.left.dtype {
                 DType::F16 => Ty::F16,
                 DType::Bf16 => Ty::Bf16,
                 _ => Ty::F32,
             },
-            stored: self.stores.iter().map(|store| self.stored(store)).collect(),
+            outputs: self.stores.iter().map(|store| self.stored(store)).collect(),
         }
     }
 
-    fn stored(&self, store: &Matrix) -> cores::Stored {
+    fn stored(&self, store: &Matrix) -> tensor_cores::OutputView {
         let batch = self.batch(store).map(|axes| axes.into_iter().map(|(_, axis)| axis).collect());
-        cores::Stored { element: memory_type(store.dtype), stride: store.side as u32, batch }
+        tensor_cores::OutputView { element: memory_type(store.dtype), stride: store.side as u32, batch }
     }
 
-    fn matrix(&self, of: Of) -> &Matrix {
+    fn matrix(&self, of: MatmulMemory) -> &Matrix {
         match of {
-            Of::Left => &self.matrices.left,
-            Of::Right => &self.matrices.right,
-            Of::Stored(number) => &self.stores[number],
+            MatmulMemory::OperandA => &self.matrices.left,
+            MatmulMemory::OperandB => &self.matrices.right,
+            MatmulMemory::Output(number) => &self.stores[number],
         }
     }
 
@@ -168,7 +168,7 @@ fn serial(stmt: &Stmt) -> Stmt {
 }
 
 /// What is done for an output, with variables for its place that are known in part while code is written.
-fn placed(mut block: Block, contraction: &Contraction, names: &Names) -> Block {
+fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Block {
     if let [column] = contraction.columns.as_slice() {
         let place = Affine::term(names.half, 2).plus(&Affine::var(names.column));
         walk::substitute(&mut block, column.var, &place);
@@ -180,14 +180,14 @@ fn placed(mut block: Block, contraction: &Contraction, names: &Names) -> Block {
 }
 
 /// Writes what surrounds a product.
-struct Writer<'k> {
-    product: &'k Product,
+struct MatmulEmitter<'k> {
+    product: &'k MatmulNest,
     e: Emitter<'k>,
     /// The first refusal.
     refused: Option<Refusal>,
 }
 
-impl<'k> Writer<'k> {
+impl<'k> MatmulEmitter<'k> {
     fn contraction(&self) -> &'k Contraction {
         &self.product.matrices.contraction
     }
@@ -199,7 +199,7 @@ impl<'k> Writer<'k> {
     }
 
     /// Does something for each of several neighbouring outputs, whose place the variables have.
-    fn each(&mut self, outputs: Outputs, mut write: impl FnMut(&mut Self, usize) -> Checked) {
+    fn each(&mut self, outputs: OutputElements, mut write: impl FnMut(&mut Self, usize) -> Checked) {
         let names = self.product.names;
         let entered = self.enter_row(outputs.row);
         let (half, first) = outputs.column;
@@ -266,29 +266,29 @@ impl<'k> Writer<'k> {
     }
 }
 
-impl Surroundings for Writer<'_> {
+impl MatmulCallbacks for MatmulEmitter<'_> {
     fn builder(&mut self) -> &mut ptx_asm::PtxBuilder {
         // What waits was written before.
         self.e.flush();
         self.e.b.code()
     }
 
-    fn batch(&mut self, number: Reg) {
+    fn enter_batch(&mut self, number: Reg) {
         let product = self.product;
         self.enter_digits(number, &product.matrices.contraction.batch);
     }
 
-    fn base(&mut self, of: Of) -> Reg {
+    fn base_address(&mut self, of: MatmulMemory) -> Reg {
         let product = self.product;
         self.first(product.matrix(of))
     }
 
-    fn coordinates(&mut self, of: Of) -> Vec<Reg> {
+    fn batch_coordinates(&mut self, of: MatmulMemory) -> Vec<Reg> {
         let axes = self.product.batch(self.product.matrix(of)).unwrap_or_default();
         axes.into_iter().map(|(var, _)| self.coordinate(var)).collect()
     }
 
-    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
+    fn prologue(&mut self, outputs: OutputElements) -> Option<Vec<Reg>> {
         self.contraction().start.as_ref()?;
         let (acc, product) = (self.contraction().acc, self.product);
         let mut values = Vec::new();
@@ -301,22 +301,22 @@ impl Surroundings for Writer<'_> {
         Some(values)
     }
 
-    fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
+    fn epilogue(&mut self, outputs: OutputElements, accumulators: &[Reg]) {
         let (acc, product) = (self.contraction().acc, self.product);
         self.each(outputs, |writer, n| {
             writer.e.block(&product.declare)?;
-            writer.e.set_local(acc, &Default::default(), Value::In(sums[n]), None)?;
+            writer.e.set_local(acc, &Default::default(), Value::In(accumulators[n]), None)?;
             writer.e.block(&product.after)
         });
         self.e.flush();
     }
 
-    fn results(&mut self, outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>> {
+    fn epilogue_values(&mut self, outputs: OutputElements, accumulators: &[Reg]) -> Vec<Vec<Reg>> {
         let (acc, product) = (self.contraction().acc, self.product);
         let mut results = vec![Vec::new(); product.stores.len()];
         self.each(outputs, |writer, n| {
             writer.e.block(&product.declare)?;
-            writer.e.set_local(acc, &Default::default(), Value::In(sums[n]), None)?;
+            writer.e.set_local(acc, &Default::default(), Value::In(accumulators[n]), None)?;
             writer.e.results = Some(Vec::new());
             let checked = writer.e.block(&product.after);
             let found = writer.e.results.take().unwrap_or_default();
@@ -326,7 +326,7 @@ impl Surroundings for Writer<'_> {
         results
     }
 
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> ptx_asm::StmtList {
+    fn nested_block(&mut self, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) -> ptx_asm::StmtList {
         let depth = self.e.order.len();
         self.e.open();
         write(self);

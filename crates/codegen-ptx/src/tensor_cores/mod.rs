@@ -11,41 +11,41 @@
 //! [`warpgroups`] are for Hopper: one thread tells the copy engine what to bring, four warps multiply together. The sums are in `f32`; the order in which
 //! a tensor core adds is its own.
 
-mod boxes; // results in shared memory
-mod outputs; // the outputs of a thread
-mod place; // which block has which tile
+mod accumulators; // the outputs of a thread
+mod staging; // results in shared memory
+mod tile_scheduler; // which block has which tile
 
-mod warpgroups; // `wgmma` with the copy engine
-mod warps; // `mma` with `cp.async`
+mod mma;
+mod wgmma; // `wgmma` with the copy engine // `mma` with `cp.async`
 
 #[cfg(test)]
-mod plain; // products in whole numbers
+mod test_harness; // products in whole numbers
 
 use ptx_asm::{GuardPredicate, PtxBuilder, PtxStmt, Reg, StmtList, Target, Ty};
 
-pub(crate) use self::warpgroups::Tensor;
+pub(crate) use self::wgmma::TmaTensor;
 use crate::options::TensorCores;
 
 /// A product of two matrices, or of a batch of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Product {
+pub(crate) struct Matmul {
     /// Rows, columns and products.
     pub(crate) sizes: [u32; 3],
     /// How many products there are, one after another in the numbers of blocks.
     pub(crate) batch: u32,
     /// The left factor: rows by depth.
-    pub(crate) left: Matrix,
+    pub(crate) a: OperandView,
     /// The right factor: columns by depth.
-    pub(crate) right: Matrix,
+    pub(crate) b: OperandView,
     /// What the elements of both are: `F16`, `Bf16`, or `F32`, which is cut off to `tf32`.
     pub(crate) element: Ty,
     /// Where results go, if they may be stored 16 bytes at a time; else nothing.
-    pub(crate) stored: Vec<Stored>,
+    pub(crate) outputs: Vec<OutputView>,
 }
 
 /// Where results go: rows of neighbours.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct OutputView {
     /// What they are: `F32`, or `B16` for all floats of 16 bits.
     pub(crate) element: Ty,
     /// Elements from one row to the next.
@@ -56,11 +56,11 @@ pub(crate) struct Stored {
 
 /// A factor in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Matrix {
+pub(crate) struct OperandView {
     /// How many rows, or columns.
     pub(crate) extent: u32,
     /// Whether products are neighbours; rows, or columns, are if not.
-    pub(crate) depth_contiguous: bool,
+    pub(crate) k_contiguous: bool,
     /// Elements from one row to the next if products are neighbours, else from one product to the next.
     pub(crate) stride: u32,
     /// How it moves in the batch; nothing if that is no tensor that the copy engine could know beforehand.
@@ -77,80 +77,80 @@ pub(crate) struct BatchAxis {
 
 /// How a product is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Warps(warps::Tile),
-    Warpgroups(warpgroups::Tile),
+pub(crate) enum MatmulKernel {
+    Mma(mma::MmaTile),
+    Wgmma(wgmma::WgmmaTile),
 }
 
-impl Method {
+impl MatmulKernel {
     /// The fastest one that a target has for a product, of those that are allowed.
-    pub(crate) fn of(product: &Product, target: Target, allowed: TensorCores) -> Method {
-        let tile = warpgroups::Tile::of(product);
+    pub(crate) fn of(matmul: &Matmul, target: Target, allowed: TensorCores) -> MatmulKernel {
+        let tile = wgmma::WgmmaTile::of(matmul);
         // Theirs of `tf32` want the depth contiguous on both sides.
         let has_warpgroups =
-            target == Target::Sm90a && allowed == TensorCores::Auto && product.element.bytes() == 2;
-        match has_warpgroups && tile.factors(product).is_some() {
-            true => Method::Warpgroups(tile),
-            false => Method::Warps(warps::Tile::of(product)),
+            target == Target::Sm90a && allowed == TensorCores::Auto && matmul.element.bytes() == 2;
+        match has_warpgroups && tile.operands(matmul).is_some() {
+            true => MatmulKernel::Wgmma(tile),
+            false => MatmulKernel::Mma(mma::MmaTile::of(matmul)),
         }
     }
 
     /// Threads of a block.
     pub(crate) fn threads(&self) -> u32 {
         match self {
-            Method::Warps(tile) => tile.threads(),
-            Method::Warpgroups(tile) => tile.threads(),
+            MatmulKernel::Mma(tile) => tile.threads(),
+            MatmulKernel::Wgmma(tile) => tile.threads(),
         }
     }
 
     /// How many blocks compute it.
-    pub(crate) fn blocks(&self, product: &Product) -> u64 {
+    pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
         match self {
-            Method::Warps(tile) => tile.blocks(product),
-            Method::Warpgroups(tile) => tile.blocks(product),
+            MatmulKernel::Mma(tile) => tile.blocks(matmul),
+            MatmulKernel::Wgmma(tile) => tile.blocks(matmul),
         }
     }
 
     /// How many tiles there are, each of a block or of a cluster; 31 bits must hold it.
-    pub(crate) fn tiles(&self, product: &Product) -> u64 {
+    pub(crate) fn tiles(&self, matmul: &Matmul) -> u64 {
         match self {
-            Method::Warps(tile) => tile.blocks(product),
-            Method::Warpgroups(tile) => tile.tiles(product),
+            MatmulKernel::Mma(tile) => tile.blocks(matmul),
+            MatmulKernel::Wgmma(tile) => tile.tiles(matmul),
         }
     }
 
     /// The factors and where results go as tensors, for methods that copy them as such: the kernel's tensor maps.
-    pub(crate) fn tensors(&self, product: &Product) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, matmul: &Matmul) -> Vec<TmaTensor> {
         match self {
-            Method::Warps(_) => Vec::new(),
-            Method::Warpgroups(tile) => tile.tensors(product),
+            MatmulKernel::Mma(_) => Vec::new(),
+            MatmulKernel::Wgmma(tile) => tile.tensors(matmul),
         }
     }
 
     /// Says what the kernel is, besides its body.
-    pub(crate) fn declare(&self, b: &mut PtxBuilder, product: &Product) {
-        if let Method::Warpgroups(tile) = self {
+    pub(crate) fn declare(&self, b: &mut PtxBuilder, matmul: &Matmul) {
+        if let MatmulKernel::Wgmma(tile) = self {
             b.cluster(tile.cluster);
             // One block leaves its threads as many registers as there are.
             b.min_blocks_per_sm(1);
         }
-        for _ in self.tensors(product) {
+        for _ in self.tensors(matmul) {
             b.tensor_map();
         }
     }
 
     /// Writes the body of the kernel.
-    pub(crate) fn emit(&self, around: &mut dyn Surroundings, product: &Product) {
+    pub(crate) fn emit(&self, callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul) {
         match self {
-            Method::Warps(tile) => warps::emit(around, product, tile),
-            Method::Warpgroups(tile) => warpgroups::emit(around, product, tile),
+            MatmulKernel::Mma(tile) => mma::emit(callbacks, matmul, tile),
+            MatmulKernel::Wgmma(tile) => wgmma::emit(callbacks, matmul, tile),
         }
     }
 }
 
 /// Neighbouring outputs of a thread: of one row, one or two.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outputs {
+pub(crate) struct OutputElements {
     /// The row is this many rows behind the one in the register.
     pub(crate) row: (Reg, u32),
     /// The first column is this many columns behind twice the number in the register.
@@ -160,42 +160,46 @@ pub(crate) struct Outputs {
 
 /// Memory that a product reads or stores into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
-    Left,
-    Right,
+pub(crate) enum MatmulMemory {
+    OperandA,
+    OperandB,
     /// That of [`Product::stored`] with this number.
-    Stored(usize),
+    Output(usize),
 }
 
 /// What is around the product: who knows the nodes.
-pub(crate) trait Surroundings {
+pub(crate) trait MatmulCallbacks {
     /// Where the kernel is written.
     fn builder(&mut self) -> &mut PtxBuilder;
 
     /// From here on, to the end of the block that is being written, everything is about the product of this number of the batch.
-    fn batch(&mut self, number: Reg);
+    fn enter_batch(&mut self, number: Reg);
 
     /// The address of the first element of some memory.
-    fn base(&mut self, of: Of) -> Reg;
+    fn base_address(&mut self, of: MatmulMemory) -> Reg;
 
     /// Where in the batch that is, along its axes.
-    fn coordinates(&mut self, of: Of) -> Vec<Reg>;
+    fn batch_coordinates(&mut self, of: MatmulMemory) -> Vec<Reg>;
 
     /// What the sums of outputs begin with, if not with zeros.
-    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>>;
+    fn prologue(&mut self, outputs: OutputElements) -> Option<Vec<Reg>>;
 
     /// What becomes of the sums of outputs.
-    fn finish(&mut self, outputs: Outputs, sums: &[Reg]);
+    fn epilogue(&mut self, outputs: OutputElements, accumulators: &[Reg]);
 
     /// As [`Surroundings::finish`], but for the stores: what they would store, of each of [`Product::stored`] for all outputs.
-    fn results(&mut self, outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>>;
+    fn epilogue_values(&mut self, outputs: OutputElements, accumulators: &[Reg]) -> Vec<Vec<Reg>>;
 
     /// What is written, as a block of its own.
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> StmtList;
+    fn nested_block(&mut self, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) -> StmtList;
 }
 
 /// What threads do for which a predicate holds.
-fn when(around: &mut dyn Surroundings, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
-    let then = around.block(write);
-    around.builder().push_stmt(PtxStmt::If { guard: GuardPredicate::on(pred), then, otherwise: Vec::new() });
+fn when(callbacks: &mut dyn MatmulCallbacks, pred: Reg, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) {
+    let then = callbacks.nested_block(write);
+    callbacks.builder().push_stmt(PtxStmt::If {
+        guard: GuardPredicate::on(pred),
+        then,
+        otherwise: Vec::new(),
+    });
 }

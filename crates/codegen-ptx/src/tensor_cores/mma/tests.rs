@@ -4,23 +4,23 @@ use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
 use ptx_sim::{ExecutionOrder, KernelStats};
 
-use super::Tile;
-use crate::cores::plain::{self, kernel, product, stored};
-use crate::cores::{Method, Product};
+use super::MmaTile;
+use crate::tensor_cores::test_harness::{self, kernel, matmul, stored};
+use crate::tensor_cores::{Matmul, MatmulKernel};
 
-fn multiply(product: Product, tile: &Tile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
-    plain::multiply(&product, &Method::Warps(*tile), accumulates, order)
+fn multiply(matmul: Matmul, tile: &MmaTile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
+    test_harness::multiply(&matmul, &MatmulKernel::Mma(*tile), accumulates, order)
 }
 
-const SMALL: Tile = Tile { rows: 64, columns: 64, depth_bytes: 64, warps: [2, 2], stages: 4 };
-const LARGE: Tile = Tile { rows: 128, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 };
-const MIXED: Tile = Tile { rows: 64, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 3 };
+const SMALL: MmaTile = MmaTile { rows: 64, columns: 64, k_bytes: 64, warps: [2, 2], stages: 4 };
+const LARGE: MmaTile = MmaTile { rows: 128, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 };
+const MIXED: MmaTile = MmaTile { rows: 64, columns: 128, k_bytes: 64, warps: [2, 2], stages: 3 };
 
 #[test]
 fn factors_may_lie_either_way() {
     for left in [true, false] {
         for right in [true, false] {
-            multiply(product([64, 64, 96], [left, right]), &SMALL, false, ExecutionOrder::Sequential);
+            multiply(matmul([64, 64, 96], [left, right]), &SMALL, false, ExecutionOrder::Sequential);
         }
     }
 }
@@ -29,14 +29,14 @@ fn factors_may_lie_either_way() {
 fn tiles_of_every_shape() {
     for tile in [LARGE, MIXED] {
         for contiguous in [[true, false], [false, true]] {
-            multiply(product([128, 128, 64], contiguous), &tile, false, ExecutionOrder::Random { seed: 1 });
+            multiply(matmul([128, 128, 64], contiguous), &tile, false, ExecutionOrder::Random { seed: 1 });
         }
     }
 }
 
 /// The product with factors of `f32`.
-fn single(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
-    Product { element: Ty::F32, ..product(sizes, depth_contiguous) }
+fn single(sizes: [u32; 3], k_contiguous: [bool; 2]) -> Matmul {
+    Matmul { element: Ty::F32, ..matmul(sizes, k_contiguous) }
 }
 
 #[test]
@@ -61,29 +61,29 @@ fn edges_are_neither_read_nor_stored() {
         ([72, 72, 24], [false, false]),
         ([100, 65, 136], [true, true]),
     ] {
-        multiply(product(sizes, contiguous), &SMALL, false, ExecutionOrder::Random { seed: 2 });
-        multiply(product(sizes, contiguous), &MIXED, true, ExecutionOrder::Sequential);
+        multiply(matmul(sizes, contiguous), &SMALL, false, ExecutionOrder::Random { seed: 2 });
+        multiply(matmul(sizes, contiguous), &MIXED, true, ExecutionOrder::Sequential);
     }
 }
 
 #[test]
 fn few_stages_are_enough_and_many_are_too() {
-    for depth in [16, 32, 64, 96, 128, 160, 256] {
-        multiply(product([64, 64, depth], [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 3 });
+    for k in [16, 32, 64, 96, 128, 160, 256] {
+        multiply(matmul([64, 64, k], [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 3 });
     }
 }
 
 #[test]
 fn any_order_of_warps_gives_the_product() {
     for seed in 0..8 {
-        multiply(product([64, 128, 160], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
+        multiply(matmul([64, 128, 160], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
     }
 }
 
 #[test]
 fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
     for contiguous in [[true, false], [false, true]] {
-        let stats = multiply(product([128, 128, 128], contiguous), &LARGE, false, ExecutionOrder::Sequential);
+        let stats = multiply(matmul([128, 128, 128], contiguous), &LARGE, false, ExecutionOrder::Sequential);
         assert_eq!(stats.conflicts(), 0, "{contiguous:?}");
         // One tile has all of both factors, each element of two bytes once.
         assert_eq!(stats.bytes("cpasync"), 2 * 2 * 128 * 128);
@@ -95,11 +95,11 @@ fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
 #[test]
 fn results_are_stored_in_whole_lines() {
     for types in [&[Ty::B16][..], &[Ty::F32], &[Ty::B16, Ty::F32], &[Ty::F32; 3]] {
-        let of = |sizes| stored(product(sizes, [true, false]), types);
+        let of = |sizes| stored(matmul(sizes, [true, false]), types);
         let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
         for tile in [SMALL, MIXED, LARGE] {
-            let product = of([tile.rows, tile.columns, 32]);
-            let stats = multiply(product, &tile, false, ExecutionOrder::Random { seed: 5 });
+            let matmul = of([tile.rows, tile.columns, 32]);
+            let stats = multiply(matmul, &tile, false, ExecutionOrder::Random { seed: 5 });
             let all = u64::from(bytes * tile.rows * tile.columns);
             assert_eq!((stats.bytes("store.global"), stats.conflicts()), (all, 0), "{tile:?} {types:?}");
             // Each sector is written once, and each lane writes 16 bytes.
@@ -120,27 +120,25 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
     };
     for target in [Target::Sm80, Target::Sm90a] {
         for (tile, contiguous) in [(LARGE, [true, false]), (LARGE, [false, true]), (MIXED, [true, true])] {
-            let product = product([4096, 4096, 4096], contiguous);
-            let module = PtxProgram { target, kernels: vec![kernel(&product, &Method::Warps(tile), true)] };
+            let matmul = matmul([4096, 4096, 4096], contiguous);
+            let module =
+                PtxProgram { target, kernels: vec![kernel(&matmul, &MatmulKernel::Mma(tile), true)] };
             let made = tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
-            let made = &made["product"];
+            let made = &made["matmul"];
             let what = format!("{} {tile:?} {contiguous:?}: {made:?}", target.name());
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
             let registers = if tile == LARGE { 232 } else { 168 };
             assert!(made.registers <= registers, "{what}");
-            let single = Product { element: Ty::F32, ..product };
-            let module = PtxProgram { target, kernels: vec![kernel(&single, &Method::Warps(tile), true)] };
+            let single = Matmul { element: Ty::F32, ..matmul };
+            let module =
+                PtxProgram { target, kernels: vec![kernel(&single, &MatmulKernel::Mma(tile), true)] };
             let of_single =
                 tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
-            let of_single = &of_single["product"];
+            let of_single = &of_single["matmul"];
             assert_eq!((of_single.spilled_bytes, of_single.count("HMMA")), (0, made.count("HMMA")), "{what}");
-            let [rows, columns] = tile.of_warp();
-            assert_eq!(
-                made.count("HMMA"),
-                (rows / 16 * columns / 8 * tile.depth_bytes / 32) as usize,
-                "{what}"
-            );
-            let fragments = (rows / 16 + columns / 16) * tile.depth_bytes / 32;
+            let [rows, columns] = tile.warp_tile();
+            assert_eq!(made.count("HMMA"), (rows / 16 * columns / 8 * tile.k_bytes / 32) as usize, "{what}");
+            let fragments = (rows / 16 + columns / 16) * tile.k_bytes / 32;
             assert_eq!(made.count("LDSM"), fragments as usize, "{what}");
             assert!(made.count("HMMA") >= if tile == LARGE { 4 } else { 2 } * made.count("LDSM"), "{what}");
         }
@@ -151,11 +149,11 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
 fn blocks_that_share_a_row_of_tiles_run_together() {
     // Each tile is somebody's: the product is whole. Groups at the end are smaller.
     let sizes = [64 * 10, 64 * 3, 32];
-    multiply(product(sizes, [true, false]), &SMALL, false, ExecutionOrder::Sequential);
+    multiply(matmul(sizes, [true, false]), &SMALL, false, ExecutionOrder::Sequential);
 }
 
 #[test]
 fn small_products_have_small_tiles() {
-    assert_eq!(Tile::of(&product([64, 64, 64], [true, true])), SMALL);
-    assert_eq!(Tile::of(&product([4096, 4096, 64], [true, true])), LARGE);
+    assert_eq!(MmaTile::of(&matmul([64, 64, 64], [true, true])), SMALL);
+    assert_eq!(MmaTile::of(&matmul([4096, 4096, 64], [true, true])), LARGE);
 }

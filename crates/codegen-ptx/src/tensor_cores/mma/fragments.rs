@@ -7,20 +7,20 @@
 use ptx_asm::{AddressOperand, Inst, MmaShape, PtxBinaryOp, PtxBuilder, Reg, RegClass, Regs, StateSpace, Ty};
 use smallvec::SmallVec;
 
-use super::operand::Layout;
-use super::tile::Tile;
-use crate::cores::Product;
-use crate::cores::outputs::{Held, Sums};
+use super::operand::SharedLayout;
+use super::tile::MmaTile;
+use crate::tensor_cores::Matmul;
+use crate::tensor_cores::accumulators::{AccumulatorLayout, Accumulators};
 
 /// Bytes of the products of one instruction, of a row or column.
-const DEPTH_BYTES: u32 = 32;
+const K_BYTES: u32 = 32;
 /// Rows of a fragment, and columns of two.
 const SIDE: u32 = 16;
 
 /// A warp's fragments.
-pub(super) struct Fragments {
-    left: Loads,
-    right: Loads,
+pub(super) struct FragmentLoader {
+    left: LdmatrixAddresses,
+    right: LdmatrixAddresses,
     mma: MmaShape,
     /// Instructions along the depth of a tile.
     steps: u32,
@@ -28,42 +28,43 @@ pub(super) struct Fragments {
     counts: [u32; 2],
 }
 
-impl Fragments {
+impl FragmentLoader {
     pub(super) fn new(
         b: &mut PtxBuilder,
-        product: &Product,
-        tile: &Tile,
+        matmul: &Matmul,
+        tile: &MmaTile,
         thread: Reg,
         window: Reg,
-    ) -> (Fragments, Held) {
+    ) -> (FragmentLoader, AccumulatorLayout) {
         let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
         let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
         let across = tile.warps[1];
-        let of_warp = tile.of_warp();
+        let warp_tile = tile.warp_tile();
         let down = b.binary(PtxBinaryOp::Div, Ty::U32, warp, across);
         let along = b.binary(PtxBinaryOp::Rem, Ty::U32, warp, across);
-        let row = b.binary(PtxBinaryOp::Mul, Ty::U32, down, of_warp[0]);
-        let column = b.binary(PtxBinaryOp::Mul, Ty::U32, along, of_warp[1]);
-        let [left, right] = tile.sides(product.element.bytes());
-        let (left, right) = (Layout::of(&product.left, left), Layout::of(&product.right, right));
-        let right_window = b.add(Ty::U32, window, tile.left_bytes());
-        let counts = of_warp.map(|side| side / SIDE);
-        let left = Loads::new(b, left, lane, row, window, counts[0], Order::SideFirst);
-        let right = Loads::new(b, right, lane, column, right_window, counts[1], Order::DepthFirst);
+        let row = b.binary(PtxBinaryOp::Mul, Ty::U32, down, warp_tile[0]);
+        let column = b.binary(PtxBinaryOp::Mul, Ty::U32, along, warp_tile[1]);
+        let [left, right] = tile.operand_tiles(matmul.element.bytes());
+        let (left, right) = (SharedLayout::of(&matmul.a, left), SharedLayout::of(&matmul.b, right));
+        let right_window = b.add(Ty::U32, window, tile.a_bytes());
+        let counts = warp_tile.map(|side| side / SIDE);
+        let left = LdmatrixAddresses::new(b, left, lane, row, window, counts[0], MatrixOrder::RowsFirst);
+        let right =
+            LdmatrixAddresses::new(b, right, lane, column, right_window, counts[1], MatrixOrder::KFirst);
         let down = (0..counts[0]).map(|at| SIDE * at);
         let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at]));
-        let held = Held::new(b, lane, [row, column], fragments.collect(), tile.sizes());
-        let mma = match product.element {
+        let layout = AccumulatorLayout::new(b, lane, [row, column], fragments.collect(), tile.sizes());
+        let mma = match matmul.element {
             Ty::F16 => MmaShape::F16K16,
             Ty::Bf16 => MmaShape::Bf16K16,
             _ => MmaShape::Tf32K8,
         };
-        (Fragments { left, right, mma, steps: tile.depth_bytes / DEPTH_BYTES, counts }, held)
+        (FragmentLoader { left, right, mma, steps: tile.k_bytes / K_BYTES, counts }, layout)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.
-    pub(super) fn multiply(&self, b: &mut PtxBuilder, slot: Reg, sums: &Sums) {
-        let (left, right) = (self.left.at(b, slot), self.right.at(b, slot));
+    pub(super) fn multiply(&self, b: &mut PtxBuilder, stage: Reg, accumulators: &Accumulators) {
+        let (left, right) = (self.left.at(b, stage), self.right.at(b, stage));
         for step in 0..self.steps {
             let rows: Vec<Regs> = (0..self.counts[0]).map(|at| self.left.load(b, &left, step, at)).collect();
             let columns: Vec<Regs> =
@@ -72,7 +73,7 @@ impl Fragments {
                 for (j, pair) in columns.iter().enumerate() {
                     for half in 0..2 {
                         let at = (i * columns.len() + j) * 2 + half;
-                        let d: SmallVec<[Reg; 4]> = sums[at].into();
+                        let d: SmallVec<[Reg; 4]> = accumulators[at].into();
                         let of_b = pair[2 * half..2 * half + 2].into();
                         b.push(Inst::Mma { shape: self.mma, d: d.clone(), a: a.clone(), b: of_b, c: d });
                     }
@@ -84,50 +85,50 @@ impl Fragments {
 
 /// Which of four matrices lie beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum MatrixOrder {
     /// The second is further down the side, the third further in depth: the left factor.
-    SideFirst,
+    RowsFirst,
     /// The other way round.
-    DepthFirst,
+    KFirst,
 }
 
 /// Where a lane's lines lie.
-struct Loads {
-    layout: Layout,
+struct LdmatrixAddresses {
+    layout: SharedLayout,
     /// Addresses in the first slot: if the depth is contiguous for each step of 16 products, else for each 16 rows or columns. Exchanged chunks
     /// make these differ in more than a constant.
     bases: Vec<Reg>,
-    order: Order,
+    order: MatrixOrder,
 }
 
-impl Loads {
+impl LdmatrixAddresses {
     fn new(
         b: &mut PtxBuilder,
-        layout: Layout,
+        layout: SharedLayout,
         lane: Reg,
         first: Reg,
         window: Reg,
         count: u32,
-        order: Order,
-    ) -> Loads {
-        if layout.is_read_in_words() {
-            return Loads { layout, bases: words(b, layout, lane, first, window), order };
+        order: MatrixOrder,
+    ) -> LdmatrixAddresses {
+        if layout.is_read_by_words() {
+            return LdmatrixAddresses { layout, bases: words(b, layout, lane, first, window), order };
         }
         let line = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
         let low = bit(b, lane, 3);
         let high = bit(b, lane, 4);
-        let (side, depth) = if order == Order::SideFirst { (low, high) } else { (high, low) };
+        let (side, k) = if order == MatrixOrder::RowsFirst { (low, high) } else { (high, low) };
         let swizzle = layout.swizzle(b, line);
         // The line, and the chunk in it, of the first 16 products of the first 16 rows or columns. That they begin at a multiple of 16 lets the
         // exchange be that of the line's last three bits.
-        let (line, chunk, variants) = match layout.depth_contiguous {
+        let (line, chunk, variants) = match layout.k_contiguous {
             true => {
                 let row = b.mul_add(Ty::U32, side, 8_u32, first);
-                (b.add(Ty::U32, row, line), depth, 2)
+                (b.add(Ty::U32, row, line), k, 2)
             }
             false => {
                 let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, first, 3_u32);
-                (b.mul_add(Ty::U32, depth, 8_u32, line), b.add(Ty::U32, own, side), count)
+                (b.mul_add(Ty::U32, k, 8_u32, line), b.add(Ty::U32, own, side), count)
             }
         };
         let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
@@ -138,26 +139,26 @@ impl Loads {
             let moved = b.binary(PtxBinaryOp::Xor, Ty::B32, base, 32 * n);
             b.add(Ty::U32, moved, window)
         };
-        Loads { layout, bases: (0..variants).map(variant).collect(), order }
+        LdmatrixAddresses { layout, bases: (0..variants).map(variant).collect(), order }
     }
 
     /// The addresses in a slot.
-    fn at(&self, b: &mut PtxBuilder, slot: Reg) -> Vec<Reg> {
-        self.bases.iter().map(|&base| b.add(Ty::U32, base, slot)).collect()
+    fn at(&self, b: &mut PtxBuilder, stage: Reg) -> Vec<Reg> {
+        self.bases.iter().map(|&base| b.add(Ty::U32, base, stage)).collect()
     }
 
     /// Loads the products of an instruction, of 16 rows or columns.
     fn load(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
-        if self.layout.is_read_in_words() {
+        if self.layout.is_read_by_words() {
             return self.load_words(b, bases, step, at);
         }
-        let (base, line) = match self.layout.depth_contiguous {
+        let (base, line) = match self.layout.k_contiguous {
             true => (bases[step as usize], SIDE * at),
-            false => (bases[at as usize], DEPTH_BYTES / self.layout.element * step),
+            false => (bases[at as usize], K_BYTES / self.layout.element * step),
         };
         let from = AddressOperand::at(base).plus((line * self.layout.line_bytes()) as i32);
         let dsts = b.registers(RegClass::B32, 4);
-        let transposed = !self.layout.depth_contiguous;
+        let transposed = !self.layout.k_contiguous;
         b.push(Inst::Ldmatrix { transposed, dsts: dsts.clone(), from });
         dsts
     }
@@ -165,12 +166,12 @@ impl Loads {
     /// As [`Loads::load`], in the order of the four matrices, element by element.
     fn load_words(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
         let pitch = self.layout.line_bytes();
-        let lines = DEPTH_BYTES / self.layout.element;
+        let lines = K_BYTES / self.layout.element;
         let word = |number: u32| {
             let (low, high) = (number % 2, number / 2);
-            let (side, depth) = if self.order == Order::SideFirst { (low, high) } else { (high, low) };
+            let (side, k) = if self.order == MatrixOrder::RowsFirst { (low, high) } else { (high, low) };
             let base = bases[(2 * (at % 2) + side) as usize];
-            let line = step * lines + depth * lines / 2;
+            let line = step * lines + k * lines / 2;
             // 128 bytes are 32 rows or columns.
             let from = AddressOperand::at(base).plus((line * pitch + at / 2 * 128) as i32);
             b.load(StateSpace::Shared, Ty::B32, false, from)
@@ -181,7 +182,7 @@ impl Loads {
 
 /// Where a lane's first elements lie, of the first line: those of the first eight rows or columns, of the next eight, and of two times eight more. Exchanged
 /// chunks make these differ in more than a constant, and repeat after 32 rows or columns.
-fn words(b: &mut PtxBuilder, layout: Layout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
+fn words(b: &mut PtxBuilder, layout: SharedLayout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
     let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
     let line = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
     let swizzle = layout.swizzle(b, line);

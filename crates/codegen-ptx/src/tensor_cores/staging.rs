@@ -24,7 +24,7 @@ pub(super) fn fragments(element: Ty) -> usize {
 }
 
 /// What goes into a box.
-pub(super) struct Part {
+pub(super) struct StagedResults {
     /// The number of the store.
     pub(super) store: usize,
     /// The row and the column of its first element behind the warp's.
@@ -33,7 +33,7 @@ pub(super) struct Part {
     pub(super) values: Vec<[Reg; 4]>,
 }
 
-impl Part {
+impl StagedResults {
     /// Bytes of a row that are in use.
     pub(super) fn line(&self, element: Ty) -> u32 {
         self.values.len() as u32 * COLUMNS * element.bytes()
@@ -41,7 +41,7 @@ impl Part {
 }
 
 /// How a lane writes results of a type into boxes. Addresses are those of the first fragment in the warp's first box.
-pub(super) enum Writer {
+pub(super) enum StagingWriter {
     /// Of 16 bits, four matrices at a time: lane `8 m + r` says where row `r` of matrix `m` goes.
     Matrices(Reg),
     /// Of 16 bits, two at a time.
@@ -54,28 +54,34 @@ pub(super) enum Writer {
     },
 }
 
-impl Writer {
+impl StagingWriter {
     /// Into the boxes from an address on, which is aligned.
-    pub(super) fn new(b: &mut PtxBuilder, element: Ty, lane: Reg, boxes: Reg, has_matrices: bool) -> Writer {
+    pub(super) fn new(
+        b: &mut PtxBuilder,
+        element: Ty,
+        lane: Reg,
+        boxes: Reg,
+        has_stmatrix: bool,
+    ) -> StagingWriter {
         match element.bytes() {
-            2 if has_matrices => Writer::Matrices(of_matrices(b, lane, boxes)),
-            2 => Writer::Words(of_pieces(b, lane, boxes, 4)),
+            2 if has_stmatrix => StagingWriter::Matrices(of_matrices(b, lane, boxes)),
+            2 => StagingWriter::Words(of_pieces(b, lane, boxes, 4)),
             _ => {
                 let row = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
                 let odd = b.binary(PtxBinaryOp::And, Ty::B32, row, 1_u32);
                 let first = of_pieces(b, lane, boxes, 8);
                 let first = further(b, first, 4, odd);
-                Writer::Pairs { first, is_odd: b.compare(CmpOp::Ne, Ty::U32, odd, 0_u32) }
+                StagingWriter::Pairs { first, is_odd: b.compare(CmpOp::Ne, Ty::U32, odd, 0_u32) }
             }
         }
     }
 
     /// Writes the results of a part into a box.
-    pub(super) fn write(&self, b: &mut PtxBuilder, part: &Part, number: u32) {
+    pub(super) fn write(&self, b: &mut PtxBuilder, part: &StagedResults, number: u32) {
         match *self {
-            Writer::Matrices(first) => write_matrices(b, first, part, number),
-            Writer::Words(first) => write_words(b, first, part, number),
-            Writer::Pairs { first, is_odd } => write_pairs(b, (first, is_odd), part, number),
+            StagingWriter::Matrices(first) => write_matrices(b, first, part, number),
+            StagingWriter::Words(first) => write_words(b, first, part, number),
+            StagingWriter::Pairs { first, is_odd } => write_pairs(b, (first, is_odd), part, number),
         }
     }
 }
@@ -120,7 +126,7 @@ fn of_pieces(b: &mut PtxBuilder, lane: Reg, boxes: Reg, bytes: u32) -> Reg {
     b.add(Ty::U32, line, in_row)
 }
 
-fn write_matrices(b: &mut PtxBuilder, first: Reg, part: &Part, number: u32) {
+fn write_matrices(b: &mut PtxBuilder, first: Reg, part: &StagedResults, number: u32) {
     for (at, pair) in (0..).zip(part.values.chunks(2)) {
         let from: Regs = pair.iter().flat_map(|values| words(b, values)).collect();
         let to = in_box(chunks(b, first, 2 * at), number);
@@ -128,7 +134,7 @@ fn write_matrices(b: &mut PtxBuilder, first: Reg, part: &Part, number: u32) {
     }
 }
 
-fn write_words(b: &mut PtxBuilder, first: Reg, part: &Part, number: u32) {
+fn write_words(b: &mut PtxBuilder, first: Reg, part: &StagedResults, number: u32) {
     for (at, values) in (0..).zip(&part.values) {
         let to = in_box(chunks(b, first, at), number);
         let [upper, lower] = words(b, values);
@@ -143,7 +149,7 @@ fn words(b: &mut PtxBuilder, &[left, right, below_left, below_right]: &[Reg; 4])
 }
 
 /// Of each two fragments that are two apart, lanes of odd rows write the second one first.
-fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), part: &Part, number: u32) {
+fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), part: &StagedResults, number: u32) {
     let (near, far) = part.values.split_at(part.values.len() / 2);
     for (at, (near, far)) in (0..).zip(near.iter().zip(far)) {
         let one = chunks(b, first, 2 * at);

@@ -1,10 +1,10 @@
 //! How large tiles are.
 
-use crate::cores::{Product, place};
+use crate::tensor_cores::{Matmul, tile_scheduler};
 
 /// A block's tile of the outputs, and how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tile {
+pub(crate) struct WgmmaTile {
     /// Warpgroups that multiply, 64 rows each.
     pub(crate) consumers: u32,
     /// Columns of the outputs: a multiple of 64, up to 256.
@@ -17,19 +17,19 @@ pub(crate) struct Tile {
 
 /// Tiles with the time that each takes for an output, in hundredths of what the first takes: smaller ones copy more for it, and multiply with shorter
 /// instructions.
-pub(super) const TILES: [(Tile, u64); 5] = [
-    (Tile { consumers: 2, columns: 256, stages: 4, cluster: 2 }, 100),
-    (Tile { consumers: 2, columns: 256, stages: 4, cluster: 1 }, 104),
-    (Tile { consumers: 2, columns: 128, stages: 6, cluster: 1 }, 120),
-    (Tile { consumers: 1, columns: 128, stages: 4, cluster: 1 }, 150),
-    (Tile { consumers: 1, columns: 64, stages: 6, cluster: 1 }, 220),
+pub(super) const TILES: [(WgmmaTile, u64); 5] = [
+    (WgmmaTile { consumers: 2, columns: 256, stages: 4, cluster: 2 }, 100),
+    (WgmmaTile { consumers: 2, columns: 256, stages: 4, cluster: 1 }, 104),
+    (WgmmaTile { consumers: 2, columns: 128, stages: 6, cluster: 1 }, 120),
+    (WgmmaTile { consumers: 1, columns: 128, stages: 4, cluster: 1 }, 150),
+    (WgmmaTile { consumers: 1, columns: 64, stages: 6, cluster: 1 }, 220),
 ];
 
 /// Blocks that run at once: one on each processor of the largest device of this family.
 const BLOCKS: u64 = 132;
 
 /// Products of a stage: as many as 128 bytes hold, which is the most that copies can exchange.
-pub(super) const DEPTH: u32 = 64;
+pub(super) const TILE_K: u32 = 64;
 
 /// Bytes of an element of a factor.
 pub(super) const ELEMENT: u32 = 2;
@@ -40,11 +40,11 @@ pub(super) const WARPS: u32 = 4;
 /// Rows of a warpgroup.
 pub(super) const ROWS: u32 = 64;
 
-impl Tile {
+impl WgmmaTile {
     /// The tile with which the product takes the least time: blocks work in waves, of which the last may be nearly empty.
-    pub(crate) fn of(product: &Product) -> Tile {
-        let time = |(tile, each): &(Tile, u64)| {
-            let tiles = tile.tiles(product).saturating_mul(u64::from(tile.cluster));
+    pub(crate) fn of(matmul: &Matmul) -> WgmmaTile {
+        let time = |(tile, each): &(WgmmaTile, u64)| {
+            let tiles = tile.tiles(matmul).saturating_mul(u64::from(tile.cluster));
             let area = u64::from(tile.rows()) * u64::from(tile.columns);
             tiles.div_ceil(BLOCKS).saturating_mul(area * each)
         };
@@ -57,18 +57,18 @@ impl Tile {
     }
 
     /// Rows and columns that a cluster computes together.
-    pub(super) fn of_cluster(&self) -> [u32; 2] {
+    pub(super) fn cluster_tile(&self) -> [u32; 2] {
         [self.rows() * self.cluster, self.columns]
     }
 
     /// How many tiles clusters have to compute.
-    pub(crate) fn tiles(&self, product: &Product) -> u64 {
-        place::count(product, self.of_cluster())
+    pub(crate) fn tiles(&self, matmul: &Matmul) -> u64 {
+        tile_scheduler::tile_count(matmul, self.cluster_tile())
     }
 
     /// How many blocks compute a product: no more than run at once, each with one tile or several.
-    pub(crate) fn blocks(&self, product: &Product) -> u64 {
-        self.tiles(product).min(BLOCKS / u64::from(self.cluster)) * u64::from(self.cluster)
+    pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
+        self.tiles(matmul).min(BLOCKS / u64::from(self.cluster)) * u64::from(self.cluster)
     }
 
     /// Threads of a block: a warpgroup that copies, and those that multiply.
@@ -77,12 +77,12 @@ impl Tile {
     }
 
     /// Where the tile of a factor begins in a stage.
-    pub(super) fn offset(&self, factor: usize) -> u32 {
-        [0, self.rows() * DEPTH * ELEMENT][factor]
+    pub(super) fn offset(&self, operand: usize) -> u32 {
+        [0, self.rows() * TILE_K * ELEMENT][operand]
     }
 
     /// Bytes of both factors' tiles.
     pub(super) fn stage_bytes(&self) -> u32 {
-        (self.rows() + self.columns) * DEPTH * ELEMENT
+        (self.rows() + self.columns) * TILE_K * ELEMENT
     }
 }

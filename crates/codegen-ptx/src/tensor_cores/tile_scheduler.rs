@@ -3,10 +3,10 @@
 
 use ptx_asm::{PtxBinaryOp, PtxBuilder, Reg, Ty};
 
-use super::Product;
+use super::Matmul;
 
 /// A tile of the outputs.
-pub(super) struct Place {
+pub(super) struct TileCoord {
     /// The number of its product in the batch.
     pub(super) batch: Reg,
     /// Its first row.
@@ -19,14 +19,14 @@ pub(super) struct Place {
 const GROUP: u32 = 8;
 
 /// How many tiles of these rows and columns there are.
-pub(super) fn count(product: &Product, tile: [u32; 2]) -> u64 {
-    let [rows, columns] = tiles(product, tile).map(u64::from);
-    rows * columns * u64::from(product.batch)
+pub(super) fn tile_count(matmul: &Matmul, tile: [u32; 2]) -> u64 {
+    let [rows, columns] = tiles(matmul, tile).map(u64::from);
+    rows * columns * u64::from(matmul.batch)
 }
 
 /// The tile of a number.
-pub(super) fn place(b: &mut PtxBuilder, product: &Product, tile: [u32; 2], number: Reg) -> Place {
-    let [rows, columns] = tiles(product, tile);
+pub(super) fn tile_coord(b: &mut PtxBuilder, matmul: &Matmul, tile: [u32; 2], number: Reg) -> TileCoord {
+    let [rows, columns] = tiles(matmul, tile);
     let each = rows * columns;
     let batch = b.binary(PtxBinaryOp::Div, Ty::U32, number, each);
     let number = b.binary(PtxBinaryOp::Rem, Ty::U32, number, each);
@@ -42,9 +42,9 @@ pub(super) fn place(b: &mut PtxBuilder, product: &Product, tile: [u32; 2], numbe
     let row = b.add(Ty::U32, first, row);
     let row = b.binary(PtxBinaryOp::Mul, Ty::U32, row, tile[0]);
     let column = b.binary(PtxBinaryOp::Mul, Ty::U32, column, tile[1]);
-    Place { batch, row, column }
+    TileCoord { batch, row, column }
 }
 
-fn tiles(product: &Product, tile: [u32; 2]) -> [u32; 2] {
-    [product.sizes[0].div_ceil(tile[0]), product.sizes[1].div_ceil(tile[1])]
+fn tiles(matmul: &Matmul, tile: [u32; 2]) -> [u32; 2] {
+    [matmul.sizes[0].div_ceil(tile[0]), matmul.sizes[1].div_ceil(tile[1])]
 }

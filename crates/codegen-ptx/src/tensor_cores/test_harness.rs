@@ -9,44 +9,46 @@ use ptx_sim::{
 };
 use tnode::{DType, Scalar};
 
-use super::{Matrix, Method, Of, Outputs, Product, Stored, Surroundings, Tensor};
+use super::{
+    Matmul, MatmulCallbacks, MatmulKernel, MatmulMemory, OperandView, OutputElements, OutputView, TmaTensor,
+};
 
 /// Stores sums as they are, into a matrix of each of some types.
-pub(super) struct Plain {
+pub(super) struct TestHarness {
     b: PtxBuilder,
-    product: Product,
+    matmul: Matmul,
     /// Whether sums begin with what is in the first matrix, which is of `f32`.
     accumulates: bool,
     types: Vec<Ty>,
 }
 
-impl Plain {
-    fn address(&mut self, store: usize, outputs: Outputs) -> AddressOperand {
+impl TestHarness {
+    fn address(&mut self, store: usize, outputs: OutputElements) -> AddressOperand {
         let b = &mut self.b;
         let base = b.param(2 + store as u32);
         let row = b.add(Ty::U32, outputs.row.0, outputs.row.1);
         let column = b.mul_add(Ty::U32, outputs.column.0, 2_u32, outputs.column.1);
-        let at = b.mul_add(Ty::U32, row, self.product.sizes[1], column);
+        let at = b.mul_add(Ty::U32, row, self.matmul.sizes[1], column);
         AddressOperand::at(b.mul_add_wide(Ty::U32, at, self.types[store].bytes(), base))
     }
 }
 
-impl Surroundings for Plain {
+impl MatmulCallbacks for TestHarness {
     fn builder(&mut self) -> &mut PtxBuilder {
         &mut self.b
     }
 
-    fn batch(&mut self, _number: Reg) {}
+    fn enter_batch(&mut self, _number: Reg) {}
 
-    fn base(&mut self, of: Of) -> Reg {
+    fn base_address(&mut self, of: MatmulMemory) -> Reg {
         self.b.param(match of {
-            Of::Left => 0,
-            Of::Right => 1,
-            Of::Stored(number) => 2 + number as u32,
+            MatmulMemory::OperandA => 0,
+            MatmulMemory::OperandB => 1,
+            MatmulMemory::Output(number) => 2 + number as u32,
         })
     }
 
-    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
+    fn prologue(&mut self, outputs: OutputElements) -> Option<Vec<Reg>> {
         if !self.accumulates {
             return None;
         }
@@ -54,82 +56,82 @@ impl Surroundings for Plain {
         Some(self.b.load_vector(StateSpace::Global, Ty::F32, false, at, outputs.count).to_vec())
     }
 
-    fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
-        for (store, values) in self.results(outputs, sums).iter().enumerate() {
+    fn epilogue(&mut self, outputs: OutputElements, accumulators: &[Reg]) {
+        for (store, values) in self.epilogue_values(outputs, accumulators).iter().enumerate() {
             let at = self.address(store, outputs);
             self.b.store_vector(StateSpace::Global, self.types[store], at, values);
         }
     }
 
-    fn results(&mut self, _outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>> {
+    fn epilogue_values(&mut self, _outputs: OutputElements, accumulators: &[Reg]) -> Vec<Vec<Reg>> {
         let b = &mut self.b;
         let mut as_type = |ty: Ty, sum| match ty {
             Ty::F32 => sum,
             _ => b.convert(Ty::Bf16, Ty::F32, RoundingMode::Nearest, sum),
         };
-        self.types.iter().map(|&ty| sums.iter().map(|&sum| as_type(ty, sum)).collect()).collect()
+        self.types.iter().map(|&ty| accumulators.iter().map(|&sum| as_type(ty, sum)).collect()).collect()
     }
 
-    fn coordinates(&mut self, _of: Of) -> Vec<Reg> {
+    fn batch_coordinates(&mut self, _of: MatmulMemory) -> Vec<Reg> {
         Vec::new()
     }
 
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> StmtList {
+    fn nested_block(&mut self, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) -> StmtList {
         let outer = self.b.begin();
         write(self);
         self.b.end(outer)
     }
 }
 
-pub(super) fn product(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
-    let matrix = |side: usize| Matrix {
+pub(super) fn matmul(sizes: [u32; 3], k_contiguous: [bool; 2]) -> Matmul {
+    let matrix = |side: usize| OperandView {
         extent: sizes[side],
-        depth_contiguous: depth_contiguous[side],
-        stride: if depth_contiguous[side] { sizes[2] } else { sizes[side] },
+        k_contiguous: k_contiguous[side],
+        stride: if k_contiguous[side] { sizes[2] } else { sizes[side] },
         batch: Some(Vec::new()),
     };
     let (left, right) = (matrix(0), matrix(1));
-    stored(Product { sizes, batch: 1, left, right, element: Ty::Bf16, stored: Vec::new() }, &[Ty::F32])
+    stored(Matmul { sizes, batch: 1, a: left, b: right, element: Ty::Bf16, outputs: Vec::new() }, &[Ty::F32])
 }
 
 /// A product that is stored as these types, if it may be as whole lines.
-pub(super) fn stored(product: Product, types: &[Ty]) -> Product {
-    let columns = product.sizes[1];
+pub(super) fn stored(matmul: Matmul, types: &[Ty]) -> Matmul {
+    let columns = matmul.sizes[1];
     let is_whole = types.iter().all(|ty| (columns * ty.bytes()).is_multiple_of(16));
-    let store = |&element: &Ty| Stored { element, stride: columns, batch: Some(Vec::new()) };
-    Product { stored: types.iter().filter(|_| is_whole).map(store).collect(), ..product }
+    let store = |&element: &Ty| OutputView { element, stride: columns, batch: Some(Vec::new()) };
+    Matmul { outputs: types.iter().filter(|_| is_whole).map(store).collect(), ..matmul }
 }
 
 /// What it is stored as.
-fn types(product: &Product) -> Vec<Ty> {
-    match product.stored.as_slice() {
+fn types(matmul: &Matmul) -> Vec<Ty> {
+    match matmul.outputs.as_slice() {
         [] => vec![Ty::F32],
         stored => stored.iter().map(|store| store.element).collect(),
     }
 }
 
-pub(super) fn kernel(product: &Product, method: &Method, accumulates: bool) -> PtxKernel {
-    let types = types(product);
-    let builder = PtxBuilder::new("product", 2 + types.len() as u32, method.threads());
-    let mut plain = Plain { b: builder, product: product.clone(), accumulates, types };
-    method.declare(&mut plain.b, product);
-    method.emit(&mut plain, product);
-    plain.b.finish()
+pub(super) fn kernel(matmul: &Matmul, method: &MatmulKernel, accumulates: bool) -> PtxKernel {
+    let types = types(matmul);
+    let builder = PtxBuilder::new("matmul", 2 + types.len() as u32, method.threads());
+    let mut harness = TestHarness { b: builder, matmul: matmul.clone(), accumulates, types };
+    method.declare(&mut harness.b, matmul);
+    method.emit(&mut harness, matmul);
+    harness.b.finish()
 }
 
 /// A whole number from -3 to 3 that looks like chance.
-fn element(side: u32, depth: u32) -> i32 {
-    let mixed = (side.wrapping_mul(0x9E37_79B9) ^ depth.wrapping_mul(0x85EB_CA6B)).rotate_left(13);
+fn element(side: u32, k: u32) -> i32 {
+    let mixed = (side.wrapping_mul(0x9E37_79B9) ^ k.wrapping_mul(0x85EB_CA6B)).rotate_left(13);
     (mixed.wrapping_mul(0xC2B2_AE35) >> 16) as i32 % 4
 }
 
-fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> Vec<u8> {
-    let (outer, inner) = if depth_contiguous { (extent, depth) } else { (depth, extent) };
+fn operand(element_type: Ty, extent: u32, k: u32, k_contiguous: bool) -> Vec<u8> {
+    let (outer, inner) = if k_contiguous { (extent, k) } else { (k, extent) };
     let mut bytes = Vec::new();
     for i in 0..outer {
         for j in 0..inner {
-            let (side, depth) = if depth_contiguous { (i, j) } else { (j, i) };
-            let bits = (element(side, depth) as f32).to_bits().to_le_bytes();
+            let (side, k) = if k_contiguous { (i, j) } else { (j, i) };
+            let bits = (element(side, k) as f32).to_bits().to_le_bytes();
             // The upper half of an `f32` is a `bf16`.
             bytes.extend(if element_type == Ty::F32 { &bits[..] } else { &bits[2..] });
         }
@@ -138,10 +140,10 @@ fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> 
 }
 
 /// The factors, and where results go, as the interpreter's copy engine knows them.
-fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<SimTensorMap> {
-    let elements = [product.element; 2].into_iter().chain(types(product));
-    let tensors = method.tensors(product).into_iter().zip(elements).zip(addresses);
-    let map = |((tensor, element), &address): ((Tensor, Ty), &u64)| SimTensorMap {
+fn maps(matmul: &Matmul, method: &MatmulKernel, addresses: &[u64]) -> Vec<SimTensorMap> {
+    let elements = [matmul.element; 2].into_iter().chain(types(matmul));
+    let tensors = method.tensors(matmul).into_iter().zip(elements).zip(addresses);
+    let map = |((tensor, element), &address): ((TmaTensor, Ty), &u64)| SimTensorMap {
         address,
         element: element.bytes(),
         sizes: tensor.sizes,
@@ -154,19 +156,19 @@ fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<SimTensorM
 
 /// Runs a product and compares it with one in whole numbers.
 pub(super) fn multiply(
-    product: &Product,
-    method: &Method,
+    matmul: &Matmul,
+    method: &MatmulKernel,
     accumulates: bool,
     order: ExecutionOrder,
 ) -> KernelStats {
-    let module = module(product, method, kernel(product, method, accumulates));
-    run_kernel(product, method, &module.kernels[0], accumulates, order)
+    let module = module(matmul, method, kernel(matmul, method, accumulates));
+    run_kernel(matmul, method, &module.kernels[0], accumulates, order)
         .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 /// The kernel as a module that is checked.
-fn module(product: &Product, method: &Method, kernel: PtxKernel) -> PtxProgram {
-    let target = if method.tensors(product).is_empty() { Target::Sm80 } else { Target::Sm90a };
+fn module(matmul: &Matmul, method: &MatmulKernel, kernel: PtxKernel) -> PtxProgram {
+    let target = if method.tensors(matmul).is_empty() { Target::Sm80 } else { Target::Sm90a };
     let module = PtxProgram { target, kernels: vec![kernel] };
     check(&module).unwrap_or_else(|error| panic!("{error}"));
     module
@@ -174,30 +176,30 @@ fn module(product: &Product, method: &Method, kernel: PtxKernel) -> PtxProgram {
 
 /// Runs a kernel of a product, and compares what it stores.
 pub(super) fn run_kernel(
-    product: &Product,
-    method: &Method,
+    matmul: &Matmul,
+    method: &MatmulKernel,
     kernel: &PtxKernel,
     accumulates: bool,
     order: ExecutionOrder,
 ) -> Result<KernelStats, SimFault> {
-    let [rows, columns, depth] = product.sizes;
+    let [rows, columns, k] = matmul.sizes;
     let mut machine = SimulatedGpu::new();
-    let left = machine.put("left", factor(product.element, rows, depth, product.left.depth_contiguous));
-    let right = machine.put("right", factor(product.element, columns, depth, product.right.depth_contiguous));
-    let types = types(product);
+    let left = machine.put("left", operand(matmul.element, rows, k, matmul.a.k_contiguous));
+    let right = machine.put("right", operand(matmul.element, columns, k, matmul.b.k_contiguous));
+    let types = types(matmul);
     let mut put = |&ty: &Ty| {
         let before = (0..rows * columns).flat_map(|_| bytes(ty, if accumulates { 7.0 } else { 0.0 }));
-        machine.put("sums", before.collect::<Vec<u8>>())
+        machine.put("accumulators", before.collect::<Vec<u8>>())
     };
     let stored: Vec<GlobalBuffer> = types.iter().map(&mut put).collect();
     let params: Vec<u64> = [left, right].iter().chain(&stored).map(|region| region.address()).collect();
-    let maps = maps(product, method, &params);
-    let launch = SimLaunch::new(method.blocks(product) as u32, &params).with_maps(&maps);
+    let maps = maps(matmul, method, &params);
+    let launch = SimLaunch::new(method.blocks(matmul) as u32, &params).with_maps(&maps);
     let stats = run(kernel, &launch, &mut machine, order)?;
     let expected: Vec<f32> = (0..rows * columns)
         .map(|at| {
             let (row, column) = (at / columns, at % columns);
-            let sum: i32 = (0..depth).map(|k| element(row, k) * element(column, k)).sum();
+            let sum: i32 = (0..k).map(|k| element(row, k) * element(column, k)).sum();
             (sum + if accumulates { 7 } else { 0 }) as f32
         })
         .collect();
@@ -205,7 +207,7 @@ pub(super) fn run_kernel(
         let found = machine.bytes(region).chunks_exact(ty.bytes() as usize);
         for (at, (found, &expected)) in (0..).zip(found.zip(&expected)) {
             let (row, column) = (at / columns, at % columns);
-            assert_eq!(found, bytes(ty, expected), "row {row}, column {column} of {product:?}");
+            assert_eq!(found, bytes(ty, expected), "row {row}, column {column} of {matmul:?}");
         }
     }
     Ok(stats)

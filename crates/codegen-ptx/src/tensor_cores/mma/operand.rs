@@ -10,27 +10,27 @@ use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, RegClass, Ty,
 };
 
-use super::Matrix;
-use super::tile::Side;
+use super::OperandView;
+use super::tile::OperandTile;
 
 /// Bytes that are copied at a time.
 const CHUNK: u32 = 16;
 
 /// How a tile lies in shared memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    pub(super) depth_contiguous: bool,
+pub(super) struct SharedLayout {
+    pub(super) k_contiguous: bool,
     /// Chunks of a line.
     chunks: u32,
     /// Bytes of an element.
     pub(super) element: u32,
 }
 
-impl Layout {
-    pub(super) fn of(matrix: &Matrix, side: Side) -> Layout {
-        let along = if matrix.depth_contiguous { side.depth } else { side.extent };
+impl SharedLayout {
+    pub(super) fn of(matrix: &OperandView, side: OperandTile) -> SharedLayout {
+        let along = if matrix.k_contiguous { side.k } else { side.extent };
         let element = side.element;
-        Layout { depth_contiguous: matrix.depth_contiguous, chunks: along * element / CHUNK, element }
+        SharedLayout { k_contiguous: matrix.k_contiguous, chunks: along * element / CHUNK, element }
     }
 
     pub(super) fn line_bytes(&self) -> u32 {
@@ -38,8 +38,8 @@ impl Layout {
     }
 
     /// Whether lanes load single elements: `ldmatrix` transposes elements of 16 bits only.
-    pub(super) fn is_read_in_words(&self) -> bool {
-        !self.depth_contiguous && self.element == 4
+    pub(super) fn is_read_by_words(&self) -> bool {
+        !self.k_contiguous && self.element == 4
     }
 
     /// What the chunks of a line are exchanged by, given the line's number or anything that equals it modulo 8.
@@ -49,7 +49,7 @@ impl Layout {
                 let half = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, line, 1_u32);
                 b.binary(PtxBinaryOp::And, Ty::B32, half, 3_u32)
             }
-            _ if self.is_read_in_words() => {
+            _ if self.is_read_by_words() => {
                 let double = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, line, 1_u32);
                 b.binary(PtxBinaryOp::And, Ty::B32, double, 6_u32)
             }
@@ -59,7 +59,7 @@ impl Layout {
 }
 
 /// The copies of a factor's tiles.
-pub(super) struct Operand {
+pub(super) struct OperandLoader {
     /// The global address of this thread's first chunk of the next tile.
     from: Reg,
     /// Where that lies in its tile in shared memory.
@@ -72,32 +72,32 @@ pub(super) struct Operand {
     /// For each copy whether it lies among the rows; nothing where all do.
     inside: Vec<Option<Reg>>,
     /// What is checked of the depth, if it is no multiple of what is copied.
-    ragged: Option<Ragged>,
+    ragged: Option<RaggedK>,
 }
 
 /// The end of the depth.
-struct Ragged {
+struct RaggedK {
     /// The product of this thread's first chunk in the next tile.
     at: Reg,
-    depth: u32,
+    k: u32,
     /// From a copy to the next.
     step: u32,
     /// From a tile to the next.
     next: u32,
 }
 
-impl Operand {
+impl OperandLoader {
     /// Of the tile whose first row (or column) is `first`; `base` is the address of the whole factor.
     pub(super) fn new(
         b: &mut PtxBuilder,
-        matrix: &Matrix,
-        side: Side,
-        depth: u32,
+        matrix: &OperandView,
+        side: OperandTile,
+        k: u32,
         thread: Reg,
         first: Reg,
         base: Reg,
-    ) -> Operand {
-        let layout = Layout::of(matrix, side);
+    ) -> OperandLoader {
+        let layout = SharedLayout::of(matrix, side);
         let lines = side.threads / layout.chunks;
         let (line, chunk) = (
             b.binary(PtxBinaryOp::Div, Ty::U32, thread, layout.chunks),
@@ -110,17 +110,15 @@ impl Operand {
         let element = side.element;
         let stride = matrix.stride * element;
         let bytes = b.binary(PtxBinaryOp::Mul, Ty::U32, chunk, CHUNK);
-        let (row, along, next) = match matrix.depth_contiguous {
-            true => (b.add(Ty::U32, first, line), bytes, u64::from(side.depth * element)),
-            false => {
-                (line, b.mul_add(Ty::U32, first, element, bytes), u64::from(side.depth) * u64::from(stride))
-            }
+        let (row, along, next) = match matrix.k_contiguous {
+            true => (b.add(Ty::U32, first, line), bytes, u64::from(side.k * element)),
+            false => (line, b.mul_add(Ty::U32, first, element, bytes), u64::from(side.k) * u64::from(stride)),
         };
         let from = b.mul_add_wide(Ty::U32, row, stride, base);
         let from = b.mul_add_wide(Ty::U32, along, 1_u32, from);
         let from = b.mov(RegClass::B64, from);
-        let count = side.extent * side.depth * element / CHUNK / side.threads;
-        let mut operand = Operand {
+        let count = side.extent * side.k * element / CHUNK / side.threads;
+        let mut operand = OperandLoader {
             from,
             to,
             next,
@@ -132,14 +130,14 @@ impl Operand {
         if !matrix.extent.is_multiple_of(side.extent) {
             operand.inside = operand.rows_inside(b, matrix, (row, lines), first, (chunk, CHUNK / element));
         }
-        if !depth.is_multiple_of(side.depth) {
+        if !k.is_multiple_of(side.k) {
             let elements = CHUNK / element;
-            operand.ragged = Some(match matrix.depth_contiguous {
+            operand.ragged = Some(match matrix.k_contiguous {
                 true => {
                     let at = b.binary(PtxBinaryOp::Mul, Ty::U32, chunk, elements);
-                    Ragged { at, depth, step: 0, next: side.depth }
+                    RaggedK { at, k, step: 0, next: side.k }
                 }
-                false => Ragged { at: b.mov(RegClass::B32, line), depth, step: lines, next: side.depth },
+                false => RaggedK { at: b.mov(RegClass::B32, line), k, step: lines, next: side.k },
             });
         }
         operand
@@ -150,12 +148,12 @@ impl Operand {
     fn rows_inside(
         &self,
         b: &mut PtxBuilder,
-        matrix: &Matrix,
+        matrix: &OperandView,
         (row, lines): (Reg, u32),
         first: Reg,
         (chunk, rows): (Reg, u32),
     ) -> Vec<Option<Reg>> {
-        if matrix.depth_contiguous {
+        if matrix.k_contiguous {
             let inside = |at: u32| {
                 let row = b.add(Ty::U32, row, at * lines);
                 Some(b.compare(CmpOp::Lt, Ty::U32, row, matrix.extent))
@@ -205,8 +203,8 @@ impl Operand {
     /// How many bytes a copy reads, where that may be none.
     fn read(&self, b: &mut PtxBuilder, at: u32) -> Option<Reg> {
         let deep = self.ragged.as_ref().map(|ragged| {
-            let product = b.add(Ty::U32, ragged.at, at * ragged.step);
-            b.compare(CmpOp::Lt, Ty::U32, product, ragged.depth)
+            let matmul = b.add(Ty::U32, ragged.at, at * ragged.step);
+            b.compare(CmpOp::Lt, Ty::U32, matmul, ragged.k)
         });
         let inside = match (self.inside[at as usize], deep) {
             (Some(row), Some(deep)) => Some(b.binary(PtxBinaryOp::And, Ty::Pred, row, deep)),

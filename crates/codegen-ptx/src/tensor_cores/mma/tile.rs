@@ -1,16 +1,16 @@
 //! How large tiles are.
 
-use crate::cores::{Product, place};
+use crate::tensor_cores::{Matmul, tile_scheduler};
 
 /// A block's tile of the outputs, and how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tile {
+pub(crate) struct MmaTile {
     /// Rows of the outputs.
     pub(crate) rows: u32,
     /// Columns of the outputs.
     pub(crate) columns: u32,
     /// Bytes of the products of a stage, of a row or column.
-    pub(crate) depth_bytes: u32,
+    pub(crate) k_bytes: u32,
     /// Warps over the rows, and over the columns.
     pub(crate) warps: [u32; 2],
     /// Stages that shared memory holds.
@@ -18,19 +18,19 @@ pub(crate) struct Tile {
 }
 
 /// From the largest, which loads each element least often. Whatever the size, a fragment is multiplied twice at least.
-const TILES: [Tile; 3] = [
-    Tile { rows: 128, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 },
-    Tile { rows: 64, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 },
-    Tile { rows: 64, columns: 64, depth_bytes: 64, warps: [2, 2], stages: 4 },
+const TILES: [MmaTile; 3] = [
+    MmaTile { rows: 128, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },
+    MmaTile { rows: 64, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },
+    MmaTile { rows: 64, columns: 64, k_bytes: 64, warps: [2, 2], stages: 4 },
 ];
 
 /// Blocks that give every multiprocessor of a large device something to do.
 const BLOCKS: u64 = 128;
 
-impl Tile {
+impl MmaTile {
     /// The largest tile of which there are enough, or the smallest.
-    pub(crate) fn of(product: &Product) -> Tile {
-        let enough = |tile: &&Tile| tile.blocks(product) >= BLOCKS;
+    pub(crate) fn of(matmul: &Matmul) -> MmaTile {
+        let enough = |tile: &&MmaTile| tile.blocks(matmul) >= BLOCKS;
         *TILES.iter().find(enough).unwrap_or(&TILES[TILES.len() - 1])
     }
 
@@ -40,8 +40,8 @@ impl Tile {
     }
 
     /// How many blocks compute a product.
-    pub(crate) fn blocks(&self, product: &Product) -> u64 {
-        place::count(product, self.sizes())
+    pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
+        tile_scheduler::tile_count(matmul, self.sizes())
     }
 
     /// Threads of a block.
@@ -55,38 +55,38 @@ impl Tile {
     }
 
     /// The sides of the factors' tiles.
-    pub(super) fn sides(&self, element: u32) -> [Side; 2] {
-        let depth = self.depth(element);
-        [self.rows, self.columns].map(|extent| Side { extent, depth, threads: self.threads(), element })
+    pub(super) fn operand_tiles(&self, element: u32) -> [OperandTile; 2] {
+        let k = self.k(element);
+        [self.rows, self.columns].map(|extent| OperandTile { extent, k, threads: self.threads(), element })
     }
 
     /// Products of a stage, of elements of so many bytes.
-    pub(super) fn depth(&self, element: u32) -> u32 {
-        self.depth_bytes / element
+    pub(super) fn k(&self, element: u32) -> u32 {
+        self.k_bytes / element
     }
 
     /// Rows and columns of a warp.
-    pub(super) fn of_warp(&self) -> [u32; 2] {
+    pub(super) fn warp_tile(&self) -> [u32; 2] {
         [self.rows / self.warps[0], self.columns / self.warps[1]]
     }
 
-    pub(super) fn left_bytes(&self) -> u32 {
-        self.rows * self.depth_bytes
+    pub(super) fn a_bytes(&self) -> u32 {
+        self.rows * self.k_bytes
     }
 
     /// Bytes of both factors' tiles.
     pub(super) fn stage_bytes(&self) -> u32 {
-        self.left_bytes() + self.columns * self.depth_bytes
+        self.a_bytes() + self.columns * self.k_bytes
     }
 }
 
 /// The tile of a factor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct OperandTile {
     /// Rows or columns.
     pub(super) extent: u32,
     /// Products.
-    pub(super) depth: u32,
+    pub(super) k: u32,
     /// Threads that copy it.
     pub(super) threads: u32,
     /// Bytes of an element.

@@ -4,42 +4,42 @@ use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
 use ptx_sim::{ExecutionOrder, KernelStats};
 
-use super::Tile;
+use super::WgmmaTile;
 use super::tile::TILES;
-use crate::cores::plain::{self, kernel, product, stored};
-use crate::cores::{Method, Product};
+use crate::tensor_cores::test_harness::{self, kernel, matmul, stored};
+use crate::tensor_cores::{Matmul, MatmulKernel};
 
-const SMALL: Tile = Tile { consumers: 1, columns: 64, stages: 3, cluster: 1 };
-const PAIR: Tile = Tile { consumers: 2, columns: 128, stages: 2, cluster: 2 };
+const SMALL: WgmmaTile = WgmmaTile { consumers: 1, columns: 64, stages: 3, cluster: 1 };
+const PAIR: WgmmaTile = WgmmaTile { consumers: 2, columns: 128, stages: 2, cluster: 2 };
 
 const EITHER_WAY: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
-fn multiply(product: &Product, tile: &Tile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
-    plain::multiply(product, &Method::Warpgroups(*tile), accumulates, order)
+fn multiply(matmul: &Matmul, tile: &WgmmaTile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
+    test_harness::multiply(matmul, &MatmulKernel::Wgmma(*tile), accumulates, order)
 }
 
 #[test]
 fn factors_may_lie_either_way() {
     for contiguous in EITHER_WAY {
-        multiply(&product([64, 64, 192], contiguous), &SMALL, false, ExecutionOrder::Sequential);
-        multiply(&product([64, 64, 192], contiguous), &SMALL, true, ExecutionOrder::Random { seed: 1 });
+        multiply(&matmul([64, 64, 192], contiguous), &SMALL, false, ExecutionOrder::Sequential);
+        multiply(&matmul([64, 64, 192], contiguous), &SMALL, true, ExecutionOrder::Random { seed: 1 });
     }
 }
 
 #[test]
 fn blocks_of_a_cluster_share_columns() {
     for contiguous in EITHER_WAY {
-        multiply(&product([256, 128, 192], contiguous), &PAIR, true, ExecutionOrder::Sequential);
-        multiply(&product([256, 128, 192], contiguous), &PAIR, false, ExecutionOrder::Random { seed: 2 });
+        multiply(&matmul([256, 128, 192], contiguous), &PAIR, true, ExecutionOrder::Sequential);
+        multiply(&matmul([256, 128, 192], contiguous), &PAIR, false, ExecutionOrder::Random { seed: 2 });
     }
 }
 
 #[test]
 fn tiles_of_every_shape() {
     for (tile, _) in TILES {
-        let [rows, columns] = tile.of_cluster();
+        let [rows, columns] = tile.cluster_tile();
         multiply(
-            &product([rows, columns, 128], [true, false]),
+            &matmul([rows, columns, 128], [true, false]),
             &tile,
             false,
             ExecutionOrder::Random { seed: 3 },
@@ -56,16 +56,16 @@ fn edges_are_neither_read_nor_stored() {
         ([100, 65, 136], [true, true]),
         ([304, 200, 72], [false, true]),
     ] {
-        multiply(&product(sizes, contiguous), &SMALL, true, ExecutionOrder::Random { seed: 4 });
-        multiply(&product(sizes, contiguous), &PAIR, false, ExecutionOrder::Sequential);
+        multiply(&matmul(sizes, contiguous), &SMALL, true, ExecutionOrder::Random { seed: 4 });
+        multiply(&matmul(sizes, contiguous), &PAIR, false, ExecutionOrder::Sequential);
     }
 }
 
 #[test]
 fn any_order_gives_the_product() {
     for seed in 0..6 {
-        multiply(&product([64, 128, 320], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
-        multiply(&product([256, 128, 256], [false, true]), &PAIR, true, ExecutionOrder::Random { seed });
+        multiply(&matmul([64, 128, 320], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
+        multiply(&matmul([256, 128, 256], [false, true]), &PAIR, true, ExecutionOrder::Random { seed });
     }
 }
 
@@ -73,15 +73,15 @@ fn any_order_gives_the_product() {
 fn a_block_has_several_tiles() {
     // More tiles than processors: the ring goes on from tile to tile.
     let sizes = [64 * 17, 64 * 9, 64];
-    multiply(&product(sizes, [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 5 });
+    multiply(&matmul(sizes, [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 5 });
     // With one box of a warp, the next tile uses that of the one before.
-    let narrow = stored(product([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
+    let narrow = stored(matmul([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
     multiply(&narrow, &SMALL, false, ExecutionOrder::Random { seed: 6 });
 }
 
 #[test]
 fn each_element_is_copied_once_for_a_cluster() {
-    let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, ExecutionOrder::Sequential);
+    let stats = multiply(&matmul([256, 128, 128], [true, false]), &PAIR, false, ExecutionOrder::Sequential);
     // Rows of each block, and columns of both.
     assert_eq!(stats.bytes("tmaload"), 2 * 128 * (256 + 128));
     assert_eq!(stats.sectors("tmastore") * 32, 4 * 256 * 128);
@@ -94,7 +94,7 @@ pub(super) const STORED: [&[Ty]; 4] =
 #[test]
 fn results_are_stored_as_tiles() {
     for types in STORED {
-        let of = |sizes| stored(product(sizes, [true, false]), types);
+        let of = |sizes| stored(matmul(sizes, [true, false]), types);
         for (tile, sizes) in [(SMALL, [128, 128, 64]), (PAIR, [512, 256, 64])] {
             let stats = multiply(&of(sizes), &tile, false, ExecutionOrder::Random { seed: 7 });
             let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
@@ -108,7 +108,7 @@ fn results_are_stored_as_tiles() {
 
 #[test]
 fn what_is_no_whole_line_is_stored_at_once() {
-    let stats = multiply(&product([64, 66, 64], [true, true]), &SMALL, false, ExecutionOrder::Sequential);
+    let stats = multiply(&matmul([64, 66, 64], [true, true]), &SMALL, false, ExecutionOrder::Sequential);
     assert_eq!((stats.count("tmastore"), stats.count("store.global") > 0), (0, true));
 }
 
@@ -116,8 +116,8 @@ fn what_is_no_whole_line_is_stored_at_once() {
 fn every_tile_has_room_for_its_boxes() {
     for (tile, _) in TILES {
         for types in STORED {
-            let product = stored(product([4096, 4096, 4096], [true, false]), types);
-            let kernel = kernel(&product, &Method::Warpgroups(tile), false);
+            let matmul = stored(matmul([4096, 4096, 4096], [true, false]), types);
+            let kernel = kernel(&matmul, &MatmulKernel::Wgmma(tile), false);
             let most = Target::Sm90a.shared_bytes();
             assert!(kernel.shared_bytes() <= most, "{tile:?} {types:?}: {}", kernel.shared_bytes());
         }
@@ -127,7 +127,7 @@ fn every_tile_has_room_for_its_boxes() {
 #[test]
 fn the_tile_with_the_fewest_empty_waves_is_taken() {
     let of = |sizes| {
-        let tile = Tile::of(&product(sizes, [true, false]));
+        let tile = WgmmaTile::of(&matmul(sizes, [true, false]));
         [tile.cluster, tile.rows(), tile.columns]
     };
     assert_eq!(of([8192, 8192, 8192]), [2, 128, 256]);
@@ -145,12 +145,12 @@ fn every_tile_assembles_without_spills() {
         for (element, contiguous, results) in
             [(Ty::Bf16, [true, false], Ty::B16), (Ty::F16, [false, true], Ty::F32)]
         {
-            let product = Product { element, ..product([4096, 4096, 4096], contiguous) };
-            let product = stored(product, &[results]);
-            let kernels = vec![kernel(&product, &Method::Warpgroups(tile), true)];
+            let matmul = Matmul { element, ..matmul([4096, 4096, 4096], contiguous) };
+            let matmul = stored(matmul, &[results]);
+            let kernels = vec![kernel(&matmul, &MatmulKernel::Wgmma(tile), true)];
             let text = print(&PtxProgram { target: Target::Sm90a, kernels });
             let made = tools.assemble(&text, "sm_90a").unwrap_or_else(|said| panic!("{said}"));
-            let made = &made["product"];
+            let made = &made["matmul"];
             let what = format!("{tile:?} {contiguous:?}: {made:?}");
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
             match tile.consumers {
