@@ -1,7 +1,8 @@
-//! Kernels that are products of matrices: what [`cores`] needs to know of the nodes around them.
+//! Matmul kernels: the operands, prologue and epilogue that [`tensor_cores`] needs from a routine.
 //!
-//! Such a kernel is written as one thread per output. Here it is taken apart: factors become matrices, and what comes before and after the sum is
-//! written for each output of a thread, with the row and the column that it has.
+//! The routine of such a kernel describes one thread per output. This module extracts the operands as
+//! matrices, and writes the statements before and after the sum for each output of a thread, at its row and
+//! column.
 
 use codegen_core::canonical::{Arrays, Axis, Contraction};
 use codegen_core::matrices::{self, Matrix};
@@ -17,32 +18,32 @@ use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
 use crate::refusal::{Checked, Refusal, refuse};
 use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
 
-/// A product of matrices, and the routine of what is done for one output.
+/// A kernel that is a matmul, with the statements of one output.
 pub(super) struct MatmulNest {
     matrices: matrices::MatmulNest,
-    /// Where results go, if they may be stored later than they are computed.
+    /// The outputs, if their stores may be delayed past the epilogue.
     stores: Vec<Matrix>,
     names: OutputVars,
-    /// What is done for an output: the declaration of its sum, how that begins, what comes after.
+    /// The statements of an output: declaration of the accumulator, its initial value, and the epilogue.
     declare: Block,
     begin: Block,
     after: Block,
-    /// The kernel with other statements: these, in a loop over the columns that are done together.
+    /// The kernel with these statements as its body, in a loop over the columns that are emitted together.
     around: Routine,
 }
 
-/// Variables that stand for an output's place.
+/// Variables for the position of an output.
 #[derive(Clone, Copy)]
 struct OutputVars {
-    /// Rows behind those that axes say.
+    /// Offset added to the row that the axes give.
     row: LoopId,
-    /// Half of the first column, and how many columns behind that.
+    /// Half of the first column, and the offset from twice that.
     half: LoopId,
     column: LoopId,
 }
 
 impl MatmulNest {
-    /// The product that a kernel is, if tensor cores take it.
+    /// The matmul that a kernel computes, if tensor cores can compute it.
     pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<MatmulNest> {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
@@ -86,7 +87,7 @@ impl MatmulNest {
         }
     }
 
-    /// The factors, and where results go, as the copy engine knows them.
+    /// The tensor maps of the launch: operands, then outputs.
     fn maps(&self, method: &MatmulKernel, product: &tensor_cores::Matmul) -> Vec<TensorMap> {
         let matrices = [&self.matrices.left, &self.matrices.right].into_iter().chain(&self.stores);
         let tensors = method.tensors(product).into_iter();
@@ -138,7 +139,8 @@ impl MatmulNest {
         }
     }
 
-    /// The loops of the batch along which a factor, or what is stored, moves; nothing if it is no tensor of at most five axes, or depends on a symbol.
+    /// The batch axes along which an operand or output moves; `None` if it is no tensor of at most five axes,
+    /// or depends on a symbol.
     fn batch(&self, matrix: &Matrix) -> Option<Vec<(LoopId, BatchAxis)>> {
         let axes = &self.matrices.contraction.batch;
         let axis = |&(var, stride): &(Var, i64)| {
@@ -152,11 +154,11 @@ impl MatmulNest {
     }
 }
 
-/// Axes of the batch that a tensor has room for, and elements from one step along an axis to the next.
+/// The most batch axes of a tensor, and the greatest stride of one in elements.
 const MOST_AXES: usize = 3;
 const MOST_STRIDE: u64 = 1 << 38;
 
-/// The nest with serial loops alone, as contractions are recognised.
+/// The loop nest with serial loops only, the form in which contractions are recognised.
 fn serial(stmt: &Stmt) -> Stmt {
     match stmt {
         Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {
@@ -167,7 +169,7 @@ fn serial(stmt: &Stmt) -> Stmt {
     }
 }
 
-/// What is done for an output, with variables for its place that are known in part while code is written.
+/// Replaces the row and column of an output by variables of which parts are known when code is emitted.
 fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Block {
     if let [column] = contraction.columns.as_slice() {
         let place = Affine::term(names.half, 2).plus(&Affine::var(names.column));
@@ -179,11 +181,11 @@ fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Bl
     block
 }
 
-/// Writes what surrounds a product.
+/// Writes the prologue and epilogue of a matmul.
 struct MatmulEmitter<'k> {
     product: &'k MatmulNest,
     e: Emitter<'k>,
-    /// The first refusal.
+    /// The first construct that is not supported.
     refused: Option<Refusal>,
 }
 
@@ -198,7 +200,7 @@ impl<'k> MatmulEmitter<'k> {
         }
     }
 
-    /// Does something for each of several neighbouring outputs, whose place the variables have.
+    /// Writes code for each of several adjacent outputs, with the variables set to its position.
     fn each(&mut self, outputs: OutputElements, mut write: impl FnMut(&mut Self, usize) -> Checked) {
         let names = self.product.names;
         let entered = self.enter_row(outputs.row);
@@ -217,7 +219,7 @@ impl<'k> MatmulEmitter<'k> {
         (0..=entered).for_each(|_| self.e.leave());
     }
 
-    /// Sets the variables of a row: how many.
+    /// Sets the variables of a row and returns how many there are.
     fn enter_row(&mut self, (row, behind): (Reg, u32)) -> usize {
         let rows = &self.contraction().rows;
         let names = self.product.names;
@@ -230,7 +232,7 @@ impl<'k> MatmulEmitter<'k> {
         self.enter_digits(number, rows)
     }
 
-    /// Sets the variables of loops that make up a number.
+    /// Sets the variables of loops from the digits of a linear index.
     fn enter_digits(&mut self, number: Reg, axes: &[Axis]) -> usize {
         let extents: Vec<u32> = axes.iter().map(|axis| axis.extent as u32).collect();
         let digits = self.e.digits(number, &extents);
@@ -251,7 +253,7 @@ impl<'k> MatmulEmitter<'k> {
         }
     }
 
-    /// The number of an iteration of the batch.
+    /// The value of a batch variable.
     fn coordinate(&mut self, var: LoopId) -> Reg {
         match self.e.vars.get(&var) {
             Some(&Index::Computed(reg, _)) => reg,
@@ -268,7 +270,7 @@ impl<'k> MatmulEmitter<'k> {
 
 impl MatmulCallbacks for MatmulEmitter<'_> {
     fn builder(&mut self) -> &mut ptx_asm::PtxBuilder {
-        // What waits was written before.
+        // Pending stores come before whatever the caller writes.
         self.e.flush();
         self.e.b.code()
     }

@@ -1,6 +1,7 @@
-//! The outputs of a thread: where their sums are, what they begin with, and what becomes of them.
+//! The accumulators of a thread: their initial values and their epilogue.
 //!
-//! Tensor cores hold sums in fragments of 16 rows by 8 columns. Of each a thread has two neighbours in a row, and those eight rows below.
+//! Tensor cores hold accumulators in fragments of 16 rows by 8 columns. A thread has two adjacent elements of
+//! a row, and the two eight rows below.
 
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxBuilder, Reg, RegClass, Ty};
 
@@ -8,25 +9,26 @@ use super::staging::{self, StagedResults};
 use super::tile_scheduler::TileCoord;
 use super::{Matmul, MatmulCallbacks, OutputElements, when};
 
-/// Where sums are held: by fragment, the four outputs of a thread.
+/// Accumulator registers: four per fragment.
 pub(super) type Accumulators = Vec<[Reg; 4]>;
 
-/// The outputs that a thread holds.
+/// The positions of a thread's accumulators in the tile.
 pub(super) struct AccumulatorLayout {
-    /// The row and the column of the warp's first one in the tile; the column is even.
+    /// Row and column of the warp's first output in the tile; the column is even.
     pub(super) corner: [Reg; 2],
-    /// Those of the thread's first one.
+    /// Row and column of the thread's first output in the tile.
     first: [Reg; 2],
-    /// How many rows and columns behind that its first one of each fragment lies. Fragments beside each other follow each other.
+    /// Offset of each fragment in rows and columns. Adjacent fragments are consecutive.
     fragments: Vec<[u32; 2]>,
-    /// Rows and columns of what one block or more compute together: what the sizes of the product may not be multiples of.
+    /// Rows and columns of the tile of a block or cluster. M and N need not be multiples of them.
     tile: [u32; 2],
 }
 
-/// Takes outputs that are done together, the fragment that they are of, and which of its four the first one is.
+/// Receives adjacent outputs, the index of their fragment, and the index of the first one among the
+/// fragment's four.
 type ElementVisitor<'a> = dyn FnMut(&mut dyn MatmulCallbacks, OutputElements, usize, usize) + 'a;
 
-/// Where the tile is, in a thread's registers.
+/// Position of the tile in the output, in registers.
 struct TileOrigin {
     row: Reg,
     column: Reg,
@@ -35,7 +37,7 @@ struct TileOrigin {
 }
 
 impl AccumulatorLayout {
-    /// Of a warp at a row and a column of the tile.
+    /// The layout of a warp whose first output is at `corner`.
     pub(super) fn new(
         b: &mut PtxBuilder,
         lane: Reg,
@@ -49,8 +51,8 @@ impl AccumulatorLayout {
         AccumulatorLayout { corner, first, fragments, tile }
     }
 
-    /// The registers of the sums, with what they begin with.
-    pub(super) fn start(
+    /// Allocates the accumulators and sets them to their initial values.
+    pub(super) fn init(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
         matmul: &Matmul,
@@ -59,7 +61,7 @@ impl AccumulatorLayout {
         let b = callbacks.builder();
         let mut zeros = || [(); 4].map(|()| b.mov(RegClass::F32, 0_f32));
         let accumulators: Accumulators = self.fragments.iter().map(|_| zeros()).collect();
-        self.each(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
+        self.for_each_output(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
             for (n, value) in callbacks.prologue(outputs).into_iter().flatten().enumerate() {
                 callbacks.builder().set(accumulators[at][first + n], value);
             }
@@ -67,21 +69,22 @@ impl AccumulatorLayout {
         accumulators
     }
 
-    /// What becomes of the sums, each by itself.
-    pub(super) fn finish(
+    /// Writes the epilogue of each output, with stores from registers.
+    pub(super) fn store_from_registers(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
         matmul: &Matmul,
         coord: &TileCoord,
         accumulators: &Accumulators,
     ) {
-        self.each(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
+        self.for_each_output(callbacks, matmul, coord, &mut |callbacks, outputs, at, first| {
             callbacks.epilogue(outputs, &accumulators[at][first..first + outputs.count]);
         });
     }
 
-    /// What becomes of the sums, a box of results after the other. What is no output is 0.
-    pub(super) fn parts(
+    /// Writes the epilogue for results that are staged in shared memory, one staging tile at a time. Results
+    /// outside of the output are 0.
+    pub(super) fn staged_results(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
         matmul: &Matmul,
@@ -90,7 +93,7 @@ impl AccumulatorLayout {
         put: &mut dyn FnMut(&mut dyn MatmulCallbacks, StagedResults),
     ) {
         let origin = self.origin(callbacks.builder(), coord);
-        // As many fragments as one box holds of the narrowest results.
+        // As many fragments as a staging tile holds of the narrowest results.
         let most = matmul.outputs.iter().map(|store| staging::fragments(store.element)).max().unwrap_or(1);
         let layout: Vec<_> = self.fragments.iter().copied().zip(accumulators.iter().copied()).collect();
         let rows = layout.chunk_by(|(one, _), (next, _)| one[0] == next[0]);
@@ -108,7 +111,7 @@ impl AccumulatorLayout {
         }
     }
 
-    /// What becomes of the sums of a fragment: of each store the four results.
+    /// The epilogue's values of a fragment: four results per output.
     fn results(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
@@ -122,7 +125,7 @@ impl AccumulatorLayout {
             let accumulators = &accumulators[first..first + 2];
             match self.inside(callbacks.builder(), matmul, origin, outputs) {
                 None => callbacks.epilogue_values(outputs, accumulators),
-                Some(inside) => results_inside(callbacks, matmul, inside, outputs, accumulators),
+                Some(inside) => epilogue_values_inside(callbacks, matmul, inside, outputs, accumulators),
             }
         });
         let [upper, lower] = halves;
@@ -131,15 +134,15 @@ impl AccumulatorLayout {
         }
     }
 
-    /// Visits the outputs, of which two in a row are neighbours, where they are outputs at all.
-    fn each(
+    /// Visits the outputs that exist, two adjacent ones at a time where possible.
+    fn for_each_output(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
         matmul: &Matmul,
         coord: &TileCoord,
         visit: &mut ElementVisitor<'_>,
     ) {
-        // Two neighbours are both outputs or neither, if the number of columns is even.
+        // If N is even, two adjacent outputs both exist or neither does.
         let count = if matmul.sizes[1].is_multiple_of(2) { 2 } else { 1 };
         let origin = self.origin(callbacks.builder(), coord);
         for (at, &fragment) in self.fragments.iter().enumerate() {
@@ -161,7 +164,7 @@ impl AccumulatorLayout {
         TileOrigin { row, column, half: b.binary(PtxBinaryOp::ShiftRight, Ty::U32, column, 1_u32) }
     }
 
-    /// Whether they are outputs, where some may not be.
+    /// Predicate for outputs that exist; `None` if all of them do.
     fn inside(
         &self,
         b: &mut PtxBuilder,
@@ -177,14 +180,14 @@ impl AccumulatorLayout {
     }
 }
 
-/// So many outputs from one of the four of a fragment on.
+/// The outputs from element `first` of a fragment's four.
 fn outputs(origin: &TileOrigin, [down, along]: [u32; 2], first: usize, count: usize) -> OutputElements {
     let (down, along) = (down + 8 * (first / 2) as u32, along + (first % 2) as u32);
     OutputElements { row: (origin.row, down), column: (origin.half, along), count }
 }
 
-/// What becomes of sums where a predicate holds, else zeros.
-fn results_inside(
+/// The epilogue's values where a predicate is true, else zeros.
+fn epilogue_values_inside(
     callbacks: &mut dyn MatmulCallbacks,
     matmul: &Matmul,
     inside: Reg,
@@ -203,12 +206,12 @@ fn results_inside(
     found
 }
 
-/// Whether a number so much greater than one in a register is below an end.
+/// Whether `start + offset < end`.
 pub(super) fn below(b: &mut PtxBuilder, start: Reg, offset: u32, end: u32) -> Reg {
     b.compare(CmpOp::Lt, Ty::S32, start, end as i32 - offset as i32)
 }
 
-/// Whether both predicates hold, if there are any.
+/// The conjunction of two optional predicates.
 pub(super) fn both(b: &mut PtxBuilder, one: Option<Reg>, other: Option<Reg>) -> Option<Reg> {
     match (one, other) {
         (Some(one), Some(other)) => Some(b.binary(PtxBinaryOp::And, Ty::Pred, one, other)),

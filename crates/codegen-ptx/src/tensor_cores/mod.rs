@@ -1,81 +1,83 @@
-//! Products of matrices on tensor cores.
+//! Matrix multiplications (matmuls) on tensor cores: M × K times K × N.
 //!
 //! ```text
-//! each block has tiles of the outputs, each of its warps a part of a tile, in registers
-//!   copies bring tiles of both factors to shared memory, some stages ahead
-//!   for each stage: multiply
-//!   each thread: what comes after, for its outputs
+//! each block computes tiles of the output, each of its warps a part of a tile, with accumulators in
+//! registers
+//!   asynchronous copies bring tiles of A and B to shared memory, several pipeline stages ahead
+//!   for each stage along K: multiply and accumulate
+//!   each thread: the epilogue of its outputs
 //! ```
 //!
-//! There are two kinds of kernels. [`warps`] are for every processor with `cp.async`: all threads copy, and every warp multiplies for itself.
-//! [`warpgroups`] are for Hopper: one thread tells the copy engine what to bring, four warps multiply together. The sums are in `f32`; the order in which
-//! a tensor core adds is its own.
+//! There are two kinds of kernels. [`mma`] kernels run on every GPU with `cp.async`: all threads copy, and
+//! each warp multiplies by itself. [`wgmma`] kernels run on Hopper: a producer thread issues TMA loads, and
+//! consumer warpgroups multiply. Accumulators are `f32`; the order in which a tensor core adds is
+//! unspecified.
 
-mod accumulators; // the outputs of a thread
-mod staging; // results in shared memory
-mod tile_scheduler; // which block has which tile
+mod accumulators; // the accumulators of a thread: prologue and epilogue
+mod staging; // epilogue staging tiles in shared memory
+mod tile_scheduler; // the order of output tiles
 
-mod mma;
-mod wgmma; // `wgmma` with the copy engine // `mma` with `cp.async`
+mod mma; // `mma` kernels with `cp.async`
+mod wgmma; // `wgmma` kernels with TMA
 
 #[cfg(test)]
-mod test_harness; // products in whole numbers
+mod test_harness; // matmuls of small integers
 
 use ptx_asm::{GuardPredicate, PtxBuilder, PtxStmt, Reg, StmtList, Target, Ty};
 
 pub(crate) use self::wgmma::TmaTensor;
 use crate::options::TensorCores;
 
-/// A product of two matrices, or of a batch of them.
+/// A matmul, or a batch of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Matmul {
-    /// Rows, columns and products.
+    /// M, N and K.
     pub(crate) sizes: [u32; 3],
-    /// How many products there are, one after another in the numbers of blocks.
+    /// Number of matmuls; the tiles of one follow those of another in the grid.
     pub(crate) batch: u32,
-    /// The left factor: rows by depth.
+    /// Operand A, M × K.
     pub(crate) a: OperandView,
-    /// The right factor: columns by depth.
+    /// Operand B, K × N.
     pub(crate) b: OperandView,
-    /// What the elements of both are: `F16`, `Bf16`, or `F32`, which is cut off to `tf32`.
+    /// Element type of A and B: `F16`, `Bf16`, or `F32`, which is truncated to `tf32`.
     pub(crate) element: Ty,
-    /// Where results go, if they may be stored 16 bytes at a time; else nothing.
+    /// The outputs, if all of them can be staged in shared memory and stored 16 bytes at a time; else empty.
     pub(crate) outputs: Vec<OutputView>,
 }
 
-/// Where results go: rows of neighbours.
+/// The layout of an output in global memory, row-major.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputView {
-    /// What they are: `F32`, or `B16` for all floats of 16 bits.
+    /// Element type: `F32`, or `B16` for all 16-bit floats.
     pub(crate) element: Ty,
-    /// Elements from one row to the next.
+    /// Elements between rows.
     pub(crate) stride: u32,
-    /// How it moves in the batch, as [`Matrix::batch`].
+    /// The batch axes along which the output moves; see [`OperandView::batch`].
     pub(crate) batch: Option<Vec<BatchAxis>>,
 }
 
-/// A factor in memory.
+/// The layout of an operand in global memory.
 #[derive(Clone, Debug)]
 pub(crate) struct OperandView {
-    /// How many rows, or columns.
+    /// M of A, or N of B.
     pub(crate) extent: u32,
-    /// Whether products are neighbours; rows, or columns, are if not.
+    /// Whether K is contiguous (K-major); otherwise M or N is.
     pub(crate) k_contiguous: bool,
-    /// Elements from one row to the next if products are neighbours, else from one product to the next.
+    /// Elements between rows of a K-major operand, else between indices along K.
     pub(crate) stride: u32,
-    /// How it moves in the batch; nothing if that is no tensor that the copy engine could know beforehand.
+    /// The batch axes along which the operand moves; `None` if a tensor map cannot describe it.
     pub(crate) batch: Option<Vec<BatchAxis>>,
 }
 
-/// A loop of the batch along which a factor, or what is stored, moves.
+/// A batch axis along which an operand or output moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchAxis {
     pub(crate) extent: u32,
-    /// Elements from one to the next.
+    /// Elements between indices along the axis.
     pub(crate) stride: u64,
 }
 
-/// How a product is computed.
+/// The kind of kernel that computes a matmul, with its tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatmulKernel {
     Mma(mma::MmaTile),
@@ -83,10 +85,10 @@ pub(crate) enum MatmulKernel {
 }
 
 impl MatmulKernel {
-    /// The fastest one that a target has for a product, of those that are allowed.
+    /// The fastest kind that the target has and the options allow.
     pub(crate) fn of(matmul: &Matmul, target: Target, allowed: TensorCores) -> MatmulKernel {
         let tile = wgmma::WgmmaTile::of(matmul);
-        // Theirs of `tf32` want the depth contiguous on both sides.
+        // `wgmma` of `tf32` would need both operands K-major.
         let has_warpgroups =
             target == Target::Sm90a && allowed == TensorCores::Auto && matmul.element.bytes() == 2;
         match has_warpgroups && tile.operands(matmul).is_some() {
@@ -103,7 +105,7 @@ impl MatmulKernel {
         }
     }
 
-    /// How many blocks compute it.
+    /// Blocks of the grid.
     pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
         match self {
             MatmulKernel::Mma(tile) => tile.blocks(matmul),
@@ -111,7 +113,7 @@ impl MatmulKernel {
         }
     }
 
-    /// How many tiles there are, each of a block or of a cluster; 31 bits must hold it.
+    /// Number of tiles, each of a block or a cluster; must fit 31 bits.
     pub(crate) fn tiles(&self, matmul: &Matmul) -> u64 {
         match self {
             MatmulKernel::Mma(tile) => tile.blocks(matmul),
@@ -119,7 +121,7 @@ impl MatmulKernel {
         }
     }
 
-    /// The factors and where results go as tensors, for methods that copy them as such: the kernel's tensor maps.
+    /// The operands and outputs as tensors, in the order of the kernel's tensor maps; empty for [`mma`].
     pub(crate) fn tensors(&self, matmul: &Matmul) -> Vec<TmaTensor> {
         match self {
             MatmulKernel::Mma(_) => Vec::new(),
@@ -127,11 +129,11 @@ impl MatmulKernel {
         }
     }
 
-    /// Says what the kernel is, besides its body.
+    /// Declares clusters, launch bounds and tensor maps.
     pub(crate) fn declare(&self, b: &mut PtxBuilder, matmul: &Matmul) {
         if let MatmulKernel::Wgmma(tile) = self {
             b.cluster(tile.cluster);
-            // One block leaves its threads as many registers as there are.
+            // One block per SM, so that its threads get all registers.
             b.min_blocks_per_sm(1);
         }
         for _ in self.tensors(matmul) {
@@ -148,53 +150,55 @@ impl MatmulKernel {
     }
 }
 
-/// Neighbouring outputs of a thread: of one row, one or two.
+/// One or two adjacent outputs of a thread, in one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutputElements {
-    /// The row is this many rows behind the one in the register.
+    /// The row: a register plus a constant.
     pub(crate) row: (Reg, u32),
-    /// The first column is this many columns behind twice the number in the register.
+    /// The first column: twice a register, plus a constant.
     pub(crate) column: (Reg, u32),
     pub(crate) count: usize,
 }
 
-/// Memory that a product reads or stores into.
+/// Memory that a matmul reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatmulMemory {
     OperandA,
     OperandB,
-    /// That of [`Product::stored`] with this number.
+    /// The output at this index of [`Matmul::outputs`].
     Output(usize),
 }
 
-/// What is around the product: who knows the nodes.
+/// The prologue and epilogue of a matmul, and the addresses of its operands, as the emitter of the routine
+/// writes them.
 pub(crate) trait MatmulCallbacks {
-    /// Where the kernel is written.
+    /// The builder of the kernel.
     fn builder(&mut self) -> &mut PtxBuilder;
 
-    /// From here on, to the end of the block that is being written, everything is about the product of this number of the batch.
+    /// Selects the matmul of the batch that everything refers to, up to the end of the block being written.
     fn enter_batch(&mut self, number: Reg);
 
-    /// The address of the first element of some memory.
+    /// The address of the first element of an operand or output.
     fn base_address(&mut self, of: MatmulMemory) -> Reg;
 
-    /// Where in the batch that is, along its axes.
+    /// The indices of the selected matmul along the batch axes of an operand or output.
     fn batch_coordinates(&mut self, of: MatmulMemory) -> Vec<Reg>;
 
-    /// What the sums of outputs begin with, if not with zeros.
+    /// Initial values of accumulators; `None` for zeros.
     fn prologue(&mut self, outputs: OutputElements) -> Option<Vec<Reg>>;
 
-    /// What becomes of the sums of outputs.
+    /// Writes the epilogue of some outputs, including its stores.
     fn epilogue(&mut self, outputs: OutputElements, accumulators: &[Reg]);
 
-    /// As [`Surroundings::finish`], but for the stores: what they would store, of each of [`Product::stored`] for all outputs.
+    /// Writes the epilogue without its stores: returns the values to be stored, for each of
+    /// [`Matmul::outputs`] one per accumulator.
     fn epilogue_values(&mut self, outputs: OutputElements, accumulators: &[Reg]) -> Vec<Vec<Reg>>;
 
-    /// What is written, as a block of its own.
+    /// Writes a nested block and returns it.
     fn nested_block(&mut self, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) -> StmtList;
 }
 
-/// What threads do for which a predicate holds.
+/// Writes a branch for threads whose predicate is true.
 fn when(callbacks: &mut dyn MatmulCallbacks, pred: Reg, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) {
     let then = callbacks.nested_block(write);
     callbacks.builder().push_stmt(PtxStmt::If {

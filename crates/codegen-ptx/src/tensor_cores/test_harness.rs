@@ -1,4 +1,5 @@
-//! Products of small numbers, which are exact in any order, on the interpreter: what tests of all methods share.
+//! Test harness of the tensor-core kernels: matmuls of small integers, exact in any order, on the simulated
+//! GPU.
 
 use ptx_asm::{
     AddressOperand, PtxBuilder, PtxKernel, PtxProgram, Reg, RoundingMode, StateSpace, StmtList, Target, Ty,
@@ -13,11 +14,11 @@ use super::{
     Matmul, MatmulCallbacks, MatmulKernel, MatmulMemory, OperandView, OutputElements, OutputView, TmaTensor,
 };
 
-/// Stores sums as they are, into a matrix of each of some types.
+/// Callbacks whose epilogue stores the accumulators, to one matrix for each of several types.
 pub(super) struct TestHarness {
     b: PtxBuilder,
     matmul: Matmul,
-    /// Whether sums begin with what is in the first matrix, which is of `f32`.
+    /// Whether the prologue loads the first output, which is `f32`.
     accumulates: bool,
     types: Vec<Ty>,
 }
@@ -94,7 +95,7 @@ pub(super) fn matmul(sizes: [u32; 3], k_contiguous: [bool; 2]) -> Matmul {
     stored(Matmul { sizes, batch: 1, a: left, b: right, element: Ty::Bf16, outputs: Vec::new() }, &[Ty::F32])
 }
 
-/// A product that is stored as these types, if it may be as whole lines.
+/// Gives a matmul outputs of these types, if their rows are multiples of 16 bytes.
 pub(super) fn stored(matmul: Matmul, types: &[Ty]) -> Matmul {
     let columns = matmul.sizes[1];
     let is_whole = types.iter().all(|ty| (columns * ty.bytes()).is_multiple_of(16));
@@ -102,7 +103,7 @@ pub(super) fn stored(matmul: Matmul, types: &[Ty]) -> Matmul {
     Matmul { outputs: types.iter().filter(|_| is_whole).map(store).collect(), ..matmul }
 }
 
-/// What it is stored as.
+/// The types of the outputs.
 fn types(matmul: &Matmul) -> Vec<Ty> {
     match matmul.outputs.as_slice() {
         [] => vec![Ty::F32],
@@ -119,7 +120,7 @@ pub(super) fn kernel(matmul: &Matmul, method: &MatmulKernel, accumulates: bool) 
     harness.b.finish()
 }
 
-/// A whole number from -3 to 3 that looks like chance.
+/// A pseudo-random integer from -3 to 3.
 fn element(side: u32, k: u32) -> i32 {
     let mixed = (side.wrapping_mul(0x9E37_79B9) ^ k.wrapping_mul(0x85EB_CA6B)).rotate_left(13);
     (mixed.wrapping_mul(0xC2B2_AE35) >> 16) as i32 % 4
@@ -139,7 +140,7 @@ fn operand(element_type: Ty, extent: u32, k: u32, k_contiguous: bool) -> Vec<u8>
     bytes
 }
 
-/// The factors, and where results go, as the interpreter's copy engine knows them.
+/// The tensor maps of the operands and outputs, for the simulator.
 fn maps(matmul: &Matmul, method: &MatmulKernel, addresses: &[u64]) -> Vec<SimTensorMap> {
     let elements = [matmul.element; 2].into_iter().chain(types(matmul));
     let tensors = method.tensors(matmul).into_iter().zip(elements).zip(addresses);
@@ -154,7 +155,7 @@ fn maps(matmul: &Matmul, method: &MatmulKernel, addresses: &[u64]) -> Vec<SimTen
     tensors.map(map).collect()
 }
 
-/// Runs a product and compares it with one in whole numbers.
+/// Runs a matmul and compares the result with integer arithmetic.
 pub(super) fn multiply(
     matmul: &Matmul,
     method: &MatmulKernel,
@@ -166,7 +167,7 @@ pub(super) fn multiply(
         .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
-/// The kernel as a module that is checked.
+/// The checked program of a kernel.
 fn module(matmul: &Matmul, method: &MatmulKernel, kernel: PtxKernel) -> PtxProgram {
     let target = if method.tensors(matmul).is_empty() { Target::Sm80 } else { Target::Sm90a };
     let module = PtxProgram { target, kernels: vec![kernel] };
@@ -174,7 +175,7 @@ fn module(matmul: &Matmul, method: &MatmulKernel, kernel: PtxKernel) -> PtxProgr
     module
 }
 
-/// Runs a kernel of a product, and compares what it stores.
+/// Runs a kernel and compares its outputs.
 pub(super) fn run_kernel(
     matmul: &Matmul,
     method: &MatmulKernel,
@@ -213,7 +214,7 @@ pub(super) fn run_kernel(
     Ok(stats)
 }
 
-/// A number in memory.
+/// The bytes of a number.
 fn bytes(ty: Ty, number: f32) -> Vec<u8> {
     let dtype = if ty == Ty::F32 { DType::F32 } else { DType::Bf16 };
     Scalar::from_f64(dtype, number.into()).bits().to_le_bytes()[..ty.bytes() as usize].to_vec()

@@ -1,30 +1,31 @@
-//! Which block has which tile: groups of rows of tiles, and in a group column after column, so that blocks which run at about the same time find what
-//! they share in the second-level cache.
+//! The tile scheduler: maps the index of a block or cluster to a tile of the output. Tiles are grouped by
+//! rows of tiles and go column by column within a group, so that blocks which run at about the same time
+//! share operand tiles in L2.
 
 use ptx_asm::{PtxBinaryOp, PtxBuilder, Reg, Ty};
 
 use super::Matmul;
 
-/// A tile of the outputs.
+/// The position of a tile in the output.
 pub(super) struct TileCoord {
-    /// The number of its product in the batch.
+    /// Index of the matmul in the batch.
     pub(super) batch: Reg,
-    /// Its first row.
+    /// First row.
     pub(super) row: Reg,
-    /// Its first column.
+    /// First column.
     pub(super) column: Reg,
 }
 
 /// Rows of tiles in a group.
 const GROUP: u32 = 8;
 
-/// How many tiles of these rows and columns there are.
+/// Number of tiles of this size, in rows and columns.
 pub(super) fn tile_count(matmul: &Matmul, tile: [u32; 2]) -> u64 {
     let [rows, columns] = tiles(matmul, tile).map(u64::from);
     rows * columns * u64::from(matmul.batch)
 }
 
-/// The tile of a number.
+/// The position of the tile with this index.
 pub(super) fn tile_coord(b: &mut PtxBuilder, matmul: &Matmul, tile: [u32; 2], number: Reg) -> TileCoord {
     let [rows, columns] = tiles(matmul, tile);
     let each = rows * columns;

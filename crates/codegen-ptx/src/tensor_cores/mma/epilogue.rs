@@ -1,6 +1,7 @@
-//! Results go to memory in whole lines, through the shared memory that the pipeline leaves.
+//! Epilogue with coalesced stores, staged in the shared memory of the operand pipeline.
 //!
-//! Each warp has a part of it. It writes boxes of results until that is full or nothing is left, and then its lanes read them line by line, 16 bytes each, and store these.
+//! Each warp has a part of that memory. It fills staging tiles until the part is full or no results are left.
+//! Then its lanes read them row by row, 16 bytes each, and store these.
 
 use ptx_asm::{AddressOperand, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, StateSpace, Ty};
 
@@ -13,7 +14,7 @@ use crate::tensor_cores::{Matmul, MatmulCallbacks, MatmulMemory, OutputView};
 /// Bytes that a lane stores at a time.
 const STORE_BYTES: u32 = 16;
 
-/// Stores what becomes of the sums.
+/// Writes the epilogue and its stores.
 pub(super) fn finish(
     callbacks: &mut dyn MatmulCallbacks,
     matmul: &Matmul,
@@ -23,7 +24,7 @@ pub(super) fn finish(
     (window, thread): (Reg, Reg),
 ) {
     let b = callbacks.builder();
-    // The last stage may still be read by other warps.
+    // Other warps may still read the last stage.
     b.push(Inst::CpAsyncWait { pending: 0 });
     b.barrier();
     let count = tile.stages * tile.stage_bytes() / (tile.num_warps() * staging::BYTES);
@@ -38,70 +39,76 @@ pub(super) fn finish(
         (base, writer)
     });
     let stores: Vec<(Reg, StagingWriter)> = stores.collect();
-    let boxes = StagingTiles { matmul, tile, first, lane, corner };
+    let tiles = StagingTiles { matmul, tile, first, lane, corner };
     let mut written: Vec<StagedResults> = Vec::new();
-    layout.parts(callbacks, matmul, coord, accumulators, &mut |callbacks, part| {
+    layout.staged_results(callbacks, matmul, coord, accumulators, &mut |callbacks, results| {
         let b = callbacks.builder();
         if written.len() as u32 == count {
-            boxes.empty(b, &stores, &mut written);
+            tiles.store_all(b, &stores, &mut written);
             b.push(Inst::WarpBarrier);
         }
-        stores[part.store].1.write(b, &part, written.len() as u32);
-        written.push(part);
+        stores[results.store].1.write(b, &results, written.len() as u32);
+        written.push(results);
     });
-    boxes.empty(callbacks.builder(), &stores, &mut written);
+    tiles.store_all(callbacks.builder(), &stores, &mut written);
 }
 
-/// The boxes of a warp.
+/// The staging tiles of a warp.
 struct StagingTiles<'a> {
     matmul: &'a Matmul,
     tile: &'a MmaTile,
-    /// The address of the first.
+    /// Address of the first staging tile.
     first: Reg,
     lane: Reg,
-    /// The row and the column of the warp's first output.
+    /// Row and column of the warp's first output.
     corner: [Reg; 2],
 }
 
-/// What of a box a lane stores at a time: a chunk of some line, and again some lines further.
+/// The chunk that a lane stores from some row of a staging tile, and then every `lines` rows.
 struct LaneStore {
-    /// The line and the chunk.
+    /// Row and chunk.
     line: Reg,
     chunk: Reg,
-    /// Lines that the warp stores at a time.
+    /// Rows that the warp stores at a time.
     lines: u32,
-    /// Where the chunk is in the first box, at even times and at odd ones.
+    /// Address of the chunk in the first staging tile, for even and for odd steps; the swizzle differs.
     from: [Reg; 2],
 }
 
 impl StagingTiles<'_> {
-    /// Stores what has been written into boxes.
-    fn empty(&self, b: &mut PtxBuilder, stores: &[(Reg, StagingWriter)], written: &mut Vec<StagedResults>) {
+    /// Stores the staging tiles that have been filled.
+    fn store_all(
+        &self,
+        b: &mut PtxBuilder,
+        stores: &[(Reg, StagingWriter)],
+        written: &mut Vec<StagedResults>,
+    ) {
         b.push(Inst::WarpBarrier);
-        for (number, part) in (0..).zip(written.drain(..)) {
-            let store = &self.matmul.outputs[part.store];
-            let run = self.run(b, part.line(store.element));
-            self.store(b, (store, stores[part.store].0), &run, &part, number);
+        for (number, results) in (0..).zip(written.drain(..)) {
+            let store = &self.matmul.outputs[results.store];
+            let chunks = self.lane_store(b, results.line(store.element));
+            self.store(b, (store, stores[results.store].0), &chunks, &results, number);
         }
     }
 
-    /// What this lane stores of lines of so many bytes: 128, or 64.
-    fn run(&self, b: &mut PtxBuilder, bytes: u32) -> LaneStore {
+    /// The chunks that this lane stores of rows with this many bytes: 128 or 64.
+    fn lane_store(&self, b: &mut PtxBuilder, bytes: u32) -> LaneStore {
         let chunks = bytes / STORE_BYTES;
         let lines = 32 / chunks;
         let chunk = b.binary(PtxBinaryOp::And, Ty::B32, self.lane, chunks - 1);
         let line = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, self.lane, 3_u32);
         let line = match chunks {
             8 => line,
-            // Eight lanes read at once, of two lines: these are four apart, and so in different banks.
+            // Eight lanes read at once, from two rows. These are four rows apart, so that they are in
+            // different banks.
             _ => {
                 let other = b.binary(PtxBinaryOp::And, Ty::B32, self.lane, chunks);
                 b.add(Ty::U32, line, other)
             }
         };
-        let exchanged = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, line);
+        let swizzled = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, line);
         let start = b.mul_add(Ty::U32, line, staging::LINE, self.first);
-        let even = b.mul_add(Ty::U32, exchanged, STORE_BYTES, start);
+        let even = b.mul_add(Ty::U32, swizzled, STORE_BYTES, start);
         let odd = if lines.is_multiple_of(8) {
             even
         } else {
@@ -110,25 +117,25 @@ impl StagingTiles<'_> {
         LaneStore { line, chunk, lines, from: [even, odd] }
     }
 
-    /// Stores the lines of a box.
+    /// Stores the rows of a staging tile.
     fn store(
         &self,
         b: &mut PtxBuilder,
         (store, base): (&OutputView, Reg),
-        run: &LaneStore,
-        part: &StagedResults,
+        chunks: &LaneStore,
+        results: &StagedResults,
         number: u32,
     ) {
         let element = store.element.bytes();
-        let row = b.add(Ty::U32, self.corner[0], run.line);
-        let column = b.mul_add(Ty::U32, run.chunk, STORE_BYTES / element, self.corner[1]);
+        let row = b.add(Ty::U32, self.corner[0], chunks.line);
+        let column = b.mul_add(Ty::U32, chunks.chunk, STORE_BYTES / element, self.corner[1]);
         let line = b.mul_add_wide(Ty::U32, row, store.stride * element, base);
         let to = b.mul_add_wide(Ty::U32, column, element, line);
-        for at in 0..staging::ROWS / run.lines {
-            let from = (number * staging::BYTES + at * run.lines * staging::LINE) as i32;
-            let from = AddressOperand::at(run.from[at as usize % 2]).plus(from);
+        for at in 0..staging::ROWS / chunks.lines {
+            let from = (number * staging::BYTES + at * chunks.lines * staging::LINE) as i32;
+            let from = AddressOperand::at(chunks.from[at as usize % 2]).plus(from);
             let values = b.load_vector(StateSpace::Shared, Ty::B32, false, from, 4);
-            let [down, along] = [part.at[0] + at * run.lines, part.at[1]];
+            let [down, along] = [results.at[0] + at * chunks.lines, results.at[1]];
             let behind = u64::from(down) * u64::from(store.stride) + u64::from(along);
             let to = AddressOperand::at(b.add(Ty::U64, to, behind * u64::from(element)));
             let srcs = values.iter().map(|&value| value.into()).collect();
@@ -140,7 +147,7 @@ impl StagingTiles<'_> {
         }
     }
 
-    /// Whether there are outputs so much behind a row and a column, where there may be none.
+    /// Predicate for outputs that exist at this distance from a row and column; `None` if all of them do.
     fn inside(&self, b: &mut PtxBuilder, [row, column]: [Reg; 2], [down, along]: [u32; 2]) -> Option<Reg> {
         let [rows, columns, _] = self.matmul.sizes;
         let [tall, wide] = self.tile.sizes();

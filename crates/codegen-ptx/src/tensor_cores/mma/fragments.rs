@@ -1,8 +1,9 @@
-//! The part of a tile that a warp has: which of its elements lanes load, multiply and hold.
+//! Loads the fragments of a warp with `ldmatrix` and multiplies them.
 //!
-//! A fragment is 16 by 8 outputs. `ldmatrix` loads four 8×8 matrices at once: of the left factor 16 rows by 16 products, of the right one two
-//! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is. To `ldmatrix`, an element of 32 bits is two of 16 beside each other,
-//! so of these it loads half as many products; it cannot transpose them, and lanes load them one by one.
+//! A fragment of the accumulators is 16 by 8. `ldmatrix` loads four 8×8 matrices of 16-bit elements: 16 rows
+//! of A by 16 of K, or two times 8 columns of B by 16 of K. Lane `8 j + r` gives the address of line `r` of
+//! matrix `j`. To `ldmatrix`, a 32-bit element is a pair of 16-bit elements, so it loads half as many of them
+//! along K. It cannot transpose 32-bit elements; lanes load those one by one.
 
 use ptx_asm::{AddressOperand, Inst, MmaShape, PtxBinaryOp, PtxBuilder, Reg, RegClass, Regs, StateSpace, Ty};
 use smallvec::SmallVec;
@@ -12,19 +13,19 @@ use super::tile::MmaTile;
 use crate::tensor_cores::Matmul;
 use crate::tensor_cores::accumulators::{AccumulatorLayout, Accumulators};
 
-/// Bytes of the products of one instruction, of a row or column.
+/// Bytes along K of one `mma`.
 const K_BYTES: u32 = 32;
-/// Rows of a fragment, and columns of two.
+/// Rows of a fragment, and columns of two fragments.
 const SIDE: u32 = 16;
 
-/// A warp's fragments.
+/// The fragments of a warp.
 pub(super) struct FragmentLoader {
     left: LdmatrixAddresses,
     right: LdmatrixAddresses,
     mma: MmaShape,
-    /// Instructions along the depth of a tile.
+    /// `mma` steps along K per stage.
     steps: u32,
-    /// Fragments of 16 rows, and pairs of fragments of 8 columns.
+    /// Number of 16-row fragments of A, and of pairs of 8-column fragments of B.
     counts: [u32; 2],
 }
 
@@ -62,7 +63,7 @@ impl FragmentLoader {
         (FragmentLoader { left, right, mma, steps: tile.k_bytes / K_BYTES, counts }, layout)
     }
 
-    /// Adds the products of a stage, in the slot at an offset, to the sums.
+    /// Multiplies the operands of the stage at this offset into the accumulators.
     pub(super) fn multiply(&self, b: &mut PtxBuilder, stage: Reg, accumulators: &Accumulators) {
         let (left, right) = (self.left.at(b, stage), self.right.at(b, stage));
         for step in 0..self.steps {
@@ -83,20 +84,20 @@ impl FragmentLoader {
     }
 }
 
-/// Which of four matrices lie beside each other.
+/// The order of the four matrices of an `ldmatrix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatrixOrder {
-    /// The second is further down the side, the third further in depth: the left factor.
+    /// The second matrix is further along M or N, the third further along K: for A.
     RowsFirst,
-    /// The other way round.
+    /// The second matrix is further along K, the third further along M or N: for B.
     KFirst,
 }
 
-/// Where a lane's lines lie.
+/// The addresses that a lane gives to `ldmatrix`.
 struct LdmatrixAddresses {
     layout: SharedLayout,
-    /// Addresses in the first slot: if the depth is contiguous for each step of 16 products, else for each 16 rows or columns. Exchanged chunks
-    /// make these differ in more than a constant.
+    /// Addresses in the first stage: for a K-major operand one per step of 16 along K, else one per 16 rows
+    /// or columns. They differ by more than a constant because of the swizzle.
     bases: Vec<Reg>,
     order: MatrixOrder,
 }
@@ -119,8 +120,8 @@ impl LdmatrixAddresses {
         let high = bit(b, lane, 4);
         let (side, k) = if order == MatrixOrder::RowsFirst { (low, high) } else { (high, low) };
         let swizzle = layout.swizzle(b, line);
-        // The line, and the chunk in it, of the first 16 products of the first 16 rows or columns. That they begin at a multiple of 16 lets the
-        // exchange be that of the line's last three bits.
+        // Line and chunk of the first 16 × 16 elements. Since these begin at a multiple of 16, the swizzle
+        // depends on the low three bits of the line only.
         let (line, chunk, variants) = match layout.k_contiguous {
             true => {
                 let row = b.mul_add(Ty::U32, side, 8_u32, first);
@@ -134,7 +135,7 @@ impl LdmatrixAddresses {
         let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
         let start = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, chunk, 4_u32);
         let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
-        // Two chunks further on, whatever they are exchanged by.
+        // Two chunks further in swizzled order.
         let variant = |n: u32| {
             let moved = b.binary(PtxBinaryOp::Xor, Ty::B32, base, 32 * n);
             b.add(Ty::U32, moved, window)
@@ -142,12 +143,12 @@ impl LdmatrixAddresses {
         LdmatrixAddresses { layout, bases: (0..variants).map(variant).collect(), order }
     }
 
-    /// The addresses in a slot.
+    /// The addresses in a stage.
     fn at(&self, b: &mut PtxBuilder, stage: Reg) -> Vec<Reg> {
         self.bases.iter().map(|&base| b.add(Ty::U32, base, stage)).collect()
     }
 
-    /// Loads the products of an instruction, of 16 rows or columns.
+    /// Loads 16 rows or columns for one `mma` step.
     fn load(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
         if self.layout.is_read_by_words() {
             return self.load_words(b, bases, step, at);
@@ -163,7 +164,7 @@ impl LdmatrixAddresses {
         dsts
     }
 
-    /// As [`Loads::load`], in the order of the four matrices, element by element.
+    /// Like [`LdmatrixAddresses::load`], element by element, in the order of the four matrices.
     fn load_words(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
         let pitch = self.layout.line_bytes();
         let lines = K_BYTES / self.layout.element;
@@ -180,13 +181,14 @@ impl LdmatrixAddresses {
     }
 }
 
-/// Where a lane's first elements lie, of the first line: those of the first eight rows or columns, of the next eight, and of two times eight more. Exchanged
-/// chunks make these differ in more than a constant, and repeat after 32 rows or columns.
+/// The addresses of a lane's first elements in the first line: in the first eight rows or columns, in the
+/// next eight, and in two more groups of eight. They differ by more than a constant because of the swizzle,
+/// which repeats after 32 rows or columns.
 fn words(b: &mut PtxBuilder, layout: SharedLayout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
     let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
     let line = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
     let swizzle = layout.swizzle(b, line);
-    // The warp begins at a multiple of 32.
+    // The warp's tile begins at a multiple of 32.
     let number = b.add(Ty::U32, first, own);
     let chunk = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, number, 2_u32);
     let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);

@@ -1,25 +1,28 @@
-//! Products by single warps: `mma` with copies that run ahead.
+//! Matmul kernels with `mma` and a multistage pipeline of `cp.async` copies.
 //!
 //! ```text
-//! each block has a tile of the outputs, each of its warps a part of that, in registers
-//!   copy the first stages of both factors to shared memory, without waiting
-//!   for each stage {
-//!     wait for its copies; all threads meet; begin the copies of the stage after the last one that is under way
-//!     each warp: load fragments, multiply them, 32 bytes of products at a time
+//! each block computes a tile of the output, each of its warps a part of the tile, with accumulators in
+//! registers
+//!   copy the first stages of A and B to shared memory, without waiting
+//!   for each stage along K {
+//!     wait for its copies; block barrier; start the copies of the stage that comes after the last pending
+//!     one
+//!     each warp: load fragments and multiply them, 32 bytes along K at a time
 //!   }
-//!   each thread: what comes after, for its outputs; each warp: store the results
+//!   each thread: the epilogue of its outputs; each warp: store the results
 //! ```
 //!
-//! Copies take 16 bytes, which lie in shared memory in an order that lets neither they nor `ldmatrix` meet in a bank ([`operand`]). Rows and
-//! columns beyond the last whole tile are copied as zeros and not stored.
+//! Copies are 16 bytes each. They are swizzled in shared memory so that neither copies nor `ldmatrix` have
+//! bank conflicts ([`operand`]). Rows and columns beyond the edge of the operands are zero-filled, and not
+//! stored.
 //!
-//! The numbers behind the shapes are those of published kernels for these instructions: tiles of 128 by 128 with 64 by 64 for each warp make four
-//! multiplications of each fragment that is loaded, and four stages hide the time of memory.
+//! The tile sizes are those of published kernels for these instructions: 128×128 tiles with 64×64 per warp
+//! use each loaded fragment in four multiplications, and four stages hide the latency of memory.
 
-mod epilogue; // results, line by line
-mod fragments; // the tile of a warp
-mod operand; // a operand in shared memory
-mod tile; // sizes
+mod epilogue; // staged, coalesced stores
+mod fragments; // fragments of a warp
+mod operand; // operand tiles in shared memory
+mod tile; // tile sizes
 
 use ptx_asm::{
     CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty,
@@ -46,19 +49,19 @@ pub(super) fn emit(callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul, tile: &
     let mut left = OperandLoader::new(b, &matmul.a, left, matmul.sizes[2], thread, coord.row, bases[0]);
     let mut right = OperandLoader::new(b, &matmul.b, right, matmul.sizes[2], thread, coord.column, bases[1]);
     let (fragments, layout) = FragmentLoader::new(b, matmul, tile, thread, window);
-    let accumulators = layout.start(callbacks, matmul, &coord);
+    let accumulators = layout.init(callbacks, matmul, &coord);
     let b = callbacks.builder();
     let mut copies = StageCopies { left: &mut left, right: &mut right, tile, window };
     pipeline(b, matmul, tile, &mut copies, &fragments, &accumulators);
     match matmul.outputs.is_empty() {
-        true => layout.finish(callbacks, matmul, &coord, &accumulators),
+        true => layout.store_from_registers(callbacks, matmul, &coord, &accumulators),
         false => {
             epilogue::finish(callbacks, matmul, tile, &coord, (&layout, &accumulators), (window, thread))
         }
     }
 }
 
-/// What is copied for each stage.
+/// The copies of both operands, stage by stage.
 struct StageCopies<'a> {
     left: &'a mut OperandLoader,
     right: &'a mut OperandLoader,
@@ -67,7 +70,7 @@ struct StageCopies<'a> {
 }
 
 impl StageCopies<'_> {
-    /// Begins the copies of the next stage into a slot, whose offset is given, of threads for which the guard holds.
+    /// Starts the copies of the next stage to the buffer at an offset, for threads whose guard is true.
     fn issue(&mut self, b: &mut PtxBuilder, stage: PtxOperand, when: Option<GuardPredicate>) {
         let to = b.add(Ty::U32, self.window, stage);
         self.left.copy(b, to, 0, when);
@@ -76,7 +79,7 @@ impl StageCopies<'_> {
     }
 }
 
-/// Copies and multiplies, stage after stage.
+/// The main loop: copies and multiplies stage by stage.
 fn pipeline(
     b: &mut PtxBuilder,
     matmul: &Matmul,
@@ -91,7 +94,7 @@ fn pipeline(
     for stage in 0..ahead {
         match stage < steps {
             true => copies.issue(b, (stage * bytes).into(), None),
-            // Groups are counted, so one without copies stands for what is not there.
+            // Waits count groups, so a stage that does not exist gets an empty group.
             false => b.push(Inst::CpAsyncCommit),
         }
     }
@@ -114,7 +117,7 @@ fn pipeline(
     });
 }
 
-/// The offset of the next slot, of those in a ring.
+/// Advances the offset of a stage in the circular buffer.
 fn advance(b: &mut PtxBuilder, stage: Reg, bytes: u32, end: u32) {
     let next = b.add(Ty::U32, stage, bytes);
     let over = b.compare(CmpOp::Eq, Ty::U32, next, end);

@@ -1,10 +1,11 @@
-//! A factor: how its tiles come to shared memory, and where they lie there.
+//! Loads operand tiles into shared memory with `cp.async`, swizzled.
 //!
-//! A tile is lines of 16-byte chunks: a line is a row (or column) if products are neighbours in memory, and a step of the depth if rows are. The
-//! threads of a block copy chunk after chunk. In its line, chunk `c` of line `l` lies at `c ^ s(l)`: `ldmatrix` reads eight lines at one
-//! chunk, which so fall into different banks. With 64 bytes to a line, two lines make up the 128 bytes of all banks and `s(l) = l / 2 mod 4`; with more,
-//! `s(l) = l mod 8`. Elements of 32 bits that are not neighbours along the depth are read one by one, of four lines and eight of a line at a time, which is
-//! two chunks: there `s(l) = 2 l mod 8`.
+//! A tile consists of lines of 16-byte chunks. A line is a row of A or column of B in a K-major operand, and
+//! otherwise an index along K. The threads of a block copy chunk by chunk. Chunk `c` of line `l` lies at `c ^
+//! s(l)`, so that the eight lines that `ldmatrix` reads at one chunk are in different banks. With lines of 64
+//! bytes, two lines cover all banks, and `s(l) = l / 2 mod 4`; with longer lines, `s(l) = l mod 8`. 32-bit
+//! elements that are not K-major are read one by one, from four lines and eight elements at a time, which is
+//! two chunks; for them `s(l) = 2 l mod 8`.
 
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, RegClass, Ty,
@@ -13,14 +14,14 @@ use ptx_asm::{
 use super::OperandView;
 use super::tile::OperandTile;
 
-/// Bytes that are copied at a time.
+/// Bytes of a copy.
 const CHUNK: u32 = 16;
 
-/// How a tile lies in shared memory.
+/// The layout of an operand tile in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedLayout {
     pub(super) k_contiguous: bool,
-    /// Chunks of a line.
+    /// Chunks per line.
     chunks: u32,
     /// Bytes of an element.
     pub(super) element: u32,
@@ -37,12 +38,12 @@ impl SharedLayout {
         self.chunks * CHUNK
     }
 
-    /// Whether lanes load single elements: `ldmatrix` transposes elements of 16 bits only.
+    /// Whether lanes load single elements, because `ldmatrix` transposes 16-bit elements only.
     pub(super) fn is_read_by_words(&self) -> bool {
         !self.k_contiguous && self.element == 4
     }
 
-    /// What the chunks of a line are exchanged by, given the line's number or anything that equals it modulo 8.
+    /// The swizzle `s(l)` of a line; `line` may differ from the line's index by multiples of 8.
     pub(super) fn swizzle(&self, b: &mut PtxBuilder, line: Reg) -> Reg {
         match self.chunks {
             4 => {
@@ -58,36 +59,36 @@ impl SharedLayout {
     }
 }
 
-/// The copies of a factor's tiles.
+/// The copies of an operand's tiles by one thread.
 pub(super) struct OperandLoader {
-    /// The global address of this thread's first chunk of the next tile.
+    /// Global address of the thread's first chunk of the next tile.
     from: Reg,
-    /// Where that lies in its tile in shared memory.
+    /// Offset of that chunk in the tile in shared memory.
     to: Reg,
-    /// Bytes from a tile to the next.
+    /// Bytes between tiles in global memory.
     next: u64,
-    /// Copies of this thread, and from one to the next: bytes of global and of shared memory.
+    /// Number of copies per thread and tile, and bytes between them in global and in shared memory.
     count: u32,
     step: (u64, u32),
-    /// For each copy whether it lies among the rows; nothing where all do.
+    /// For each copy, a predicate for rows that exist; `None` if all do.
     inside: Vec<Option<Reg>>,
-    /// What is checked of the depth, if it is no multiple of what is copied.
+    /// The check of K, if K is no multiple of the tile's.
     ragged: Option<RaggedK>,
 }
 
-/// The end of the depth.
+/// The bounds check along K.
 struct RaggedK {
-    /// The product of this thread's first chunk in the next tile.
+    /// Index along K of the thread's first chunk of the next tile.
     at: Reg,
     k: u32,
-    /// From a copy to the next.
+    /// Distance along K between copies.
     step: u32,
-    /// From a tile to the next.
+    /// Distance along K between tiles.
     next: u32,
 }
 
 impl OperandLoader {
-    /// Of the tile whose first row (or column) is `first`; `base` is the address of the whole factor.
+    /// The copies of tiles whose first row (or column) is `first`, of an operand at address `base`.
     pub(super) fn new(
         b: &mut PtxBuilder,
         matrix: &OperandView,
@@ -143,8 +144,9 @@ impl OperandLoader {
         operand
     }
 
-    /// For each copy whether its rows exist; of a chunk of several, all do or none. The row comes with how many there are to that of the next copy, the
-    /// chunk with how many rows it has if these are neighbours.
+    /// For each copy, a predicate for rows that exist; the rows of one chunk all exist or none does. `lines`
+    /// is the distance between copies in rows. `rows` is the number of rows per chunk of an operand that is
+    /// not K-major.
     fn rows_inside(
         &self,
         b: &mut PtxBuilder,
@@ -164,7 +166,7 @@ impl OperandLoader {
         vec![Some(b.compare(CmpOp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
     }
 
-    /// Begins the copies of the next tile to an address in shared memory, and moves on.
+    /// Starts the copies of the next tile to an address in shared memory, and advances.
     pub(super) fn copy(
         &mut self,
         b: &mut PtxBuilder,
@@ -200,7 +202,7 @@ impl OperandLoader {
         }
     }
 
-    /// How many bytes a copy reads, where that may be none.
+    /// Number of bytes that a copy reads, 0 beyond the edge; `None` if it always reads all.
     fn read(&self, b: &mut PtxBuilder, at: u32) -> Option<Reg> {
         let deep = self.ragged.as_ref().map(|ragged| {
             let matmul = b.add(Ty::U32, ragged.at, at * ragged.step);

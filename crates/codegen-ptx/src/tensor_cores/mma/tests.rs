@@ -1,4 +1,4 @@
-//! Products by single warps, run and assembled.
+//! `mma` kernels, run on the simulated GPU and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
@@ -34,7 +34,7 @@ fn tiles_of_every_shape() {
     }
 }
 
-/// The product with factors of `f32`.
+/// A matmul of `f32` operands.
 fn single(sizes: [u32; 3], k_contiguous: [bool; 2]) -> Matmul {
     Matmul { element: Ty::F32, ..matmul(sizes, k_contiguous) }
 }
@@ -85,7 +85,7 @@ fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
     for contiguous in [[true, false], [false, true]] {
         let stats = multiply(matmul([128, 128, 128], contiguous), &LARGE, false, ExecutionOrder::Sequential);
         assert_eq!(stats.conflicts(), 0, "{contiguous:?}");
-        // One tile has all of both factors, each element of two bytes once.
+        // One tile reads each element of A and B once, two bytes each.
         assert_eq!(stats.bytes("cpasync"), 2 * 2 * 128 * 128);
         assert_eq!(stats.sectors("cpasync") * 32, stats.bytes("cpasync"));
         assert_eq!(stats.sectors("store.global") * 32, 4 * 128 * 128);
@@ -147,7 +147,7 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
 
 #[test]
 fn blocks_that_share_a_row_of_tiles_run_together() {
-    // Each tile is somebody's: the product is whole. Groups at the end are smaller.
+    // The tile scheduler covers every tile; the last group has fewer rows.
     let sizes = [64 * 10, 64 * 3, 32];
     multiply(matmul(sizes, [true, false]), &SMALL, false, ExecutionOrder::Sequential);
 }

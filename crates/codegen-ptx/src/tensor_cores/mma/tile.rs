@@ -1,45 +1,46 @@
-//! How large tiles are.
+//! Tile sizes of `mma` kernels.
 
 use crate::tensor_cores::{Matmul, tile_scheduler};
 
-/// A block's tile of the outputs, and how it is computed.
+/// The tile of a block, its division into warps, and the number of stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MmaTile {
-    /// Rows of the outputs.
+    /// M of the tile.
     pub(crate) rows: u32,
-    /// Columns of the outputs.
+    /// N of the tile.
     pub(crate) columns: u32,
-    /// Bytes of the products of a stage, of a row or column.
+    /// Bytes along K of a stage.
     pub(crate) k_bytes: u32,
-    /// Warps over the rows, and over the columns.
+    /// Warps along M and along N.
     pub(crate) warps: [u32; 2],
-    /// Stages that shared memory holds.
+    /// Pipeline stages in shared memory.
     pub(crate) stages: u32,
 }
 
-/// From the largest, which loads each element least often. Whatever the size, a fragment is multiplied twice at least.
+/// The largest tile first, which loads each element least often. With every tile, a fragment is used at least
+/// twice.
 const TILES: [MmaTile; 3] = [
     MmaTile { rows: 128, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },
     MmaTile { rows: 64, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },
     MmaTile { rows: 64, columns: 64, k_bytes: 64, warps: [2, 2], stages: 4 },
 ];
 
-/// Blocks that give every multiprocessor of a large device something to do.
+/// Number of blocks that occupies a large GPU.
 const BLOCKS: u64 = 128;
 
 impl MmaTile {
-    /// The largest tile of which there are enough, or the smallest.
+    /// The largest tile with enough blocks, else the smallest.
     pub(crate) fn of(matmul: &Matmul) -> MmaTile {
         let enough = |tile: &&MmaTile| tile.blocks(matmul) >= BLOCKS;
         *TILES.iter().find(enough).unwrap_or(&TILES[TILES.len() - 1])
     }
 
-    /// Rows and columns.
+    /// M and N of the tile.
     pub(super) fn sizes(&self) -> [u32; 2] {
         [self.rows, self.columns]
     }
 
-    /// How many blocks compute a product.
+    /// Blocks of the grid.
     pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
         tile_scheduler::tile_count(matmul, self.sizes())
     }
@@ -54,18 +55,18 @@ impl MmaTile {
         self.warps[0] * self.warps[1]
     }
 
-    /// The sides of the factors' tiles.
+    /// The tiles of A and B in a stage.
     pub(super) fn operand_tiles(&self, element: u32) -> [OperandTile; 2] {
         let k = self.k(element);
         [self.rows, self.columns].map(|extent| OperandTile { extent, k, threads: self.threads(), element })
     }
 
-    /// Products of a stage, of elements of so many bytes.
+    /// Elements along K of a stage.
     pub(super) fn k(&self, element: u32) -> u32 {
         self.k_bytes / element
     }
 
-    /// Rows and columns of a warp.
+    /// M and N of a warp's tile.
     pub(super) fn warp_tile(&self) -> [u32; 2] {
         [self.rows / self.warps[0], self.columns / self.warps[1]]
     }
@@ -74,18 +75,18 @@ impl MmaTile {
         self.rows * self.k_bytes
     }
 
-    /// Bytes of both factors' tiles.
+    /// Bytes of a stage: the tiles of A and B.
     pub(super) fn stage_bytes(&self) -> u32 {
         self.a_bytes() + self.columns * self.k_bytes
     }
 }
 
-/// The tile of a factor.
+/// The tile of an operand in a stage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperandTile {
-    /// Rows or columns.
+    /// Rows of A or columns of B.
     pub(super) extent: u32,
-    /// Products.
+    /// Elements along K.
     pub(super) k: u32,
     /// Threads that copy it.
     pub(super) threads: u32,

@@ -1,7 +1,8 @@
-//! Slots for stages, which are filled and emptied in turn, and their barriers.
+//! The circular buffer of pipeline stages in shared memory, with a *full* and an *empty* mbarrier per stage.
 //!
-//! A barrier is a phase that ends when all have arrived, and all bytes that were announced. Waiting is for the end of a phase, of which only the parity is said:
-//! the rounds of a [`Cursor`] through the ring alternate.
+//! A phase of a *full* mbarrier completes when the announced bytes have arrived, one of an *empty* mbarrier
+//! when all consumer warps have released the stage. A wait names the parity of a phase, which alternates from
+//! one round of [`PipelineState`] through the buffer to the next.
 
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxOperand, PtxStmt, Reg, RegClass,
@@ -10,31 +11,31 @@ use ptx_asm::{
 
 use super::tile::{WARPS, WgmmaTile};
 
-/// Bytes of a barrier.
+/// Bytes of an mbarrier.
 const BARRIER: u32 = 8;
-/// What the order of chunks repeats after.
+/// Alignment of stages: the period of the swizzle.
 const ALIGN: u32 = 1024;
 
-/// The ring.
+/// The circular buffer of a block.
 pub(super) struct CircularBuffer {
-    /// The address of the first slot.
+    /// Address of the first stage.
     pub(super) window: Reg,
-    /// Bytes of a slot.
+    /// Bytes of a stage.
     bytes: u32,
-    /// The address of the first barrier: those of full slots, then those of empty ones.
+    /// Address of the first mbarrier: the *full* ones, then the *empty* ones.
     barriers: Reg,
     stages: u32,
 }
 
-/// A place in the ring.
+/// The position of a producer or consumer in the circular buffer.
 pub(super) struct PipelineState {
-    /// The number of the slot.
+    /// Index of the stage.
     pub(super) stage: Reg,
-    /// The parity of the phase that is waited for.
+    /// Parity of the phase to wait for.
     parity: Reg,
 }
 
-/// The addresses of a slot and its barriers.
+/// The addresses of a stage and its mbarriers.
 pub(super) struct PipelineStage {
     pub(super) window: Reg,
     pub(super) full: AddressOperand,
@@ -50,7 +51,7 @@ impl CircularBuffer {
         CircularBuffer { window, bytes: tile.stage_bytes(), barriers, stages: tile.stages }
     }
 
-    /// Makes the barriers; nobody goes on before they are made.
+    /// Initialises the mbarriers and synchronises the block or cluster.
     pub(super) fn initialize(&self, b: &mut PtxBuilder, tile: &WgmmaTile, thread: Reg) {
         let is_first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
         b.when(GuardPredicate::on(is_first), |b| {
@@ -69,35 +70,35 @@ impl CircularBuffer {
         }
     }
 
-    /// The slot at a place.
-    pub(super) fn stage(&self, b: &mut PtxBuilder, cursor: &PipelineState) -> PipelineStage {
-        let window = b.mul_add(Ty::U32, cursor.stage, self.bytes, self.window);
-        let full = AddressOperand::at(b.mul_add(Ty::U32, cursor.stage, BARRIER, self.barriers));
+    /// The stage at a position.
+    pub(super) fn stage(&self, b: &mut PtxBuilder, state: &PipelineState) -> PipelineStage {
+        let window = b.mul_add(Ty::U32, state.stage, self.bytes, self.window);
+        let full = AddressOperand::at(b.mul_add(Ty::U32, state.stage, BARRIER, self.barriers));
         PipelineStage { window, full, empty: full.plus((self.stages * BARRIER) as i32) }
     }
 
-    /// Waits until all who multiply have done with what was in the slot.
+    /// Waits until all consumers have released the stage.
     pub(super) fn wait_empty(
         &self,
         b: &mut PtxBuilder,
         tile: &WgmmaTile,
         stage: &PipelineStage,
-        cursor: &PipelineState,
+        state: &PipelineState,
     ) {
-        b.push(Inst::MbarrierWait { at: stage.empty, parity: cursor.parity, cluster: tile.cluster > 1 });
+        b.push(Inst::MbarrierWait { at: stage.empty, parity: state.parity, cluster: tile.cluster > 1 });
     }
 
-    /// Says how many bytes a slot will get.
+    /// Announces the number of bytes that TMA will load into the stage.
     pub(super) fn expect(&self, b: &mut PtxBuilder, stage: &PipelineStage, bytes: u32) {
         b.push(Inst::MbarrierArriveExpectTx { at: stage.full, bytes });
     }
 
-    /// Waits until they are there.
-    pub(super) fn wait_full(&self, b: &mut PtxBuilder, stage: &PipelineStage, cursor: &PipelineState) {
-        b.push(Inst::MbarrierWait { at: stage.full, parity: cursor.parity, cluster: false });
+    /// Waits until the stage is loaded.
+    pub(super) fn wait_full(&self, b: &mut PtxBuilder, stage: &PipelineStage, state: &PipelineState) {
+        b.push(Inst::MbarrierWait { at: stage.full, parity: state.parity, cluster: false });
     }
 
-    /// What a warp needs to say that a slot is empty: a lane tells each block of the cluster.
+    /// Prepares releases: one lane per block of the cluster arrives at that block's mbarriers.
     pub(super) fn releaser(&self, b: &mut PtxBuilder, tile: &WgmmaTile, thread: Reg) -> StageReleaser {
         let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
         let is_elected = b.compare(CmpOp::Lt, Ty::U32, lane, tile.cluster);
@@ -115,17 +116,17 @@ impl CircularBuffer {
     }
 }
 
-/// How a thread tells that slots are empty.
+/// Releases stages, by arrivals of a consumer warp.
 pub(super) struct StageReleaser {
-    /// The first of the barriers of empty slots, in the block that this lane tells.
+    /// Address of the first *empty* mbarrier, in the block at which this lane arrives.
     barriers: Reg,
-    /// Whether this lane tells anyone.
+    /// Whether this lane arrives at all.
     is_elected: Reg,
     is_remote: bool,
 }
 
 impl StageReleaser {
-    /// Tells that this warp has done with a slot, if a predicate holds.
+    /// Releases a stage, if the predicate is true.
     pub(super) fn release(&self, b: &mut PtxBuilder, stage: Reg, when: Option<Reg>) {
         let is_elected = match when {
             Some(when) => b.binary(PtxBinaryOp::And, Ty::Pred, self.is_elected, when),
@@ -139,12 +140,12 @@ impl StageReleaser {
 }
 
 impl PipelineState {
-    /// At the first slot, where phases of that parity are waited for.
+    /// The first stage, waiting for phases of this parity.
     pub(super) fn new(b: &mut PtxBuilder, parity: u32) -> PipelineState {
         PipelineState { stage: b.mov(RegClass::B32, 0_u32), parity: b.mov(RegClass::B32, parity) }
     }
 
-    /// Goes on to the next slot.
+    /// Advances to the next stage.
     pub(super) fn advance(&self, b: &mut PtxBuilder, stages: u32) {
         let next = b.add(Ty::U32, self.stage, 1_u32);
         let over = b.compare(CmpOp::Eq, Ty::U32, next, stages);

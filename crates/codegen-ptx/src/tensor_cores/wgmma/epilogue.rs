@@ -1,14 +1,15 @@
-//! Where results wait for the copy engine, which stores them as tiles.
+//! Epilogue with TMA stores from staging tiles.
 //!
 //! ```text
-//! each warp of a consumer, for each of its boxes in turn:
-//!   its first lane waits until the engine has read what was in the box; the lanes meet
-//!   each lane writes its results into the box, and fences them, since the engine has its own path to memory; the lanes meet
-//!   the first lane tells the engine where the box goes
+//! each consumer warp, for each of its staging tiles in turn:
+//!   one lane waits until TMA has read the tile's previous content; warp barrier
+//!   each lane writes its results to the tile, and fences them for the async proxy; warp barrier
+//!   one lane issues the TMA store
 //! ```
 //!
-//! Nobody waits for what is stored but before a box is written again, and at the end, so that the next tile is multiplied meanwhile. What lies beyond
-//! the last row and column, the engine leaves out.
+//! A warp waits for a store only before it writes the staging tile again, and at the end, so that the stores
+//! overlap with the multiplication of the next output tile. TMA skips elements beyond the last row and
+//! column.
 
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, PtxStmt, Reg, StateSpace, Ty,
@@ -21,25 +22,26 @@ use crate::tensor_cores::staging::{self, StagedResults, StagingWriter};
 use crate::tensor_cores::tile_scheduler::TileCoord;
 use crate::tensor_cores::{Matmul, MatmulCallbacks, MatmulMemory, OutputView};
 
-/// The most boxes of a warp: one is written while the other is read. More would take the room of a stage.
-const MOST: u32 = 2;
+/// The most staging tiles of a warp: one is written while TMA reads the other. More would take the memory of
+/// a pipeline stage.
+const MAX_STAGING_TILES: u32 = 2;
 
 impl WgmmaTile {
-    /// The factors, and where results go if the copy engine stores them, as tensors.
+    /// The operands as tensors, then the outputs if TMA stores them.
     pub(crate) fn tensors(&self, matmul: &Matmul) -> Vec<TmaTensor> {
         let operands = self.operands(matmul).into_iter().flatten();
         operands.chain(stores(matmul).unwrap_or_default()).collect()
     }
 
-    /// How many boxes each warp has: such a number that each tile begins with the first.
-    fn boxes(&self, matmul: &Matmul) -> u32 {
+    /// Staging tiles per warp, such that each output tile begins with the first one.
+    fn staging_tiles(&self, matmul: &Matmul) -> u32 {
         let bytes: u32 = matmul.outputs.iter().map(|store| store.element.bytes()).sum();
         let uses = self.columns * bytes / staging::LINE;
-        (1..=MOST).rev().find(|boxes| uses.is_multiple_of(*boxes)).unwrap_or(1)
+        (1..=MAX_STAGING_TILES).rev().find(|tiles| uses.is_multiple_of(*tiles)).unwrap_or(1)
     }
 }
 
-/// Where results go as tensors of which a tile is a box, if there is something, and all batches can be axes.
+/// The outputs as tensors with staging tiles as their tiles; `None` if a batch cannot be tensor axes.
 fn stores(matmul: &Matmul) -> Option<Vec<TmaTensor>> {
     let [rows, columns, _] = matmul.sizes;
     let tensor = |store: &OutputView| {
@@ -50,20 +52,20 @@ fn stores(matmul: &Matmul) -> Option<Vec<TmaTensor>> {
     matmul.outputs.iter().map(tensor).collect()
 }
 
-/// The boxes of a warp.
+/// The staging tiles of a consumer warp and the stores from them.
 pub(super) struct TmaStoreEpilogue {
-    /// How many.
+    /// Number of staging tiles.
     count: u32,
-    /// The address of the first.
+    /// Address of the first one.
     first: Reg,
-    /// Whether this lane deals with the copy engine.
+    /// True in the lane that issues TMA stores.
     is_elected: GuardPredicate,
-    /// By store, the tensor map, and how results are written.
+    /// For each output, the address of the tensor map and the writer of its staging tiles.
     stores: Vec<(Reg, StagingWriter)>,
 }
 
 impl TmaStoreEpilogue {
-    /// Of a warp of the consumers; nothing if results are stored one by one.
+    /// The epilogue of a consumer warp; `None` if results are stored from registers.
     pub(super) fn new(
         b: &mut PtxBuilder,
         matmul: &Matmul,
@@ -72,7 +74,7 @@ impl TmaStoreEpilogue {
         warp: Reg,
     ) -> Option<TmaStoreEpilogue> {
         stores(matmul).filter(|stores| !stores.is_empty())?;
-        let count = tile.boxes(matmul);
+        let count = tile.staging_tiles(matmul);
         let all = b.shared(WARPS * tile.consumers * count * staging::BYTES, staging::ALIGN);
         let all = b.address(StateSpace::Shared, all);
         let first = b.mul_add(Ty::U32, warp, count * staging::BYTES, all);
@@ -87,7 +89,7 @@ impl TmaStoreEpilogue {
         Some(TmaStoreEpilogue { count, first, is_elected, stores })
     }
 
-    /// Stores what becomes of the sums of a tile.
+    /// Writes the epilogue of an output tile and its stores.
     pub(super) fn finish(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
@@ -100,28 +102,28 @@ impl TmaStoreEpilogue {
             .map(|store| callbacks.batch_coordinates(MatmulMemory::Output(store)))
             .collect();
         let mut uses = 0;
-        layout.parts(callbacks, matmul, coord, accumulators, &mut |callbacks, part| {
+        layout.staged_results(callbacks, matmul, coord, accumulators, &mut |callbacks, results| {
             let b = callbacks.builder();
             let row = b.add(Ty::U32, coord.row, layout.corner[0]);
-            let at = [b.add(Ty::U32, row, part.at[0]), b.add(Ty::U32, coord.column, part.at[1])];
-            self.put(b, &part, uses % self.count, at, &batch[part.store]);
+            let at = [b.add(Ty::U32, row, results.at[0]), b.add(Ty::U32, coord.column, results.at[1])];
+            self.stage_and_store(b, &results, uses % self.count, at, &batch[results.store]);
             uses += 1;
         });
     }
 
-    /// Writes results into a box, and begins to store them at a row and a column.
-    fn put(
+    /// Writes results to a staging tile and issues its TMA store to a row and column.
+    fn stage_and_store(
         &self,
         b: &mut PtxBuilder,
-        part: &StagedResults,
+        results: &StagedResults,
         number: u32,
         [row, column]: [Reg; 2],
         batch: &[Reg],
     ) {
-        let (map, writer) = &self.stores[part.store];
+        let (map, writer) = &self.stores[results.store];
         self.wait(b, self.count - 1);
         b.push(Inst::WarpBarrier);
-        writer.write(b, part, number);
+        writer.write(b, results, number);
         b.push(Inst::FenceProxyAsync);
         b.push(Inst::WarpBarrier);
         let at = [column, row].iter().chain(batch).map(|&coord| PtxOperand::Reg(coord)).collect();
@@ -132,7 +134,7 @@ impl TmaStoreEpilogue {
         });
     }
 
-    /// Waits until at most so many boxes, the latest, are still to be read.
+    /// Waits until at most the latest `pending` staging tiles are still being read.
     pub(super) fn wait(&self, b: &mut PtxBuilder, pending: u32) {
         b.push_stmt(PtxStmt::Predicated(self.is_elected, Inst::TmaStoreWait { pending }));
     }

@@ -1,37 +1,41 @@
-//! Products by warpgroups: `wgmma` on what the copy engine brings, with a role for each warpgroup.
+//! Warp-specialised, persistent matmul kernels with `wgmma`, fed by TMA.
 //!
 //! ```text
-//! each block has tiles of the outputs, one after another; it is a producer and one or two consumers of 128 threads each
-//!   the producer, a single thread:
-//!     for each tile, for each stage {
-//!       wait until the slot is empty; say how many bytes it will get; begin the copies of both factors' tiles
+//! each block computes output tiles one after another, with a producer and one or two consumer warpgroups
+//!   producer, one thread:
+//!     for each output tile, for each stage along K {
+//!       wait until the stage is empty; announce its bytes; issue the TMA loads of the tiles of A and B
 //!     }
-//!   each consumer:
-//!     for each tile {
-//!       for each stage {
-//!         wait until the slot is full; begin its multiplications; wait for those of the stage before; that one's slot is empty
+//!   each consumer warpgroup:
+//!     for each output tile {
+//!       for each stage along K {
+//!         wait until the stage is full; issue its wgmma operations; wait for those of the stage before, and
+//!         release that stage
 //!       }
-//!       each thread: what comes after, for its outputs; each warp: lay out the results, and have the copy engine store them ([`shelf`])
+//!       each thread: the epilogue of its outputs; each warp: stage the results and store them by TMA
+//!       ([`epilogue`])
 //!     }
 //! ```
 //!
-//! A slot holds a stage: a tile of each factor, [`DEPTH`](tile::DEPTH) products deep, in the order that the copy engine and `wgmma` agree on ([`operand`]).
-//! Two barriers in shared memory belong to it ([`ring`]): what arrives at *full* are the bytes of the copies, at *empty* the warps that have multiplied. While
-//! consumers write out a tile, the producer fills slots for the next one. Registers that the producer does not need go to the consumers.
+//! A stage holds a tile of A and a tile of B, [`TILE_K`](tile::TILE_K) deep, with the 128-byte swizzle that
+//! TMA and `wgmma` share ([`operand`]). Each stage has a *full* mbarrier, at which the bytes of the loads
+//! arrive, and an *empty* one, at which consumer warps arrive ([`circular_buffer`]). While consumers execute
+//! the epilogue of a tile, the producer loads stages for the next one. The producer gives registers to the
+//! consumers.
 //!
-//! The two blocks of a cluster have tiles below each other, so that they multiply the same columns: each copies half of these into the shared
-//! memory of both.
+//! The two blocks of a cluster compute tiles below each other, with the same columns of B: each block loads
+//! half of them and multicasts them to both.
 //!
-//! The design is that of the public kernels for this processor which reach the speed of the vendor's library: 128 by 256 outputs, two consumers, four stages,
-//! clusters of two, as many blocks as there are processors.
+//! The design follows the public Hopper kernels that reach the speed of cuBLAS: 128×256 tiles, two consumers,
+//! four stages, clusters of two, one block per SM.
 
-mod circular_buffer; // stages and their barriers
-mod epilogue; // results on their way to memory
-mod operand; // a operand in shared memory
-mod tile; // sizes
+mod circular_buffer; // pipeline stages and their mbarriers
+mod epilogue; // staged TMA stores
+mod operand; // TMA loads and matrix descriptors
+mod tile; // tile sizes
 
 #[cfg(test)]
-mod mutation_tests; // kernels that are wrong
+mod mutation_tests; // kernels that lack synchronisation
 #[cfg(test)]
 mod tests;
 
@@ -48,42 +52,43 @@ use super::{Matmul, MatmulCallbacks, MatmulMemory};
 
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
-/// Registers of a thread that copies, and of one that multiplies, where there are two consumers: what 384 threads start with is divided anew.
+/// Registers per thread of the producer and of consumers, if there are two consumers; 384 threads start with
+/// 168 each.
 const REGISTERS: [u32; 2] = [24, 240];
 
 /// Writes the body of the kernel.
 pub(super) fn emit(callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul, tile: &WgmmaTile) {
     let b = callbacks.builder();
     let thread = b.special(SpecialReg::Thread);
-    let ring = CircularBuffer::new(b, tile);
-    ring.initialize(b, tile, thread);
+    let buffer = CircularBuffer::new(b, tile);
+    buffer.initialize(b, tile, thread);
     let block = BlockPosition::new(b, tile);
     let copies = b.compare(CmpOp::Lt, Ty::U32, thread, WARPGROUP);
-    let roles = WarpSpecialisedKernel { matmul, tile, ring, block, thread };
-    let then = callbacks.nested_block(&mut |callbacks| roles.produce(callbacks));
-    let otherwise = callbacks.nested_block(&mut |callbacks| roles.consume(callbacks));
+    let kernel = WarpSpecialisedKernel { matmul, tile, buffer, block, thread };
+    let then = callbacks.nested_block(&mut |callbacks| kernel.produce(callbacks));
+    let otherwise = callbacks.nested_block(&mut |callbacks| kernel.consume(callbacks));
     let b = callbacks.builder();
     b.push_stmt(PtxStmt::If { guard: GuardPredicate::on(copies), then, otherwise });
     if tile.cluster > 1 {
-        // No block ends while the other may still reach its memory.
+        // A block must not end while the other one may still access its shared memory.
         b.push(Inst::ClusterBarrier);
     }
 }
 
-/// What the warpgroups of a block know, whatever they do.
+/// Context shared by the producer and the consumers.
 struct WarpSpecialisedKernel<'a> {
     matmul: &'a Matmul,
     tile: &'a WgmmaTile,
-    ring: CircularBuffer,
+    buffer: CircularBuffer,
     block: BlockPosition,
     thread: Reg,
 }
 
-/// Where a block is.
+/// The position of a block in the grid.
 struct BlockPosition {
-    /// The number of its cluster; its own, if it is alone.
+    /// Index of the cluster; of the block, without clusters.
     cluster: Reg,
-    /// Its number in the cluster.
+    /// Rank of the block in its cluster.
     rank: Option<Reg>,
 }
 
@@ -101,7 +106,7 @@ impl BlockPosition {
 }
 
 impl WarpSpecialisedKernel<'_> {
-    /// Writes what is done for each tile of the block.
+    /// Writes the loop over the output tiles of a block (persistent kernel).
     fn each_tile(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
@@ -131,17 +136,17 @@ impl WarpSpecialisedKernel<'_> {
         }
     }
 
-    /// What the producer does.
+    /// Writes the producer.
     fn produce(&self, callbacks: &mut dyn MatmulCallbacks) {
-        let WarpSpecialisedKernel { matmul, tile, ring, block, thread } = self;
+        let WarpSpecialisedKernel { matmul, tile, buffer, block, thread } = self;
         let b = callbacks.builder();
-        resize(b, tile, false);
+        set_max_registers(b, tile, false);
         let is_first = b.compare(CmpOp::Eq, Ty::U32, *thread, 0_u32);
         let then = callbacks.nested_block(&mut |callbacks| {
             let b = callbacks.builder();
             let [left, right] = [0, 1].map(|map| TmaLoader::new(b, matmul, tile, map, block.rank));
-            // A barrier that nobody has arrived at yet is behind the phase before its first: slots are empty.
-            let cursor = PipelineState::new(b, 1);
+            // The phase before an mbarrier's first one counts as complete: at first, all stages are empty.
+            let state = PipelineState::new(b, 1);
             self.each_tile(callbacks, &mut |callbacks, coord| {
                 let coordinates = [MatmulMemory::OperandA, MatmulMemory::OperandB]
                     .map(|operand| callbacks.batch_coordinates(operand));
@@ -149,12 +154,12 @@ impl WarpSpecialisedKernel<'_> {
                 let [first, second] = [coord.row, coord.column];
                 let k = b.mov(RegClass::B32, 0_u32);
                 b.repeat(|b| {
-                    let stage = ring.stage(b, &cursor);
-                    ring.wait_empty(b, tile, &stage, &cursor);
-                    ring.expect(b, &stage, tile.stage_bytes());
+                    let stage = buffer.stage(b, &state);
+                    buffer.wait_empty(b, tile, &stage, &state);
+                    buffer.expect(b, &stage, tile.stage_bytes());
                     left.copy(b, &stage, [k, first], &coordinates[0]);
                     right.copy(b, &stage, [k, second], &coordinates[1]);
-                    cursor.advance(b, tile.stages);
+                    state.advance(b, tile.stages);
                     let next = b.add(Ty::U32, k, tile::TILE_K);
                     b.set(k, next);
                     GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, k, matmul.sizes[2]))
@@ -165,35 +170,35 @@ impl WarpSpecialisedKernel<'_> {
         b.push_stmt(PtxStmt::If { guard: GuardPredicate::on(is_first), then, otherwise: Vec::new() });
     }
 
-    /// What a consumer does.
+    /// Writes a consumer.
     fn consume(&self, callbacks: &mut dyn MatmulCallbacks) {
-        let WarpSpecialisedKernel { matmul, tile, ring, thread, .. } = self;
+        let WarpSpecialisedKernel { matmul, tile, buffer, thread, .. } = self;
         let b = callbacks.builder();
-        resize(b, tile, true);
+        set_max_registers(b, tile, true);
         let lane = b.binary(PtxBinaryOp::And, Ty::B32, *thread, 31_u32);
-        let warp = warp(b, *thread);
-        let layout = layout(b, tile, lane, warp);
-        let shelf = TmaStoreEpilogue::new(b, matmul, tile, lane, warp);
+        let warp = consumer_warp(b, *thread);
+        let layout = accumulator_layout(b, tile, lane, warp);
+        let epilogue = TmaStoreEpilogue::new(b, matmul, tile, lane, warp);
         let own = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, *thread, WARPGROUP.ilog2());
         let consumer = b.binary(PtxBinaryOp::Sub, Ty::U32, own, 1_u32);
-        let operands = [0, 1].map(|at| DescriptorIterator::new(b, matmul, tile, ring, at, consumer));
-        let releaser = ring.releaser(b, tile, *thread);
-        let cursor = PipelineState::new(b, 0);
+        let operands = [0, 1].map(|at| DescriptorIterator::new(b, matmul, tile, buffer, at, consumer));
+        let releaser = buffer.releaser(b, tile, *thread);
+        let state = PipelineState::new(b, 0);
         let all = b.compare(CmpOp::Eq, Ty::U32, *thread, *thread);
         self.each_tile(callbacks, &mut |callbacks, coord| {
-            let accumulators = layout.start(callbacks, matmul, coord);
+            let accumulators = layout.init(callbacks, matmul, coord);
             let b = callbacks.builder();
-            let before = b.mov(RegClass::B32, cursor.stage);
+            let before = b.mov(RegClass::B32, state.stage);
             let step = b.mov(RegClass::B32, 0_u32);
             b.repeat(|b| {
-                let stage = ring.stage(b, &cursor);
-                ring.wait_full(b, &stage, &cursor);
-                self.multiply(b, &operands, &cursor, &accumulators, all);
+                let stage = buffer.stage(b, &state);
+                buffer.wait_full(b, &stage, &state);
+                self.issue_wgmma(b, &operands, &state, &accumulators, all);
                 b.push(Inst::WgmmaWait { pending: 1 });
                 let is_later = b.compare(CmpOp::Gt, Ty::U32, step, 0_u32);
                 releaser.release(b, before, Some(is_later));
-                b.set(before, cursor.stage);
-                cursor.advance(b, tile.stages);
+                b.set(before, state.stage);
+                state.advance(b, tile.stages);
                 let next = b.add(Ty::U32, step, 1_u32);
                 b.set(step, next);
                 GuardPredicate::on(b.compare(
@@ -205,27 +210,27 @@ impl WarpSpecialisedKernel<'_> {
             });
             b.push(Inst::WgmmaWait { pending: 0 });
             releaser.release(b, before, None);
-            match &shelf {
-                None => layout.finish(callbacks, matmul, coord, &accumulators),
-                Some(shelf) => shelf.finish(callbacks, matmul, coord, &layout, &accumulators),
+            match &epilogue {
+                None => layout.store_from_registers(callbacks, matmul, coord, &accumulators),
+                Some(epilogue) => epilogue.finish(callbacks, matmul, coord, &layout, &accumulators),
             }
         });
-        if let Some(shelf) = shelf {
-            shelf.wait(callbacks.builder(), 0);
+        if let Some(epilogue) = epilogue {
+            epilogue.wait(callbacks.builder(), 0);
         }
     }
 
-    /// Begins the multiplications of a stage.
-    fn multiply(
+    /// Issues the `wgmma` operations of a stage.
+    fn issue_wgmma(
         &self,
         b: &mut PtxBuilder,
         operands: &[DescriptorIterator; 2],
-        cursor: &PipelineState,
+        state: &PipelineState,
         accumulators: &Accumulators,
         all: Reg,
     ) {
         let WarpSpecialisedKernel { matmul, tile, .. } = self;
-        let [left, right] = [0, 1].map(|at| operands[at].at(b, cursor.stage));
+        let [left, right] = [0, 1].map(|at| operands[at].at(b, state.stage));
         b.push(Inst::WgmmaFence);
         for step in 0..tile::TILE_K / operand::STEP {
             let a = operands[0].step(b, left, step);
@@ -244,21 +249,21 @@ impl WarpSpecialisedKernel<'_> {
     }
 }
 
-/// The number of a consumer's warp: those from the fifth on.
-fn warp(b: &mut PtxBuilder, thread: Reg) -> Reg {
+/// Index of a warp among the consumer warps, which follow the producer's four.
+fn consumer_warp(b: &mut PtxBuilder, thread: Reg) -> Reg {
     let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
     b.binary(PtxBinaryOp::Sub, Ty::U32, warp, tile::WARPS)
 }
 
-/// The outputs of a consumer's thread: of 64 rows each warp has 16.
-fn layout(b: &mut PtxBuilder, tile: &WgmmaTile, lane: Reg, warp: Reg) -> AccumulatorLayout {
+/// The accumulators of a consumer thread: each warp has 16 of 64 rows.
+fn accumulator_layout(b: &mut PtxBuilder, tile: &WgmmaTile, lane: Reg, warp: Reg) -> AccumulatorLayout {
     let corner = [b.binary(PtxBinaryOp::Mul, Ty::U32, warp, 16_u32), b.mov(RegClass::B32, 0_u32)];
     let fragments = (0..tile.columns / 8).map(|at| [0, 8 * at]).collect();
     AccumulatorLayout::new(b, lane, corner, fragments, tile.cluster_tile())
 }
 
-/// Gives registers to the consumers, where the threads of a block are too many to have as many as those need.
-fn resize(b: &mut PtxBuilder, tile: &WgmmaTile, consumes: bool) {
+/// Moves registers from the producer to the consumers, if there are two consumers.
+fn set_max_registers(b: &mut PtxBuilder, tile: &WgmmaTile, consumes: bool) {
     if tile.consumers > 1 {
         b.push(Inst::SetMaxRegisters { count: REGISTERS[usize::from(consumes)], increase: consumes });
     }

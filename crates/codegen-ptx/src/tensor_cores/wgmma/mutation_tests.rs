@@ -1,4 +1,4 @@
-//! Kernels that store results too early, or write them where others are still to be read: the interpreter finds each of them.
+//! Kernels with a missing wait, fence or barrier in the epilogue: the simulated GPU reports each of them.
 
 use ptx_asm::{GuardPredicate, Inst, PtxKernel, PtxStmt, StmtList};
 use ptx_sim::ExecutionOrder;
@@ -8,27 +8,30 @@ use super::tests::STORED;
 use crate::tensor_cores::test_harness::{kernel, matmul, run_kernel, stored};
 use crate::tensor_cores::{Matmul, MatmulKernel};
 
-/// Of four boxes' results of 16 bits, or eight of 32, in two boxes.
+/// Two staging tiles, which an output tile uses four times with 16-bit results and eight times with 32-bit
+/// results.
 const TILE: WgmmaTile = WgmmaTile { consumers: 1, columns: 256, stages: 2, cluster: 1 };
 
-/// A way to make a kernel wrong.
+/// A change that makes a kernel wrong.
 type Mutation = fn(&mut StmtList);
 
 const MUTATIONS: [(&str, Mutation); 8] = [
-    ("no fence of a box", |block| leave_out(block, of_box, |inst| matches!(inst, Inst::FenceProxyAsync))),
-    ("no meeting before a box is written", |block| leave_out_every_other(block, 0)),
-    ("no meeting before a box is stored", |block| leave_out_every_other(block, 1)),
-    ("no wait before a box is written", |block| leave_out(block, of_box, is_wait)),
-    ("no wait at the end", |block| leave_out(block, |block| !of_box(block), is_wait)),
+    ("no fence of a staging tile", |block| {
+        leave_out(block, is_staging, |inst| matches!(inst, Inst::FenceProxyAsync))
+    }),
+    ("no barrier before a staging tile is written", |block| leave_out_every_other(block, 0)),
+    ("no barrier before a staging tile is stored", |block| leave_out_every_other(block, 1)),
+    ("no wait before a staging tile is written", |block| leave_out(block, is_staging, is_wait)),
+    ("no wait at the end", |block| leave_out(block, |block| !is_staging(block), is_wait)),
     ("no wait at all", |block| leave_out(block, |_| true, is_wait)),
     ("a wait of others than the thread that stores", |block| {
-        turn(block, |stmt| match stmt {
+        negate(block, |stmt| match stmt {
             PtxStmt::Predicated(guard, inst) if is_wait(inst) => Some(guard),
             _ => None,
         });
     }),
     ("a store by others than the thread that waits", |block| {
-        turn(block, |stmt| match stmt {
+        negate(block, |stmt| match stmt {
             PtxStmt::If { guard, then, .. } => {
                 matches!(then.first(), Some(PtxStmt::Inst(Inst::TmaStore { .. }))).then_some(guard)
             }
@@ -41,16 +44,16 @@ fn is_wait(inst: &Inst) -> bool {
     matches!(inst, Inst::TmaStoreWait { .. })
 }
 
-fn is_meeting(stmt: &PtxStmt) -> bool {
+fn is_warp_barrier(stmt: &PtxStmt) -> bool {
     matches!(stmt, PtxStmt::Inst(Inst::WarpBarrier))
 }
 
-/// Whether a block is where boxes are written.
-fn of_box(block: &StmtList) -> bool {
-    block.iter().any(is_meeting)
+/// Whether a block contains the stores to a staging tile.
+fn is_staging(block: &StmtList) -> bool {
+    block.iter().any(is_warp_barrier)
 }
 
-/// Leaves instructions out of some blocks.
+/// Removes instructions from blocks that `of` selects.
 fn leave_out(block: &mut StmtList, of: fn(&StmtList) -> bool, is_one: fn(&Inst) -> bool) {
     if of(block) {
         block.retain(
@@ -59,17 +62,17 @@ fn leave_out(block: &mut StmtList, of: fn(&StmtList) -> bool, is_one: fn(&Inst) 
     }
 }
 
-/// Leaves out the first meeting of each box, or the second.
+/// Removes the first or the second warp barrier of each staging tile.
 fn leave_out_every_other(block: &mut StmtList, which: usize) {
     let mut number = 0;
     block.retain(|stmt| {
-        number += usize::from(is_meeting(stmt));
-        !is_meeting(stmt) || number % 2 == which
+        number += usize::from(is_warp_barrier(stmt));
+        !is_warp_barrier(stmt) || number % 2 == which
     });
 }
 
-/// Turns guards round.
-fn turn(block: &mut StmtList, find: fn(&mut PtxStmt) -> Option<&mut GuardPredicate>) {
+/// Negates guards.
+fn negate(block: &mut StmtList, find: fn(&mut PtxStmt) -> Option<&mut GuardPredicate>) {
     block.iter_mut().filter_map(find).for_each(|guard| guard.when = !guard.when);
 }
 
@@ -87,7 +90,7 @@ fn everywhere(block: &mut StmtList, mutation: Mutation) {
     mutation(block);
 }
 
-/// Whether the interpreter finds fault with a kernel, in some order.
+/// Whether a kernel has a fault or a wrong result, in some order.
 fn is_faulty(matmul: &Matmul, kernel: &PtxKernel) -> bool {
     let orders =
         [ExecutionOrder::Sequential].into_iter().chain((0..4).map(|seed| ExecutionOrder::Random { seed }));

@@ -1,8 +1,10 @@
-//! A factor: the tensor of which tiles are copied, where they lie in shared memory, and how `wgmma` is told.
+//! Operands of `wgmma`: TMA loads of their tiles, the layout in shared memory, and matrix descriptors.
 //!
-//! A tile in shared memory is lines of 128 bytes, 64 elements. If products are neighbours in memory a line is a row (or column), and all lines are one after another. If
-//! rows are, a line is 64 of them at one step of the depth; the lines of 64 steps are one after another, and behind them come the next 64 rows. In either case
-//! chunk `c` of 16 bytes of line `l` lies at `c ^ (l mod 8)`: eight lines are what the order repeats after, and what the hardware takes at a time.
+//! A tile in shared memory consists of lines of 128 bytes, or 64 elements. In a K-major operand, a line is a
+//! row of A or column of B, and all lines follow each other. Otherwise a line is 64 rows or columns at one
+//! index along K; the lines of 64 such indices follow each other, and after them come the next 64 rows or
+//! columns. In both layouts, chunk `c` of 16 bytes of line `l` lies at `c ^ (l mod 8)`: the 128-byte swizzle,
+//! which repeats every eight lines.
 
 use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxBuilder, Reg, RegClass, RoundingMode, Ty};
 use smallvec::{SmallVec, smallvec};
@@ -15,11 +17,11 @@ use crate::tensor_cores::{BatchAxis, Matmul, OperandView};
 const LINE: u32 = 128;
 /// Elements of a line.
 const ELEMENTS: u32 = LINE / ELEMENT;
-/// Products of one instruction.
+/// K of a `wgmma`.
 pub(super) const STEP: u32 = 16;
 
-/// A factor, or where results go, as a tensor: how many elements there are along each axis, how many bytes from one to the next along all but the first, and the
-/// elements of what is copied at once. The batch's axes come last.
+/// An operand or output as a tensor for TMA: extents, byte strides of all axes except the innermost, and
+/// tile. Batch axes come last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TmaTensor {
     pub(crate) sizes: Vec<u64>,
@@ -28,7 +30,8 @@ pub(crate) struct TmaTensor {
 }
 
 impl TmaTensor {
-    /// Of elements of so many bytes: lines that are so many elements apart, and a batch of these.
+    /// A tensor of rows `stride` elements apart, with elements of `element` bytes, and a batch of such
+    /// tensors.
     pub(super) fn of(
         element: u32,
         sizes: [u32; 2],
@@ -48,7 +51,7 @@ impl TmaTensor {
 }
 
 impl WgmmaTile {
-    /// The factors as tensors, if their batches can be axes.
+    /// A and B as tensors; `None` if a batch cannot be tensor axes.
     pub(crate) fn operands(&self, matmul: &Matmul) -> Option<[TmaTensor; 2]> {
         let k = matmul.sizes[2];
         let tensor = |matrix: &OperandView, at| {
@@ -61,27 +64,29 @@ impl WgmmaTile {
         Some([tensor(&matmul.a, 0)?, tensor(&matmul.b, 1)?])
     }
 
-    /// Rows, or columns, that one block copies of a factor: those of the right one are divided among the blocks of a cluster.
+    /// Rows or columns that one block loads of an operand; those of B are divided among the blocks of a
+    /// cluster.
     fn lines(&self, operand: usize) -> u32 {
         [self.rows(), self.columns / self.cluster][operand]
     }
 }
 
-/// The copies of a factor's tiles.
+/// The TMA loads of an operand's tiles.
 pub(super) struct TmaLoader {
     map: Reg,
     k_contiguous: bool,
-    /// Where the first copy goes in a slot.
+    /// Offset of the operand in a stage.
     to: u32,
-    /// How many copies there are, and rows and bytes from one to the next.
+    /// Number of loads per tile, and distance between them in rows and in bytes.
     count: u32,
     step: (u32, u32),
-    /// If blocks share the tile: the number of this one, what each copies, in rows and bytes, and whom it is for.
+    /// For a multicast operand: the rank of this block, the rows and bytes that each block loads, and the
+    /// mask of blocks.
     shared: Option<(Reg, (u32, u32), Reg)>,
 }
 
 impl TmaLoader {
-    /// Of the factor whose tensor is the map of that number.
+    /// The loads of the operand at this index of the tensor maps.
     pub(super) fn new(
         b: &mut PtxBuilder,
         matmul: &Matmul,
@@ -113,7 +118,7 @@ impl TmaLoader {
         }
     }
 
-    /// Begins the copies of the tile at a step of the depth and a row, into a slot.
+    /// Issues the loads of a tile into a stage.
     pub(super) fn copy(
         &self,
         b: &mut PtxBuilder,
@@ -142,43 +147,44 @@ impl TmaLoader {
     }
 }
 
-/// What a consumer multiplies of a factor, as descriptors.
+/// The matrix descriptors of an operand.
 pub(super) struct DescriptorIterator {
-    /// That of the first slot.
+    /// Descriptor in the first stage.
     first: Reg,
-    /// From a slot to the next.
+    /// Distance between stages, in descriptor units.
     stage: u32,
-    /// From an instruction's products to the next ones.
+    /// Distance between steps along K, in descriptor units.
     step: u32,
 }
 
-/// Descriptors count 16 bytes.
+/// Bytes of a descriptor unit.
 const UNIT: u32 = 16;
-/// Where a descriptor has what is how far apart, and how chunks are ordered.
+/// Bit positions of the leading-dimension and stride-dimension offsets, and the 128-byte swizzle mode.
 const LEADING: u32 = 16;
 const STRIDE: u32 = 32;
 const SWIZZLE_128: u64 = 1 << 62;
 
 impl DescriptorIterator {
-    /// Of the left factor the rows of the consumer, of the right one all columns.
+    /// The rows of A that belong to a consumer warpgroup, or all columns of B.
     pub(super) fn new(
         b: &mut PtxBuilder,
         matmul: &Matmul,
         tile: &WgmmaTile,
-        ring: &CircularBuffer,
+        buffer: &CircularBuffer,
         at: usize,
         consumer: Reg,
     ) -> DescriptorIterator {
         let matrix = [&matmul.a, &matmul.b][at];
-        let window = b.add(Ty::U32, ring.window, tile.offset(at));
+        let window = b.add(Ty::U32, buffer.window, tile.offset(at));
         let window = match at {
-            // Whichever way they lie, 64 rows are 64 lines of 64 products, or of 64 rows.
+            // 64 rows are 64 lines in both layouts: of 64 along K, or of 64 rows at one index along K.
             0 => b.mul_add(Ty::U32, consumer, ROWS * LINE, window),
             _ => window,
         };
         let address = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, window, UNIT.ilog2());
         let address = b.convert(Ty::U64, Ty::U32, RoundingMode::None, address);
-        // Groups of eight lines are one after another. The other distance is from 64 rows to the next; if lines are rows there is none.
+        // Groups of eight lines follow each other. The leading offset is the distance to the next 64 rows or
+        // columns; it is not used for K-major operands.
         let leading = if matrix.k_contiguous { UNIT } else { TILE_K * LINE };
         let constant =
             u64::from(leading / UNIT) << LEADING | u64::from(8 * LINE / UNIT) << STRIDE | SWIZZLE_128;
@@ -187,12 +193,12 @@ impl DescriptorIterator {
         DescriptorIterator { first, stage: tile.stage_bytes() / UNIT, step: step / UNIT }
     }
 
-    /// The descriptor in a slot.
+    /// The descriptor in a stage.
     pub(super) fn at(&self, b: &mut PtxBuilder, stage: Reg) -> Reg {
         b.mul_add_wide(Ty::U32, stage, self.stage, self.first)
     }
 
-    /// The descriptor of an instruction of a stage.
+    /// The descriptor of a step along K.
     pub(super) fn step(&self, b: &mut PtxBuilder, descriptor: Reg, number: u32) -> Reg {
         match number {
             0 => descriptor,

@@ -1,4 +1,4 @@
-//! Products by warpgroups, run and assembled.
+//! `wgmma` kernels, run on the simulated GPU and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
@@ -71,10 +71,10 @@ fn any_order_gives_the_product() {
 
 #[test]
 fn a_block_has_several_tiles() {
-    // More tiles than processors: the ring goes on from tile to tile.
+    // More tiles than SMs: the pipeline continues from tile to tile.
     let sizes = [64 * 17, 64 * 9, 64];
     multiply(&matmul(sizes, [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 5 });
-    // With one box of a warp, the next tile uses that of the one before.
+    // With one staging tile per warp, an output tile reuses that of the one before.
     let narrow = stored(matmul([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
     multiply(&narrow, &SMALL, false, ExecutionOrder::Random { seed: 6 });
 }
@@ -82,12 +82,12 @@ fn a_block_has_several_tiles() {
 #[test]
 fn each_element_is_copied_once_for_a_cluster() {
     let stats = multiply(&matmul([256, 128, 128], [true, false]), &PAIR, false, ExecutionOrder::Sequential);
-    // Rows of each block, and columns of both.
+    // Rows of A per block, and columns of B per cluster.
     assert_eq!(stats.bytes("tmaload"), 2 * 128 * (256 + 128));
     assert_eq!(stats.sectors("tmastore") * 32, 4 * 256 * 128);
 }
 
-/// What results may be stored as: each on its own, and several from the same sums.
+/// Element types of the outputs: one output, and several outputs of the same accumulators.
 pub(super) const STORED: [&[Ty]; 4] =
     [&[Ty::B16], &[Ty::F32], &[Ty::B16, Ty::F32], &[Ty::B16, Ty::B16, Ty::B16]];
 
@@ -113,7 +113,7 @@ fn what_is_no_whole_line_is_stored_at_once() {
 }
 
 #[test]
-fn every_tile_has_room_for_its_boxes() {
+fn every_tile_has_room_for_its_staging_tiles() {
     for (tile, _) in TILES {
         for types in STORED {
             let matmul = stored(matmul([4096, 4096, 4096], [true, false]), types);
@@ -154,21 +154,22 @@ fn every_tile_assembles_without_spills() {
             let what = format!("{tile:?} {contiguous:?}: {made:?}");
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
             match tile.consumers {
-                // What consumers take has to be there, or they wait for ever.
+                // The registers that consumers request must exist, or they wait for ever.
                 2 => assert_eq!(made.registers * tile.threads(), 128 * (24 + 2 * 240), "{what}"),
                 _ => assert!(made.registers <= 128, "{what}"),
             }
-            // One instruction for every 16 products, none of which waits for the one before.
+            // One `wgmma` per 16 along K, none of which waits for the one before.
             let count = |opcode: &str| made.opcodes.get(opcode).copied().unwrap_or(0);
             assert_eq!((made.count("HGMMA"), count("WARPGROUP.ARRIVE")), (4, 1), "{what}");
             assert_eq!(made.count("USETMAXREG"), if tile.consumers == 2 { 2 } else { 0 }, "{what}");
             assert_eq!(count("UTMALDG.2D.MULTICAST") > 0, tile.cluster == 2, "{what}");
-            // Results leave in boxes of 16 rows and 128 bytes, of 16 bits four times 8 by 8 at a time.
+            // Staging tiles are 16 rows of 128 bytes; an `stmatrix` stores four 8×8 matrices of 16-bit
+            // elements.
             let bytes = tile.columns * results.bytes();
             assert_eq!((made.count("STG"), count("UTMASTG.2D")), (0, (bytes / 128) as usize), "{what}");
             let matrices = if results == Ty::B16 { tile.columns / 16 } else { 0 };
             assert_eq!(made.count("STSM"), matrices as usize, "{what}");
-            // Fences of the device are at the meetings of clusters, not in loops.
+            // Device-wide fences occur at cluster barriers only, not in loops.
             assert!(count("MEMBAR.ALL.GPU") <= 2, "{what}");
         }
     }

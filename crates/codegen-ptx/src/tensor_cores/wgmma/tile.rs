@@ -1,22 +1,22 @@
-//! How large tiles are.
+//! Tile sizes of `wgmma` kernels.
 
 use crate::tensor_cores::{Matmul, tile_scheduler};
 
-/// A block's tile of the outputs, and how it is computed.
+/// The tile of a block, and how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WgmmaTile {
-    /// Warpgroups that multiply, 64 rows each.
+    /// Consumer warpgroups, which compute 64 rows each.
     pub(crate) consumers: u32,
-    /// Columns of the outputs: a multiple of 64, up to 256.
+    /// N of the tile: a multiple of 64, up to 256.
     pub(crate) columns: u32,
-    /// Stages that shared memory holds.
+    /// Pipeline stages in shared memory.
     pub(crate) stages: u32,
-    /// Blocks of a cluster, with tiles below each other.
+    /// Blocks of a cluster, whose tiles are below each other.
     pub(crate) cluster: u32,
 }
 
-/// Tiles with the time that each takes for an output, in hundredths of what the first takes: smaller ones copy more for it, and multiply with shorter
-/// instructions.
+/// Tiles with the estimated time per output, in percent of the first tile's. Smaller tiles load more per
+/// output and use shorter `wgmma` instructions.
 pub(super) const TILES: [(WgmmaTile, u64); 5] = [
     (WgmmaTile { consumers: 2, columns: 256, stages: 4, cluster: 2 }, 100),
     (WgmmaTile { consumers: 2, columns: 256, stages: 4, cluster: 1 }, 104),
@@ -25,13 +25,13 @@ pub(super) const TILES: [(WgmmaTile, u64); 5] = [
     (WgmmaTile { consumers: 1, columns: 64, stages: 6, cluster: 1 }, 220),
 ];
 
-/// Blocks that run at once: one on each processor of the largest device of this family.
+/// Blocks that run at once: one per SM of the largest Hopper GPU.
 const BLOCKS: u64 = 132;
 
-/// Products of a stage: as many as 128 bytes hold, which is the most that copies can exchange.
+/// Elements along K of a stage: 128 bytes, the widest swizzle.
 pub(super) const TILE_K: u32 = 64;
 
-/// Bytes of an element of a factor.
+/// Bytes of an operand's element.
 pub(super) const ELEMENT: u32 = 2;
 
 /// Warps of a warpgroup.
@@ -41,7 +41,7 @@ pub(super) const WARPS: u32 = 4;
 pub(super) const ROWS: u32 = 64;
 
 impl WgmmaTile {
-    /// The tile with which the product takes the least time: blocks work in waves, of which the last may be nearly empty.
+    /// The tile with the least estimated time, which counts waves: the last wave may be nearly empty.
     pub(crate) fn of(matmul: &Matmul) -> WgmmaTile {
         let time = |(tile, each): &(WgmmaTile, u64)| {
             let tiles = tile.tiles(matmul).saturating_mul(u64::from(tile.cluster));
@@ -51,37 +51,37 @@ impl WgmmaTile {
         TILES.iter().min_by_key(|tile| time(tile)).map_or(TILES[0].0, |(tile, _)| *tile)
     }
 
-    /// Rows of the outputs.
+    /// M of a block's tile.
     pub(super) fn rows(&self) -> u32 {
         ROWS * self.consumers
     }
 
-    /// Rows and columns that a cluster computes together.
+    /// M and N of a cluster's tile.
     pub(super) fn cluster_tile(&self) -> [u32; 2] {
         [self.rows() * self.cluster, self.columns]
     }
 
-    /// How many tiles clusters have to compute.
+    /// Number of tiles of all clusters.
     pub(crate) fn tiles(&self, matmul: &Matmul) -> u64 {
         tile_scheduler::tile_count(matmul, self.cluster_tile())
     }
 
-    /// How many blocks compute a product: no more than run at once, each with one tile or several.
+    /// Blocks of the grid: no more than run at once, each of which computes one or several tiles.
     pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
         self.tiles(matmul).min(BLOCKS / u64::from(self.cluster)) * u64::from(self.cluster)
     }
 
-    /// Threads of a block: a warpgroup that copies, and those that multiply.
+    /// Threads of a block: the producer warpgroup and the consumers.
     pub(crate) fn threads(&self) -> u32 {
         super::WARPGROUP * (1 + self.consumers)
     }
 
-    /// Where the tile of a factor begins in a stage.
+    /// Offset of an operand's tile in a stage.
     pub(super) fn offset(&self, operand: usize) -> u32 {
         [0, self.rows() * TILE_K * ELEMENT][operand]
     }
 
-    /// Bytes of both factors' tiles.
+    /// Bytes of a stage: the tiles of A and B.
     pub(super) fn stage_bytes(&self) -> u32 {
         (self.rows() + self.columns) * TILE_K * ELEMENT
     }
