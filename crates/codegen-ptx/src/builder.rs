@@ -13,7 +13,7 @@ use ptx_asm::{
 
 /// Which instruction of indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Op {
+enum IndexOp {
     Binary(PtxBinaryOp, Ty),
     Ternary(PtxTernaryOp, Ty),
     Convert(Ty, Ty),
@@ -22,24 +22,24 @@ enum Op {
 }
 
 /// An instruction of indices and what it reads.
-type Key = (Op, [PtxOperand; 3]);
+type IndexKey = (IndexOp, [PtxOperand; 3]);
 
 /// Instructions under construction.
 #[derive(Debug)]
-pub(crate) struct Builder {
+pub(crate) struct InstBuilder {
     code: ptx_asm::PtxBuilder,
     /// What was written outside of each block that is open, the innermost last, and the indices that are known in the block.
-    open: Vec<(StmtList, Vec<Key>)>,
-    known: HashMap<Key, Reg>,
+    open: Vec<(StmtList, Vec<IndexKey>)>,
+    known: HashMap<IndexKey, Reg>,
     /// Registers that somebody remembers, so that they stay as they are.
     held: HashSet<Reg>,
     size: usize,
 }
 
-impl Builder {
+impl InstBuilder {
     /// Of a kernel that does nothing yet.
-    pub(crate) fn new(code: ptx_asm::PtxBuilder) -> Builder {
-        Builder { code, open: Vec::new(), known: HashMap::new(), held: HashSet::new(), size: 0 }
+    pub(crate) fn new(code: ptx_asm::PtxBuilder) -> InstBuilder {
+        InstBuilder { code, open: Vec::new(), known: HashMap::new(), held: HashSet::new(), size: 0 }
     }
 
     /// The kernel.
@@ -187,7 +187,7 @@ impl Builder {
         b: impl Into<PtxOperand>,
     ) -> Reg {
         let (a, b) = (a.into(), b.into());
-        let key = (Op::Binary(op, ty), [a, b, PtxOperand::Const(0)]);
+        let key = (IndexOp::Binary(op, ty), [a, b, PtxOperand::Const(0)]);
         self.shared(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
@@ -199,7 +199,7 @@ impl Builder {
         c: impl Into<PtxOperand>,
     ) -> Reg {
         let (op, ty, a, b, c) = (PtxTernaryOp::MulAdd, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((Op::Ternary(op, ty), [a, b, c]), RegClass::B32, |dst| Inst::Ternary {
+        self.shared((IndexOp::Ternary(op, ty), [a, b, c]), RegClass::B32, |dst| Inst::Ternary {
             op,
             ty,
             dst,
@@ -217,7 +217,7 @@ impl Builder {
         c: impl Into<PtxOperand>,
     ) -> Reg {
         let (op, ty, a, b, c) = (PtxTernaryOp::MulAddWide, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((Op::Ternary(op, ty), [a, b, c]), RegClass::B64, |dst| Inst::Ternary {
+        self.shared((IndexOp::Ternary(op, ty), [a, b, c]), RegClass::B64, |dst| Inst::Ternary {
             op,
             ty,
             dst,
@@ -230,14 +230,14 @@ impl Builder {
     /// A 32-bit index with 64 bits.
     pub(crate) fn index_widened(&mut self, src: Reg) -> Reg {
         let (to, from) = (Ty::S64, Ty::S32);
-        let key = (Op::Convert(to, from), [src.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
+        let key = (IndexOp::Convert(to, from), [src.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
         let rounding = RoundingMode::None;
         self.shared(key, RegClass::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// The address of an array.
     pub(crate) fn index_address(&mut self, space: StateSpace, array: u32) -> Reg {
-        let key = (Op::Address(space), [array.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
+        let key = (IndexOp::Address(space), [array.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
         self.shared(key, RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
     }
 
@@ -250,11 +250,11 @@ impl Builder {
         b: impl Into<PtxOperand>,
     ) -> Reg {
         let (a, b) = (a.into(), b.into());
-        let key = (Op::Compare(cmp, ty), [a, b, PtxOperand::Const(0)]);
+        let key = (IndexOp::Compare(cmp, ty), [a, b, PtxOperand::Const(0)]);
         self.shared(key, RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
     }
 
-    fn shared(&mut self, key: Key, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
+    fn shared(&mut self, key: IndexKey, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
         if let Some(&known) = self.known.get(&key) {
             return known;
         }

@@ -39,10 +39,10 @@
 #![deny(unsafe_code)]
 
 mod options; // what may be chosen
-mod refusal; // what is not supported
+mod unsupported; // constructs that the codegen rejects
 
-mod trees; // reductions that warps do
-mod unroll; // several iterations at a time
+mod unroll;
+mod warp_reductions; // reductions by warp shuffles // several iterations at a time
 
 mod builder; // instructions under construction
 mod emit;

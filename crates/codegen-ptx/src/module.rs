@@ -10,9 +10,9 @@ use codegen_core::{
 use ptx_asm::{PtxProgram, Target};
 use tnode::DType;
 
-use crate::emit::{self, Setting};
+use crate::emit::{self, EmitSettings};
 use crate::options::{PtxOptions, TensorCores, ptx_caps};
-use crate::refusal::{NAME, failed};
+use crate::unsupported::{NAME, failed};
 use crate::vouch;
 
 /// The codegen for NVIDIA's processors.
@@ -81,7 +81,7 @@ impl Ptx {
     /// [`CodegenError::Unsupported`] where a kernel asks for what this codegen does not do, [`CodegenError::Failed`] where the program is
     /// none, which is a bug.
     pub fn render(&self, kernels: &[Kernel]) -> Result<Rendered, CodegenError> {
-        let setting = Setting { target: self.target, caps: &self.caps, options: &self.options };
+        let setting = EmitSettings { target: self.target, caps: &self.caps, options: &self.options };
         let (mut programs, mut launches, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for kernel in kernels {
             let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();

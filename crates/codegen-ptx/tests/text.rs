@@ -63,7 +63,7 @@ routine @tree strict {
     }
   }
 }"#;
-    check(text, &expect_file!["text/tree.ptx"]);
+    check(text, &expect_file!["text/tree_reduction.ptx"]);
 }
 
 #[test]

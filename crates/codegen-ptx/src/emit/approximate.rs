@@ -6,7 +6,7 @@ use std::f64::consts::{LN_2, LOG2_E, TAU};
 use lowered_ir::ir::UnaryOp;
 use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, Target, Ty};
 
-use crate::builder::Builder;
+use crate::builder::InstBuilder;
 
 /// Whether there is an approximation of an operation.
 pub(super) fn has(op: UnaryOp) -> bool {
@@ -15,7 +15,7 @@ pub(super) fn has(op: UnaryOp) -> bool {
 }
 
 /// Writes the approximation of an operation on a number in a register of class `F32`.
-pub(super) fn emit(b: &mut Builder, target: Target, op: UnaryOp, x: Reg) -> Reg {
+pub(super) fn emit(b: &mut InstBuilder, target: Target, op: UnaryOp, x: Reg) -> Reg {
     match op {
         UnaryOp::Exp2 => b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, x),
         UnaryOp::Exp => exp(b, x, LOG2_E as f32),
@@ -38,13 +38,13 @@ pub(super) fn emit(b: &mut Builder, target: Target, op: UnaryOp, x: Reg) -> Reg 
 }
 
 /// `2^(x factor)`.
-fn exp(b: &mut Builder, x: Reg, factor: f32) -> Reg {
+fn exp(b: &mut InstBuilder, x: Reg, factor: f32) -> Reg {
     let power = b.binary(PtxBinaryOp::Mul, Ty::F32, x, factor);
     b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, power)
 }
 
 /// `x` less whole turns, between -π and π: instructions are accurate there alone.
-fn reduced(b: &mut Builder, x: Reg) -> Reg {
+fn reduced(b: &mut InstBuilder, x: Reg) -> Reg {
     let turns = b.binary(PtxBinaryOp::Mul, Ty::F32, x, TAU.recip() as f32);
     let turns = b.convert(Ty::F32, Ty::F32, RoundingMode::NearestInteger, turns);
     // A turn as a number of 24 bits and what is missing, so that few bits of the difference are lost.
@@ -57,7 +57,7 @@ fn reduced(b: &mut Builder, x: Reg) -> Reg {
 }
 
 /// `1 - 2 / (1 + e^2x)`.
-fn tanh(b: &mut Builder, x: Reg) -> Reg {
+fn tanh(b: &mut InstBuilder, x: Reg) -> Reg {
     let power = exp(b, x, 2.0 * LOG2_E as f32);
     let sum = b.binary(PtxBinaryOp::Add, Ty::F32, power, 1_f32);
     let inverse = b.unary(PtxUnaryOp::RecipApprox, Ty::F32, sum);

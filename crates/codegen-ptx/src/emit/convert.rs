@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 
 use super::ops::computed_in;
 use super::{Emitter, Value, carrier, constant};
-use crate::refusal::{Checked, refuse};
+use crate::unsupported::{Checked, refuse};
 
 impl Emitter<'_> {
     /// A value of type `from` as `to`.

@@ -7,9 +7,9 @@ use ptx_asm::{CmpOp, PtxOperand, PtxTernaryOp, Reg, Ty};
 use tnode::{DType, Scalar};
 
 use super::index::{Condition, flat};
-use super::memory::{Element, Memory};
+use super::memory::{ElementAddress, MemoryObject};
 use super::{Emitter, Value, carrier};
-use crate::refusal::{Checked, refuse};
+use crate::unsupported::{Checked, refuse};
 
 /// A value and its type in the routine.
 pub(super) type Typed = (Value, DType);
@@ -99,7 +99,7 @@ impl Emitter<'_> {
     fn get(&mut self, node: NodeRef, index: &Indices) -> Typed {
         let decl = self.routine.node(node);
         let flat = flat(index, &decl.dims);
-        (self.load(Memory::Node(node), decl.dtype, &flat), decl.dtype)
+        (self.load(MemoryObject::Node(node), decl.dtype, &flat), decl.dtype)
     }
 
     fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> Checked<Typed> {
@@ -112,12 +112,12 @@ impl Emitter<'_> {
             Condition::Known(true) => {
                 // A neighbour that a vector would read as well may be outside.
                 let flat = flat(index, &decl.dims);
-                return Ok((self.load_alone(Memory::Node(node), decl.dtype, &flat), decl.dtype));
+                return Ok((self.load_alone(MemoryObject::Node(node), decl.dtype, &flat), decl.dtype));
             }
             Condition::Computed(condition) => condition,
         };
         let flat = flat(index, &decl.dims);
-        let element = self.element(Memory::Node(node), &flat, decl.dtype.size_bytes());
+        let element = self.element(MemoryObject::Node(node), &flat, decl.dtype.size_bytes());
         Ok((self.load_when(condition, element, decl.dtype, other), decl.dtype))
     }
 
@@ -145,7 +145,7 @@ impl Emitter<'_> {
         index: &Indices,
         axis: usize,
         at: &Expr,
-    ) -> Checked<Option<(Element, Reg)>> {
+    ) -> Checked<Option<(ElementAddress, Reg)>> {
         let (at, dtype) = self.expr(at)?;
         if dtype != DType::I32 {
             return refuse(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
@@ -161,7 +161,7 @@ impl Emitter<'_> {
         let size = decl.dtype.size_bytes();
         let step = decl.dims[axis + 1..].iter().product::<usize>() * size;
         let first = flat(index, &decl.dims);
-        let element = self.element(Memory::Node(node), &first, size);
+        let element = self.element(MemoryObject::Node(node), &first, size);
         // The register may be a variable, so the address is no index that is known from here on.
         let element = self.gathered(element, at, step as i64);
         Ok(Some((element, inside)))

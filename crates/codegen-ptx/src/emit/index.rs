@@ -4,11 +4,11 @@ use lowered_ir::ir::{Affine, Guard, Range, Var};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::Emitter;
-use crate::refusal::{Checked, refuse};
+use crate::unsupported::{Checked, refuse};
 
 /// What a loop variable is at the moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Index {
+pub(super) enum LoopIndex {
     Known(i64),
     /// A signed number of 32 bits in a closed interval.
     Computed(Reg, (i64, i64)),
@@ -23,7 +23,7 @@ pub(super) enum Condition {
 
 /// An index with what is known of it computed: what is added up when the code runs, and a number.
 #[derive(Clone, Debug)]
-pub(super) struct Split {
+pub(super) struct SplitIndex {
     pub(super) terms: Affine,
     pub(super) offset: i64,
 }
@@ -40,20 +40,20 @@ pub(super) fn flat(index: &[Affine], dims: &[usize]) -> Affine {
 
 impl Emitter<'_> {
     /// What of an index is computed when the code runs, and the rest.
-    pub(super) fn split(&self, index: &Affine) -> Split {
+    pub(super) fn split(&self, index: &Affine) -> SplitIndex {
         let (mut terms, mut offset) = (Affine::constant(0), index.offset());
         for &(var, factor) in index.terms() {
             match self.variable(var).1 {
-                Index::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
-                Index::Computed(..) => terms.add_term(var, factor),
+                LoopIndex::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
+                LoopIndex::Computed(..) => terms.add_term(var, factor),
             }
         }
-        Split { terms, offset }
+        SplitIndex { terms, offset }
     }
 
     /// The index, if it is known while the code is written.
     pub(super) fn known_index(&self, index: &Affine) -> Option<i64> {
-        let Split { terms, offset } = self.split(index);
+        let SplitIndex { terms, offset } = self.split(index);
         terms.terms().is_empty().then_some(offset)
     }
 
@@ -61,7 +61,7 @@ impl Emitter<'_> {
     pub(super) fn terms(&self, index: &Affine) -> Vec<(Reg, i64)> {
         let mut terms: Vec<(usize, Reg, i64)> = Vec::new();
         for &(var, factor) in index.terms() {
-            if let (depth, Index::Computed(reg, _)) = self.variable(var) {
+            if let (depth, LoopIndex::Computed(reg, _)) = self.variable(var) {
                 terms.push((depth, reg, factor));
             }
         }
@@ -83,7 +83,7 @@ impl Emitter<'_> {
 
     /// The value of an index, 32 bits of it.
     pub(super) fn index(&mut self, index: &Affine) -> PtxOperand {
-        let Split { terms, offset } = self.split(index);
+        let SplitIndex { terms, offset } = self.split(index);
         match (self.sum(&terms), offset as i32) {
             (None, offset) => offset.into(),
             (Some(sum), 0) => sum.into(),
@@ -106,11 +106,11 @@ impl Emitter<'_> {
         })
     }
 
-    fn variable(&self, var: Var) -> (usize, Index) {
+    fn variable(&self, var: Var) -> (usize, LoopIndex) {
         match var {
             Var::Symbol(id) => {
                 let range = self.routine.symbol(id).range;
-                (0, Index::Computed(self.symbols[id.index()], (0, range.saturating_sub(1))))
+                (0, LoopIndex::Computed(self.symbols[id.index()], (0, range.saturating_sub(1))))
             }
             Var::Loop(id) => {
                 let depth = self.order.iter().position(|&l| l == id).map_or(0, |at| at + 1);
@@ -122,8 +122,8 @@ impl Emitter<'_> {
     /// The least and the greatest value of an index.
     pub(super) fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
         index.bounds(|var| match self.variable(var).1 {
-            Index::Known(k) => (k, k),
-            Index::Computed(_, interval) => interval,
+            LoopIndex::Known(k) => (k, k),
+            LoopIndex::Computed(_, interval) => interval,
         })
     }
 
@@ -134,7 +134,7 @@ impl Emitter<'_> {
 
     /// An index as an operand of 64 bits.
     pub(super) fn wide_index(&mut self, index: &Affine) -> PtxOperand {
-        let Split { terms, offset } = self.split(index);
+        let SplitIndex { terms, offset } = self.split(index);
         self.wide_sum(&terms, 1, PtxOperand::Const(offset as u64))
     }
 
@@ -156,11 +156,11 @@ impl Emitter<'_> {
     /// Whether all ranges hold in every repetition of the loops that are being repeated.
     pub(super) fn holds_throughout(&self, guard: &Guard) -> bool {
         let of = |var: Var| {
-            let repeated = self.repeated.iter().find(|repeated| Var::from(repeated.var) == var);
-            match (repeated, self.variable(var).1) {
-                (Some(repeated), _) => (repeated.lo, repeated.lo + repeated.extent - 1),
-                (None, Index::Known(k)) => (k, k),
-                (None, Index::Computed(_, interval)) => interval,
+            let unrolled = self.unrolled.iter().find(|unrolled| Var::from(unrolled.var) == var);
+            match (unrolled, self.variable(var).1) {
+                (Some(unrolled), _) => (unrolled.lo, unrolled.lo + unrolled.extent - 1),
+                (None, LoopIndex::Known(k)) => (k, k),
+                (None, LoopIndex::Computed(_, interval)) => interval,
             }
         };
         let holds = |range: &Range| {

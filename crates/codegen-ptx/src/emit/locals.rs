@@ -6,24 +6,24 @@ use ptx_asm::{GuardPredicate, PtxOperand, PtxStmt, Reg, RegClass, Ty};
 use tnode::{DType, Scalar};
 
 use super::index::flat;
-use super::memory::Memory;
+use super::memory::MemoryObject;
 use super::{Emitter, Value, carrier};
-use crate::builder::Builder;
-use crate::refusal::{Checked, refuse};
+use crate::builder::InstBuilder;
+use crate::unsupported::{Checked, refuse};
 
 /// What holds a local.
 #[derive(Clone, Debug)]
-pub(super) enum Storage {
+pub(super) enum LocalStorage {
     /// The value of each element.
     Values(Vec<Value>),
     /// Registers for each element; four of them for lanes.
     Variables(Vec<Vec<Reg>>),
     /// An array.
-    Array(Memory),
+    Array(MemoryObject),
 }
 
 /// Registers given out before a statement.
-pub(super) type Mark = [u32; RegClass::ALL.len()];
+pub(super) type RegisterMark = [u32; RegClass::ALL.len()];
 
 impl Emitter<'_> {
     /// Declares a local. It holds zeros, unless it is `overwritten` before anything reads it.
@@ -33,10 +33,12 @@ impl Emitter<'_> {
         let elements = decl.dims[skipped..].iter().product::<usize>();
         let bytes = (elements.max(1) as u64).saturating_mul(decl.dtype.size_bytes() as u64);
         let storage = match self.plan.homes.get(&local).copied().unwrap_or(Home::Values) {
-            Home::Values => Storage::Values(vec![Value::Known(Scalar::zero(decl.dtype)); elements]),
-            Home::Variables => Storage::Variables((0..elements).map(|_| self.zeroed(decl.dtype)).collect()),
-            Home::Array => Storage::Array(self.private_array(local, bytes, overwritten)?),
-            Home::Shared => Storage::Array(self.shared_array(local, bytes, overwritten)?),
+            Home::Values => LocalStorage::Values(vec![Value::Known(Scalar::zero(decl.dtype)); elements]),
+            Home::Variables => {
+                LocalStorage::Variables((0..elements).map(|_| self.zeroed(decl.dtype)).collect())
+            }
+            Home::Array => LocalStorage::Array(self.private_array(local, bytes, overwritten)?),
+            Home::Shared => LocalStorage::Array(self.shared_array(local, bytes, overwritten)?),
         };
         self.storage.insert(local, storage);
         Ok(())
@@ -64,8 +66,8 @@ impl Emitter<'_> {
         registers
     }
 
-    fn private_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<Memory> {
-        if let Some(&Storage::Array(memory)) = self.storage.get(&local) {
+    fn private_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<MemoryObject> {
+        if let Some(&LocalStorage::Array(memory)) = self.storage.get(&local) {
             // Declared before, in another repetition of a loop.
             if !overwritten {
                 self.zero(memory, bytes.next_multiple_of(16));
@@ -80,16 +82,16 @@ impl Emitter<'_> {
                 format!("arrays take more than {most} bytes of each thread"),
             );
         }
-        let memory = Memory::Private(self.b.code().local(whole(bytes), 16));
+        let memory = MemoryObject::Private(self.b.code().local(whole(bytes), 16));
         if !overwritten {
             self.zero(memory, bytes.next_multiple_of(16));
         }
         Ok(memory)
     }
 
-    fn shared_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<Memory> {
+    fn shared_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<MemoryObject> {
         let op = || format!("workgroup local {local}");
-        if !self.is_team {
+        if !self.is_cooperative {
             return refuse(op(), "it stands in a kernel without workgroup loops");
         }
         if self.within {
@@ -103,15 +105,15 @@ impl Emitter<'_> {
         if total > most {
             return refuse(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
         }
-        let memory = Memory::Shared(self.b.code().shared(whole(bytes), 16));
+        let memory = MemoryObject::Shared(self.b.code().shared(whole(bytes), 16));
         if !overwritten {
-            self.zero_together(memory, bytes.div_ceil(16) as u32);
+            self.zero_cooperatively(memory, bytes.div_ceil(16) as u32);
         }
         Ok(memory)
     }
 
     /// All threads of a block share in storing zeros, 16 bytes at a time. They have to meet before it is seen.
-    fn zero_together(&mut self, memory: Memory, pieces: u32) {
+    fn zero_cooperatively(&mut self, memory: MemoryObject, pieces: u32) {
         self.zeroing = true;
         let threads = self.block_threads;
         let start = self.element(memory, &Affine::constant(0), 1);
@@ -137,20 +139,20 @@ impl Emitter<'_> {
     }
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
-        if let Some(value) = self.handed(local, index) {
+        if let Some(value) = self.shuffled_element(local, index) {
             return Ok(value);
         }
         let own = self.own_index(local, index);
         match &self.storage[&local] {
-            Storage::Values(values) => Ok(values[self.known_element(local, &own)?]),
-            Storage::Variables(variables) => {
+            LocalStorage::Values(values) => Ok(values[self.known_element(local, &own)?]),
+            LocalStorage::Variables(variables) => {
                 let registers = &variables[self.known_element(local, &own)?];
                 Ok(match registers.as_slice() {
                     &[a, b, c, d] => Value::Lanes([a, b, c, d].map(PtxOperand::from)),
                     registers => Value::In(registers[0]),
                 })
             }
-            &Storage::Array(memory) => Ok(self.load(memory, self.locals[&local].dtype, &own)),
+            &LocalStorage::Array(memory) => Ok(self.load(memory, self.locals[&local].dtype, &own)),
         }
     }
 
@@ -160,7 +162,7 @@ impl Emitter<'_> {
         local: LocalId,
         index: &Indices,
         value: Value,
-        mark: Option<&Mark>,
+        mark: Option<&RegisterMark>,
     ) -> Checked {
         let decl = &self.locals[&local];
         if decl.space == Space::Workgroup && !self.within {
@@ -172,15 +174,15 @@ impl Emitter<'_> {
         let dtype = decl.dtype;
         let own = self.own_index(local, index);
         match &self.storage[&local] {
-            &Storage::Array(memory) => self.store(memory, dtype, &own, value),
-            Storage::Values(_) => {
+            &LocalStorage::Array(memory) => self.store(memory, dtype, &own, value),
+            LocalStorage::Values(_) => {
                 let at = self.known_element(local, &own)?;
                 let value = self.kept(value);
-                if let Some(Storage::Values(values)) = self.storage.get_mut(&local) {
+                if let Some(LocalStorage::Values(values)) = self.storage.get_mut(&local) {
                     values[at] = value;
                 }
             }
-            Storage::Variables(variables) => {
+            LocalStorage::Variables(variables) => {
                 let registers = variables[self.known_element(local, &own)?].clone();
                 self.assign(&registers, value, mark);
             }
@@ -188,7 +190,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    pub(super) fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&Mark>) {
+    pub(super) fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&RegisterMark>) {
         if let &[_, _, _, _] = registers {
             // All lanes are read before one is written.
             let lanes = self.lanes(value).map(|lane| self.b.mov(RegClass::B32, lane));
@@ -199,7 +201,7 @@ impl Emitter<'_> {
         }
         let dst = registers[0];
         if let (Value::In(from), Some(mark)) = (value, mark)
-            && Builder::is_younger(from, mark)
+            && InstBuilder::is_younger(from, mark)
             && from.class == dst.class
             && self.b.retarget(from, dst)
         {

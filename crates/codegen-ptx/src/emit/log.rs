@@ -18,19 +18,19 @@ use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
-use crate::refusal::{Checked, refuse};
+use crate::unsupported::{Checked, refuse};
 
 /// What a kernel that logs is given for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Buffer<'k> {
+pub(super) struct LogBuffer<'k> {
     lines: &'k [LogLine],
     /// With the header.
     pub(super) bytes: u32,
 }
 
-impl<'k> Buffer<'k> {
+impl<'k> LogBuffer<'k> {
     /// Room for all that the kernel can log, but no more than `most` bytes; none if it logs nothing.
-    pub(super) fn of(kernel: &'k Kernel, grid: &Grid<'_>, most: u32) -> Checked<Option<Buffer<'k>>> {
+    pub(super) fn of(kernel: &'k Kernel, grid: &Grid<'_>, most: u32) -> Checked<Option<LogBuffer<'k>>> {
         if kernel.abi().log.is_empty() {
             return Ok(None);
         }
@@ -38,14 +38,14 @@ impl<'k> Buffer<'k> {
             return refuse("log", "several threads run the kernel, and their lines have no order");
         }
         let bytes = most_bytes(kernel.ir()).min(most.into()).max(HEADER_BYTES as u64) as u32;
-        Ok(Some(Buffer { lines: &kernel.abi().log, bytes }))
+        Ok(Some(LogBuffer { lines: &kernel.abi().log, bytes }))
     }
 }
 
 /// The log of the kernel that is being written.
 #[derive(Debug)]
-pub(super) struct Log<'k> {
-    pub(super) buffer: Buffer<'k>,
+pub(super) struct KernelLog<'k> {
+    pub(super) buffer: LogBuffer<'k>,
     numbers: HashMap<*const Stmt, usize>,
     state: LogState,
 }
@@ -63,7 +63,7 @@ struct LogState {
     lost: Reg,
 }
 
-impl Log<'_> {
+impl KernelLog<'_> {
     /// The number of a statement, if it logs a line with so many words of values.
     fn number(&self, stmt: &Stmt, words: usize) -> Option<u32> {
         let number = *self.numbers.get(&std::ptr::from_ref(stmt))?;
@@ -74,7 +74,7 @@ impl Log<'_> {
 
 impl<'k> Emitter<'k> {
     /// Begins the log in the buffer at an address.
-    pub(super) fn begin_log(&mut self, buffer: Buffer<'k>, base: Reg) {
+    pub(super) fn begin_log(&mut self, buffer: LogBuffer<'k>, base: Reg) {
         let mut numbers = HashMap::new();
         walk::each_stmt(&self.routine.body, &mut |stmt| {
             if matches!(stmt, Stmt::Log { .. }) {
@@ -85,7 +85,7 @@ impl<'k> Emitter<'k> {
         let used = self.b.mov(RegClass::B32, 0u32);
         let limit = self.b.mov(RegClass::B32, room as u32);
         let lost = self.b.mov(RegClass::B64, PtxOperand::Const(0));
-        self.log = Some(Log { buffer, numbers, state: LogState { base, used, limit, lost } });
+        self.log = Some(KernelLog { buffer, numbers, state: LogState { base, used, limit, lost } });
     }
 
     /// A statement that logs.
@@ -126,7 +126,7 @@ impl<'k> Emitter<'k> {
 
     /// The header, behind everything that the kernel logs.
     pub(super) fn end_log(&mut self) {
-        if let Some(Log { state: LogState { base, used, lost, .. }, .. }) = self.log {
+        if let Some(KernelLog { state: LogState { base, used, lost, .. }, .. }) = self.log {
             self.store_word(base, 0, Ty::B32, used.into());
             self.store_word(base, 2 * WORD_BYTES as i32, Ty::B64, lost.into());
         }

@@ -12,11 +12,11 @@ use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, S
 use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
 use tnode::{DType, Dims};
 
-use super::index::Index;
-use super::memory::{Memory, memory_type};
-use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
-use crate::refusal::{Checked, Refusal, refuse};
+use super::index::LoopIndex;
+use super::memory::{MemoryObject, memory_type};
+use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, UnrolledLoop, Value};
 use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
+use crate::unsupported::{Checked, Refusal, refuse};
 
 /// A kernel that is a matmul, with the statements of one output.
 pub(super) struct MatmulNest {
@@ -68,14 +68,14 @@ impl MatmulNest {
     }
 
     /// Writes the kernel.
-    pub(super) fn emit(&self, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
+    pub(super) fn emit(&self, entry: &str, setting: EmitSettings<'_>) -> Checked<EmittedKernel> {
         let product = self.sizes();
         let method = MatmulKernel::of(&product, setting.target, setting.options.tensor_cores);
         if method.tiles(&product) > i32::MAX as u64 {
             return refuse("a product of matrices", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
-        let block = ThreadBlock { threads: method.threads(), is_team: false };
+        let block = ThreadBlock { threads: method.threads(), is_cooperative: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
         let mut writer = MatmulEmitter { product: self, e: emitter, refused: None };
         let maps = self.maps(&method, &product);
@@ -206,16 +206,16 @@ impl<'k> MatmulEmitter<'k> {
         let entered = self.enter_row(outputs.row);
         let (half, first) = outputs.column;
         let columns = self.contraction().num_columns();
-        self.e.enter(names.half, Index::Computed(half, (0, columns / 2)));
+        self.e.enter(names.half, LoopIndex::Computed(half, (0, columns / 2)));
         let count = outputs.count as i64;
-        self.e.repeated.push(Repeated { var: names.column, lo: i64::from(first), extent: count });
+        self.e.unrolled.push(UnrolledLoop { var: names.column, lo: i64::from(first), extent: count });
         for n in 0..outputs.count {
-            self.e.enter(names.column, Index::Known(i64::from(first) + n as i64));
+            self.e.enter(names.column, LoopIndex::Known(i64::from(first) + n as i64));
             let checked = write(self, n);
             self.note(checked);
             self.e.leave();
         }
-        self.e.repeated.pop();
+        self.e.unrolled.pop();
         (0..=entered).for_each(|_| self.e.leave());
     }
 
@@ -224,8 +224,8 @@ impl<'k> MatmulEmitter<'k> {
         let rows = &self.contraction().rows;
         let names = self.product.names;
         if let [only] = rows.as_slice() {
-            self.e.enter(only.var, Index::Computed(row, (0, only.extent - 1)));
-            self.e.enter(names.row, Index::Known(i64::from(behind)));
+            self.e.enter(only.var, LoopIndex::Computed(row, (0, only.extent - 1)));
+            self.e.enter(names.row, LoopIndex::Known(i64::from(behind)));
             return 2;
         }
         let number = self.e.b.index(PtxBinaryOp::Add, Ty::U32, row, behind);
@@ -237,7 +237,8 @@ impl<'k> MatmulEmitter<'k> {
         let extents: Vec<u32> = axes.iter().map(|axis| axis.extent as u32).collect();
         let digits = self.e.digits(number, &extents);
         for (axis, digit) in axes.iter().zip(digits) {
-            let index = digit.map_or(Index::Known(0), |digit| Index::Computed(digit, (0, axis.extent - 1)));
+            let index =
+                digit.map_or(LoopIndex::Known(0), |digit| LoopIndex::Computed(digit, (0, axis.extent - 1)));
             self.e.enter(axis.var, index);
         }
         axes.len()
@@ -245,7 +246,8 @@ impl<'k> MatmulEmitter<'k> {
 
     /// The address of a matrix's first element.
     fn first(&mut self, matrix: &Matrix) -> Reg {
-        let element = self.e.element(Memory::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
+        let element =
+            self.e.element(MemoryObject::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
         let AddressBase::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
         match element.offset {
             0 => base,
@@ -256,8 +258,8 @@ impl<'k> MatmulEmitter<'k> {
     /// The value of a batch variable.
     fn coordinate(&mut self, var: LoopId) -> Reg {
         match self.e.vars.get(&var) {
-            Some(&Index::Computed(reg, _)) => reg,
-            Some(&Index::Known(number)) => self.e.b.mov(RegClass::B32, number as i32),
+            Some(&LoopIndex::Computed(reg, _)) => reg,
+            Some(&LoopIndex::Known(number)) => self.e.b.mov(RegClass::B32, number as i32),
             None => self.e.b.mov(RegClass::B32, 0_u32),
         }
     }

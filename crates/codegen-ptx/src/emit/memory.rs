@@ -14,7 +14,7 @@ use ptx_asm::{
 use smallvec::smallvec;
 use tnode::DType;
 
-use super::index::{Split, is_short};
+use super::index::{SplitIndex, is_short};
 use super::{Emitter, Value, carrier, constant};
 
 /// What the addresses of nodes and arrays are multiples of, at least.
@@ -31,7 +31,7 @@ pub(super) fn has_width(width: i64, size: i64) -> bool {
 
 /// Some memory that overlaps no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Memory {
+pub(super) enum MemoryObject {
     Node(NodeRef),
     /// An array of the block.
     Shared(u32),
@@ -39,20 +39,20 @@ pub(super) enum Memory {
     Private(u32),
 }
 
-impl Memory {
+impl MemoryObject {
     fn space(self) -> StateSpace {
         match self {
-            Memory::Node(_) => StateSpace::Global,
-            Memory::Shared(_) => StateSpace::Shared,
-            Memory::Private(_) => StateSpace::Local,
+            MemoryObject::Node(_) => StateSpace::Global,
+            MemoryObject::Shared(_) => StateSpace::Shared,
+            MemoryObject::Private(_) => StateSpace::Local,
         }
     }
 }
 
 /// Where an element is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Element {
-    pub(super) memory: Memory,
+pub(super) struct ElementAddress {
+    pub(super) memory: MemoryObject,
     pub(super) base: AddressBase,
     /// Bytes behind the base.
     pub(super) offset: i32,
@@ -60,7 +60,7 @@ pub(super) struct Element {
     pub(super) align: u32,
 }
 
-impl Element {
+impl ElementAddress {
     pub(super) fn place(self) -> AddressOperand {
         AddressOperand { base: self.base, offset: self.offset }
     }
@@ -68,13 +68,13 @@ impl Element {
 
 /// Values of elements that registers hold, and that nobody else changes.
 #[derive(Debug, Default)]
-pub(super) struct Elements {
-    known: BTreeMap<Memory, HashMap<(AddressBase, i32), Value>>,
+pub(super) struct KnownElements {
+    known: BTreeMap<MemoryObject, HashMap<(AddressBase, i32), Value>>,
     /// What became known in each block that is open.
-    blocks: Vec<Vec<(Memory, (AddressBase, i32))>>,
+    blocks: Vec<Vec<(MemoryObject, (AddressBase, i32))>>,
 }
 
-impl Elements {
+impl KnownElements {
     pub(super) fn open(&mut self) {
         self.blocks.push(Vec::new());
     }
@@ -87,11 +87,11 @@ impl Elements {
         }
     }
 
-    fn get(&self, element: Element) -> Option<Value> {
+    fn get(&self, element: ElementAddress) -> Option<Value> {
         self.known.get(&element.memory)?.get(&(element.base, element.offset)).copied()
     }
 
-    pub(super) fn insert(&mut self, memory: Memory, base: AddressBase, offset: i32, value: Value) {
+    pub(super) fn insert(&mut self, memory: MemoryObject, base: AddressBase, offset: i32, value: Value) {
         self.known.entry(memory).or_default().insert((base, offset), value);
         if let Some(block) = self.blocks.last_mut() {
             block.push((memory, (base, offset)));
@@ -99,17 +99,17 @@ impl Elements {
     }
 
     /// An element is stored into: it may be any that is not known to be another one.
-    pub(super) fn forget(&mut self, element: Element) {
+    pub(super) fn forget(&mut self, element: ElementAddress) {
         if let Some(known) = self.known.get_mut(&element.memory) {
             known.retain(|&(base, offset), _| base == element.base && offset != element.offset);
         }
     }
 
-    fn forget_all(&mut self, memory: Memory) {
+    fn forget_all(&mut self, memory: MemoryObject) {
         self.known.remove(&memory);
     }
 
-    fn retain(&mut self, stays: impl Fn(Memory) -> bool) {
+    fn retain(&mut self, stays: impl Fn(MemoryObject) -> bool) {
         self.known.retain(|&memory, _| stays(memory));
     }
 }
@@ -128,26 +128,26 @@ pub(super) fn memory_type(dtype: DType) -> Ty {
 
 impl Emitter<'_> {
     /// The element of some memory at an index.
-    pub(super) fn element(&mut self, memory: Memory, flat: &Affine, bytes: usize) -> Element {
-        let Split { terms, offset } = self.split(flat);
+    pub(super) fn element(&mut self, memory: MemoryObject, flat: &Affine, bytes: usize) -> ElementAddress {
+        let SplitIndex { terms, offset } = self.split(flat);
         let size = bytes as i64;
         let align = terms.terms().iter().fold(ALIGNMENT, |align, &(_, factor)| {
             align.min(1 << factor.wrapping_mul(size).trailing_zeros().min(ALIGNMENT.trailing_zeros()))
         });
         let is_near = is_short(offset.wrapping_mul(size));
-        if is_near && (self.fits(&terms) || !matches!(memory, Memory::Node(_))) {
+        if is_near && (self.fits(&terms) || !matches!(memory, MemoryObject::Node(_))) {
             let base = self.base(memory, &terms, 0, size);
-            return Element { memory, base, offset: (offset * size) as i32, align };
+            return ElementAddress { memory, base, offset: (offset * size) as i32, align };
         }
         // Only with the constant part does the sum fit.
         let align = 1 << offset.wrapping_mul(size).trailing_zeros().min(align.trailing_zeros());
-        Element { memory, base: self.base(memory, &terms, offset, size), offset: 0, align }
+        ElementAddress { memory, base: self.base(memory, &terms, offset, size), offset: 0, align }
     }
 
     /// The address of the element `terms + offset`.
-    fn base(&mut self, memory: Memory, terms: &Affine, offset: i64, size: i64) -> AddressBase {
+    fn base(&mut self, memory: MemoryObject, terms: &Affine, offset: i64, size: i64) -> AddressBase {
         match memory {
-            Memory::Node(node) => {
+            MemoryObject::Node(node) => {
                 let start = self.bases[node.index()];
                 if terms.terms().is_empty() && offset == 0 {
                     return AddressBase::Reg(start);
@@ -168,7 +168,7 @@ impl Emitter<'_> {
                 };
                 AddressBase::Reg(address)
             }
-            Memory::Shared(array) | Memory::Private(array) => {
+            MemoryObject::Shared(array) | MemoryObject::Private(array) => {
                 let whole = terms.plus_constant(offset);
                 if whole.terms().is_empty() && offset == 0 {
                     return AddressBase::Array(array);
@@ -180,13 +180,13 @@ impl Emitter<'_> {
         }
     }
 
-    fn array_address(&mut self, memory: Memory, array: u32) -> Reg {
+    fn array_address(&mut self, memory: MemoryObject, array: u32) -> Reg {
         let space = memory.space();
         self.b.index_address(space, array)
     }
 
     /// An element further along: `at` steps of so many bytes.
-    pub(super) fn further(&mut self, element: Element, at: Reg, step: i64) -> Element {
+    pub(super) fn further(&mut self, element: ElementAddress, at: Reg, step: i64) -> ElementAddress {
         let base = match (element.base, i32::try_from(step)) {
             (AddressBase::Array(array), _) => {
                 let start = self.array_address(element.memory, array);
@@ -202,11 +202,11 @@ impl Emitter<'_> {
                 self.b.index(ptx_asm::PtxBinaryOp::Add, Ty::S64, start, bytes)
             }
         };
-        Element { base: AddressBase::Reg(base), align: 1, ..element }
+        ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
     /// As [`Emitter::further`], where the number may change later.
-    pub(super) fn gathered(&mut self, element: Element, at: Reg, step: i64) -> Element {
+    pub(super) fn gathered(&mut self, element: ElementAddress, at: Reg, step: i64) -> ElementAddress {
         let AddressBase::Reg(start) = element.base else { return self.further(element, at, step) };
         let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, RoundingMode::None, at);
         let base = match i32::try_from(step) {
@@ -221,37 +221,37 @@ impl Emitter<'_> {
                 self.b.ternary(PtxTernaryOp::MulAdd, Ty::S64, RegClass::B64, [at, step, start.into()])
             }
         };
-        Element { base: AddressBase::Reg(base), align: 1, ..element }
+        ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
     /// How many elements to read at once: those along a loop that is repeated in the code, if they begin where a vector may.
     fn width(&self, flat: &Affine, size: i64) -> i64 {
-        let fits = |along: &super::Repeated, width: i64| {
+        let fits = |along: &super::UnrolledLoop, width: i64| {
             let others = flat.terms().iter().filter(|(var, _)| *var != along.var.into());
             along.lo % width == 0
                 && along.extent % width == 0
                 && flat.offset() % width == 0
                 && others.clone().all(|(_, factor)| factor % width == 0)
         };
-        let along = self.repeated.iter().rev().filter(|l| flat.coefficient(l.var) == 1);
+        let along = self.unrolled.iter().rev().filter(|l| flat.coefficient(l.var) == 1);
         let widths =
             along.flat_map(|l| WIDTHS.into_iter().filter(move |&w| has_width(w, size) && fits(l, w)));
         widths.max().unwrap_or(1)
     }
 
     /// The value of an element; of its neighbours as well, where the loop along them is repeated.
-    pub(super) fn load(&mut self, memory: Memory, dtype: DType, flat: &Affine) -> Value {
+    pub(super) fn load(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         let width = self.width(flat, dtype.size_bytes() as i64);
         self.load_among(memory, dtype, flat, width as i32)
     }
 
     /// The value of an element, and nothing else of memory.
-    pub(super) fn load_alone(&mut self, memory: Memory, dtype: DType, flat: &Affine) -> Value {
+    pub(super) fn load_alone(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         self.load_among(memory, dtype, flat, 1)
     }
 
     /// The value of an element, one of so many that are read if their addresses allow it.
-    fn load_among(&mut self, memory: Memory, dtype: DType, flat: &Affine, mut width: i32) -> Value {
+    fn load_among(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine, mut width: i32) -> Value {
         let size = dtype.size_bytes();
         let element = self.element(memory, flat, size);
         if let Some(value) = self.pending.get(element).or_else(|| self.elements.get(element)) {
@@ -267,7 +267,7 @@ impl Emitter<'_> {
         }
         let first = element.offset - element.offset.rem_euclid(width * bytes);
         self.flush_for_read(element, first, width * bytes);
-        let values = self.load_run(Element { offset: first, ..element }, dtype, width);
+        let values = self.load_run(ElementAddress { offset: first, ..element }, dtype, width);
         for (offset, &value) in (first..).step_by(size).zip(&values) {
             self.remember(element, offset, value);
         }
@@ -275,7 +275,7 @@ impl Emitter<'_> {
     }
 
     /// An element's value is known from here on.
-    pub(super) fn remember(&mut self, element: Element, offset: i32, value: Value) {
+    pub(super) fn remember(&mut self, element: ElementAddress, offset: i32, value: Value) {
         match value {
             Value::In(reg) => self.b.hold(reg),
             Value::Lanes(_) | Value::Known(_) => {}
@@ -283,7 +283,7 @@ impl Emitter<'_> {
         self.elements.insert(element.memory, element.base, offset, value);
     }
 
-    fn load_run(&mut self, element: Element, dtype: DType, width: i32) -> Vec<Value> {
+    fn load_run(&mut self, element: ElementAddress, dtype: DType, width: i32) -> Vec<Value> {
         let ty = memory_type(dtype);
         if width > 4 {
             return self.load_words(element, dtype, width / 2);
@@ -295,7 +295,7 @@ impl Emitter<'_> {
     }
 
     /// Elements of 16 bits, two in each word.
-    fn load_words(&mut self, element: Element, dtype: DType, words: i32) -> Vec<Value> {
+    fn load_words(&mut self, element: ElementAddress, dtype: DType, words: i32) -> Vec<Value> {
         let words: Regs = (0..words).map(|_| self.b.reg(RegClass::B32)).collect();
         let inst = self.load_inst(element, Ty::B32, words.clone());
         self.b.push(inst);
@@ -308,25 +308,31 @@ impl Emitter<'_> {
         values
     }
 
-    fn load_lanes(&mut self, element: Element) -> Value {
+    fn load_lanes(&mut self, element: ElementAddress) -> Value {
         let dsts: Regs = (0..4).map(|_| self.b.reg(RegClass::B32)).collect();
         let inst = self.load_inst(element, Ty::B32, dsts.clone());
         self.b.push(inst);
         Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(PtxOperand::from))
     }
 
-    fn load_inst(&self, element: Element, ty: Ty, dsts: Regs) -> Inst {
+    fn load_inst(&self, element: ElementAddress, ty: Ty, dsts: Regs) -> Inst {
         let constant = self.is_constant(element.memory);
         Inst::Load { space: element.memory.space(), ty, constant, dsts, from: element.place() }
     }
 
     /// Whether no thread writes the memory while the kernel runs.
-    fn is_constant(&self, memory: Memory) -> bool {
-        matches!(memory, Memory::Node(node) if !self.written.contains(&node))
+    fn is_constant(&self, memory: MemoryObject) -> bool {
+        matches!(memory, MemoryObject::Node(node) if !self.written.contains(&node))
     }
 
     /// The element where the predicate holds, else another value; memory is touched only where it holds.
-    pub(super) fn load_when(&mut self, pred: Reg, element: Element, dtype: DType, other: Value) -> Value {
+    pub(super) fn load_when(
+        &mut self,
+        pred: Reg,
+        element: ElementAddress,
+        dtype: DType,
+        other: Value,
+    ) -> Value {
         self.flush_memory(element.memory);
         if dtype == DType::U32x4 {
             let others = self.lanes(other);
@@ -375,7 +381,7 @@ impl Emitter<'_> {
     }
 
     /// Stores a value into an element.
-    pub(super) fn store(&mut self, memory: Memory, dtype: DType, flat: &Affine, value: Value) {
+    pub(super) fn store(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine, value: Value) {
         if self.results.is_some() {
             return self.hand_over(dtype, value);
         }
@@ -404,7 +410,7 @@ impl Emitter<'_> {
     }
 
     /// Stores where a predicate holds.
-    pub(super) fn store_when(&mut self, pred: Reg, element: Element, dtype: DType, value: Value) {
+    pub(super) fn store_when(&mut self, pred: Reg, element: ElementAddress, dtype: DType, value: Value) {
         self.flush_memory(element.memory);
         self.elements.forget_all(element.memory);
         let guard = GuardPredicate::on(pred);
@@ -419,7 +425,7 @@ impl Emitter<'_> {
     }
 
     /// Stores neighbours at once.
-    pub(super) fn store_vector(&mut self, element: Element, ty: Ty, values: &[PtxOperand]) {
+    pub(super) fn store_vector(&mut self, element: ElementAddress, ty: Ty, values: &[PtxOperand]) {
         let srcs = match values {
             &[one] => smallvec![one],
             halves if halves.len() > 4 => return self.store_words(element, ty, halves),
@@ -429,7 +435,7 @@ impl Emitter<'_> {
     }
 
     /// Stores elements of 16 bits, two in each word.
-    fn store_words(&mut self, element: Element, ty: Ty, values: &[PtxOperand]) {
+    fn store_words(&mut self, element: ElementAddress, ty: Ty, values: &[PtxOperand]) {
         let mut half = |value| match self.in_register(ty, value) {
             PtxOperand::Reg(reg) => reg,
             PtxOperand::Const(_) => self.b.mov(RegClass::B16, value),
@@ -455,29 +461,29 @@ impl Emitter<'_> {
     pub(super) fn forget_shared(&mut self) {
         let written = self.written.clone();
         self.elements.retain(|memory| match memory {
-            Memory::Node(node) => !written.contains(&node),
-            Memory::Shared(_) => false,
-            Memory::Private(_) => true,
+            MemoryObject::Node(node) => !written.contains(&node),
+            MemoryObject::Shared(_) => false,
+            MemoryObject::Private(_) => true,
         });
     }
 
     /// What comes next runs again: what it stores may have been stored before it reads.
     pub(super) fn forget_written(&mut self) {
         let written = self.written.clone();
-        self.elements.retain(|memory| matches!(memory, Memory::Node(node) if !written.contains(&node)));
+        self.elements.retain(|memory| matches!(memory, MemoryObject::Node(node) if !written.contains(&node)));
     }
 
     /// Sets all bytes of some memory to zero, by this thread alone.
-    pub(super) fn zero(&mut self, memory: Memory, bytes: u64) {
+    pub(super) fn zero(&mut self, memory: MemoryObject, bytes: u64) {
         self.flush_memory(memory);
         self.elements.forget_all(memory);
         let whole = (bytes / 16) as i64;
         let base = self.base(memory, &Affine::constant(0), 0, 1);
-        let start = Element { memory, base, offset: 0, align: ALIGNMENT };
+        let start = ElementAddress { memory, base, offset: 0, align: ALIGNMENT };
         let zero = self.b.mov(RegClass::B32, 0u32);
         if whole <= 8 {
             for at in 0..whole as i32 {
-                self.store_vector(Element { offset: 16 * at, ..start }, Ty::B32, &[zero.into(); 4]);
+                self.store_vector(ElementAddress { offset: 16 * at, ..start }, Ty::B32, &[zero.into(); 4]);
             }
         } else {
             let first = self.b.mov(RegClass::B32, 0u32);
@@ -493,6 +499,6 @@ impl Emitter<'_> {
     }
 }
 
-fn store_inst(element: Element, ty: Ty, srcs: smallvec::SmallVec<[PtxOperand; 4]>) -> Inst {
+fn store_inst(element: ElementAddress, ty: Ty, srcs: smallvec::SmallVec<[PtxOperand; 4]>) -> Inst {
     Inst::Store { space: element.memory.space(), ty, to: element.place(), srcs }
 }

@@ -6,18 +6,18 @@
 pub(crate) mod approximate;
 mod convert;
 mod expr;
+mod half_floats; // 16-bit floats
 mod index;
 mod locals;
 mod log;
 mod matmul;
 mod memory;
-mod narrow;
 mod ops;
-mod pending;
+mod pending_stores; // stores that wait to be combined into vectors
 mod remainder;
 mod stmt;
 mod threads;
-mod tree;
+mod warp_reduction; // reductions by warp shuffles
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,18 +27,18 @@ use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 use tnode::{DType, Scalar};
 
-use crate::builder::Builder;
+use crate::builder::InstBuilder;
 use crate::options::PtxOptions;
-use crate::refusal::{Checked, refuse};
-use crate::trees::Trees;
 use crate::unroll::unrolled;
-use index::Index;
-use locals::Storage;
-use log::{Buffer, Log};
+use crate::unsupported::{Checked, refuse};
+use crate::warp_reductions::WarpReductions;
+use index::LoopIndex;
+use locals::LocalStorage;
+use log::{KernelLog, LogBuffer};
 use matmul::MatmulNest;
-use memory::Elements;
-use pending::Pending;
-use tree::Handed;
+use memory::KnownElements;
+use pending_stores::PendingStores;
+use warp_reduction::StepResults;
 
 /// The most statements a kernel may have: beyond, assemblers take minutes.
 const MAX_SIZE: usize = 1 << 17;
@@ -48,7 +48,7 @@ const MAX_LOOP_DEPTH: usize = 100;
 
 /// What a kernel is compiled for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting<'k> {
+pub(crate) struct EmitSettings<'k> {
     pub(crate) target: Target,
     pub(crate) caps: &'k Caps,
     pub(crate) options: &'k PtxOptions,
@@ -56,7 +56,7 @@ pub(crate) struct Setting<'k> {
 
 /// A kernel's program, and how it is launched.
 #[derive(Debug)]
-pub(crate) struct Emitted {
+pub(crate) struct EmittedKernel {
     pub(crate) kernel: ptx_asm::PtxKernel,
     pub(crate) launch: PtxLaunch,
 }
@@ -97,7 +97,7 @@ fn constant(scalar: Scalar) -> PtxOperand {
 
 /// A loop whose body is repeated in the code.
 #[derive(Clone, Copy, Debug)]
-struct Repeated {
+struct UnrolledLoop {
     var: LoopId,
     lo: i64,
     extent: i64,
@@ -105,8 +105,8 @@ struct Repeated {
 
 /// The state of writing one kernel.
 struct Emitter<'k> {
-    b: Builder,
-    setting: Setting<'k>,
+    b: InstBuilder,
+    setting: EmitSettings<'k>,
     routine: &'k Routine,
     locals: Locals,
     plan: Plan,
@@ -114,28 +114,28 @@ struct Emitter<'k> {
     bases: Vec<Reg>,
     symbols: Vec<Reg>,
     /// Where it logs to, if it does.
-    log: Option<Log<'k>>,
+    log: Option<KernelLog<'k>>,
     /// The nodes that the kernel stores into.
     written: BTreeSet<NodeRef>,
     /// Loop variables in scope.
-    vars: HashMap<LoopId, Index>,
+    vars: HashMap<LoopId, LoopIndex>,
     /// Loops in scope, outermost first.
     order: Vec<LoopId>,
     /// Those of them that are repeated in the code.
-    repeated: Vec<Repeated>,
-    storage: HashMap<LocalId, Storage>,
+    unrolled: Vec<UnrolledLoop>,
+    storage: HashMap<LocalId, LocalStorage>,
     /// Registers that are written more than once.
     variables: HashSet<Reg>,
     /// Elements of memory that registers hold.
-    elements: Elements,
+    elements: KnownElements,
     /// Stores that wait for their neighbours.
-    pending: Pending,
+    pending: PendingStores,
     /// What is stored, in the order of the stores, where someone else stores it.
     results: Option<Vec<Reg>>,
     /// Threads of a block.
     block_threads: u32,
     /// Whether an iteration of the grid is a block.
-    is_team: bool,
+    is_cooperative: bool,
     /// The thread's number in its block.
     thread: Reg,
     /// Whether statements are those of a workgroup loop.
@@ -145,28 +145,28 @@ struct Emitter<'k> {
     /// Where the threads of a block meet.
     meetings: BarrierPlacement,
     /// Trees that warps do, and the results of the last round.
-    trees: Trees<'k>,
-    handed: Option<Handed<'k>>,
+    warp_reductions: WarpReductions<'k>,
+    shuffled_element: Option<StepResults<'k>>,
     /// Loops around the statement that is being written.
     depth: usize,
 }
 
 /// Writes the program of a kernel.
-pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
+pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> Checked<EmittedKernel> {
     check_nodes(kernel.ir())?;
     if let Some(matmul) = MatmulNest::of(kernel.ir(), setting.caps.contractions) {
         return matmul.emit(entry, setting);
     }
     let routine = &unrolled(kernel.ir());
     let grid = grid(&routine.body)?;
-    let buffer = Buffer::of(kernel, &grid, setting.options.log_bytes)?;
+    let buffer = LogBuffer::of(kernel, &grid, setting.options.log_bytes)?;
     let (blocks, threads) = launch(&grid, setting)?;
-    let block = ThreadBlock { threads, is_team: grid.threads.is_some() };
+    let block = ThreadBlock { threads, is_cooperative: grid.threads.is_some() };
     let plan = plan(routine, grid.body, PlanLimits::default());
     let mut emitter = Emitter::new(routine, entry, setting, block, plan, buffer);
     if let Some(threads) = grid.threads {
-        emitter.trees = Trees::of(routine, threads);
-        emitter.meetings = BarrierPlacement::of(routine, &emitter.trees.fused);
+        emitter.warp_reductions = WarpReductions::of(routine, threads);
+        emitter.meetings = BarrierPlacement::of(routine, &emitter.warp_reductions.fused);
     }
     let room = emitter.room();
     emitter.b.code().min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
@@ -188,11 +188,11 @@ const BLOCKS: u32 = 16;
 struct ThreadBlock {
     threads: u32,
     /// Whether an iteration of the grid is a block.
-    is_team: bool,
+    is_cooperative: bool,
 }
 
 /// Blocks, and threads of each.
-fn launch(grid: &Grid<'_>, setting: Setting<'_>) -> Checked<(u32, u32)> {
+fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
     let most = setting.caps.workgroups.map_or(1, |w| w.threads);
     let (blocks, threads) = match grid.threads {
         Some(threads) if threads > most => {
@@ -256,13 +256,13 @@ impl<'k> Emitter<'k> {
     fn new(
         routine: &'k Routine,
         entry: &str,
-        setting: Setting<'k>,
+        setting: EmitSettings<'k>,
         block: ThreadBlock,
         plan: Plan,
-        buffer: Option<Buffer<'k>>,
+        buffer: Option<LogBuffer<'k>>,
     ) -> Emitter<'k> {
         let params = (routine.nodes.len() + usize::from(buffer.is_some()) + routine.symbols.len()) as u32;
-        let mut b = Builder::new(ptx_asm::PtxBuilder::new(entry, params, block.threads));
+        let mut b = InstBuilder::new(ptx_asm::PtxBuilder::new(entry, params, block.threads));
         let thread = b.special(ptx_asm::SpecialReg::Thread);
         let mut emitter = Emitter {
             b,
@@ -276,20 +276,20 @@ impl<'k> Emitter<'k> {
             written: written(routine),
             vars: HashMap::new(),
             order: Vec::new(),
-            repeated: Vec::new(),
+            unrolled: Vec::new(),
             storage: HashMap::new(),
             variables: HashSet::new(),
-            elements: Elements::default(),
-            pending: Pending::default(),
+            elements: KnownElements::default(),
+            pending: PendingStores::default(),
             results: None,
             block_threads: block.threads,
-            is_team: block.is_team,
+            is_cooperative: block.is_cooperative,
             thread,
             within: false,
             zeroing: false,
             meetings: BarrierPlacement::default(),
-            trees: Trees::default(),
-            handed: None,
+            warp_reductions: WarpReductions::default(),
+            shuffled_element: None,
             depth: 0,
         };
         emitter.parameters(buffer);
@@ -310,7 +310,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Reads the parameters: the addresses of nodes, that of the log if there is one, then the symbols' values.
-    fn parameters(&mut self, buffer: Option<Buffer<'k>>) {
+    fn parameters(&mut self, buffer: Option<LogBuffer<'k>>) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
         let behind = nodes + u32::from(buffer.is_some());
         let mut read = |param| self.b.value(RegClass::B64, |dst| Inst::LoadParam { dst, param });
@@ -324,7 +324,7 @@ impl<'k> Emitter<'k> {
         self.symbols = narrow.collect();
     }
 
-    fn finish(mut self, blocks: u32, maps: Vec<TensorMap>) -> Emitted {
+    fn finish(mut self, blocks: u32, maps: Vec<TensorMap>) -> EmittedKernel {
         self.flush();
         let kernel = self.b.finish();
         let launch = PtxLaunch {
@@ -336,7 +336,7 @@ impl<'k> Emitter<'k> {
             log_bytes: self.log.map_or(0, |log| log.buffer.bytes),
             maps,
         };
-        Emitted { kernel, launch }
+        EmittedKernel { kernel, launch }
     }
 
     /// A value in a register of its carrier's class; not for lanes.

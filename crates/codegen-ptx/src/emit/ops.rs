@@ -6,7 +6,7 @@ use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty}
 use tnode::DType;
 
 use super::{Emitter, Value, approximate, carrier};
-use crate::refusal::{Checked, refuse};
+use crate::unsupported::{Checked, refuse};
 
 /// The type that a float is computed in.
 pub(super) fn computed_in(dtype: DType) -> Ty {

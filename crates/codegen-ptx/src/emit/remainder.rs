@@ -6,7 +6,7 @@ use super::Emitter;
 
 /// The layout of a float.
 #[derive(Clone, Copy)]
-struct Layout {
+struct FloatLayout {
     ty: Ty,
     /// Its bits, as a number.
     bits: Ty,
@@ -19,7 +19,7 @@ struct Layout {
     nan: u64,
 }
 
-const SINGLE: Layout = Layout {
+const SINGLE: FloatLayout = FloatLayout {
     ty: Ty::F32,
     bits: Ty::U32,
     mantissa: 23,
@@ -29,7 +29,7 @@ const SINGLE: Layout = Layout {
     nan: 0x7fc0_0000,
 };
 
-const DOUBLE: Layout = Layout {
+const DOUBLE: FloatLayout = FloatLayout {
     ty: Ty::F64,
     bits: Ty::U64,
     mantissa: 52,
@@ -39,7 +39,7 @@ const DOUBLE: Layout = Layout {
     nan: 0x7ff8_0000_0000_0000,
 };
 
-impl Layout {
+impl FloatLayout {
     /// What logic is done on.
     fn logic(self) -> Ty {
         if self.width == 64 { Ty::B64 } else { Ty::B32 }
@@ -67,7 +67,7 @@ impl Emitter<'_> {
     }
 
     /// Whether `a` is infinite, `b` is 0, or either is NaN.
-    fn has_no_remainder(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
+    fn has_no_remainder(&mut self, format: FloatLayout, size_a: Reg, size_b: Reg) -> Reg {
         let is_zero = self.b.compare(CmpOp::Eq, format.bits, size_b, PtxOperand::Const(0));
         let not_finite = self.b.compare(CmpOp::Ge, format.bits, size_a, format.infinity);
         let not_number = self.b.compare(CmpOp::Gt, format.bits, size_b, format.infinity);
@@ -76,7 +76,7 @@ impl Emitter<'_> {
     }
 
     /// The significand of the remainder, as a multiple of the last place of `b`; anything where `a` is the lesser.
-    fn rest(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
+    fn rest(&mut self, format: FloatLayout, size_a: Reg, size_b: Reg) -> Reg {
         let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
         let divisor = self.b.binary(PtxBinaryOp::Max, format.bits, significand_b, 1u64);
         let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
@@ -98,7 +98,7 @@ impl Emitter<'_> {
     }
 
     /// The float that is `rest` last places of `b`, as bits.
-    fn scaled_back(&mut self, format: Layout, rest: Reg, size_b: Reg) -> Reg {
+    fn scaled_back(&mut self, format: FloatLayout, rest: Reg, size_b: Reg) -> Reg {
         let exponent = self.exponent(format, size_b);
         // Below 2²⁴, or 2⁵³, integers are floats, and these know their exponents.
         let float = self.b.convert(format.ty, format.bits, RoundingMode::Nearest, rest);
@@ -124,13 +124,13 @@ impl Emitter<'_> {
     }
 
     /// The exponent field of a magnitude, 1 for subnormal numbers, whose last place is the same.
-    fn exponent(&mut self, format: Layout, size: Reg) -> Reg {
+    fn exponent(&mut self, format: FloatLayout, size: Reg) -> Reg {
         let field = self.upper(format, size);
         self.b.binary(PtxBinaryOp::Max, Ty::U32, field, 1u32)
     }
 
     /// The bits above the significand, as a word.
-    fn upper(&mut self, format: Layout, bits: Reg) -> Reg {
+    fn upper(&mut self, format: FloatLayout, bits: Reg) -> Reg {
         let field = self.b.binary(PtxBinaryOp::ShiftRight, format.bits, bits, format.mantissa);
         match format.bits.class() {
             RegClass::B64 => self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, field),
@@ -139,7 +139,7 @@ impl Emitter<'_> {
     }
 
     /// The significand of a magnitude, with its leading bit.
-    fn significand(&mut self, format: Layout, size: Reg) -> Reg {
+    fn significand(&mut self, format: FloatLayout, size: Reg) -> Reg {
         let leading = 1u64 << format.mantissa;
         let fraction = self.b.binary(PtxBinaryOp::And, format.logic(), size, leading - 1);
         let whole = self.b.binary(PtxBinaryOp::Or, format.logic(), fraction, leading);

@@ -5,13 +5,13 @@ use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, Reg, Ty};
 use tnode::DType;
 
-use super::index::{Index, flat, is_short};
-use super::memory::Memory;
-use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE, Repeated};
-use crate::refusal::{Checked, refuse};
+use super::index::{LoopIndex, flat, is_short};
+use super::memory::MemoryObject;
+use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE, UnrolledLoop};
+use crate::unsupported::{Checked, refuse};
 
 impl<'k> Emitter<'k> {
-    pub(super) fn enter(&mut self, var: LoopId, index: Index) {
+    pub(super) fn enter(&mut self, var: LoopId, index: LoopIndex) {
         self.vars.insert(var, index);
         self.order.push(var);
     }
@@ -31,16 +31,16 @@ impl<'k> Emitter<'k> {
         while let Some(stmt) = block.get(at) {
             at += 1;
             if let Stmt::Declare { local, dims, .. } = stmt {
-                if !self.trees.fused.hidden.contains(local) {
+                if !self.warp_reductions.fused.hidden.contains(local) {
                     self.declare(*local, threads::overwrites_first(&block[at..], *local, dims))?;
                 }
                 continue;
             }
-            self.meet_before(stmt);
-            match self.tree_at(stmt) {
-                Some(tree) => {
-                    self.tree(&tree)?;
-                    at += tree.rounds.len();
+            self.barrier_before(stmt);
+            match self.warp_reduction_at(stmt) {
+                Some(warp_reduction) => {
+                    self.warp_reduction(&warp_reduction)?;
+                    at += warp_reduction.steps.len();
                 }
                 None => self.stmt(stmt)?,
             }
@@ -55,7 +55,7 @@ impl<'k> Emitter<'k> {
                 self.check_store(stmt)?;
                 let (value, dtype) = self.expr(value)?;
                 let flat = flat(index, &self.routine.node(*node).dims);
-                self.store(Memory::Node(*node), dtype, &flat, value);
+                self.store(MemoryObject::Node(*node), dtype, &flat, value);
                 Ok(())
             }
             Stmt::SetDynamic { op: Some(op), .. } => refuse(
@@ -80,7 +80,7 @@ impl<'k> Emitter<'k> {
                 self.check_store(stmt)?;
                 let decl = self.routine.node(*node);
                 let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
-                self.zero(Memory::Node(*node), bytes as u64);
+                self.zero(MemoryObject::Node(*node), bytes as u64);
                 Ok(())
             }
             Stmt::Declare { local, .. } => self.declare(*local, false),
@@ -94,7 +94,7 @@ impl<'k> Emitter<'k> {
         let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
             return Ok(());
         };
-        match self.is_team && !self.within {
+        match self.is_cooperative && !self.within {
             false => Ok(()),
             true => refuse(
                 format!("a store to node {node}"),
@@ -118,13 +118,13 @@ impl<'k> Emitter<'k> {
             return self.workgroup(stmt);
         }
         if self.plan.unrolled.contains(&var) {
-            self.repeated.push(Repeated { var, lo, extent: hi.limit - lo });
+            self.unrolled.push(UnrolledLoop { var, lo, extent: hi.limit - lo });
             for at in lo..hi.limit {
-                self.enter(var, Index::Known(at));
+                self.enter(var, LoopIndex::Known(at));
                 self.block(body)?;
                 self.leave();
             }
-            self.repeated.pop();
+            self.unrolled.pop();
             return Ok(());
         }
         self.depth += 1;
@@ -132,9 +132,9 @@ impl<'k> Emitter<'k> {
             return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
         // What is repeated is the loop as a whole.
-        let repeated = std::mem::take(&mut self.repeated);
+        let unrolled = std::mem::take(&mut self.unrolled);
         self.serial(var, lo, hi, body)?;
-        self.repeated = repeated;
+        self.unrolled = unrolled;
         self.depth -= 1;
         Ok(())
     }
@@ -148,7 +148,7 @@ impl<'k> Emitter<'k> {
         let mut run = |e: &mut Self, end: PtxOperand| {
             let counter = e.b.mov(Ty::S32.class(), first);
             e.counted(counter, 1i32.into(), end, |e, value| {
-                e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
+                e.enter(var, LoopIndex::Computed(value, (lo, hi.limit - 1)));
                 result = e.block(body);
                 e.leave();
             });

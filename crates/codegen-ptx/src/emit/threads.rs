@@ -5,8 +5,8 @@ use lowered_ir::ir::Stmt;
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, Reg, SpecialReg, Ty};
 
 use super::Emitter;
-use super::index::{Index, is_short};
-use crate::refusal::{Checked, refuse};
+use super::index::{LoopIndex, is_short};
+use crate::unsupported::{Checked, refuse};
 
 impl<'k> Emitter<'k> {
     /// The grid: numbers blocks and threads, and runs the body for the iteration that is theirs.
@@ -15,7 +15,7 @@ impl<'k> Emitter<'k> {
             return Ok(());
         }
         let block = self.b.special(SpecialReg::Block);
-        if self.is_team {
+        if self.is_cooperative {
             return self.iteration(grid, block);
         }
         let threads = self.block_threads;
@@ -58,8 +58,8 @@ impl<'k> Emitter<'k> {
                 });
             }
             let index = match digit {
-                None => Index::Known(axis.lo),
-                Some(_) => Index::Computed(value, (axis.lo, axis.lo + axis.extent - 1)),
+                None => LoopIndex::Known(axis.lo),
+                Some(_) => LoopIndex::Computed(value, (axis.lo, axis.lo + axis.extent - 1)),
             };
             self.enter(axis.var, index);
         }
@@ -125,7 +125,9 @@ impl<'k> Emitter<'k> {
         for (&(var, extent), digit) in nest.axes.iter().zip(digits) {
             self.enter(
                 var,
-                digit.map_or(Index::Known(0), |digit| Index::Computed(digit, (0, i64::from(extent) - 1))),
+                digit.map_or(LoopIndex::Known(0), |digit| {
+                    LoopIndex::Computed(digit, (0, i64::from(extent) - 1))
+                }),
             );
         }
         self.within = true;
@@ -142,7 +144,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Before a statement that the threads of a block have to meet for.
-    pub(super) fn meet_before(&mut self, stmt: &Stmt) {
+    pub(super) fn barrier_before(&mut self, stmt: &Stmt) {
         let zeroing = std::mem::take(&mut self.zeroing);
         if zeroing || self.meetings.is_before(stmt) {
             self.flush();

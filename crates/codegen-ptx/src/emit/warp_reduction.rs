@@ -6,64 +6,65 @@ use lowered_ir::ir::{Affine, Indices, LocalId, Stmt};
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, ShuffleMode, Ty};
 use tnode::DType;
 
-use super::index::Index;
+use super::index::LoopIndex;
 use super::{Emitter, Value, carrier};
-use crate::refusal::Checked;
-use crate::trees::{First, LANES, Round, Tree};
+use crate::unsupported::Checked;
+use crate::warp_reductions::{LANES, ReductionInput, ReductionStep, WarpReduction};
 
 /// The results of a round, each in its lane.
 #[derive(Clone, Debug)]
-pub(super) struct Handed<'k> {
+pub(super) struct StepResults<'k> {
     local: LocalId,
     value: Value,
     /// How many each group has.
     each: i64,
     /// The round that takes them.
-    round: Round<'k>,
+    step: ReductionStep<'k>,
     /// What was read from other lanes already, by its distance.
     read: HashMap<i64, Value>,
 }
 
 impl<'k> Emitter<'k> {
     /// The tree that begins with a statement, if one does.
-    pub(super) fn tree_at(&self, stmt: &Stmt) -> Option<Tree<'k>> {
-        self.trees.trees.get(&std::ptr::from_ref(stmt)).cloned()
+    pub(super) fn warp_reduction_at(&self, stmt: &Stmt) -> Option<WarpReduction<'k>> {
+        self.warp_reductions.warp_reductions.get(&std::ptr::from_ref(stmt)).cloned()
     }
 
     /// A tree, in the warps whose threads have values.
-    pub(super) fn tree(&mut self, tree: &Tree<'k>) -> Checked {
+    pub(super) fn warp_reduction(&mut self, warp_reduction: &WarpReduction<'k>) -> Checked {
         self.within = true;
-        let threads = tree.first.threads.max(LANES) as u32;
+        let threads = warp_reduction.first.threads.max(LANES) as u32;
         if threads == self.block_threads {
-            self.warps(tree)?;
+            self.warps(warp_reduction)?;
         } else {
             let takes_part = self.b.index_compare(CmpOp::Lt, Ty::U32, self.thread, threads);
-            self.when(takes_part, |e| e.warps(tree))?;
+            self.when(takes_part, |e| e.warps(warp_reduction))?;
         }
         self.within = false;
         Ok(())
     }
 
-    fn warps(&mut self, tree: &Tree<'k>) -> Checked {
-        let Some(last) = tree.rounds.last() else { return Ok(()) };
-        let mut value = self.first(&tree.first)?;
-        let (mut local, mut each) = (tree.first.to, tree.first.threads / last.groups);
-        for &round in &tree.rounds {
-            self.handed = Some(Handed { local, value, each, round, read: HashMap::new() });
-            let (result, _) = self.expr(round.value)?;
+    fn warps(&mut self, warp_reduction: &WarpReduction<'k>) -> Checked {
+        let Some(last) = warp_reduction.steps.last() else { return Ok(()) };
+        let mut value = self.first(&warp_reduction.first)?;
+        let (mut local, mut each) = (warp_reduction.first.to, warp_reduction.first.threads / last.groups);
+        for &step in &warp_reduction.steps {
+            self.shuffled_element = Some(StepResults { local, value, each, step, read: HashMap::new() });
+            let (result, _) = self.expr(step.value)?;
             value = self.kept(result);
-            (local, each) = (round.to, round.left);
+            (local, each) = (step.to, step.left);
         }
-        self.handed = None;
+        self.shuffled_element = None;
         self.results(last, value)
     }
 
     /// What a thread hands to the first round. Threads that have no number hand on anything.
-    fn first(&mut self, first: &First<'k>) -> Checked<Value> {
+    fn first(&mut self, first: &ReductionInput<'k>) -> Checked<Value> {
         let extents: Vec<u32> = first.axes.iter().map(|&(_, extent)| extent).collect();
         let digits = self.digits(self.thread, &extents);
         for (&(var, extent), digit) in first.axes.iter().zip(digits) {
-            let index = digit.map_or(Index::Known(0), |d| Index::Computed(d, (0, i64::from(extent) - 1)));
+            let index =
+                digit.map_or(LoopIndex::Known(0), |d| LoopIndex::Computed(d, (0, i64::from(extent) - 1)));
             self.enter(var, index);
         }
         let (value, _) = self.expr(first.value)?;
@@ -72,7 +73,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Stores the results of the last round, by the first lanes of each warp.
-    fn results(&mut self, last: &Round<'k>, value: Value) -> Checked {
+    fn results(&mut self, last: &ReductionStep<'k>, value: Value) -> Checked {
         let (mut lane, mut group) = (self.thread, None);
         if last.groups > 1 {
             lane = self.b.index(PtxBinaryOp::And, Ty::B32, self.thread, (LANES - 1) as u32);
@@ -80,13 +81,14 @@ impl<'k> Emitter<'k> {
         }
         let mut entered = 1;
         if let (Some(var), Some(warp)) = (last.group, group) {
-            self.enter(var, Index::Computed(warp, (0, last.groups - 1)));
+            self.enter(var, LoopIndex::Computed(warp, (0, last.groups - 1)));
             entered += 1;
         } else if let Some(var) = last.group {
-            self.enter(var, Index::Known(0));
+            self.enter(var, LoopIndex::Known(0));
             entered += 1;
         }
-        let at = if last.left == 1 { Index::Known(0) } else { Index::Computed(lane, (0, last.left - 1)) };
+        let at =
+            if last.left == 1 { LoopIndex::Known(0) } else { LoopIndex::Computed(lane, (0, last.left - 1)) };
         self.enter(last.at, at);
         let stores = self.b.index_compare(CmpOp::Lt, Ty::U32, lane, last.left as u32);
         let index =
@@ -97,18 +99,19 @@ impl<'k> Emitter<'k> {
     }
 
     /// An element of the round before, from the lane that has it.
-    pub(super) fn handed(&mut self, local: LocalId, index: &Indices) -> Option<Value> {
-        let handed = self.handed.as_ref().filter(|handed| handed.local == local)?;
-        let distance = handed.round.distance(handed.each, index.first()?)?;
-        if let Some(&known) = handed.read.get(&distance) {
+    pub(super) fn shuffled_element(&mut self, local: LocalId, index: &Indices) -> Option<Value> {
+        let shuffled_element =
+            self.shuffled_element.as_ref().filter(|shuffled_element| shuffled_element.local == local)?;
+        let distance = shuffled_element.step.distance(shuffled_element.each, index.first()?)?;
+        if let Some(&known) = shuffled_element.read.get(&distance) {
             return Some(known);
         }
-        let (value, dtype) = (handed.value, self.locals[&local].dtype);
+        let (value, dtype) = (shuffled_element.value, self.locals[&local].dtype);
         let value = match distance {
             0 => value,
             distance => Value::In(self.shuffled(dtype, value, distance as u32)),
         };
-        self.handed.as_mut()?.read.insert(distance, value);
+        self.shuffled_element.as_mut()?.read.insert(distance, value);
         Some(value)
     }
 

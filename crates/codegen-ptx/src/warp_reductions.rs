@@ -16,7 +16,7 @@ pub(crate) const LANES: i64 = 32;
 
 /// What threads hand to the first round: `to[t] := value`, of the nested loops' number `t`.
 #[derive(Clone, Debug)]
-pub(crate) struct First<'k> {
+pub(crate) struct ReductionInput<'k> {
     /// The loops, and how many iterations each has.
     pub(crate) axes: Vec<(LoopId, u32)>,
     pub(crate) threads: i64,
@@ -26,7 +26,7 @@ pub(crate) struct First<'k> {
 
 /// A round: `to[left group + at] := value` for `at` in `0..left`, of elements `from[before group + at + constant]`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Round<'k> {
+pub(crate) struct ReductionStep<'k> {
     /// The loop over groups, where there are several.
     pub(crate) group: Option<LoopId>,
     pub(crate) groups: i64,
@@ -36,7 +36,7 @@ pub(crate) struct Round<'k> {
     pub(crate) value: &'k Expr,
 }
 
-impl Round<'_> {
+impl ReductionStep<'_> {
     /// The index of a result, where groups have so many.
     fn place(&self, each: i64) -> Affine {
         let at = Affine::var(self.at);
@@ -51,27 +51,27 @@ impl Round<'_> {
 
 /// Values of threads and the rounds that combine them.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree<'k> {
-    pub(crate) first: First<'k>,
-    pub(crate) rounds: Vec<Round<'k>>,
+pub(crate) struct WarpReduction<'k> {
+    pub(crate) first: ReductionInput<'k>,
+    pub(crate) steps: Vec<ReductionStep<'k>>,
 }
 
 /// Trees of warps, by the statement that is the first.
 #[derive(Debug, Default)]
-pub(crate) struct Trees<'k> {
-    pub(crate) trees: HashMap<*const Stmt, Tree<'k>>,
+pub(crate) struct WarpReductions<'k> {
+    pub(crate) warp_reductions: HashMap<*const Stmt, WarpReduction<'k>>,
     pub(crate) fused: FusedStatements,
 }
 
-impl<'k> Trees<'k> {
+impl<'k> WarpReductions<'k> {
     /// The trees of a kernel with blocks of so many threads.
-    pub(crate) fn of(kernel: &'k Routine, threads: u32) -> Trees<'k> {
-        let mut trees = Trees::default();
+    pub(crate) fn of(kernel: &'k Routine, threads: u32) -> WarpReductions<'k> {
+        let mut warp_reductions = WarpReductions::default();
         if i64::from(threads) >= LANES {
-            let search = Search { locals: kernel.locals(), mentions: mentions(kernel) };
-            search.block(&kernel.body, &mut trees);
+            let search = ReductionFinder { locals: kernel.locals(), mentions: mentions(kernel) };
+            search.block(&kernel.body, &mut warp_reductions);
         }
-        trees
+        warp_reductions
     }
 }
 
@@ -93,49 +93,51 @@ fn mentions(kernel: &Routine) -> BTreeMap<LocalId, (usize, usize)> {
     found
 }
 
-struct Search {
+struct ReductionFinder {
     locals: Locals,
     mentions: BTreeMap<LocalId, (usize, usize)>,
 }
 
-impl Search {
-    fn block<'k>(&self, block: &'k [Stmt], trees: &mut Trees<'k>) {
+impl ReductionFinder {
+    fn block<'k>(&self, block: &'k [Stmt], warp_reductions: &mut WarpReductions<'k>) {
         let mut at = 0;
         while at < block.len() {
-            let Some(tree) = self.tree(&block[at..]) else {
+            let Some(warp_reduction) = self.reduction(&block[at..]) else {
                 if let Stmt::For { body, kind, .. } = &block[at]
                     && *kind != LoopKind::Workgroup
                 {
-                    self.block(body, trees);
+                    self.block(body, warp_reductions);
                 }
                 at += 1;
                 continue;
             };
             let first = std::ptr::from_ref(&block[at]);
-            at += 1 + tree.rounds.len();
-            trees.fused.runs.insert(first, 1 + tree.rounds.len());
-            trees.fused.hidden.insert(tree.first.to);
-            trees.fused.hidden.extend(tree.rounds[..tree.rounds.len() - 1].iter().map(|round| round.to));
-            trees.trees.insert(first, tree);
+            at += 1 + warp_reduction.steps.len();
+            warp_reductions.fused.runs.insert(first, 1 + warp_reduction.steps.len());
+            warp_reductions.fused.hidden.insert(warp_reduction.first.to);
+            warp_reductions
+                .fused
+                .hidden
+                .extend(warp_reduction.steps[..warp_reduction.steps.len() - 1].iter().map(|step| step.to));
+            warp_reductions.warp_reductions.insert(first, warp_reduction);
         }
     }
 
     /// The tree that some statements begin with.
-    fn tree<'k>(&self, block: &'k [Stmt]) -> Option<Tree<'k>> {
+    fn reduction<'k>(&self, block: &'k [Stmt]) -> Option<WarpReduction<'k>> {
         let (first, rest) = block.split_first()?;
         let first = self.first(first)?;
-        let mut rounds: Vec<Round<'k>> = Vec::new();
+        let mut steps: Vec<ReductionStep<'k>> = Vec::new();
         for stmt in rest {
-            let Some(next) = self.round(stmt).filter(|next| self.hands_on(&first, rounds.last(), next))
-            else {
+            let Some(next) = self.step(stmt).filter(|next| self.follows(&first, steps.last(), next)) else {
                 break;
             };
-            rounds.push(next);
+            steps.push(next);
         }
-        (!rounds.is_empty()).then_some(Tree { first, rounds })
+        (!steps.is_empty()).then_some(WarpReduction { first, steps })
     }
 
-    fn first<'k>(&self, stmt: &'k Stmt) -> Option<First<'k>> {
+    fn first<'k>(&self, stmt: &'k Stmt) -> Option<ReductionInput<'k>> {
         let (Nest { axes, threads, .. }, index, to, value) = self.stores(stmt)?;
         let number = axes.iter().fold(Affine::constant(0), |number, &(var, extent)| {
             number.times(extent.into()).plus(&Affine::var(var))
@@ -145,7 +147,7 @@ impl Search {
         let may_read = threads % LANES == 0;
         let mut is_own = true;
         walk::each_expr(value, &mut |e| is_own &= may_read && is_local(e) || self.is_own(e));
-        (is_own && *index == number && threads > 1).then_some(First { axes, threads, to, value })
+        (is_own && *index == number && threads > 1).then_some(ReductionInput { axes, threads, to, value })
     }
 
     /// Whether a thread computes this part of a value from its registers, whatever its number is.
@@ -158,15 +160,15 @@ impl Search {
         }
     }
 
-    fn round<'k>(&self, stmt: &'k Stmt) -> Option<Round<'k>> {
+    fn step<'k>(&self, stmt: &'k Stmt) -> Option<ReductionStep<'k>> {
         let (Nest { axes, .. }, index, to, value) = self.stores(stmt)?;
         let (group, groups, at, left) = match *axes.as_slice() {
             [(at, left)] => (None, 1, at, left),
             [(group, groups), (at, left)] => (Some(group), groups, at, left),
             _ => return None,
         };
-        let round = Round { group, groups: groups.into(), at, left: left.into(), to, value };
-        (*index == round.place(round.left)).then_some(round)
+        let step = ReductionStep { group, groups: groups.into(), at, left: left.into(), to, value };
+        (*index == step.place(step.left)).then_some(step)
     }
 
     /// The parts of workgroup loops that store one element of a shared array.
@@ -183,7 +185,12 @@ impl Search {
     }
 
     /// Whether a round takes all its elements from what was stored before, nobody else does, and lanes find them.
-    fn hands_on(&self, first: &First<'_>, last: Option<&Round<'_>>, next: &Round<'_>) -> bool {
+    fn follows(
+        &self,
+        first: &ReductionInput<'_>,
+        last: Option<&ReductionStep<'_>>,
+        next: &ReductionStep<'_>,
+    ) -> bool {
         let (from, before) = match last {
             None => (first.to, first.threads / next.groups),
             Some(last) => (last.to, last.left),

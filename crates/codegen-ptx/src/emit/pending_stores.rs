@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use ptx_asm::{AddressBase, PtxOperand};
 use tnode::DType;
 
-use super::memory::{Element, Memory, WIDTHS, has_width, memory_type};
+use super::memory::{ElementAddress, MemoryObject, WIDTHS, has_width, memory_type};
 use super::{Emitter, Value};
 
 /// Stores that wait, those of one memory at addresses that differ by constants.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    runs: BTreeMap<Memory, Run>,
+pub(super) struct PendingStores {
+    runs: BTreeMap<MemoryObject, StoreGroup>,
 }
 
 #[derive(Debug)]
-struct Run {
+struct StoreGroup {
     base: AddressBase,
     align: u32,
     dtype: DType,
@@ -28,7 +28,7 @@ struct Run {
     values: BTreeMap<i32, Value>,
 }
 
-impl Run {
+impl StoreGroup {
     /// The widest vector at a constant all of whose elements wait.
     fn width(&self, offset: i32) -> i32 {
         let bytes = self.dtype.size_bytes() as i32;
@@ -43,8 +43,8 @@ impl Run {
     }
 }
 
-impl Pending {
-    pub(super) fn get(&self, element: Element) -> Option<Value> {
+impl PendingStores {
+    pub(super) fn get(&self, element: ElementAddress) -> Option<Value> {
         let run = self.runs.get(&element.memory).filter(|run| run.base == element.base)?;
         run.values.get(&element.offset).copied()
     }
@@ -52,8 +52,8 @@ impl Pending {
 
 impl Emitter<'_> {
     /// Lets a store wait.
-    pub(super) fn wait(&mut self, element: Element, dtype: DType, value: Value) {
-        let other = |run: &Run| run.base != element.base || run.dtype != dtype;
+    pub(super) fn wait(&mut self, element: ElementAddress, dtype: DType, value: Value) {
+        let other = |run: &StoreGroup| run.base != element.base || run.dtype != dtype;
         if self.pending.runs.get(&element.memory).is_some_and(other) {
             self.flush_memory(element.memory);
         }
@@ -61,15 +61,15 @@ impl Emitter<'_> {
         if let Value::In(reg) = value {
             self.b.hold(reg);
         }
-        let Element { memory, base, align, offset } = element;
+        let ElementAddress { memory, base, align, offset } = element;
         self.write_whole(memory, offset);
-        let run = || Run { base, align, dtype, values: BTreeMap::new() };
+        let run = || StoreGroup { base, align, dtype, values: BTreeMap::new() };
         let run = self.pending.runs.entry(memory).or_insert_with(run);
         run.values.insert(offset, value);
     }
 
     /// Writes the whole vectors of a memory, once a store goes to another element: the next store might have replaced a part.
-    fn write_whole(&mut self, memory: Memory, next: i32) {
+    fn write_whole(&mut self, memory: MemoryObject, next: i32) {
         let Some(run) = self.pending.runs.get(&memory).filter(|run| !run.values.contains_key(&next)) else {
             return;
         };
@@ -81,8 +81,8 @@ impl Emitter<'_> {
     }
 
     /// Writes what waits before elements of a memory are read: those at constants `first..first + bytes` from the element's base.
-    pub(super) fn flush_for_read(&mut self, element: Element, first: i32, bytes: i32) {
-        let meets = |run: &Run| {
+    pub(super) fn flush_for_read(&mut self, element: ElementAddress, first: i32, bytes: i32) {
+        let meets = |run: &StoreGroup| {
             run.base != element.base || run.values.range(first..first.saturating_add(bytes)).next().is_some()
         };
         if self.pending.runs.get(&element.memory).is_some_and(meets) {
@@ -92,12 +92,12 @@ impl Emitter<'_> {
 
     /// Writes all that waits.
     pub(super) fn flush(&mut self) {
-        let memories: Vec<Memory> = self.pending.runs.keys().copied().collect();
+        let memories: Vec<MemoryObject> = self.pending.runs.keys().copied().collect();
         memories.into_iter().for_each(|memory| self.flush_memory(memory));
     }
 
     /// Writes what waits for one memory.
-    pub(super) fn flush_memory(&mut self, memory: Memory) {
+    pub(super) fn flush_memory(&mut self, memory: MemoryObject) {
         while let Some(run) = self.pending.runs.get(&memory)
             && let Some(&first) = run.values.keys().next()
         {
@@ -108,12 +108,12 @@ impl Emitter<'_> {
     }
 
     /// Writes a vector that waits. What it holds is known from here on.
-    fn write(&mut self, memory: Memory, first: i32, width: i32) {
+    fn write(&mut self, memory: MemoryObject, first: i32, width: i32) {
         let Some(run) = self.pending.runs.get_mut(&memory) else { return };
         let (base, align, dtype) = (run.base, run.align, run.dtype);
         let offsets: Vec<i32> = (first..).step_by(dtype.size_bytes()).take(width as usize).collect();
         let values: Vec<Value> = offsets.iter().filter_map(|at| run.values.remove(at)).collect();
-        let element = Element { memory, base, offset: first, align };
+        let element = ElementAddress { memory, base, offset: first, align };
         let raw: Vec<PtxOperand> = values.iter().map(|&value| self.stored(dtype, value)).collect();
         self.store_vector(element, memory_type(dtype), &raw);
         for (offset, value) in offsets.into_iter().zip(values) {
