@@ -1,8 +1,9 @@
-//! A kernel's instructions under construction: fresh registers, and blocks that are opened and closed like brackets.
+//! Builds the instructions of a kernel, with common-subexpression elimination of index arithmetic.
 //!
-//! Instructions of indices are shared: where one was written before, in a block that is still open, its register is given again. So
-//! neighbouring elements have one address, and differ in the constant that a [`Place`](ptx_asm::Place) adds. Instructions of values are not:
-//! an assembler finds equal ones by itself.
+//! An index instruction that was emitted before, in a block that is still open, yields the same register
+//! again. Adjacent elements therefore share an address register and differ in the offset of their
+//! [`AddressOperand`](ptx_asm::AddressOperand). Instructions on values are not shared, because an assembler
+//! eliminates those.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use ptx_asm::{
     RegClass, RoundingMode, SpecialReg, StateSpace, StmtList, Ty,
 };
 
-/// Which instruction of indices.
+/// Index instructions, without their operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum IndexOp {
     Binary(PtxBinaryOp, Ty),
@@ -21,60 +22,60 @@ enum IndexOp {
     Address(StateSpace),
 }
 
-/// An instruction of indices and what it reads.
+/// An index instruction with its operands.
 type IndexKey = (IndexOp, [PtxOperand; 3]);
 
-/// Instructions under construction.
+/// The builder of a kernel's instructions.
 #[derive(Debug)]
 pub(crate) struct InstBuilder {
     code: ptx_asm::PtxBuilder,
-    /// What was written outside of each block that is open, the innermost last, and the indices that are known in the block.
+    /// For each open block, innermost last: the statements of the enclosing block, and the index instructions
+    /// that became known in the block.
     open: Vec<(StmtList, Vec<IndexKey>)>,
     known: HashMap<IndexKey, Reg>,
-    /// Registers that somebody remembers, so that they stay as they are.
-    held: HashSet<Reg>,
+    /// Registers that must keep their content, because the builder or its user remembers them.
+    pinned: HashSet<Reg>,
     size: usize,
 }
 
 impl InstBuilder {
-    /// Of a kernel that does nothing yet.
+    /// A builder of an empty kernel.
     pub(crate) fn new(code: ptx_asm::PtxBuilder) -> InstBuilder {
-        InstBuilder { code, open: Vec::new(), known: HashMap::new(), held: HashSet::new(), size: 0 }
+        InstBuilder { code, open: Vec::new(), known: HashMap::new(), pinned: HashSet::new(), size: 0 }
     }
 
-    /// The kernel.
     pub(crate) fn finish(self) -> PtxKernel {
         self.code.finish()
     }
 
-    /// To write instructions that share nothing.
+    /// The builder underneath, for instructions without sharing.
     pub(crate) fn code(&mut self) -> &mut ptx_asm::PtxBuilder {
         &mut self.code
     }
 
-    /// How many statements there are, but for those that share nothing.
+    /// Number of statements, without those emitted through [`InstBuilder::code`].
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// A register that nobody has.
+    /// Allocates a register.
     pub(crate) fn reg(&mut self, class: RegClass) -> Reg {
         self.code.register(class)
     }
 
-    /// How many registers were given out; those of later numbers are younger.
+    /// The numbers of registers allocated so far; registers allocated later have greater numbers.
     pub(crate) fn mark(&self) -> [u32; RegClass::ALL.len()] {
         self.code.register_counts()
     }
 
-    /// Whether a register was given out after a mark.
+    /// Whether a register was allocated after a mark.
     pub(crate) fn is_younger(reg: Reg, mark: &[u32; RegClass::ALL.len()]) -> bool {
         reg.number >= mark[reg.class as usize]
     }
 
-    /// Somebody remembers a register.
-    pub(crate) fn hold(&mut self, reg: Reg) {
-        self.held.insert(reg);
+    /// Pins a register: it keeps its content.
+    pub(crate) fn pin(&mut self, reg: Reg) {
+        self.pinned.insert(reg);
     }
 
     pub(crate) fn push(&mut self, inst: Inst) {
@@ -95,7 +96,7 @@ impl InstBuilder {
         self.open.push((outside, Vec::new()));
     }
 
-    /// Closes the innermost block; what was made in it is forgotten.
+    /// Closes the innermost block and forgets the index instructions that became known in it.
     pub(crate) fn close(&mut self) -> StmtList {
         let (outside, keys) = self.open.pop().unwrap_or_default();
         for key in keys {
@@ -104,7 +105,7 @@ impl InstBuilder {
         self.code.end(outside)
     }
 
-    /// The result of an instruction of a class, written by `make`.
+    /// Appends an instruction that `make` builds, with a new register of class `class` as its result.
     pub(crate) fn value(&mut self, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
         let dst = self.reg(class);
         self.push(make(dst));
@@ -178,7 +179,7 @@ impl InstBuilder {
         if src.class == class { src } else { self.mov(class, src) }
     }
 
-    /// `a op b` of indices.
+    /// `a op b` for indices.
     pub(crate) fn index(
         &mut self,
         op: PtxBinaryOp,
@@ -191,7 +192,7 @@ impl InstBuilder {
         self.shared(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
-    /// `a * b + c` of 32-bit indices.
+    /// `a * b + c` for 32-bit indices.
     pub(crate) fn index_sum(
         &mut self,
         a: impl Into<PtxOperand>,
@@ -209,7 +210,7 @@ impl InstBuilder {
         })
     }
 
-    /// `a * b + c` where `a` and `b` have 32 bits and `c` has 64.
+    /// `a * b + c` for 32-bit `a` and `b` and 64-bit `c`.
     pub(crate) fn index_sum_wide(
         &mut self,
         a: impl Into<PtxOperand>,
@@ -227,7 +228,7 @@ impl InstBuilder {
         })
     }
 
-    /// A 32-bit index with 64 bits.
+    /// Extends a 32-bit index to 64 bits.
     pub(crate) fn index_widened(&mut self, src: Reg) -> Reg {
         let (to, from) = (Ty::S64, Ty::S32);
         let key = (IndexOp::Convert(to, from), [src.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
@@ -241,7 +242,7 @@ impl InstBuilder {
         self.shared(key, RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
     }
 
-    /// Whether a comparison of indices holds.
+    /// The result of a comparison of indices.
     pub(crate) fn index_compare(
         &mut self,
         cmp: CmpOp,
@@ -259,7 +260,7 @@ impl InstBuilder {
             return known;
         }
         let dst = self.value(class, make);
-        self.held.insert(dst);
+        self.pinned.insert(dst);
         self.known.insert(key, dst);
         if let Some((_, keys)) = self.open.last_mut() {
             keys.push(key);
@@ -267,9 +268,10 @@ impl InstBuilder {
         dst
     }
 
-    /// Lets the instruction that was written last, and computes `from`, write to `to`; whether it does. Nobody else may read `from`.
+    /// Changes the destination of the last instruction from `from` to `to`, if it computes `from`; returns
+    /// whether it did. Nothing else may read `from`.
     pub(crate) fn retarget(&mut self, from: Reg, to: Reg) -> bool {
-        if self.held.contains(&from) {
+        if self.pinned.contains(&from) {
             return false;
         }
         match self.code.last_mut() {

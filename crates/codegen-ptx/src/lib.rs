@@ -1,9 +1,9 @@
-//! Compiles scheduled IR to PTX, the language of NVIDIA's processors.
+//! Compiles scheduled loop IR to PTX, the virtual instruction set of NVIDIA GPUs.
 //!
 //! # Should I be using this crate?
 //!
-//! It is the codegen behind the CUDA backend of `arrayjit`: use it directly to look at what a kernel becomes, or to put kernels where
-//! there is no `arrayjit`. It knows no device and needs no SDK.
+//! It is the codegen behind the CUDA backend of `arrayjit`. Use it directly to look at the code of a kernel,
+//! or to generate kernels for another runtime. It needs no device and no SDK.
 //!
 //! # Example
 //!
@@ -29,27 +29,31 @@
 //!
 //! # Promises
 //!
-//! * A verified, legalised kernel gives a program that [`ptx_asm::check`] accepts, or [`Unsupported`](codegen_core::CodegenError::Unsupported),
-//!   which names what is refused and why. Nothing panics.
-//! * A program computes what [`lowered_ir::interp`] computes of the kernel, bit for bit, but for which NaN an operation gives: arithmetic rounds to
-//!   nearest, nothing is contracted, and transcendental functions are the polynomials of [`lowered_ir::math`]. [`PtxOptions`] has the exceptions, all of class
-//!   `Fast`: tensor cores add in an order of their own, and on request factors lose bits, and functions are approximate.
-//! * Memory is touched where the kernel's IR touches it, with one exception: neighbours that a repeated loop reads one after another are read at once.
+//! * A verified, legalised kernel compiles to a program that [`ptx_asm::check`] accepts, or fails with
+//!   [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the construct and the reason.
+//!   Nothing panics.
+//! * A program computes what [`lowered_ir::interp`] computes of the kernel, bit for bit except for the
+//!   bits of NaNs: arithmetic rounds to nearest, nothing is contracted, and transcendental functions are
+//!   the polynomials of [`lowered_ir::math`]. [`PtxOptions`] has the exceptions, all of class `Fast`: tensor
+//!   cores sum in an order of their own, and on request operands are truncated to `tf32`, and functions are
+//!   approximate.
+//! * A program accesses memory where the kernel's IR does, with one exception: adjacent elements that an
+//!   unrolled loop reads are read at once.
 //! * All threads of a block reach every barrier.
 #![deny(unsafe_code)]
 
-mod options; // what may be chosen
-mod unsupported; // constructs that the codegen rejects
+mod options; // options and capabilities
+mod unsupported; // errors
 
-mod unroll;
-mod warp_reductions; // reductions by warp shuffles // several iterations at a time
+mod unroll; // unrolling of innermost loops
+mod warp_reductions; // reductions by warp shuffles
 
-mod builder; // instructions under construction
-mod emit;
-mod tensor_cores; // matrix multiplications on tensor cores // loop IR -> instructions
+mod builder; // instructions with shared index arithmetic
+mod emit; // loop IR -> instructions
+mod tensor_cores; // matmuls on tensor cores
 
 mod module; // the codegen
-mod vouch; // programs for devices: the crate's unsafe code
+mod vouch; // artifacts: the crate's unsafe code
 
 pub use crate::module::{Ptx, Rendered, ptx};
 pub use crate::options::{PtxOptions, TensorCores, ptx_caps};

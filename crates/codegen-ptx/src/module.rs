@@ -1,4 +1,4 @@
-//! The codegen: kernels to one PTX file.
+//! The codegen: compiles kernels to one PTX file.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::options::{PtxOptions, TensorCores, ptx_caps};
 use crate::unsupported::{NAME, failed};
 use crate::vouch;
 
-/// The codegen for NVIDIA's processors.
+/// The codegen for NVIDIA GPUs.
 #[derive(Clone, Debug)]
 pub struct Ptx {
     target: Target,
@@ -23,7 +23,7 @@ pub struct Ptx {
     options: PtxOptions,
 }
 
-/// The codegen for a target, whose capabilities are [`ptx_caps`] but for what the options forbid.
+/// The codegen for a target. Its capabilities are [`ptx_caps`] without those that the options disable.
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
     let mut caps = ptx_caps(target);
     match options.tensor_cores {
@@ -39,12 +39,12 @@ pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
     Ptx { target, caps, options }
 }
 
-/// Kernels as a program, and how each is launched.
+/// Kernels as a PTX program, with their launches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     /// The program, which [`ptx_asm::check`] accepts.
     pub module: PtxProgram,
-    /// One for each kernel, in order.
+    /// One launch per kernel, in order.
     pub launches: Vec<PtxLaunch>,
 }
 
@@ -74,12 +74,12 @@ impl Codegen for Ptx {
 }
 
 impl Ptx {
-    /// Kernels as one program, for those who want more than its text.
+    /// Compiles kernels to one program, for callers that need more than its text.
     ///
     /// # Errors
     ///
-    /// [`CodegenError::Unsupported`] where a kernel asks for what this codegen does not do, [`CodegenError::Failed`] where the program is
-    /// none, which is a bug.
+    /// [`CodegenError::Unsupported`] if a kernel needs a feature that this codegen lacks;
+    /// [`CodegenError::Failed`] if the program is invalid, which is a bug.
     pub fn render(&self, kernels: &[Kernel]) -> Result<Rendered, CodegenError> {
         let setting = EmitSettings { target: self.target, caps: &self.caps, options: &self.options };
         let (mut programs, mut launches, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -97,7 +97,7 @@ impl Ptx {
     }
 }
 
-/// A name for a kernel's entry point that no other has.
+/// A unique name for a kernel's entry point.
 fn entry(name: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut entry: String = name.chars().map(plain).collect();

@@ -1,24 +1,26 @@
-//! What may be chosen, and what each family of processors can do.
+//! Options of the codegen, and the capabilities of each target.
 
 use codegen_core::{Caps, DTypeSet, Workgroups};
 use ptx_asm::Target;
 use tnode::DType;
 
-/// Choices of the codegen.
+/// Options of the codegen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PtxOptions {
-    /// Threads of a block in kernels whose iterations are threads, a multiple of 32. Kernels of few iterations take half as many, so that
-    /// more processors have some of them.
+    /// Threads per block in kernels whose iterations are threads: a multiple of 32. Kernels with few
+    /// iterations use half as many, so that more SMs have blocks.
     pub threads: u32,
-    /// Which tensor cores take products of 16-bit floats, where class `Fast` leaves the order of sums open.
+    /// The tensor-core instructions for matmuls of 16-bit floats in class `Fast`, which leaves the order of
+    /// sums open.
     pub tensor_cores: TensorCores,
-    /// Whether tensor cores take products of `f32` as well, in class `Fast`: they cut factors off to `tf32`, which has 10 bits of mantissa instead of
-    /// 23, so that a product is off by 2⁻⁹ of itself at most. Sums are as accurate as others.
+    /// Whether tensor cores also multiply `f32` in class `Fast`. They truncate the operands to `tf32`, which
+    /// has 10 bits of mantissa instead of 23, so that the relative error of a product is at most 2⁻⁹. Sums
+    /// are as accurate as others.
     pub tf32: bool,
-    /// Whether `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` of `f32`, and of narrower floats, which are computed in it, are the processor's
-    /// approximations in class `Fast`. `pow` stays accurate.
+    /// Whether `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` of `f32`, and of narrower floats, which
+    /// are computed in `f32`, use the hardware's approximations in class `Fast`. `pow` stays accurate.
     ///
-    /// | Function | Off by at most | Instructions |
+    /// | Function | Error at most | Instructions |
     /// |---|---|---|
     /// | `exp2` | 2 ulp | 1 |
     /// | `exp` | 2 + 1.5 `|x|` ulp | 2 |
@@ -26,29 +28,29 @@ pub struct PtxOptions {
     /// | `sin`, `cos` | 2⁻²⁰ for `|x|` up to 1000, then in proportion to it | 5 |
     /// | `tanh` | 2⁻¹⁰ of the result; 2⁻²¹ on [`Target::Sm70`], which has no instruction for it | 1, 5 |
     ///
-    /// Arguments and results that are subnormal are zeros, but for `tanh`. The bounds of single instructions are NVIDIA's; the rest is what the steps
-    /// add.
+    /// Subnormal arguments and results are flushed to zero, except by `tanh`. The bounds of single
+    /// instructions are NVIDIA's; the rest is what the steps add.
     pub approximate_functions: bool,
-    /// The most bytes of arrays that a thread may have in memory of its own; kernels that take more are refused.
+    /// The most local memory of a thread for arrays, in bytes; kernels that need more are rejected.
     pub local_bytes: u32,
-    /// The most bytes of the buffer that a run of a kernel logs to; what has no room in it is counted.
+    /// The largest log buffer of a kernel in bytes. Lines that do not fit are counted.
     pub log_bytes: u32,
 }
 
-/// Which instructions of tensor cores are used, of those that a target has.
+/// Tensor-core instructions, as far as a target has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TensorCores {
-    /// None.
+    /// No tensor cores.
     Off,
-    /// `mma`, by single warps: from [`Target::Sm80`] on.
+    /// `mma`, by single warps, from [`Target::Sm80`] on.
     Warps,
-    /// The fastest: `wgmma`, by four warps together, on [`Target::Sm90a`].
+    /// The fastest: `wgmma`, by warpgroups, on [`Target::Sm90a`].
     #[default]
     Auto,
 }
 
 impl Default for PtxOptions {
-    /// 256 threads, tensor cores, accurate functions, 64 KiB of arrays, and 16 MiB of a log.
+    /// 256 threads, tensor cores, accurate functions, 64 KiB of local memory, and logs of 16 MiB.
     fn default() -> Self {
         PtxOptions {
             threads: 256,
@@ -61,14 +63,14 @@ impl Default for PtxOptions {
     }
 }
 
-/// Types of factors that tensor cores multiply exactly.
+/// Operand types whose products are exact on tensor cores.
 const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
-/// What the processors of a target have: arithmetic in all floats of 16 bits and more and all integers of 32 and 64, blocks of 1024
-/// threads with 48 KiB of shared memory.
+/// The capabilities of a target: arithmetic on floats of at least 16 bits and integers of 32 and 64 bits,
+/// blocks of 1024 threads with 48 KiB of shared memory.
 pub fn ptx_caps(target: Target) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
-    // A thread has 128 registers if an SM holds two blocks of 256 threads; the others are for addresses.
+    // A thread has 128 registers if two blocks of 256 threads fit an SM; addresses take the other 32.
     let workgroups =
         Workgroups { registers: 96, subgroup_size: 32, element_bytes: 2, ..Workgroups::new(1024, 48 << 10) };
     Caps {

@@ -1,17 +1,17 @@
-//! Innermost loops that read memory, several iterations at a time.
+//! Unrolls innermost loops that read memory.
 //!
-//! `for i in lo..lo + u n { body(i) } = for o in 0..n { for k in 0..u unrolled { body(u o + k + lo) } }`. Assemblers repeat such loops
-//! too, but compute each repetition's 64-bit address anew, since the 32-bit index that it is made of might wrap. Here addresses of
-//! one iteration share their sum and differ by constants.
+//! `for i in lo..lo + u n { body(i) } = for o in 0..n { for k in 0..u unrolled { body(u o + k + lo) } }`.
+//! Assemblers unroll such loops as well, but compute the 64-bit address anew in each copy, because its 32-bit
+//! index might wrap. Here the addresses of one iteration share a sum and differ by constants.
 
 use lowered_ir::ir::{Affine, Expr, Fresh, LoopId, LoopKind, Routine, Stmt, walk};
 
-/// The most iterations at a time.
+/// The largest unroll factor.
 const TIMES: i64 = 8;
-/// The most values, roughly, that they compute.
+/// The largest number of values in an unrolled body, roughly.
 const VALUES: usize = 512;
 
-/// The routine with such loops.
+/// The routine with its innermost loops unrolled.
 pub(crate) fn unrolled(routine: &Routine) -> Routine {
     let (mut routine, mut fresh) = (routine.clone(), routine.fresh());
     routine.body.iter_mut().for_each(|stmt| unroll(stmt, &mut fresh));
@@ -40,7 +40,7 @@ fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
     *stmt = Stmt::serial(outer, extent / times, body);
 }
 
-/// Whether all loops in a block are repeated in the code.
+/// Whether all loops in a block are unrolled.
 fn is_innermost(block: &[Stmt]) -> bool {
     let mut innermost = true;
     walk::each_stmt(block, &mut |stmt| {
@@ -51,7 +51,7 @@ fn is_innermost(block: &[Stmt]) -> bool {
     innermost
 }
 
-/// Whether an element of a node is read whose index mentions the variable.
+/// Whether the block reads an element of a node whose index mentions the variable.
 fn reads_along(block: &[Stmt], var: LoopId) -> bool {
     let mut found = false;
     walk::each_value(block, &mut |value| {
@@ -64,7 +64,7 @@ fn reads_along(block: &[Stmt], var: LoopId) -> bool {
     found
 }
 
-/// About how many values a block computes.
+/// Rough number of values that a block computes.
 fn values(block: &[Stmt]) -> usize {
     let of = |stmt: &Stmt| {
         let mut own = 1usize;

@@ -1,12 +1,12 @@
-//! What this codegen does not do, and its own failures, as errors that name the kernel.
+//! Errors of this codegen: unsupported constructs, and its own failures, with the name of the kernel.
 
 use codegen_core::CodegenError;
 pub(crate) use codegen_core::threads::{Checked, Rejection as Refusal, reject as refuse};
 
-/// The codegen's name.
+/// The codegen's name in errors.
 pub(crate) const NAME: &str = "ptx";
 
-/// Our bug, in a step of compiling a kernel.
+/// An error for a bug in a stage of compiling a kernel.
 pub(crate) fn failed(kernel: &str, stage: &'static str, message: impl Into<String>) -> CodegenError {
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message: message.into() }
 }

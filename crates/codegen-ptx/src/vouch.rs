@@ -1,10 +1,10 @@
-//! From kernels to an artifact: the crate's unsafe code, which vouches for the programs that the rest of it
-//! writes.
+//! From kernels to an artifact: the crate's unsafe code, which vouches for the generated programs.
 //!
-//! What it relies on: a [`Kernel`](codegen_core::Kernel) is verified and agrees with its ABI, so every access
-//! of its IR lies within the bytes that its parameters have; [`crate::emit`] and [`crate::tensor_cores`] access what
-//! the IR accesses, whatever the symbols are; [`ptx_asm::check`] has accepted each program. `tests/corpus.rs`
-//! and `tests/interpreted.rs` run programs in an interpreter that notices every access outside.
+//! It relies on three facts. A [`Kernel`](codegen_core::Kernel) is verified and agrees with its ABI, so every
+//! access of its IR lies within the bytes of its parameters. [`crate::emit`] and [`crate::tensor_cores`]
+//! access what the IR accesses, whatever the symbols are. [`ptx_asm::check`] has accepted each program.
+//! `tests/corpus.rs` checks every program, and `tests/interpreted.rs` runs programs on a simulated GPU that
+//! reports every access out of bounds.
 #![allow(
     unsafe_code,
     reason = "programs for devices address whatever these reach, so somebody has to vouch for them"
@@ -21,6 +21,6 @@ pub(crate) fn artifact(codegen: &Ptx, kernels: &[Kernel]) -> Result<Artifact, Co
     let abis = kernels.iter().map(|kernel| kernel.abi().clone());
     let (target, launched) = (module.target.name().into(), launches.into_iter().zip(abis).collect());
     // SAFETY: the text and the launches were rendered from these kernels in the line above, in their order,
-    // and nothing has changed them; what the module's documentation says of `render` is the promise.
+    // and nothing has changed them; the module's documentation states the promise of `render`.
     Ok(Artifact::ptx(unsafe { PtxModule::new(text, target, launched) }))
 }

@@ -1,9 +1,11 @@
-//! Rounds of trees that warps do: lanes hand values to each other, so that nobody waits and nothing is stored in between.
+//! Finds tree reductions whose steps a warp can do with shuffles, without barriers and without storing
+//! partial results.
 //!
-//! The scheduler combines the results of threads group by group, in rounds: after each thread has stored its result into `first[t]`,
-//! a round of workgroup loops stores `f(from[n g + i], from[n g + i + c], …)` into `to[m g + i]`, with `n` results of each group
-//! before it and `m` after. Where a group is a warp, or the only group is a part of one, the results are in registers, in lane `i` of warp
-//! `g` result `n g + i`, and the round finds what it combines in other lanes. Pairs stay as they are, so no bit changes.
+//! The scheduler emits a tree reduction in steps. Each thread `t` first stores its result into `first[t]`. A
+//! step of workgroup loops then stores `f(from[n g + i], from[n g + i + c], …)` into `to[m g + i]`, which
+//! leaves `m` of `n` results in each group `g`. If a group is a warp, or the only group is part of a warp,
+//! the results stay in registers: result `n g + i` in lane `i` of warp `g`. A step then reads its operands
+//! from other lanes. Operands are combined in the same pairs, so no bit changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,20 +16,21 @@ use tnode::DType;
 /// Lanes of a warp.
 pub(crate) const LANES: i64 = 32;
 
-/// What threads hand to the first round: `to[t] := value`, of the nested loops' number `t`.
+/// The input of the first step: `to[t] := value`, where `t` is the linear index of the nested loops.
 #[derive(Clone, Debug)]
 pub(crate) struct ReductionInput<'k> {
-    /// The loops, and how many iterations each has.
+    /// The loops with their numbers of iterations.
     pub(crate) axes: Vec<(LoopId, u32)>,
     pub(crate) threads: i64,
     pub(crate) to: LocalId,
     pub(crate) value: &'k Expr,
 }
 
-/// A round: `to[left group + at] := value` for `at` in `0..left`, of elements `from[before group + at + constant]`.
+/// A step: `to[left group + at] := value` for `at` in `0..left`, where `value` reads elements `from[before
+/// group + at + constant]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReductionStep<'k> {
-    /// The loop over groups, where there are several.
+    /// The loop over groups, if there are several.
     pub(crate) group: Option<LoopId>,
     pub(crate) groups: i64,
     pub(crate) at: LoopId,
@@ -37,34 +40,35 @@ pub(crate) struct ReductionStep<'k> {
 }
 
 impl ReductionStep<'_> {
-    /// The index of a result, where groups have so many.
-    fn place(&self, each: i64) -> Affine {
+    /// The index of a result, for groups of `each` results.
+    fn index(&self, each: i64) -> Affine {
         let at = Affine::var(self.at);
         self.group.map_or(at.clone(), |group| at.plus(&Affine::term(group, each)))
     }
 
-    /// By how much an index of one of the results before, of which groups had so many, exceeds that of a result.
+    /// The distance from a result to an element at `index` of the step before, whose groups had `before`
+    /// results; `None` if it is not constant.
     pub(crate) fn distance(&self, before: i64, index: &Affine) -> Option<i64> {
-        index.plus(&self.place(before).times(-1)).as_constant()
+        index.plus(&self.index(before).times(-1)).as_constant()
     }
 }
 
-/// Values of threads and the rounds that combine them.
+/// A reduction by warp shuffles: the input and the steps that combine it.
 #[derive(Clone, Debug)]
 pub(crate) struct WarpReduction<'k> {
     pub(crate) first: ReductionInput<'k>,
     pub(crate) steps: Vec<ReductionStep<'k>>,
 }
 
-/// Trees of warps, by the statement that is the first.
+/// The warp reductions of a kernel, by their first statement.
 #[derive(Debug, Default)]
 pub(crate) struct WarpReductions<'k> {
-    pub(crate) warp_reductions: HashMap<*const Stmt, WarpReduction<'k>>,
+    pub(crate) by_stmt: HashMap<*const Stmt, WarpReduction<'k>>,
     pub(crate) fused: FusedStatements,
 }
 
 impl<'k> WarpReductions<'k> {
-    /// The trees of a kernel with blocks of so many threads.
+    /// Finds the warp reductions of a kernel with blocks of `threads` threads.
     pub(crate) fn of(kernel: &'k Routine, threads: u32) -> WarpReductions<'k> {
         let mut warp_reductions = WarpReductions::default();
         if i64::from(threads) >= LANES {
@@ -75,7 +79,7 @@ impl<'k> WarpReductions<'k> {
     }
 }
 
-/// How many statements store into each local and how many expressions read it.
+/// For each local, the number of statements that store into it and of expressions that read it.
 fn mentions(kernel: &Routine) -> BTreeMap<LocalId, (usize, usize)> {
     let mut found: BTreeMap<LocalId, (usize, usize)> = BTreeMap::new();
     walk::each_stmt(&kernel.body, &mut |stmt| {
@@ -119,11 +123,11 @@ impl ReductionFinder {
                 .fused
                 .hidden
                 .extend(warp_reduction.steps[..warp_reduction.steps.len() - 1].iter().map(|step| step.to));
-            warp_reductions.warp_reductions.insert(first, warp_reduction);
+            warp_reductions.by_stmt.insert(first, warp_reduction);
         }
     }
 
-    /// The tree that some statements begin with.
+    /// The warp reduction that begins with the first of these statements.
     fn reduction<'k>(&self, block: &'k [Stmt]) -> Option<WarpReduction<'k>> {
         let (first, rest) = block.split_first()?;
         let first = self.first(first)?;
@@ -143,14 +147,14 @@ impl ReductionFinder {
             number.times(extent.into()).plus(&Affine::var(var))
         });
         let threads = i64::from(threads);
-        // Lanes that have no number must not read memory for what nobody takes.
+        // Lanes without a thread index must not read memory for values that nothing uses.
         let may_read = threads % LANES == 0;
         let mut is_own = true;
         walk::each_expr(value, &mut |e| is_own &= may_read && is_local(e) || self.is_own(e));
         (is_own && *index == number && threads > 1).then_some(ReductionInput { axes, threads, to, value })
     }
 
-    /// Whether a thread computes this part of a value from its registers, whatever its number is.
+    /// Whether a thread computes an expression from its own registers, whatever its index.
     fn is_own(&self, e: &Expr) -> bool {
         match e {
             Expr::GetLocal { local, .. } => {
@@ -168,10 +172,10 @@ impl ReductionFinder {
             _ => return None,
         };
         let step = ReductionStep { group, groups: groups.into(), at, left: left.into(), to, value };
-        (*index == step.place(step.left)).then_some(step)
+        (*index == step.index(step.left)).then_some(step)
     }
 
-    /// The parts of workgroup loops that store one element of a shared array.
+    /// Matches workgroup loops that store one element of a shared array.
     fn stores<'k>(&self, stmt: &'k Stmt) -> Option<(Nest<'k>, &'k Affine, LocalId, &'k Expr)> {
         let Stmt::For { kind: LoopKind::Workgroup, .. } = stmt else { return None };
         let nest = nest(stmt).ok()?;
@@ -184,7 +188,8 @@ impl ReductionFinder {
         is_array.then_some((nest, index, *local, value))
     }
 
-    /// Whether a round takes all its elements from what was stored before, nobody else does, and lanes find them.
+    /// Whether a step reads all its operands from the results before it, no other statement reads these, and
+    /// shuffles can reach them.
     fn follows(
         &self,
         first: &ReductionInput<'_>,

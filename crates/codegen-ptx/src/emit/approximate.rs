@@ -1,5 +1,5 @@
-//! Approximations of the transcendental functions of `f32`: the processor's instructions, and what makes the other functions of them. How far off they are is
-//! written where they are asked for: [`crate::PtxOptions::approximate_functions`].
+//! Approximate transcendental functions of `f32`, from the hardware's approximate instructions.
+//! [`crate::PtxOptions::approximate_functions`] states their errors.
 
 use std::f64::consts::{LN_2, LOG2_E, TAU};
 
@@ -8,13 +8,13 @@ use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, 
 
 use crate::builder::InstBuilder;
 
-/// Whether there is an approximation of an operation.
+/// Whether an operation has an approximation.
 pub(super) fn has(op: UnaryOp) -> bool {
     use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
     matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
 }
 
-/// Writes the approximation of an operation on a number in a register of class `F32`.
+/// Emits the approximation of an operation on a register of class `F32`.
 pub(super) fn emit(b: &mut InstBuilder, target: Target, op: UnaryOp, x: Reg) -> Reg {
     match op {
         UnaryOp::Exp2 => b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, x),
@@ -43,11 +43,11 @@ fn exp(b: &mut InstBuilder, x: Reg, factor: f32) -> Reg {
     b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, power)
 }
 
-/// `x` less whole turns, between -π and π: instructions are accurate there alone.
+/// `x` modulo 2π, between -π and π, where the instructions are accurate.
 fn reduced(b: &mut InstBuilder, x: Reg) -> Reg {
     let turns = b.binary(PtxBinaryOp::Mul, Ty::F32, x, TAU.recip() as f32);
     let turns = b.convert(Ty::F32, Ty::F32, RoundingMode::NearestInteger, turns);
-    // A turn as a number of 24 bits and what is missing, so that few bits of the difference are lost.
+    // 2π as a 24-bit number and a remainder, so that the difference loses few bits.
     let high = TAU as f32;
     let low = (TAU - f64::from(high)) as f32;
     [high, low].into_iter().fold(x, |x, part| {

@@ -8,7 +8,7 @@ use super::{Emitter, Value, carrier, constant};
 use crate::unsupported::{Checked, refuse};
 
 impl Emitter<'_> {
-    /// A value of type `from` as `to`.
+    /// Converts a value of type `from` to type `to`.
     pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
         if from == to {
             return Ok(x);
@@ -67,8 +67,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A float as an integer of 32 or 64 bits: truncated, the nearest end where it does not fit, 0 for NaN. Instructions that read or
-    /// write 64 bits make something else of NaN.
+    /// Converts a float to an integer of 32 or 64 bits: truncated, clamped to the range, 0 for NaN.
+    /// Conversions from or to 64 bits give another integer for NaN.
     fn saturated(&mut self, from: DType, to: DType, x: Value) -> Reg {
         let operand = self.widened(from, x);
         let ty = computed_in(from);
@@ -92,7 +92,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// What of a word a narrow integer keeps.
+    /// Truncates a word to a narrow integer and extends it again.
     fn wrapped(&mut self, dtype: DType, x: Reg) -> Reg {
         match dtype {
             DType::U8 => self.b.binary(PtxBinaryOp::And, Ty::B32, x, 0xffu32),

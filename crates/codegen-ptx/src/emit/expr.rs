@@ -1,5 +1,5 @@
-//! Expressions: operands first, then the operation. What is known while the code is written is computed at once, by the definition
-//! of the operation.
+//! Expressions: operands first, then the operation. Operations on known values are evaluated by the
+//! definition of the operation.
 
 use lowered_ir::eval;
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, NodeRef, TernaryOp};
@@ -110,7 +110,7 @@ impl Emitter<'_> {
             _ if decl.dims.contains(&0) => return Ok((other, decl.dtype)),
             Condition::Known(true) if self.holds_throughout(guard) => return Ok(self.get(node, index)),
             Condition::Known(true) => {
-                // A neighbour that a vector would read as well may be outside.
+                // A neighbour that a vector load would also read may be out of bounds.
                 let flat = flat(index, &decl.dims);
                 return Ok((self.load_alone(MemoryObject::Node(node), decl.dtype, &flat), decl.dtype));
             }
@@ -136,8 +136,8 @@ impl Emitter<'_> {
         Ok((self.load_when(inside, element, dtype, other), dtype))
     }
 
-    /// The element at a computed index, and whether it is inside of its dimension: negative indices are great numbers. `None` for one
-    /// that is known to be outside.
+    /// The element at a computed index, and whether it is in bounds: negative indices are large unsigned
+    /// numbers. `None` for an index that is known to be out of bounds.
     pub(super) fn computed_index(
         &mut self,
         op: &str,
@@ -162,7 +162,7 @@ impl Emitter<'_> {
         let step = decl.dims[axis + 1..].iter().product::<usize>() * size;
         let first = flat(index, &decl.dims);
         let element = self.element(MemoryObject::Node(node), &first, size);
-        // The register may be a variable, so the address is no index that is known from here on.
+        // The register may be a variable, so the address must not be remembered as an index.
         let element = self.gathered(element, at, step as i64);
         Ok(Some((element, inside)))
     }
@@ -194,7 +194,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// `then` where the condition holds, else `otherwise`.
+    /// `then` if the condition is true, else `otherwise`.
     pub(super) fn chosen(&mut self, condition: Reg, dtype: DType, then: Value, otherwise: Value) -> Value {
         match dtype {
             DType::Bool => Value::In(self.chosen_truth(condition, then, otherwise)),

@@ -1,4 +1,4 @@
-//! Floats of 16 bits: held as they are in memory, computed with as `f32`, and rounded back once.
+//! 16-bit floats: kept in their own format, computed in `f32`, and rounded once.
 
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 use tnode::{DType, Scalar};
@@ -6,7 +6,7 @@ use tnode::{DType, Scalar};
 use super::{Emitter, Value};
 
 impl Emitter<'_> {
-    /// A value as an operand of the type that it is computed in.
+    /// A value as an operand of the type in which it is computed.
     pub(super) fn widened(&mut self, dtype: DType, value: Value) -> PtxOperand {
         match (dtype, value) {
             (DType::F16 | DType::Bf16, Value::Known(scalar)) => {
@@ -26,7 +26,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A result as a value of its type: an `f32` rounded to the nearest one.
+    /// Rounds an `f32` result to the value's type, to nearest even.
     pub(super) fn rounded(&mut self, dtype: DType, result: Reg) -> Reg {
         match dtype {
             DType::F16 => self.b.convert(Ty::F16, Ty::F32, RoundingMode::Nearest, result),
@@ -36,7 +36,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The upper half of an `f32`, rounded to nearest even by what the lower half would carry. NaN would become something else.
+    /// Rounds to `bf16` by adding the carry of the lower half to the bits. Must not be used for NaN.
     fn rounded_by_bits(&mut self, x: Reg) -> Reg {
         let word = self.b.recast(RegClass::B32, x);
         let high = self.b.binary(PtxBinaryOp::ShiftRight, Ty::U32, word, 16u32);
@@ -50,8 +50,8 @@ impl Emitter<'_> {
         self.b.convert(Ty::U16, Ty::U32, RoundingMode::None, kept)
     }
 
-    /// A number as an `f32` that 16-bit floats round as they would round the number: cut off, with the last bit set if anything was
-    /// ("rounding to odd"). NaN stays NaN.
+    /// Rounds a number to an `f32` to odd: truncated, with the last bit set if the result is inexact.
+    /// Rounding that to a 16-bit float equals rounding the number itself. NaN stays NaN.
     pub(super) fn rounded_to_odd(&mut self, from: Ty, x: Reg) -> Reg {
         let near = self.b.convert(Ty::F32, from, RoundingMode::Zero, x);
         let back = match from {

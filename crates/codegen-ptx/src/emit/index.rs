@@ -1,4 +1,4 @@
-//! Indices: sums in 32-bit arithmetic, which wraps, so that only results have to fit.
+//! Index arithmetic: 32-bit sums that wrap, so that only the results have to fit.
 
 use lowered_ir::ir::{Affine, Guard, Range, Var};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
@@ -6,40 +6,40 @@ use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 use super::Emitter;
 use crate::unsupported::{Checked, refuse};
 
-/// What a loop variable is at the moment.
+/// The value of a loop variable while its body is emitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LoopIndex {
     Known(i64),
-    /// A signed number of 32 bits in a closed interval.
+    /// A signed 32-bit register whose value lies in a closed interval.
     Computed(Reg, (i64, i64)),
 }
 
-/// Whether a guard holds.
+/// The truth of a guard: known, or in a predicate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Condition {
     Known(bool),
     Computed(Reg),
 }
 
-/// An index with what is known of it computed: what is added up when the code runs, and a number.
+/// An index split into the part that is computed at run time and a constant.
 #[derive(Clone, Debug)]
 pub(super) struct SplitIndex {
     pub(super) terms: Affine,
     pub(super) offset: i64,
 }
 
-/// Whether a number is one of 32 bits.
+/// Whether a number fits 32 bits.
 pub(super) fn is_short(x: i64) -> bool {
     i32::try_from(x).is_ok()
 }
 
-/// The index of an element in its array.
+/// The linear index of an element in its array.
 pub(super) fn flat(index: &[Affine], dims: &[usize]) -> Affine {
     index.iter().zip(dims).fold(Affine::constant(0), |flat, (i, &dim)| flat.times(dim as i64).plus(i))
 }
 
 impl Emitter<'_> {
-    /// What of an index is computed when the code runs, and the rest.
+    /// Splits an index by the loop variables whose values are known.
     pub(super) fn split(&self, index: &Affine) -> SplitIndex {
         let (mut terms, mut offset) = (Affine::constant(0), index.offset());
         for &(var, factor) in index.terms() {
@@ -51,13 +51,14 @@ impl Emitter<'_> {
         SplitIndex { terms, offset }
     }
 
-    /// The index, if it is known while the code is written.
+    /// The index, if it is known.
     pub(super) fn known_index(&self, index: &Affine) -> Option<i64> {
         let SplitIndex { terms, offset } = self.split(index);
         terms.terms().is_empty().then_some(offset)
     }
 
-    /// The terms that are computed, those of outer loops first, so that inner ones share their sums.
+    /// The terms that are computed at run time. Those of outer loops come first, so that inner loops share
+    /// their sums.
     pub(super) fn terms(&self, index: &Affine) -> Vec<(Reg, i64)> {
         let mut terms: Vec<(usize, Reg, i64)> = Vec::new();
         for &(var, factor) in index.terms() {
@@ -69,7 +70,7 @@ impl Emitter<'_> {
         terms.into_iter().map(|(_, reg, factor)| (reg, factor)).collect()
     }
 
-    /// The sum of an index's terms, 32 bits of it; `None` if there are none.
+    /// The low 32 bits of the sum of an index's terms; `None` without terms.
     pub(super) fn sum(&mut self, terms: &Affine) -> Option<Reg> {
         self.terms(terms).into_iter().fold(None, |sum, (reg, factor)| {
             Some(match (sum, factor as i32) {
@@ -81,7 +82,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// The value of an index, 32 bits of it.
+    /// The low 32 bits of an index.
     pub(super) fn index(&mut self, index: &Affine) -> PtxOperand {
         let SplitIndex { terms, offset } = self.split(index);
         match (self.sum(&terms), offset as i32) {
@@ -91,7 +92,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// `start + unit * index` in 64 bits, whatever of it fits 32.
+    /// `start + unit * index` in 64 bits, with the part that fits in 32-bit arithmetic.
     pub(super) fn wide_sum(&mut self, terms: &Affine, unit: i64, start: PtxOperand) -> PtxOperand {
         self.terms(terms).into_iter().fold(start, |sum, (reg, factor)| {
             let factor = factor.wrapping_mul(unit);
@@ -119,7 +120,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The least and the greatest value of an index.
+    /// The range of an index.
     pub(super) fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
         index.bounds(|var| match self.variable(var).1 {
             LoopIndex::Known(k) => (k, k),
@@ -127,18 +128,18 @@ impl Emitter<'_> {
         })
     }
 
-    /// Whether all values of an index have 32 bits.
+    /// Whether all values of an index fit 32 bits.
     pub(super) fn fits(&self, index: &Affine) -> bool {
         self.bounds(index).is_some_and(|(least, greatest)| is_short(least) && is_short(greatest))
     }
 
-    /// An index as an operand of 64 bits.
+    /// An index as a 64-bit operand.
     pub(super) fn wide_index(&mut self, index: &Affine) -> PtxOperand {
         let SplitIndex { terms, offset } = self.split(index);
         self.wide_sum(&terms, 1, PtxOperand::Const(offset as u64))
     }
 
-    /// Whether all ranges hold.
+    /// Emits the conjunction of a guard's ranges.
     pub(super) fn guard(&mut self, guard: &Guard) -> Checked<Condition> {
         let mut all = Condition::Known(true);
         for range in guard {
@@ -153,7 +154,7 @@ impl Emitter<'_> {
         Ok(all)
     }
 
-    /// Whether all ranges hold in every repetition of the loops that are being repeated.
+    /// Whether a guard is true in every copy of the unrolled loops around it.
     pub(super) fn holds_throughout(&self, guard: &Guard) -> bool {
         let of = |var: Var| {
             let unrolled = self.unrolled.iter().find(|unrolled| Var::from(unrolled.var) == var);
@@ -190,7 +191,7 @@ impl Emitter<'_> {
                 self.b.index_compare(CmpOp::Lt, Ty::S32, index, hi)
             }
             (false, false) => {
-                // What is below the range is a great number without its sign.
+                // One unsigned comparison: indices below the range are large unsigned numbers.
                 let from_lo = self.index(&range.index.plus_constant(range.lo.wrapping_neg()));
                 self.b.index_compare(CmpOp::Lt, Ty::U32, from_lo, hi.wrapping_sub(lo))
             }

@@ -1,4 +1,4 @@
-//! Declared locals where the plan puts them: in registers, or in arrays of the thread or the block.
+//! Declared locals in the homes that the plan assigns: registers, local arrays or shared arrays.
 
 use codegen_core::threads::Home;
 use lowered_ir::ir::{Affine, Indices, LocalId, Space};
@@ -11,22 +11,22 @@ use super::{Emitter, Value, carrier};
 use crate::builder::InstBuilder;
 use crate::unsupported::{Checked, refuse};
 
-/// What holds a local.
+/// Where the elements of a local are.
 #[derive(Clone, Debug)]
 pub(super) enum LocalStorage {
     /// The value of each element.
     Values(Vec<Value>),
     /// Registers for each element; four of them for lanes.
     Variables(Vec<Vec<Reg>>),
-    /// An array.
+    /// An array in memory.
     Array(MemoryObject),
 }
 
-/// Registers given out before a statement.
+/// Numbers of registers allocated before a statement.
 pub(super) type RegisterMark = [u32; RegClass::ALL.len()];
 
 impl Emitter<'_> {
-    /// Declares a local. It holds zeros, unless it is `overwritten` before anything reads it.
+    /// Declares a local. It holds zeros, unless it is `overwritten` before it is read.
     pub(super) fn declare(&mut self, local: LocalId, overwritten: bool) -> Checked {
         let decl = self.locals[&local].clone();
         let skipped = self.skipped(local);
@@ -44,13 +44,13 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// How many dimensions of a local are the threads.
+    /// Number of leading dimensions of a local that are threads.
     pub(super) fn skipped(&self, local: LocalId) -> usize {
         let dims = self.locals[&local].dims.len();
         self.plan.thread_dims.get(&local).copied().unwrap_or(0).min(dims)
     }
 
-    /// Registers that hold zeros. Where that is never seen, an assembler leaves it out.
+    /// Registers that hold zeros. An assembler removes the zeroing if nothing reads it.
     pub(super) fn zeroed(&mut self, dtype: DType) -> Vec<Reg> {
         let count = if dtype == DType::U32x4 { 4 } else { 1 };
         let class = carrier(dtype).class();
@@ -68,7 +68,7 @@ impl Emitter<'_> {
 
     fn private_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<MemoryObject> {
         if let Some(&LocalStorage::Array(memory)) = self.storage.get(&local) {
-            // Declared before, in another repetition of a loop.
+            // The local was declared before, in another copy of an unrolled loop.
             if !overwritten {
                 self.zero(memory, bytes.next_multiple_of(16));
             }
@@ -112,7 +112,8 @@ impl Emitter<'_> {
         Ok(memory)
     }
 
-    /// All threads of a block share in storing zeros, 16 bytes at a time. They have to meet before it is seen.
+    /// Zeroes shared memory by all threads of a block, 16 bytes at a time. A barrier must follow before it is
+    /// read.
     fn zero_cooperatively(&mut self, memory: MemoryObject, pieces: u32) {
         self.zeroing = true;
         let threads = self.block_threads;
@@ -156,7 +157,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores into a local. `mark` is from before the value was computed, if it was for this store alone.
+    /// Stores into a local. `mark` is from before the value was computed, if it was computed for this store
+    /// alone.
     pub(super) fn set_local(
         &mut self,
         local: LocalId,
@@ -192,7 +194,7 @@ impl Emitter<'_> {
 
     pub(super) fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&RegisterMark>) {
         if let &[_, _, _, _] = registers {
-            // All lanes are read before one is written.
+            // Reads all lanes before it writes the first.
             let lanes = self.lanes(value).map(|lane| self.b.mov(RegClass::B32, lane));
             for (&dst, src) in registers.iter().zip(lanes) {
                 self.b.push(ptx_asm::Inst::Move { dst, src: src.into() });
@@ -213,7 +215,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The number of an element among those of the thread.
+    /// Linear index of an element among those of the thread.
     fn own_index(&self, local: LocalId, index: &Indices) -> Affine {
         let skipped = self.skipped(local);
         flat(&index[skipped.min(index.len())..], &self.locals[&local].dims[skipped..])
@@ -229,7 +231,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Bytes that an array is given: vectors of zeros cover them.
+/// Size of an array, rounded up to whole vectors of zeros.
 fn whole(bytes: u64) -> u32 {
     bytes.next_multiple_of(16) as u32
 }

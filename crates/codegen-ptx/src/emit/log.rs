@@ -1,7 +1,7 @@
-//! Logging: records in a buffer in global memory, as `docs/abi.md` has them under "Log buffers".
+//! Logging: records in a buffer in global memory, in the format of section "Log buffers" of `docs/abi.md`.
 //!
-//! One thread runs a kernel that logs. It keeps in registers how far the buffer is filled and how many lines had no room, and writes
-//! both to the header when it ends.
+//! One thread executes a kernel that logs. It keeps the number of words used and of lines lost in registers,
+//! and writes both to the header at the end.
 
 use std::collections::HashMap;
 
@@ -20,16 +20,17 @@ use tnode::{DType, Scalar};
 use super::{Emitter, Value};
 use crate::unsupported::{Checked, refuse};
 
-/// What a kernel that logs is given for it.
+/// The log buffer of a kernel, and the statements that log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogBuffer<'k> {
     lines: &'k [LogLine],
-    /// With the header.
+    /// Size in bytes, with the header.
     pub(super) bytes: u32,
 }
 
 impl<'k> LogBuffer<'k> {
-    /// Room for all that the kernel can log, but no more than `most` bytes; none if it logs nothing.
+    /// A buffer with room for everything that the kernel can log, at most `most` bytes; `None` if it logs
+    /// nothing.
     pub(super) fn of(kernel: &'k Kernel, grid: &Grid<'_>, most: u32) -> Checked<Option<LogBuffer<'k>>> {
         if kernel.abi().log.is_empty() {
             return Ok(None);
@@ -42,7 +43,7 @@ impl<'k> LogBuffer<'k> {
     }
 }
 
-/// The log of the kernel that is being written.
+/// The log of the kernel that is being emitted.
 #[derive(Debug)]
 pub(super) struct KernelLog<'k> {
     pub(super) buffer: LogBuffer<'k>,
@@ -50,21 +51,21 @@ pub(super) struct KernelLog<'k> {
     state: LogState,
 }
 
-/// How far the buffer is filled, in registers.
+/// Registers that hold the state of the buffer.
 #[derive(Clone, Copy, Debug)]
 struct LogState {
-    /// Where the buffer is.
+    /// Address of the buffer.
     base: Reg,
     /// Words of records so far.
     used: Reg,
-    /// Words that records may have; 0 once there was no room for one.
+    /// The most words of records; 0 once a record did not fit.
     limit: Reg,
-    /// Lines without room.
+    /// Number of lines that did not fit.
     lost: Reg,
 }
 
 impl KernelLog<'_> {
-    /// The number of a statement, if it logs a line with so many words of values.
+    /// The number of a statement, if it logs a line with `words` words of values.
     fn number(&self, stmt: &Stmt, words: usize) -> Option<u32> {
         let number = *self.numbers.get(&std::ptr::from_ref(stmt))?;
         let line = self.buffer.lines.get(number)?;
@@ -73,7 +74,7 @@ impl KernelLog<'_> {
 }
 
 impl<'k> Emitter<'k> {
-    /// Begins the log in the buffer at an address.
+    /// Begins the log, in a buffer at address `base`.
     pub(super) fn begin_log(&mut self, buffer: LogBuffer<'k>, base: Reg) {
         let mut numbers = HashMap::new();
         walk::each_stmt(&self.routine.body, &mut |stmt| {
@@ -88,7 +89,7 @@ impl<'k> Emitter<'k> {
         self.log = Some(KernelLog { buffer, numbers, state: LogState { base, used, limit, lost } });
     }
 
-    /// A statement that logs.
+    /// Emits a statement that logs.
     pub(super) fn log(&mut self, stmt: &Stmt, parts: &[LogPart]) -> Checked {
         let mut values = Vec::new();
         for value in parts.iter().filter_map(LogPart::value) {
@@ -103,7 +104,7 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// Writes a record, or counts it if there is no room.
+    /// Writes a record, or counts it if it does not fit.
     fn append(&mut self, state: LogState, record: Vec<PtxOperand>) {
         let LogState { base, used, limit, lost } = state;
         let end = self.b.binary(PtxBinaryOp::Add, Ty::U32, used, record.len() as u32);
@@ -124,7 +125,7 @@ impl<'k> Emitter<'k> {
         self.b.stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(fits), then, otherwise });
     }
 
-    /// The header, behind everything that the kernel logs.
+    /// Writes the header, after everything that the kernel logs.
     pub(super) fn end_log(&mut self) {
         if let Some(KernelLog { state: LogState { base, used, lost, .. }, .. }) = self.log {
             self.store_word(base, 0, Ty::B32, used.into());
@@ -132,7 +133,7 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// A block that touches nothing but the log, so that stores of elements may go on waiting.
+    /// Emits a block that accesses only the log, so that pending stores may stay pending.
     fn inside(&mut self, write: impl FnOnce(&mut Self)) -> StmtList {
         self.b.open();
         write(self);
@@ -144,7 +145,7 @@ impl<'k> Emitter<'k> {
         self.b.push(Inst::Store { space, ty, to, srcs: smallvec![word] });
     }
 
-    /// The bits of a value, zero-extended to words, the low one first.
+    /// The bits of a value, zero-extended to words, low word first.
     fn logged_words(&mut self, dtype: DType, value: Value) -> SmallVec<[PtxOperand; 4]> {
         if dtype == DType::U32x4 {
             return self.lanes(value).into();

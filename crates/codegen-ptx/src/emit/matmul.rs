@@ -72,7 +72,7 @@ impl MatmulNest {
         let product = self.sizes();
         let method = MatmulKernel::of(&product, setting.target, setting.options.tensor_cores);
         if method.tiles(&product) > i32::MAX as u64 {
-            return refuse("a product of matrices", "it has 2^31 tiles or more, a grid has fewer blocks");
+            return refuse("a matmul", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
         let block = ThreadBlock { threads: method.threads(), is_cooperative: false };

@@ -1,8 +1,8 @@
-//! Elements of memory: addresses, loads and stores, for nodes and for arrays of the block and the thread.
+//! Memory accesses: addresses, loads and stores of nodes and of shared and local arrays.
 //!
-//! An address is a register and a constant. Elements whose indices differ by a constant share the register, so that equal accesses are
-//! found by comparing, and neighbours become vectors: loads where the loop along the neighbours is repeated in the code, stores where
-//! they [wait](super::pending) for each other.
+//! An address is a register plus a constant. Elements whose indices differ by a constant share the register.
+//! Equal accesses are thus found by comparison, and adjacent ones are combined into vectors: loads if the
+//! loop along the elements is unrolled, stores if they are [pending](super::pending_stores) together.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,25 +17,25 @@ use tnode::DType;
 use super::index::{SplitIndex, is_short};
 use super::{Emitter, Value, carrier, constant};
 
-/// What the addresses of nodes and arrays are multiples of, at least.
+/// The least alignment of nodes and arrays in bytes.
 const ALIGNMENT: u32 = 16;
 
-/// How many elements an access may have, several of them.
+/// Widths of vector accesses in elements.
 pub(super) const WIDTHS: [i64; 3] = [8, 4, 2];
 
-/// Whether accesses to elements of a size, in bytes, may have so many: of 16 bytes at most, and of four registers, which hold one element each, or
-/// two of 16 bits.
+/// Whether a vector access of `width` elements of `size` bytes exists: at most 16 bytes and four registers,
+/// which hold one element each, or two of 16 bits.
 pub(super) fn has_width(width: i64, size: i64) -> bool {
     width * size <= 16 && (width <= 4 || size == 2)
 }
 
-/// Some memory that overlaps no other.
+/// A node or array, which overlaps no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum MemoryObject {
     Node(NodeRef),
-    /// An array of the block.
+    /// A shared array.
     Shared(u32),
-    /// An array of the thread.
+    /// A local array of the thread.
     Private(u32),
 }
 
@@ -49,14 +49,14 @@ impl MemoryObject {
     }
 }
 
-/// Where an element is.
+/// The address of an element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ElementAddress {
     pub(super) memory: MemoryObject,
     pub(super) base: AddressBase,
-    /// Bytes behind the base.
+    /// Offset from the base in bytes.
     pub(super) offset: i32,
-    /// What the base is a multiple of; a power of two.
+    /// Alignment of the base in bytes, a power of two.
     pub(super) align: u32,
 }
 
@@ -66,11 +66,11 @@ impl ElementAddress {
     }
 }
 
-/// Values of elements that registers hold, and that nobody else changes.
+/// Elements whose values are in registers, and which no other thread changes.
 #[derive(Debug, Default)]
 pub(super) struct KnownElements {
     known: BTreeMap<MemoryObject, HashMap<(AddressBase, i32), Value>>,
-    /// What became known in each block that is open.
+    /// For each open block, the elements that became known in it.
     blocks: Vec<Vec<(MemoryObject, (AddressBase, i32))>>,
 }
 
@@ -98,7 +98,7 @@ impl KnownElements {
         }
     }
 
-    /// An element is stored into: it may be any that is not known to be another one.
+    /// Forgets the elements that a store to `element` may change.
     pub(super) fn forget(&mut self, element: ElementAddress) {
         if let Some(known) = self.known.get_mut(&element.memory) {
             known.retain(|&(base, offset), _| base == element.base && offset != element.offset);
@@ -114,7 +114,7 @@ impl KnownElements {
     }
 }
 
-/// The type that an element has in memory.
+/// The PTX type of an element in memory.
 pub(super) fn memory_type(dtype: DType) -> Ty {
     match dtype {
         DType::Bool | DType::U8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => Ty::U8,
@@ -127,7 +127,7 @@ pub(super) fn memory_type(dtype: DType) -> Ty {
 }
 
 impl Emitter<'_> {
-    /// The element of some memory at an index.
+    /// The address of the element at a linear index.
     pub(super) fn element(&mut self, memory: MemoryObject, flat: &Affine, bytes: usize) -> ElementAddress {
         let SplitIndex { terms, offset } = self.split(flat);
         let size = bytes as i64;
@@ -139,12 +139,12 @@ impl Emitter<'_> {
             let base = self.base(memory, &terms, 0, size);
             return ElementAddress { memory, base, offset: (offset * size) as i32, align };
         }
-        // Only with the constant part does the sum fit.
+        // The sum fits 32 bits only with the constant part.
         let align = 1 << offset.wrapping_mul(size).trailing_zeros().min(align.trailing_zeros());
         ElementAddress { memory, base: self.base(memory, &terms, offset, size), offset: 0, align }
     }
 
-    /// The address of the element `terms + offset`.
+    /// The base address for elements `terms + offset`.
     fn base(&mut self, memory: MemoryObject, terms: &Affine, offset: i64, size: i64) -> AddressBase {
         match memory {
             MemoryObject::Node(node) => {
@@ -185,7 +185,7 @@ impl Emitter<'_> {
         self.b.index_address(space, array)
     }
 
-    /// An element further along: `at` steps of so many bytes.
+    /// The address `at` steps of `step` bytes further.
     pub(super) fn further(&mut self, element: ElementAddress, at: Reg, step: i64) -> ElementAddress {
         let base = match (element.base, i32::try_from(step)) {
             (AddressBase::Array(array), _) => {
@@ -205,7 +205,7 @@ impl Emitter<'_> {
         ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
-    /// As [`Emitter::further`], where the number may change later.
+    /// Like [`Emitter::further`], for a register that may change later.
     pub(super) fn gathered(&mut self, element: ElementAddress, at: Reg, step: i64) -> ElementAddress {
         let AddressBase::Reg(start) = element.base else { return self.further(element, at, step) };
         let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, RoundingMode::None, at);
@@ -224,7 +224,7 @@ impl Emitter<'_> {
         ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
-    /// How many elements to read at once: those along a loop that is repeated in the code, if they begin where a vector may.
+    /// Number of elements to load at once: along an unrolled loop, if they start at an aligned address.
     fn width(&self, flat: &Affine, size: i64) -> i64 {
         let fits = |along: &super::UnrolledLoop, width: i64| {
             let others = flat.terms().iter().filter(|(var, _)| *var != along.var.into());
@@ -239,18 +239,18 @@ impl Emitter<'_> {
         widths.max().unwrap_or(1)
     }
 
-    /// The value of an element; of its neighbours as well, where the loop along them is repeated.
+    /// Loads an element, and its neighbours along an unrolled loop with it.
     pub(super) fn load(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         let width = self.width(flat, dtype.size_bytes() as i64);
         self.load_among(memory, dtype, flat, width as i32)
     }
 
-    /// The value of an element, and nothing else of memory.
+    /// Loads an element without its neighbours.
     pub(super) fn load_alone(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         self.load_among(memory, dtype, flat, 1)
     }
 
-    /// The value of an element, one of so many that are read if their addresses allow it.
+    /// Loads an element, as part of a vector of `width` elements if the address allows it.
     fn load_among(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine, mut width: i32) -> Value {
         let size = dtype.size_bytes();
         let element = self.element(memory, flat, size);
@@ -274,10 +274,10 @@ impl Emitter<'_> {
         values[((element.offset - first) / bytes) as usize]
     }
 
-    /// An element's value is known from here on.
+    /// Remembers the value of an element.
     pub(super) fn remember(&mut self, element: ElementAddress, offset: i32, value: Value) {
         match value {
-            Value::In(reg) => self.b.hold(reg),
+            Value::In(reg) => self.b.pin(reg),
             Value::Lanes(_) | Value::Known(_) => {}
         }
         self.elements.insert(element.memory, element.base, offset, value);
@@ -294,7 +294,7 @@ impl Emitter<'_> {
         dsts.into_iter().map(|reg| self.loaded(dtype, reg)).collect()
     }
 
-    /// Elements of 16 bits, two in each word.
+    /// Loads 16-bit elements, two per word.
     fn load_words(&mut self, element: ElementAddress, dtype: DType, words: i32) -> Vec<Value> {
         let words: Regs = (0..words).map(|_| self.b.reg(RegClass::B32)).collect();
         let inst = self.load_inst(element, Ty::B32, words.clone());
@@ -320,12 +320,13 @@ impl Emitter<'_> {
         Inst::Load { space: element.memory.space(), ty, constant, dsts, from: element.place() }
     }
 
-    /// Whether no thread writes the memory while the kernel runs.
+    /// Whether no thread writes the memory during the launch.
     fn is_constant(&self, memory: MemoryObject) -> bool {
         matches!(memory, MemoryObject::Node(node) if !self.written.contains(&node))
     }
 
-    /// The element where the predicate holds, else another value; memory is touched only where it holds.
+    /// The element if the predicate is true, else another value; memory is accessed only where the predicate
+    /// is true.
     pub(super) fn load_when(
         &mut self,
         pred: Reg,
@@ -349,7 +350,7 @@ impl Emitter<'_> {
         self.loaded(dtype, dst)
     }
 
-    /// What was read from memory, as its type's carrier.
+    /// Converts a loaded register to the carrier of its type.
     fn loaded(&mut self, dtype: DType, raw: Reg) -> Value {
         Value::In(match dtype {
             DType::Bool => self.b.compare(CmpOp::Ne, Ty::U16, raw, 0u32),
@@ -361,7 +362,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// A value as what is written to memory; not for lanes.
+    /// Converts a value to the operand of a store; not for lanes.
     pub(super) fn stored(&mut self, dtype: DType, value: Value) -> PtxOperand {
         if let Value::Known(scalar) = value {
             return match dtype {
@@ -380,7 +381,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores a value into an element.
+    /// Stores a value to an element.
     pub(super) fn store(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine, value: Value) {
         if self.results.is_some() {
             return self.hand_over(dtype, value);
@@ -397,7 +398,7 @@ impl Emitter<'_> {
         self.wait(element, dtype, value);
     }
 
-    /// Gives what would be stored to whoever stores it, in a register that stays as it is.
+    /// Passes the value of a store to the caller that performs it, in a register that keeps it.
     fn hand_over(&mut self, dtype: DType, value: Value) {
         let value = self.kept(value);
         let class = memory_type(dtype).class();
@@ -405,11 +406,11 @@ impl Emitter<'_> {
             PtxOperand::Reg(reg) => reg,
             known => self.b.mov(class, known),
         };
-        self.b.hold(reg);
+        self.b.pin(reg);
         self.results.get_or_insert_default().push(reg);
     }
 
-    /// Stores where a predicate holds.
+    /// Stores where a predicate is true.
     pub(super) fn store_when(&mut self, pred: Reg, element: ElementAddress, dtype: DType, value: Value) {
         self.flush_memory(element.memory);
         self.elements.forget_all(element.memory);
@@ -424,7 +425,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores neighbours at once.
+    /// Stores adjacent elements at once.
     pub(super) fn store_vector(&mut self, element: ElementAddress, ty: Ty, values: &[PtxOperand]) {
         let srcs = match values {
             &[one] => smallvec![one],
@@ -434,7 +435,7 @@ impl Emitter<'_> {
         self.b.push(store_inst(element, ty, srcs));
     }
 
-    /// Stores elements of 16 bits, two in each word.
+    /// Stores 16-bit elements, two per word.
     fn store_words(&mut self, element: ElementAddress, ty: Ty, values: &[PtxOperand]) {
         let mut half = |value| match self.in_register(ty, value) {
             PtxOperand::Reg(reg) => reg,
@@ -449,7 +450,7 @@ impl Emitter<'_> {
         self.b.push(store_inst(element, Ty::B32, words));
     }
 
-    /// Vectors are made of registers.
+    /// An operand of a vector store, which must be a register.
     fn in_register(&mut self, ty: Ty, operand: PtxOperand) -> PtxOperand {
         match operand {
             PtxOperand::Reg(_) => operand,
@@ -457,7 +458,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Other threads may have written since: what all threads share is read again.
+    /// Forgets the elements of shared memory, which other threads may have written.
     pub(super) fn forget_shared(&mut self) {
         let written = self.written.clone();
         self.elements.retain(|memory| match memory {
@@ -467,13 +468,13 @@ impl Emitter<'_> {
         });
     }
 
-    /// What comes next runs again: what it stores may have been stored before it reads.
+    /// Forgets the elements that a loop body stores to, because its next iteration may read them.
     pub(super) fn forget_written(&mut self) {
         let written = self.written.clone();
         self.elements.retain(|memory| matches!(memory, MemoryObject::Node(node) if !written.contains(&node)));
     }
 
-    /// Sets all bytes of some memory to zero, by this thread alone.
+    /// Zeroes some memory, by this thread alone.
     pub(super) fn zero(&mut self, memory: MemoryObject, bytes: u64) {
         self.flush_memory(memory);
         self.elements.forget_all(memory);

@@ -1,22 +1,23 @@
-//! From a kernel's loop IR to instructions.
+//! Emits the instructions of a kernel from its loop IR.
 //!
-//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are repeated in the code, other loops become
-//! loops. Indices are 32-bit numbers where they fit, and become addresses with one multiplication; guards become predicates.
+//! The emitter visits each statement once. It copies the bodies of unrolled loops and of vector lanes, and
+//! emits other loops as loops. Indices are 32-bit numbers where they fit, and become addresses by one
+//! multiplication. Guards become predicates.
 
 pub(crate) mod approximate;
-mod convert;
-mod expr;
+mod convert; // conversions
+mod expr; // expressions
 mod half_floats; // 16-bit floats
-mod index;
-mod locals;
-mod log;
-mod matmul;
-mod memory;
-mod ops;
+mod index; // index arithmetic
+mod locals; // declared locals
+mod log; // logging
+mod matmul; // matmuls on tensor cores
+mod memory; // addresses, loads and stores
+mod ops; // operations
 mod pending_stores; // stores that wait to be combined into vectors
-mod remainder;
-mod stmt;
-mod threads;
+mod remainder; // float remainders
+mod stmt; // statements and loops
+mod threads; // blocks, threads and barriers
 mod warp_reduction; // reductions by warp shuffles
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -40,13 +41,13 @@ use memory::KnownElements;
 use pending_stores::PendingStores;
 use warp_reduction::StepResults;
 
-/// The most statements a kernel may have: beyond, assemblers take minutes.
-const MAX_SIZE: usize = 1 << 17;
+/// The most statements of a kernel; assemblers take minutes for more.
+const MAX_STMTS: usize = 1 << 17;
 
-/// How deep loops nest at most.
+/// The deepest nesting of loops.
 const MAX_LOOP_DEPTH: usize = 100;
 
-/// What a kernel is compiled for.
+/// The target and options of a compilation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EmitSettings<'k> {
     pub(crate) target: Target,
@@ -54,25 +55,25 @@ pub(crate) struct EmitSettings<'k> {
     pub(crate) options: &'k PtxOptions,
 }
 
-/// A kernel's program, and how it is launched.
+/// A kernel's program and launch.
 #[derive(Debug)]
 pub(crate) struct EmittedKernel {
     pub(crate) kernel: ptx_asm::PtxKernel,
     pub(crate) launch: PtxLaunch,
 }
 
-/// A number: known while the code is written, or in registers.
+/// A number: known at compile time, or in registers.
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Known(Scalar),
-    /// As [`carrier`] says.
+    /// In a register of the class of [`carrier`].
     In(Reg),
-    /// Four lanes of 32 bits.
+    /// Four 32-bit lanes.
     Lanes([PtxOperand; 4]),
 }
 
-/// The type that instructions take values of a type for, and so the class of registers that hold them: narrow integers and what is
-/// only moved are held by words, extended to them.
+/// The PTX type that carries values of a type, which determines the register class. Narrow integers, and
+/// types that are only moved, are extended to words.
 fn carrier(dtype: DType) -> Ty {
     match dtype {
         DType::Bool => Ty::Pred,
@@ -87,7 +88,7 @@ fn carrier(dtype: DType) -> Ty {
     }
 }
 
-/// A known number as an operand of instructions on its carrier; lanes are taken one by one.
+/// A known number as an operand of its carrier type; lanes are handled one by one.
 fn constant(scalar: Scalar) -> PtxOperand {
     match scalar.dtype() {
         DType::I8 => PtxOperand::from(i32::from(scalar.bits() as u8 as i8)),
@@ -95,7 +96,7 @@ fn constant(scalar: Scalar) -> PtxOperand {
     }
 }
 
-/// A loop whose body is repeated in the code.
+/// A loop that is unrolled.
 #[derive(Clone, Copy, Debug)]
 struct UnrolledLoop {
     var: LoopId,
@@ -103,55 +104,55 @@ struct UnrolledLoop {
     extent: i64,
 }
 
-/// The state of writing one kernel.
+/// State of the emission of one kernel.
 struct Emitter<'k> {
     b: InstBuilder,
     setting: EmitSettings<'k>,
     routine: &'k Routine,
     locals: Locals,
     plan: Plan,
-    /// The addresses of nodes.
+    /// Addresses of the nodes.
     bases: Vec<Reg>,
     symbols: Vec<Reg>,
-    /// Where it logs to, if it does.
+    /// The log, if the kernel logs.
     log: Option<KernelLog<'k>>,
-    /// The nodes that the kernel stores into.
+    /// The nodes that the kernel stores to.
     written: BTreeSet<NodeRef>,
-    /// Loop variables in scope.
+    /// Values of the loop variables in scope.
     vars: HashMap<LoopId, LoopIndex>,
     /// Loops in scope, outermost first.
     order: Vec<LoopId>,
-    /// Those of them that are repeated in the code.
+    /// The unrolled loops among them.
     unrolled: Vec<UnrolledLoop>,
     storage: HashMap<LocalId, LocalStorage>,
     /// Registers that are written more than once.
     variables: HashSet<Reg>,
-    /// Elements of memory that registers hold.
+    /// Elements of memory whose values are in registers.
     elements: KnownElements,
-    /// Stores that wait for their neighbours.
+    /// Stores that wait to be combined into vectors.
     pending: PendingStores,
-    /// What is stored, in the order of the stores, where someone else stores it.
+    /// Collects the values of stores, in order, instead of storing them; `None` stores them.
     results: Option<Vec<Reg>>,
     /// Threads of a block.
     block_threads: u32,
-    /// Whether an iteration of the grid is a block.
+    /// Whether an iteration of the grid is a block (cooperative) rather than a thread.
     is_cooperative: bool,
-    /// The thread's number in its block.
+    /// Index of the thread in its block.
     thread: Reg,
-    /// Whether statements are those of a workgroup loop.
+    /// Whether the statements are inside a workgroup loop.
     within: bool,
-    /// Whether threads have to meet before shared memory holds zeros.
+    /// Whether a barrier is needed before zeroed shared memory is read.
     zeroing: bool,
-    /// Where the threads of a block meet.
+    /// The barriers of the kernel.
     meetings: BarrierPlacement,
-    /// Trees that warps do, and the results of the last round.
+    /// Reductions by warp shuffles, and the results of the latest step.
     warp_reductions: WarpReductions<'k>,
-    shuffled_element: Option<StepResults<'k>>,
-    /// Loops around the statement that is being written.
+    step_results: Option<StepResults<'k>>,
+    /// Nesting depth of loops.
     depth: usize,
 }
 
-/// Writes the program of a kernel.
+/// Emits the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> Checked<EmittedKernel> {
     check_nodes(kernel.ir())?;
     if let Some(matmul) = MatmulNest::of(kernel.ir(), setting.caps.contractions) {
@@ -174,16 +175,17 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
     Ok(emitter.finish(blocks, Vec::new()))
 }
 
-/// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
+/// Threads for which an SM should have room, which leaves 64 registers to each. Without a hint, assemblers
+/// may use 32 and spill.
 const THREADS: u32 = 1024;
 
-/// Registers in variables of a thread from which it is left 128.
-const MANY: usize = 8;
+/// Register-resident elements per thread from which a thread gets 128 registers.
+const MANY_ELEMENTS: usize = 8;
 
-/// Blocks that every processor has room for, however small they are.
+/// Blocks for which every SM has room, however small they are.
 const BLOCKS: u32 = 16;
 
-/// A block as kernels are launched with it.
+/// The shape of a block.
 #[derive(Clone, Copy, Debug)]
 struct ThreadBlock {
     threads: u32,
@@ -191,7 +193,7 @@ struct ThreadBlock {
     is_cooperative: bool,
 }
 
-/// Blocks, and threads of each.
+/// Number of blocks, and threads per block.
 fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
     let most = setting.caps.workgroups.map_or(1, |w| w.threads);
     let (blocks, threads) = match grid.threads {
@@ -210,17 +212,17 @@ fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
     Ok((blocks, threads))
 }
 
-/// Iterations of threads that fill a large processor once, about.
+/// Number of threads that fill a large GPU once, roughly.
 const FILLED: u32 = 1 << 15;
 
-/// Threads of a block where iterations are threads: half of what is wished for where there are few iterations, and no more warps than
-/// have something to do.
+/// Threads per block if iterations are threads: half of `wished` for few iterations, and no more warps than
+/// have work.
 fn alone(extent: u32, wished: u32) -> u32 {
     let threads = if extent < FILLED { wished.div_ceil(2) } else { wished };
     threads.min(extent.max(1).next_multiple_of(32))
 }
 
-/// Elements of a dimension are numbered by 31 bits, and so are symbols; whole nodes may have more.
+/// Checks that every dimension and symbol fits 31 bits; a whole node may have more elements.
 fn check_nodes(routine: &Routine) -> Checked {
     for (node, decl) in routine.node_refs() {
         let elements = decl.dims.iter().try_fold(decl.dtype.size_bytes(), |n, &d| n.checked_mul(d));
@@ -241,7 +243,7 @@ fn check_nodes(routine: &Routine) -> Checked {
     }
 }
 
-/// The nodes that some statement stores into.
+/// The nodes that a statement stores to.
 fn written(routine: &Routine) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
     walk::each_stmt(&routine.body, &mut |stmt| {
@@ -289,14 +291,14 @@ impl<'k> Emitter<'k> {
             zeroing: false,
             meetings: BarrierPlacement::default(),
             warp_reductions: WarpReductions::default(),
-            shuffled_element: None,
+            step_results: None,
             depth: 0,
         };
         emitter.parameters(buffer);
         emitter
     }
 
-    /// Threads that a multiprocessor should have room for: half as many where each keeps many values.
+    /// Threads for which an SM should have room: half as many if each keeps many values.
     fn room(&self) -> u32 {
         let kept = |(local, home): (&LocalId, &Home)| match self.locals.get(local) {
             Some(decl) if *home == Home::Variables => {
@@ -306,10 +308,11 @@ impl<'k> Emitter<'k> {
             _ => 0,
         };
         let kept: usize = self.plan.homes.iter().map(kept).sum();
-        if kept < MANY { THREADS } else { THREADS / 2 }
+        if kept < MANY_ELEMENTS { THREADS } else { THREADS / 2 }
     }
 
-    /// Reads the parameters: the addresses of nodes, that of the log if there is one, then the symbols' values.
+    /// Loads the parameters: addresses of nodes, the address of the log if there is one, then the values of
+    /// symbols.
     fn parameters(&mut self, buffer: Option<LogBuffer<'k>>) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
         let behind = nodes + u32::from(buffer.is_some());
@@ -374,7 +377,7 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// A value that stays as it is when variables change.
+    /// A value that does not change when variables do.
     fn kept(&mut self, value: Value) -> Value {
         let mut own = |reg: Reg| match self.variables.contains(&reg) {
             true => self.b.mov(reg.class, reg),
@@ -390,7 +393,7 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// Opens a block: stores that wait do not wait for what is in it.
+    /// Opens a block. Stores that are pending outside of it are written first.
     fn open(&mut self) {
         self.flush();
         self.b.open();

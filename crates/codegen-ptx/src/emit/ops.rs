@@ -1,5 +1,7 @@
-//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`). Arithmetic rounds to nearest and contracts
-//! nothing, so it is that of the interpreter; what the instructions do otherwise, such as `max` of NaN, is written out.
+//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`).
+//!
+//! Arithmetic rounds to nearest and is not contracted, as in the interpreter. Where instructions differ from
+//! the interpreter, as `max` of NaN does, several instructions are emitted.
 
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty};
@@ -8,7 +10,7 @@ use tnode::DType;
 use super::{Emitter, Value, approximate, carrier};
 use crate::unsupported::{Checked, refuse};
 
-/// The type that a float is computed in.
+/// The type in which operations on a float are computed.
 pub(super) fn computed_in(dtype: DType) -> Ty {
     if dtype.is_float() && dtype != DType::F64 { Ty::F32 } else { carrier(dtype) }
 }
@@ -114,7 +116,8 @@ impl Emitter<'_> {
         Ok(self.rounded(dtype, result))
     }
 
-    /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept. Integers have no NaN.
+    /// `a` if the comparison is true, else `b`. A NaN in `a` is skipped and a NaN in `b` is returned;
+    /// integers have no NaN.
     fn greater_of(&mut self, cmp: CmpOp, ty: Ty, a: PtxOperand, b: PtxOperand) -> Reg {
         if !ty.is_float() {
             let op = if cmp == CmpOp::Gt { PtxBinaryOp::Max } else { PtxBinaryOp::Min };
@@ -124,7 +127,7 @@ impl Emitter<'_> {
         self.b.select(ty, is_greater, a, b)
     }
 
-    /// Amounts of shifts have 32 bits whatever is shifted; legalisation keeps them below the width.
+    /// Shift amounts have 32 bits for every type; legalisation keeps them below the width.
     fn shift(&mut self, op: BinaryOp, dtype: DType, x: Value, by: Value) -> Reg {
         let ty = carrier(dtype);
         let x = self.operand(x);
@@ -158,7 +161,7 @@ impl Emitter<'_> {
         Ok(self.b.binary(op, Ty::Pred, a, b))
     }
 
-    /// A truth value chosen by another one; instructions choose among numbers only.
+    /// A select between predicates, for which PTX has no instruction.
     pub(super) fn chosen_truth(&mut self, condition: Reg, then: Value, otherwise: Value) -> Reg {
         let (then, otherwise) = (self.reg(then), self.reg(otherwise));
         let chosen = self.b.binary(PtxBinaryOp::And, Ty::Pred, condition, then);
@@ -175,7 +178,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The bits of integers.
+/// The type for bitwise operations on an integer type.
 fn bits(ty: Ty) -> Ty {
     match ty {
         Ty::S64 | Ty::U64 => Ty::B64,

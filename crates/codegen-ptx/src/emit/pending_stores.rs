@@ -1,9 +1,10 @@
-//! Stores that wait for their neighbours, so that several become one.
+//! Delays stores, so that adjacent ones are combined into vector stores.
 //!
-//! While code runs straight, a store of an element is not seen until something reads the element, or may be it. So stores wait, and what
-//! is read from such an element is the value that waits. They are written, neighbours as vectors, before whatever might see that they were late:
-//! a branch, a loop, a meeting of threads, a store or a read at an address that is not known to be another one. A whole vector
-//! is written as soon as other elements are stored into.
+//! In straight-line code, a store is not observable until its element is read or may be read. Stores are
+//! therefore kept pending, and a read of such an element yields the pending value. Pending stores are
+//! written, adjacent ones as vectors, before anything that could observe the delay: a branch, a loop, a
+//! barrier, or an access at an address that may be the same. A complete vector is written as soon as other
+//! elements are stored to.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use tnode::DType;
 use super::memory::{ElementAddress, MemoryObject, WIDTHS, has_width, memory_type};
 use super::{Emitter, Value};
 
-/// Stores that wait, those of one memory at addresses that differ by constants.
+/// Pending stores, by the memory and base address that they share.
 #[derive(Debug, Default)]
 pub(super) struct PendingStores {
     runs: BTreeMap<MemoryObject, StoreGroup>,
@@ -24,12 +25,12 @@ struct StoreGroup {
     base: AddressBase,
     align: u32,
     dtype: DType,
-    /// By the constants.
+    /// Values by offset.
     values: BTreeMap<i32, Value>,
 }
 
 impl StoreGroup {
-    /// The widest vector at a constant all of whose elements wait.
+    /// Width of the widest vector at an offset all of whose elements are pending.
     fn width(&self, offset: i32) -> i32 {
         let bytes = self.dtype.size_bytes() as i32;
         let is_whole = |&width: &i32| {
@@ -51,7 +52,7 @@ impl PendingStores {
 }
 
 impl Emitter<'_> {
-    /// Lets a store wait.
+    /// Adds a pending store.
     pub(super) fn wait(&mut self, element: ElementAddress, dtype: DType, value: Value) {
         let other = |run: &StoreGroup| run.base != element.base || run.dtype != dtype;
         if self.pending.runs.get(&element.memory).is_some_and(other) {
@@ -59,7 +60,7 @@ impl Emitter<'_> {
         }
         let value = self.kept(value);
         if let Value::In(reg) = value {
-            self.b.hold(reg);
+            self.b.pin(reg);
         }
         let ElementAddress { memory, base, align, offset } = element;
         self.write_whole(memory, offset);
@@ -68,7 +69,8 @@ impl Emitter<'_> {
         run.values.insert(offset, value);
     }
 
-    /// Writes the whole vectors of a memory, once a store goes to another element: the next store might have replaced a part.
+    /// Writes the complete vectors of a memory before a store to another element, which might replace part of
+    /// them.
     fn write_whole(&mut self, memory: MemoryObject, next: i32) {
         let Some(run) = self.pending.runs.get(&memory).filter(|run| !run.values.contains_key(&next)) else {
             return;
@@ -80,7 +82,8 @@ impl Emitter<'_> {
         whole.into_iter().for_each(|first| self.write(memory, first, widest));
     }
 
-    /// Writes what waits before elements of a memory are read: those at constants `first..first + bytes` from the element's base.
+    /// Writes the pending stores that a read of bytes `first..first + bytes` from the element's base may
+    /// observe.
     pub(super) fn flush_for_read(&mut self, element: ElementAddress, first: i32, bytes: i32) {
         let meets = |run: &StoreGroup| {
             run.base != element.base || run.values.range(first..first.saturating_add(bytes)).next().is_some()
@@ -90,13 +93,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes all that waits.
+    /// Writes all pending stores.
     pub(super) fn flush(&mut self) {
         let memories: Vec<MemoryObject> = self.pending.runs.keys().copied().collect();
         memories.into_iter().for_each(|memory| self.flush_memory(memory));
     }
 
-    /// Writes what waits for one memory.
+    /// Writes the pending stores to one memory.
     pub(super) fn flush_memory(&mut self, memory: MemoryObject) {
         while let Some(run) = self.pending.runs.get(&memory)
             && let Some(&first) = run.values.keys().next()
@@ -107,7 +110,7 @@ impl Emitter<'_> {
         self.pending.runs.remove(&memory);
     }
 
-    /// Writes a vector that waits. What it holds is known from here on.
+    /// Writes a pending vector, and remembers its values.
     fn write(&mut self, memory: MemoryObject, first: i32, width: i32) {
         let Some(run) = self.pending.runs.get_mut(&memory) else { return };
         let (base, align, dtype) = (run.base, run.align, run.dtype);

@@ -1,19 +1,19 @@
-//! The remainder of floats, exactly: long division of the significands, several bits at a time.
+//! The exact remainder of floats: long division of the significands, several bits at a time.
 
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Ty};
 
 use super::Emitter;
 
-/// The layout of a float.
+/// The format of a float.
 #[derive(Clone, Copy)]
 struct FloatLayout {
     ty: Ty,
-    /// Its bits, as a number.
+    /// Type of its bits as a number.
     bits: Ty,
     /// Bits of the stored significand.
     mantissa: u32,
     width: u32,
-    /// The exponent of 1, plus the stored significand's bits.
+    /// The biased exponent of 1, plus the bits of the stored significand.
     bias: u32,
     infinity: u64,
     nan: u64,
@@ -40,14 +40,14 @@ const DOUBLE: FloatLayout = FloatLayout {
 };
 
 impl FloatLayout {
-    /// What logic is done on.
+    /// Type for bitwise operations.
     fn logic(self) -> Ty {
         if self.width == 64 { Ty::B64 } else { Ty::B32 }
     }
 }
 
 impl Emitter<'_> {
-    /// C's `fmod`: the sign of `a`, NaN where `a` is infinite or `b` is 0, `a` where `b` is infinite.
+    /// C's `fmod`: the sign of `a`, NaN if `a` is infinite or `b` is 0, `a` if `b` is infinite.
     pub(super) fn float_remainder(&mut self, ty: Ty, a: PtxOperand, b: PtxOperand) -> Reg {
         let format = if ty == Ty::F64 { DOUBLE } else { SINGLE };
         let [a, b] = [a, b].map(|x| self.operand_register(ty, x));
@@ -75,14 +75,15 @@ impl Emitter<'_> {
         self.b.binary(PtxBinaryOp::Or, Ty::Pred, either, not_number)
     }
 
-    /// The significand of the remainder, as a multiple of the last place of `b`; anything where `a` is the lesser.
+    /// The significand of the remainder, as a multiple of the last place of `b`; unspecified if `a` is the
+    /// lesser.
     fn rest(&mut self, format: FloatLayout, size_a: Reg, size_b: Reg) -> Reg {
         let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
         let divisor = self.b.binary(PtxBinaryOp::Max, format.bits, significand_b, 1u64);
         let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
         let rest = self.b.binary(PtxBinaryOp::Rem, format.bits, significand_a, divisor);
         let left = self.b.binary(PtxBinaryOp::Sub, Ty::S32, exponent_a, exponent_b);
-        // As many bits as there is room for above the significand; none once nothing is left.
+        // As many bits as fit above the significand; none once nothing is left.
         let room = format.width - format.mantissa - 1;
         self.repeated_while(|e| {
             let by = e.b.binary(PtxBinaryOp::Min, Ty::S32, left, room);
@@ -97,10 +98,10 @@ impl Emitter<'_> {
         rest
     }
 
-    /// The float that is `rest` last places of `b`, as bits.
+    /// The bits of the float that is `rest` last places of `b`.
     fn scaled_back(&mut self, format: FloatLayout, rest: Reg, size_b: Reg) -> Reg {
         let exponent = self.exponent(format, size_b);
-        // Below 2²⁴, or 2⁵³, integers are floats, and these know their exponents.
+        // Integers below 2²⁴, or 2⁵³, convert to floats exactly, which yields the exponent.
         let float = self.b.convert(format.ty, format.bits, RoundingMode::Nearest, rest);
         let bits = self.b.recast(format.bits.class(), float);
         let fraction = self.b.binary(PtxBinaryOp::And, format.logic(), bits, (1u64 << format.mantissa) - 1);
@@ -114,7 +115,7 @@ impl Emitter<'_> {
         };
         let field = self.b.binary(PtxBinaryOp::ShiftLeft, format.logic(), field, format.mantissa);
         let normal = self.b.binary(PtxBinaryOp::Or, format.logic(), field, fraction);
-        // The exponent is that of the smallest numbers here, or close to it.
+        // The result is subnormal, or close to it.
         let by = self.b.binary(PtxBinaryOp::Sub, Ty::U32, exponent, 1u32);
         let by = self.b.binary(PtxBinaryOp::Min, Ty::U32, by, format.mantissa);
         let subnormal = self.b.binary(PtxBinaryOp::ShiftLeft, format.logic(), rest, by);
@@ -123,7 +124,7 @@ impl Emitter<'_> {
         self.b.select(format.bits, is_zero, PtxOperand::Const(0), scaled)
     }
 
-    /// The exponent field of a magnitude, 1 for subnormal numbers, whose last place is the same.
+    /// The exponent field of a magnitude; 1 for subnormal numbers, whose last place is the same.
     fn exponent(&mut self, format: FloatLayout, size: Reg) -> Reg {
         let field = self.upper(format, size);
         self.b.binary(PtxBinaryOp::Max, Ty::U32, field, 1u32)

@@ -7,7 +7,7 @@ use tnode::DType;
 
 use super::index::{LoopIndex, flat, is_short};
 use super::memory::MemoryObject;
-use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE, UnrolledLoop};
+use super::{Emitter, MAX_LOOP_DEPTH, MAX_STMTS, UnrolledLoop};
 use crate::unsupported::{Checked, refuse};
 
 impl<'k> Emitter<'k> {
@@ -22,9 +22,9 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The statements of a block.
+    /// Emits the statements of a block.
     pub(super) fn block(&mut self, block: &'k [Stmt]) -> Checked {
-        if self.b.size() > MAX_SIZE {
+        if self.b.size() > MAX_STMTS {
             return refuse("a kernel of this size", "less unrolling makes it smaller");
         }
         let mut at = 0;
@@ -89,7 +89,7 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// In a kernel with workgroup loops, a store outside of them would be done by every thread.
+    /// In a kernel with workgroup loops, every thread would perform a store outside of them.
     fn check_store(&self, stmt: &Stmt) -> Checked {
         let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
             return Ok(());
@@ -131,7 +131,7 @@ impl<'k> Emitter<'k> {
         if self.depth > MAX_LOOP_DEPTH {
             return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
-        // What is repeated is the loop as a whole.
+        // The loop is emitted as a whole, so unrolled loops around it do not matter inside.
         let unrolled = std::mem::take(&mut self.unrolled);
         self.serial(var, lo, hi, body)?;
         self.unrolled = unrolled;
@@ -172,7 +172,7 @@ impl<'k> Emitter<'k> {
         result
     }
 
-    /// Counts from a value that is below the end up to it, in steps. The code in it is written once.
+    /// Emits a counted loop from a value below the end up to the end. The body is emitted once.
     pub(super) fn counted(
         &mut self,
         counter: Reg,
@@ -196,7 +196,7 @@ impl<'k> Emitter<'k> {
         self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 
-    /// As [`Emitter::counted`], of a number that `body` may change.
+    /// Like [`Emitter::counted`], with a counter that `body` may change.
     pub(super) fn repeated_while(&mut self, body: impl FnOnce(&mut Self) -> Reg) {
         self.open();
         self.forget_written();
@@ -205,7 +205,7 @@ impl<'k> Emitter<'k> {
         self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 
-    /// Refuses what is not computed in the type: legalisation should have replaced it.
+    /// Rejects operations on types that legalisation should have replaced.
     pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
         if self.setting.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Blocks and threads: which iteration each of them does, and barriers where threads meet.
+//! Blocks and threads: the iteration of the grid that each executes, and barriers.
 
 use codegen_core::threads::{self, Grid};
 use lowered_ir::ir::Stmt;
@@ -9,7 +9,7 @@ use super::index::{LoopIndex, is_short};
 use crate::unsupported::{Checked, refuse};
 
 impl<'k> Emitter<'k> {
-    /// The grid: numbers blocks and threads, and runs the body for the iteration that is theirs.
+    /// Emits the grid: computes block and thread indices, and the body for their iteration.
     pub(super) fn grid(&mut self, grid: &Grid<'k>) -> Checked {
         if grid.extent == 0 {
             return Ok(());
@@ -27,7 +27,7 @@ impl<'k> Emitter<'k> {
         self.when(takes_part, |e| e.iteration(grid, id))
     }
 
-    /// What the threads do for which a predicate holds.
+    /// Emits a branch for threads whose predicate is true.
     pub(super) fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
         self.open();
         body(self)?;
@@ -36,7 +36,7 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// The body with the grid's variables set for one iteration.
+    /// Emits the body with the grid's variables set for one iteration.
     fn iteration(&mut self, grid: &Grid<'k>, number: Reg) -> Checked {
         let extents: Vec<u32> = grid.axes.iter().map(|a| a.extent as u32).collect();
         let digits = self.digits(number, &extents);
@@ -71,7 +71,7 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.
+    /// The digits of a number in a mixed radix, last digit fastest; `None` for a digit that is always 0.
     pub(super) fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
         let mut digits = vec![None; extents.len()];
         let mut rest = number;
@@ -92,12 +92,13 @@ impl<'k> Emitter<'k> {
         digits
     }
 
-    /// A number that is below another one, divided by a constant: the quotient and the remainder. Assemblers leave a division by a constant
-    /// to twenty instructions for divisions by anything.
+    /// Quotient and remainder of a number below `below`, divided by a constant. Assemblers implement a
+    /// division by a constant as a general division of twenty instructions.
     ///
-    /// With `s` the least for which `by <= 2^s`, and `m` the least integer above `2^(31 + s) / by`, the quotient of any `n < 2^31` is
-    /// `n m / 2^(31 + s)` cut off: `m by` exceeds `2^(31 + s)` by `by` at most, so the error is below `n / 2^31 / by`, less than what the
-    /// fraction of a quotient lacks to 1. `m` has 32 bits, unless `by` is a power of two.
+    /// Let `s` be the least number with `by <= 2^s`, and `m` the least integer above `2^(31 + s) / by`. Then
+    /// the quotient of any `n < 2^31` is `n m / 2^(31 + s)`, truncated: `m by` exceeds `2^(31 + s)` by at
+    /// most `by`, so the error is below `n / 2^31 / by`, less than the distance from the fraction of a
+    /// quotient to 1. `m` has 32 bits, unless `by` is a power of two.
     fn divided(&mut self, number: Reg, by: u32, below: u64) -> (Reg, Reg) {
         if by.is_power_of_two() {
             let quotient = self.b.index(PtxBinaryOp::ShiftRight, Ty::U32, number, by.trailing_zeros());
@@ -114,7 +115,7 @@ impl<'k> Emitter<'k> {
         (quotient, self.b.index_sum(quotient, by.wrapping_neg(), number))
     }
 
-    /// An outermost workgroup loop.
+    /// Emits an outermost workgroup loop.
     pub(super) fn workgroup(&mut self, stmt: &'k Stmt) -> Checked {
         if self.within {
             return refuse("nested workgroup loops", "one stands in a loop inside of another");
@@ -132,7 +133,7 @@ impl<'k> Emitter<'k> {
         }
         self.within = true;
         if nest.threads == self.block_threads {
-            // Registers that are written in it are those of the thread, whether it is a block of its own or not.
+            // Registers written in the body belong to the thread, whether or not it is a block of its own.
             self.block(nest.body)?;
         } else {
             let takes_part = self.b.index_compare(CmpOp::Lt, Ty::U32, self.thread, nest.threads);
@@ -143,7 +144,7 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// Before a statement that the threads of a block have to meet for.
+    /// Emits the barrier that a statement needs, if any.
     pub(super) fn barrier_before(&mut self, stmt: &Stmt) {
         let zeroing = std::mem::take(&mut self.zeroing);
         if zeroing || self.meetings.is_before(stmt) {

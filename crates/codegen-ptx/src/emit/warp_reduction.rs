@@ -1,4 +1,4 @@
-//! Trees that warps do: [`crate::trees`] finds them.
+//! Emits reductions by warp shuffles, which [`crate::warp_reductions`] finds.
 
 use std::collections::HashMap;
 
@@ -11,26 +11,26 @@ use super::{Emitter, Value, carrier};
 use crate::unsupported::Checked;
 use crate::warp_reductions::{LANES, ReductionInput, ReductionStep, WarpReduction};
 
-/// The results of a round, each in its lane.
+/// The results of a step, each in its lane.
 #[derive(Clone, Debug)]
 pub(super) struct StepResults<'k> {
     local: LocalId,
     value: Value,
-    /// How many each group has.
+    /// Results per group.
     each: i64,
-    /// The round that takes them.
+    /// The step that reads them.
     step: ReductionStep<'k>,
-    /// What was read from other lanes already, by its distance.
+    /// Values that were read from other lanes, by distance.
     read: HashMap<i64, Value>,
 }
 
 impl<'k> Emitter<'k> {
-    /// The tree that begins with a statement, if one does.
+    /// The warp reduction that begins with a statement.
     pub(super) fn warp_reduction_at(&self, stmt: &Stmt) -> Option<WarpReduction<'k>> {
-        self.warp_reductions.warp_reductions.get(&std::ptr::from_ref(stmt)).cloned()
+        self.warp_reductions.by_stmt.get(&std::ptr::from_ref(stmt)).cloned()
     }
 
-    /// A tree, in the warps whose threads have values.
+    /// Emits a warp reduction, in the warps whose threads have values.
     pub(super) fn warp_reduction(&mut self, warp_reduction: &WarpReduction<'k>) -> Checked {
         self.within = true;
         let threads = warp_reduction.first.threads.max(LANES) as u32;
@@ -49,16 +49,16 @@ impl<'k> Emitter<'k> {
         let mut value = self.first(&warp_reduction.first)?;
         let (mut local, mut each) = (warp_reduction.first.to, warp_reduction.first.threads / last.groups);
         for &step in &warp_reduction.steps {
-            self.shuffled_element = Some(StepResults { local, value, each, step, read: HashMap::new() });
+            self.step_results = Some(StepResults { local, value, each, step, read: HashMap::new() });
             let (result, _) = self.expr(step.value)?;
             value = self.kept(result);
             (local, each) = (step.to, step.left);
         }
-        self.shuffled_element = None;
+        self.step_results = None;
         self.results(last, value)
     }
 
-    /// What a thread hands to the first round. Threads that have no number hand on anything.
+    /// The value that a thread contributes to the first step. Threads without an index contribute any value.
     fn first(&mut self, first: &ReductionInput<'k>) -> Checked<Value> {
         let extents: Vec<u32> = first.axes.iter().map(|&(_, extent)| extent).collect();
         let digits = self.digits(self.thread, &extents);
@@ -72,7 +72,7 @@ impl<'k> Emitter<'k> {
         Ok(self.kept(value))
     }
 
-    /// Stores the results of the last round, by the first lanes of each warp.
+    /// Stores the results of the last step, by the first lanes of each warp.
     fn results(&mut self, last: &ReductionStep<'k>, value: Value) -> Checked {
         let (mut lane, mut group) = (self.thread, None);
         if last.groups > 1 {
@@ -98,24 +98,23 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// An element of the round before, from the lane that has it.
+    /// An element of the step before, read from its lane.
     pub(super) fn shuffled_element(&mut self, local: LocalId, index: &Indices) -> Option<Value> {
-        let shuffled_element =
-            self.shuffled_element.as_ref().filter(|shuffled_element| shuffled_element.local == local)?;
-        let distance = shuffled_element.step.distance(shuffled_element.each, index.first()?)?;
-        if let Some(&known) = shuffled_element.read.get(&distance) {
+        let step_results = self.step_results.as_ref().filter(|step_results| step_results.local == local)?;
+        let distance = step_results.step.distance(step_results.each, index.first()?)?;
+        if let Some(&known) = step_results.read.get(&distance) {
             return Some(known);
         }
-        let (value, dtype) = (shuffled_element.value, self.locals[&local].dtype);
+        let (value, dtype) = (step_results.value, self.locals[&local].dtype);
         let value = match distance {
             0 => value,
             distance => Value::In(self.shuffled(dtype, value, distance as u32)),
         };
-        self.shuffled_element.as_mut()?.read.insert(distance, value);
+        self.step_results.as_mut()?.read.insert(distance, value);
         Some(value)
     }
 
-    /// The value of the lane so many further.
+    /// The value of the lane `distance` further.
     fn shuffled(&mut self, dtype: DType, value: Value, distance: u32) -> Reg {
         let reg = self.reg(value);
         let class = carrier(dtype).class();
