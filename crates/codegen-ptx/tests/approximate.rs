@@ -1,4 +1,4 @@
-//! Approximate functions are as accurate as is written, and used where they are asked for alone.
+//! Approximate functions: their errors are within the stated bounds, and they are used only on request.
 
 #[path = "common/device.rs"]
 mod device;
@@ -20,7 +20,7 @@ fn program(function: &str, class: &str) -> String {
     )
 }
 
-/// The PTX of a function, and what it makes of numbers.
+/// The PTX of a function, and its results.
 fn approximated(function: &str, class: &str, target: Target, x: &[f32]) -> (String, Vec<f32>) {
     let routine = parse(&program(function, class)).expect("a routine");
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };
@@ -37,18 +37,18 @@ fn approximated(function: &str, class: &str, target: Target, x: &[f32]) -> (Stri
     (ptx_asm::print(&rendered.module), floats.collect())
 }
 
-/// Numbers between two, evenly.
+/// Evenly spaced numbers.
 fn between(low: f64, high: f64) -> Vec<f32> {
     (0..COUNT).map(|n| (low + (high - low) * n as f64 / (COUNT - 1) as f64) as f32).collect()
 }
 
-/// The distance from a float of this size to the next.
+/// The distance from a float of this magnitude to the next.
 fn ulp(x: f64) -> f64 {
     let x = (x.abs() as f32).max(f32::MIN_POSITIVE);
     f64::from(f32::from_bits(x.to_bits() + 1)) - f64::from(x)
 }
 
-/// Checks a function on numbers, where `allowed` says by how much it may be off: of the argument and of the exact result.
+/// Checks a function on numbers. `allowed` gives the greatest error for an argument and the exact result.
 fn check(
     function: &str,
     instruction: &str,
@@ -102,7 +102,7 @@ fn hyperbolic_tangents() {
     check("tanh", "rcp.approx", Target::Sm70, &between(-60.0, 60.0), f64::tanh, absolutely);
 }
 
-/// The PTX of a program whose approximate functions are asked for.
+/// The PTX of a program with approximate functions.
 fn text(program: &str) -> String {
     let routine = parse(program).expect("a routine");
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };

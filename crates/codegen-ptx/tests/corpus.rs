@@ -1,5 +1,5 @@
-//! Every run of the corpus becomes a program that the checker accepts, for every target, or is refused with a reason; and an assembler
-//! accepts it, where there is one.
+//! Every run of the corpus compiles for every target to a program that the checker accepts, or is unsupported
+//! with a reason. If an assembler is present, it accepts the programs, too.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -43,7 +43,7 @@ fn the_corpus_for_every_target() {
     assert!(refused * 40 < all, "{refused} of {all} runs are refused\n{report}");
 }
 
-/// The routine optimised, and as it is written where it has memory for all nodes.
+/// The optimised routine, and the unoptimised one if all its nodes have memory.
 fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
     let mut variants =
         vec![("optimised", optimize(routine.clone(), &pipeline::Settings::default()).unwrap().routine)];

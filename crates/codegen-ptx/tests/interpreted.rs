@@ -1,5 +1,5 @@
-//! Programs compute what the interpreter of the IR computes: the corpus and random routines, run on the interpreter of programs, which also finds
-//! races, reads of what nobody wrote, and accesses outside of memory.
+//! Programs compute what the interpreter of the IR computes: the corpus and random routines on the simulated
+//! GPU, which also reports races, uninitialised reads and accesses out of bounds.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,7 +34,7 @@ fn the_corpus_in_any_order_of_warps() {
     assert!(report.conforms() && report.passed() > 200, "{report}");
 }
 
-/// The routine optimised, and as it is written where it has memory for all nodes.
+/// The optimised routine, and the unoptimised one if all its nodes have memory.
 fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
     let optimised = optimize(routine.clone(), &pipeline::Settings::default()).ok();
     let whole = routine.nodes.iter().all(|decl| !decl.mode.known_virtual()).then(|| routine.clone());

@@ -1,5 +1,5 @@
-//! Kernels that log, run on the interpreter of programs: their buffers become the text that the interpreter of the IR logs, and where a
-//! buffer is too small, the beginning of it.
+//! Kernels that log, on the simulated GPU: their buffers decode to the text that the interpreter of the IR
+//! logs, or to its beginning if a buffer is too small.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -31,7 +31,7 @@ fn logging(case: &RunCase) -> Option<RunCase> {
     Some(RunCase { routine: log_values(&optimised.routine), ..case.clone() })
 }
 
-/// What the routine logs as it is written.
+/// The log of the interpreter of the IR.
 fn defined(case: &RunCase) -> String {
     let (mut nodes, mut log) = (case.inputs.clone(), String::new());
     let mut buffers: Vec<Buffer<'_>> = nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
@@ -97,7 +97,7 @@ fn random_routines_log_what_the_interpreter_logs() {
     assert!(passed > 45, "{passed} passed");
 }
 
-/// A routine and its inputs: texts beside values of every type, from memory and known, in a loop that is repeated in the code.
+/// A routine with its inputs that logs values of every type, loaded and known, in an unrolled loop.
 fn every_type() -> RunCase {
     let (mut nodes, mut logs) = (String::new(), String::new());
     for (at, dtype) in DType::ALL.into_iter().enumerate() {
@@ -139,7 +139,7 @@ fn values_of_every_type_keep_their_bits() {
     }
 }
 
-/// Whatever room there is, nothing is written outside of it, which the interpreter would notice.
+/// Whatever the size of the buffer, no write goes beyond it; the simulator would report one.
 #[test]
 fn a_buffer_that_is_too_small_has_the_beginning_and_the_count_of_the_rest() {
     let case = every_type();

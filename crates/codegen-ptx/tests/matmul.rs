@@ -1,5 +1,5 @@
-//! Products of 16-bit floats go to tensor cores with what is around them, and give what the IR says: in whole numbers, of which sums are exact in
-//! any order.
+//! Matmuls of 16-bit floats run on tensor cores together with their prologue and epilogue, and give the
+//! results of the IR, on whole numbers with exact sums.
 
 #[path = "common/device.rs"]
 mod device;
@@ -12,13 +12,13 @@ use ptx_sim::ExecutionOrder;
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
-/// A routine, and whether it is one kernel that multiplies on tensor cores.
+/// A routine, and whether it is a single tensor-core kernel.
 struct Program {
     text: String,
     on_cores: bool,
 }
 
-/// `c[i, j] := …` from the product of `a` and `b`, which are of a type and lie as their indices say.
+/// `c[i, j] := …` from a matmul of `a` and `b` with this element type and these dimensions.
 fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], after: &str) -> String {
     let [dims_a, dims_b, dims_c] = dims;
     let [batch, rows, columns, depth] = sizes;
@@ -67,7 +67,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
     let scheduled = schedule(&case.routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
     let text = ptx_asm::print(&rendered.module);
-    // On Hopper warpgroups multiply, unless factors have 32 bits.
+    // Hopper uses `wgmma`, except for 32-bit operands.
     let by_warpgroups = target == Target::Sm90a && !options.tf32;
     let instruction = if by_warpgroups { "wgmma.mma_async" } else { "mma.sync" };
     assert_eq!(text.contains(instruction), program.on_cores, "{}\n{text}", program.text);
@@ -76,7 +76,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
     assert!(matches!(outcome, Outcome::Passed), "{}\n{outcome:?}", program.text);
 }
 
-/// On both kinds of tensor cores.
+/// Runs a program with `mma` and with `wgmma`.
 fn run_on_cores(text: &str) {
     for target in [Target::Sm80, Target::Sm90a] {
         run(&Program { text: text.into(), on_cores: true }, target);
@@ -111,7 +111,7 @@ fn what_follows_may_be_stored_elsewhere() {
     run_on_cores(&stored_elsewhere());
 }
 
-/// The sum itself lives during the run alone: a scalar beside the one that products are added to.
+/// The sum is a scalar of its own beside the accumulator.
 fn stored_elsewhere() -> String {
     let after = "for i4 in 0..80 { for i5 in 0..72 { %4[i4, i5] := convert bf16(%2[i4, i5] + %3[i5]) } }";
     let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
@@ -123,7 +123,7 @@ fn stored_elsewhere() -> String {
     )
 }
 
-/// What is written for a target, without running it.
+/// The PTX for a target, without running it.
 fn text_of(program: &str, target: Target) -> String {
     let routine = lowered_ir::text::parse(program).expect("a routine");
     let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
@@ -168,7 +168,8 @@ fn batches_and_transposed_factors() {
 
 #[test]
 fn batches_of_two_loops_that_are_no_single_one() {
-    // Heads lie between positions and features: each factor has an axis for either loop, and in the order of its own strides.
+    // Heads lie between positions and features: each operand has an axis for either loop, ordered by its own
+    // strides.
     let text = "routine @heads fast {
          node %0 \"q\" bf16[2, 24, 3, 16] on_device
          node %1 \"k\" bf16[2, 40, 3, 16] on_device
@@ -191,7 +192,7 @@ fn batches_of_two_loops_that_are_no_single_one() {
 
 #[test]
 fn rows_of_two_loops() {
-    // One factor for all of the batch: its loop is a part of the rows.
+    // One operand for all of the batch: its loop is part of the rows.
     let dims = ["[4, 24, 32]", "[32, 40]", "[4, 24, 40]"];
     let indices = ["i3, i0, i2", "i2, i1", "i3, i0, i1"];
     let text = program("bf16", dims, [4, 24, 40, 32], indices, "");
@@ -200,7 +201,7 @@ fn rows_of_two_loops() {
 
 #[test]
 fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
-    // An odd depth, sums in the class that fixes their order, and other types.
+    // An odd K, sums in class `Strict`, and other types.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
     run(&Program { text: odd, on_cores: false }, Target::Sm80);
     let whole = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
@@ -230,7 +231,7 @@ fn single_precision_is_multiplied_on_request() {
         let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
         run_with(&Program { text, on_cores: true }, Target::Sm80, options.clone());
     }
-    // What is twice as wide is copied half as many at a time.
+    // 32-bit elements: half as many per copy.
     let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
     let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
     run_with(&Program { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());
@@ -240,7 +241,7 @@ fn single_precision_is_multiplied_on_request() {
 
 #[test]
 fn sixteen_bits_are_what_is_meant() {
-    // The inputs of these tests are exact in every type used, or the comparisons would prove little.
+    // The inputs are exact in every type, so that comparisons are meaningful.
     for dtype in [DType::Bf16, DType::F16] {
         for whole in -6..=6 {
             assert_eq!(Scalar::from_f64(dtype, f64::from(whole)).as_f64(), f64::from(whole));

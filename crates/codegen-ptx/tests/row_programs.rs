@@ -1,6 +1,8 @@
-//! Random programs on rows: whatever is held, shared out, combined or staged, results are those of the program as it is written.
+//! Random programs on rows: with register-resident rows, cooperative reductions and two-pass reductions,
+//! results are those of the unscheduled program.
 //!
-//! Numbers are integers, so that the order of a sum shows in nothing. `GPU_SEEDS` in the environment says how many programs, for long checks.
+//! Numbers are integers, so that the order of a sum does not matter. `GPU_SEEDS` in the environment sets the
+//! number of programs, for long checks.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 #[path = "common/device.rs"]
@@ -13,7 +15,7 @@ use std::fmt::Write;
 use codegen_ptx::PtxOptions;
 use fastrand::Rng;
 
-/// A program that is being drawn: nodes of rows, of one element for each row, and of one for each column.
+/// A program being generated, with nodes of rows, of one element per row, and of one element per column.
 struct Program {
     random: Rng,
     dtype: &'static str,
@@ -21,7 +23,7 @@ struct Program {
     columns: usize,
     declared: String,
     body: String,
-    /// Nodes that have been written, by what they have an element for.
+    /// Nodes that have been written, by kind.
     filled: [Vec<String>; 3],
     nodes: usize,
     loops: usize,
@@ -61,7 +63,7 @@ impl Program {
         name
     }
 
-    /// A node that the program writes, and nobody else may read in half of all cases.
+    /// A node that the program writes; in half of all cases no other statement may read it.
     fn result(&mut self, of: usize) -> String {
         let mode = if self.random.bool() { "local" } else { "on_device" };
         self.node(of, mode)
@@ -72,7 +74,8 @@ impl Program {
         format!("i{}", self.loops - 1)
     }
 
-    /// Where a pass reads a node of rows: at its position mostly, else in the same row from the other end.
+    /// The element of a node of rows that a pass reads: mostly at its own position, else counted from the
+    /// other end of the row.
     fn position(&mut self, row: &str, column: &str) -> String {
         match self.random.u8(..9) {
             0 => format!("{row}, {} - {column}", self.columns - 1),
@@ -111,7 +114,7 @@ impl Program {
         format!("guarded(0 <= {column} < {end}, {node}[{row}, {column}], 2{})", self.dtype)
     }
 
-    /// A value that is a lot of work, now and then.
+    /// A value, which now and then takes many operations.
     fn work(&mut self, row: &str, column: &str) -> String {
         let value = self.value(row, column, 2);
         if self.random.u8(..6) > 0 {
@@ -121,7 +124,7 @@ impl Program {
         format!("({value} + {})", much(&format!("{x}[{row}, {column}]"), self.dtype))
     }
 
-    /// `node[row, column] := value`, in a loop over each.
+    /// `node[row, column] := value`, in loops over rows and columns.
     fn map(&mut self, node: &str, value: impl FnOnce(&mut Program, &str, &str) -> String) {
         let [row, column] = [(); 2].map(|()| self.loop_var());
         let value = value(self, &row, &column);
@@ -161,12 +164,12 @@ impl Program {
         match self.random.u8(..5) {
             0 | 1 => self.reduction(),
             2 => {
-                // What is there is changed where it is.
+                // Updates a node in place.
                 let Some(node) = self.random.choice(self.filled[BOTH].clone()) else { return };
                 let own = node.clone();
                 self.map(&node, |program, row, column| {
                     let other = program.value(row, column, 1);
-                    // Other elements of the node are changed by other iterations.
+                    // Other iterations change other elements of the node.
                     let reads_elsewhere = other.contains(&format!("{own}["));
                     let other = if reads_elsewhere { format!("5{}", program.dtype) } else { other };
                     format!("{own}[{row}, {column}] * 3{} + {other}", program.dtype)
@@ -196,7 +199,7 @@ impl Program {
     }
 }
 
-/// A value of so many operations that rounds of a pass are not repeated in the code.
+/// A value with so many operations that passes are not unrolled.
 fn much(x: &str, dtype: &str) -> String {
     let polynomial = |from: usize| {
         (from..from + 25).fold(x.to_owned(), |value, last| format!("({value} * {x} + {last}{dtype})"))
@@ -216,7 +219,7 @@ fn programs_on_rows_are_what_is_written() {
     }
 }
 
-/// The largest number of each row, and the row plus that and what a first pass leaves in `s`.
+/// The maximum of each row, and the row plus that maximum and the result `s` of a first pass.
 fn after(first: &str, columns: usize) -> String {
     format!(
         "routine @rows fast {{

@@ -1,4 +1,5 @@
-//! Operations on rows read memory once and 16 bytes at a time, hold what they need again in registers, and meet once for each reduction.
+//! Row operations read memory once, 16 bytes at a time, keep rows in registers, and take one barrier per
+//! reduction.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 #[path = "common/device.rs"]
@@ -11,7 +12,7 @@ use ptx_sim::{ExecutionOrder, KernelStats};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
-/// What became of a routine of one kernel.
+/// The program and statistics of a routine with one kernel.
 struct Run {
     text: String,
     stats: KernelStats,
@@ -20,7 +21,7 @@ struct Run {
 }
 
 impl Run {
-    /// Loads and stores of global memory that a thread runs, on average, and sectors of memory that all do.
+    /// Average loads and stores of global memory per thread, and sectors accessed.
     fn global(&self) -> [(f64, u64); 2] {
         let threads = f64::from(self.threads * self.blocks);
         let of = |kind: &str| {
@@ -35,7 +36,8 @@ impl Run {
     }
 }
 
-/// Runs the kernels of a routine in several orders of warps, each of which gives what the interpreter of the IR gives.
+/// Runs the kernels of a routine in several execution orders and compares the results with the interpreter of
+/// the IR.
 fn runs(text: &str) -> Vec<Run> {
     let codegen = ptx(Target::Sm90a, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -69,7 +71,7 @@ fn runs(text: &str) -> Vec<Run> {
     scheduled.kernels().iter().enumerate().map(run).collect()
 }
 
-/// The only kernel.
+/// Runs a routine with a single kernel.
 fn run(text: &str) -> Run {
     let mut all = runs(text);
     assert_eq!(all.len(), 1, "{text}");
@@ -108,7 +110,7 @@ fn softmax(dtype: &str, rows: usize, columns: usize) -> String {
 fn a_row_is_read_once_and_written_once() {
     let found = run(&softmax("f32", 3, 4096));
     assert_eq!((found.blocks, found.threads), (3, 256), "{}", found.text);
-    // Four runs of four elements each; eight elements are a sector.
+    // Four vectors of four elements per thread; a sector has eight elements.
     assert_eq!(found.global(), [(4.0, 3 * 4096 / 8), (4.0, 3 * 4096 / 8)], "{}", found.text);
     assert_eq!((found.barriers(), found.text.matches("local").count()), (2, 0), "{}", found.text);
 }
@@ -131,7 +133,7 @@ fn long_rows_take_more_threads_until_nobody_can_hold_them() {
 
 #[test]
 fn halves_are_held_by_eights_and_wide_floats_by_pairs() {
-    // The exponentials are floats of 4 bytes, so runs have four elements.
+    // The exponentials are floats of 4 bytes, so vectors have four elements.
     let found = run(&softmax("f16", 2, 2048));
     assert_eq!(found.global(), [(2.0, 2 * 2048 / 16), (2.0, 2 * 2048 / 16)], "{}", found.text);
     let scaled = |dtype: &str, columns: usize| {
@@ -160,7 +162,7 @@ fn halves_are_held_by_eights_and_wide_floats_by_pairs() {
         let sectors = bytes as u64 / 32;
         assert_eq!(found.global(), [(each, sectors), (each, sectors)], "{dtype}: {}", found.text);
     }
-    // Bytes are narrower than what there are wide accesses to.
+    // There are no wide accesses to bytes.
     let found = run(&scaled("u8", 1024));
     assert_eq!(found.stats.bytes("load.global"), 2 * 1024, "{}", found.text);
 }
@@ -184,7 +186,7 @@ fn several_rows_are_held_at_once() {
              %5[i4, i5] := (%0[i4, i5] - %3[i4]) * %4[i4] * %2[i5] + %1[i4, i5]
            } }
          }");
-    // Two rows, and what scales them.
+    // Two rows, and the operand that scales them.
     assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
     assert_eq!(found.barriers(), 2, "{}", found.text);
 }
@@ -214,7 +216,7 @@ fn what_is_left_of_a_row_is_held_by_some_threads() {
     }
 }
 
-/// Each row minus its mean, over its deviation, scaled and shifted by column.
+/// Each row minus its mean, divided by its deviation, scaled and shifted per column.
 fn layer_norm(rows: usize, columns: usize) -> String {
     format!(
         "routine @norm fast {{
@@ -240,7 +242,7 @@ fn layer_norm(rows: usize, columns: usize) -> String {
 #[test]
 fn a_row_to_be_normalised_is_read_once() {
     let found = run(&layer_norm(2, 2048));
-    // The row, and two that scale and shift it.
+    // The row, and two rows that scale and shift it.
     assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
     assert_eq!(found.barriers(), 2, "{}", found.text);
 }
@@ -253,7 +255,8 @@ fn what_other_threads_go_on_with_is_combined_by_warps() {
            zero %1
            for i0 in 0..3 { for i1 in 0..28 { for i2 in 0..28 { %1[i0] := %1[i0] + %0[i0, i1, i2] } } }
          }");
-    // Threads meet after each of three pieces but the first, before warps combine the partial sums, and behind that.
+    // Barriers: after each of three parts except the first, before warps combine the partial sums, and
+    // after that.
     assert_eq!((found.threads, found.text.matches("shfl.sync").count()), (256, 7), "{}", found.text);
     assert_eq!(found.barriers(), 5, "{}", found.text);
 }

@@ -1,5 +1,6 @@
-//! Programs of sizes at which threads share the work, in every shape that the scheduler has: tiles of products, rows and columns by trees of
-//! threads, runs of four, reductions in two stages. They compute what the interpreter of the IR computes, bit for bit.
+//! Programs at sizes where threads divide the work, in every schedule shape: matmul tiles, row and column
+//! tree reductions, vectorised accesses of four, two-pass reductions. They compute what the interpreter of
+//! the IR computes, bit for bit.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing test may panic")]
 
 #[path = "common/device.rs"]
@@ -15,7 +16,7 @@ use lowered_ir::pipeline::{Settings, optimize};
 use ptx_sim::ExecutionOrder;
 use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
 
-/// Runs a program on numbers that differ, with sums and products that are rounded.
+/// Runs a program on numbers whose sums and products are rounded.
 #[track_caller]
 fn check(text: &str, nodes: &[(&str, &[usize], DType)]) {
     let node = |(name, dims, dtype): &(&str, &[usize], DType)| {
@@ -61,7 +62,7 @@ fn elements() {
     for dtype in [DType::F16, DType::Bf16, DType::F64, DType::I64, DType::U8, DType::I8, DType::Fp8E4m3fn] {
         check("y[i] := x[i] * x[i] + x[i]", &[("x", &[2048], dtype), ("y", &[2048], dtype)]);
     }
-    // Runs of eight in place, and of four of two types.
+    // Vectors of eight elements in place, and of four elements of two types.
     for dtype in [DType::F16, DType::Bf16] {
         check("x[i] := x[i] * x[i] + b[i]", &[("x", &[4096], dtype), ("b", &[4096], dtype)]);
         check(

@@ -1,4 +1,4 @@
-//! What a few kernels look like.
+//! Golden files: the PTX of a few kernels.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Products of floats in large tiles: the bits of a block's outputs, and what it takes to compute them, counted.
+//! Matmuls in large register tiles without tensor cores: the exact bits of a block's outputs, and counts of
+//! the instructions.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use codegen_ptx::{PtxOptions, Target, ptx};
@@ -8,7 +9,7 @@ use scheduling::{ScheduleOptions, schedule};
 /// Rows and columns of a large tile.
 const TILE: usize = 128;
 
-/// `c[m, n] := relu(a[m, k] · b[k, n] + bias[n])`, with operands as they are or transposed.
+/// `c[m, n] := relu(a[m, k] · b[k, n] + bias[n])`, with operands plain or transposed.
 struct Product {
     m: usize,
     n: usize,
@@ -37,7 +38,7 @@ impl Product {
         )
     }
 
-    /// The element of an operand at a row or column and a place in `k`.
+    /// The element of an operand at a row or column and an index along `k`.
     fn at(&self, operand: usize, outer: usize, k: usize) -> usize {
         match (operand, self.transposed[operand]) {
             (0, false) | (1, true) => outer * self.k + k,
@@ -94,14 +95,14 @@ fn first_block(product: &Product, order: ExecutionOrder) -> KernelStats {
     stats
 }
 
-/// Lengths of `k` with one part, an even and an odd number of them, and some iterations left.
+/// Values of `k` with one tile, an even and an odd number of tiles, and a remainder.
 #[test]
 fn every_bit_is_that_of_sums_in_order() {
     for (nth, k) in [8, 12, 16, 24, 29, 32, 43].into_iter().enumerate() {
         let transposed = [nth % 2 == 1, nth % 3 == 1];
         first_block(&Product { m: 1024, n: 2048, k, transposed }, ExecutionOrder::Random { seed: k as u64 });
     }
-    // Rows and columns beyond whole tiles.
+    // Rows and columns that are not whole tiles.
     let ragged = Product { m: 1029, n: 2051, k: 40, transposed: [false, true] };
     first_block(&ragged, ExecutionOrder::Random { seed: 3 });
 }
@@ -114,16 +115,17 @@ fn a_block_does_little_but_multiply() {
         let warps = 8;
         let products = stats.count("fma.f32");
         assert_eq!(products, (TILE * TILE * product.k / 32) as u64);
-        // For each iteration of `k` a thread reads four quads from shared memory for 64 products, and no lane waits for another's bank.
+        // For each index along `k` a thread loads four vectors of four from shared memory for 64
+        // multiply-adds, without bank conflicts.
         assert_eq!(stats.count("load.shared"), products / 16);
         assert_eq!(stats.conflicts(), 0, "{transposed:?}");
-        // Threads meet once for each part.
+        // One barrier per tile along `k`.
         assert_eq!(stats.count("barrier"), warps * product.k as u64 / 8);
-        // Every sector of memory that is touched is read and written whole, and once.
+        // Every sector that is accessed is read or written whole, and once.
         let staged = (2 * TILE * product.k + TILE * warps as usize) * 4 / 32;
         assert!(stats.sectors("load.global") <= staged as u64, "{}", stats.sectors("load.global"));
         assert_eq!(stats.sectors("store.global"), (TILE * TILE * 4 / 32) as u64);
-        // Copies between registers are for assemblers to leave out.
+        // Assemblers remove copies between registers.
         let all: u64 = stats.insts.iter().map(|inst| inst.warps).sum::<u64>() - stats.count("move");
         let counts = stats.counts();
         assert!(all * 100 <= products * 113, "{transposed:?}: {all} for {products} products: {counts:?}");

@@ -1,4 +1,4 @@
-//! Nests that read another way than they write: their values, and what they take of memory, counted.
+//! Nests that read in another order than they write (transposes): their values, and their memory traffic.
 
 #[path = "common/device.rs"]
 mod device;
@@ -9,7 +9,7 @@ use ptx_sim::{ExecutionOrder, KernelStats};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::DType;
 
-/// `y[i, j] := x[j, i]` of some rows and columns of `y`.
+/// `y[i, j] := x[j, i]`, for the rows and columns of `y`.
 fn turned(dtype: DType, [rows, columns]: [usize; 2]) -> String {
     format!(
         "routine @turned fast {{
@@ -28,7 +28,7 @@ fn bytes(abi: &KernelAbi) -> Vec<usize> {
     abi.params.iter().filter_map(bytes).collect()
 }
 
-/// Runs each kernel on bytes that look like chance, and compares what it leaves.
+/// Runs each kernel on pseudo-random bytes and compares the results.
 fn run(text: &str, order: ExecutionOrder) -> Vec<KernelStats> {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -56,12 +56,13 @@ fn both_memories_are_touched_along_their_rows() {
         let sectors = (512 * 256 * dtype.size_bytes() / 32) as u64;
         assert_eq!(stats.sectors("load.global"), sectors, "{dtype}");
         assert_eq!(stats.sectors("store.global"), sectors, "{dtype}");
-        // Of 2 bytes, columns that begin in the middle of a bank's word take a pass more: half of them, in writing and in reading.
+        // For 2-byte elements, columns that begin in the middle of a bank's word take one more pass: half of
+        // them, in writing and in reading.
         let shared = stats.count("load.shared") + stats.count("store.shared");
         let most = if dtype == DType::Bf16 { shared / 2 } else { 0 };
         assert!(stats.conflicts() <= most, "{dtype}: {}", stats.conflicts());
         if dtype == DType::F32 {
-            // Each lane has 16 bytes at a time.
+            // Each lane accesses 16 bytes at a time.
             assert_eq!(stats.count("load.global") * 128, 512 * 256);
             assert_eq!(stats.count("store.global") * 128, 512 * 256);
         }

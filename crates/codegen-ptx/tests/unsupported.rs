@@ -1,4 +1,4 @@
-//! What is refused, and why: every refusal has an example.
+//! Unsupported constructs: each rejection has an example with its reason.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod common;

@@ -1,10 +1,10 @@
-//! Neighbouring elements in one access: sixteen bytes of memory for each thread, whatever the type of its elements.
+//! Vectorised accesses: sixteen bytes of memory per thread, whatever the element type.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use codegen_ptx::{PtxOptions, Target, ptx};
 use scheduling::{ScheduleOptions, schedule};
 
-/// The program of `z[i, j] := x[i, j] * y[j]`, each in a type, and how many iterations its threads do together.
+/// The PTX of `z[i, j] := x[i, j] * y[j]` with these types, and the total number of threads.
 fn scaled([x, y, z]: [&str; 3], columns: usize) -> (String, u32) {
     let text = format!(
         "routine @scaled strict {{
@@ -24,7 +24,7 @@ fn scaled([x, y, z]: [&str; 3], columns: usize) -> (String, u32) {
     (ptx_asm::print(&rendered.module), launch.blocks * launch.threads)
 }
 
-/// How often each of some instructions stands in a program.
+/// Number of occurrences of some instructions in a program.
 fn counts(text: &str, parts: &[&str]) -> Vec<usize> {
     parts.iter().map(|part| text.matches(part).count()).collect()
 }

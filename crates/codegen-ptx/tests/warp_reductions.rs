@@ -1,4 +1,5 @@
-//! Reductions by trees of threads: rounds of few results are done by one warp without meetings, and give the same bits.
+//! Tree reductions: one warp does steps with few results by shuffles, without barriers, and with the same
+//! bits.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod common;
@@ -9,12 +10,13 @@ use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use ptx_sim::ExecutionOrder;
 use tnode::{DType, Scalar};
 
-/// Barriers and shuffles that stand in a program.
+/// Number of barriers and shuffles in a program.
 fn count(text: &str) -> (usize, usize) {
     (text.matches("bar.sync").count(), text.matches("shfl.sync").count())
 }
 
-/// A reduction of 256 numbers by a block, in groups of 32 and rounds of four; what stands between the rounds may differ.
+/// A reduction of 256 numbers by a block, in groups of 32 and steps of four; the statements between the steps
+/// vary.
 fn tree(dtype: &str, between: &str) -> String {
     let round = |from: usize, to: usize, left: usize| {
         let place = |constant: usize| format!("l{from}[{}*i1{to} + i2{to} + {constant}]", 4 * left);
@@ -48,7 +50,7 @@ fn tree(dtype: &str, between: &str) -> String {
     )
 }
 
-/// The program of a tree, which gives the sums that the interpreter of the IR gives.
+/// The PTX of a reduction whose sums equal those of the interpreter of the IR.
 fn checked(text: &str, dtype: DType) -> String {
     let kernel = common::kernel(text, &ptx_caps(Target::Sm80));
     let rendered = ptx(Target::Sm80, PtxOptions::default()).render(std::slice::from_ref(&kernel)).unwrap();
@@ -66,10 +68,11 @@ fn checked(text: &str, dtype: DType) -> String {
 
 #[test]
 fn results_stay_in_warps() {
-    // All meet once, behind the trees of all warps. Rounds of four take three values from other lanes, the last round one.
+    // One barrier after the warps' reductions. Steps of four read three values from other lanes, the last
+    // step reads one.
     assert_eq!(count(&checked(&tree("f32", ""), DType::F32)), (1, 7));
     assert_eq!(count(&checked(&tree("i32", ""), DType::I32)), (1, 7));
-    // Halves of 64 bits travel one by one.
+    // The halves of 64-bit values are shuffled one by one.
     assert_eq!(count(&checked(&tree("f64", ""), DType::F64)), (1, 14));
     assert_eq!(count(&checked(&tree("f16", ""), DType::F16)), (1, 7));
 }
@@ -77,9 +80,9 @@ fn results_stay_in_warps() {
 #[test]
 fn what_others_read_goes_through_memory() {
     let text = tree("f32", "for i99 in 0..16 workgroup { l0[i99] := l2[15 - i99] }");
-    // Two statements store into the first array: no tree begins with it.
+    // Two statements store into the first array, so it begins no warp reduction.
     assert_eq!(count(&checked(&text, DType::F32)), (4, 0));
-    // What the first round gives is another's as well: its own values come from lanes.
+    // Another statement reads the results of the first step; its own values come from lanes.
     let text = tree("f32", "for i99 in 0..16 workgroup { l1[i99] := l2[15 - i99] }");
     assert_eq!(count(&checked(&text, DType::F32)), (3, 3));
 }
@@ -100,6 +103,6 @@ fn fewer_results_than_lanes_are_the_first_warps() {
           for i8 in 0..1 workgroup { %1[i9] := l2[0] }
         }
       }";
-    // The result is read by the thread that has it, but which one that is is not known.
+    // The thread that has the result reads it, but which thread that is is not known.
     assert_eq!(count(&checked(text, DType::F32)), (1, 4));
 }

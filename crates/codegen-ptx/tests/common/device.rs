@@ -1,4 +1,4 @@
-//! Runs scheduled routines on the interpreter of programs, and compares every call with the interpreter of the IR.
+//! Runs scheduled routines on the simulated GPU and compares every call with the interpreter of the IR.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,11 @@ use ptx_sim::{
 use scheduling::{ScheduleError, ScheduleOptions, schedule, schedule_serial};
 use tnode::{DType, Scalar};
 
-/// What memory holds that nobody has written.
+/// Content of memory that nothing has written.
 const SOIL: u8 = 0xa5;
 
-/// Schedules a case, compiles it and runs it: every kernel must leave what the interpreter of the IR makes of it, bit for bit but for
-/// NaNs, and the nodes what the case expects.
+/// Schedules, compiles and runs a case. Every kernel must leave the results of the interpreter of the IR, bit
+/// for bit except for NaNs, and the nodes must have the expected values.
 pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Outcome {
     let scheduled = match schedule(&case.routine, codegen, &ScheduleOptions::default()) {
         Ok(scheduled) => scheduled,
@@ -34,7 +34,7 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> 
     }
 }
 
-/// What a case logs, compiled as routines that log are. Memory is compared as by [`run_case`].
+/// The log of a case, compiled with logging. Memory is compared as by [`run_case`].
 pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Result<String, Outcome> {
     let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {});
     let scheduled = scheduled.map_err(|error| match error {
@@ -44,7 +44,7 @@ pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -
     run_scheduled(codegen, &scheduled, case, order).map(|(_, log)| log)
 }
 
-/// What is in the nodes then, and what was logged.
+/// The final values of the nodes, and the log.
 fn run_scheduled(
     codegen: &Ptx,
     scheduled: &ScheduledRoutine,
@@ -121,13 +121,13 @@ impl Device<'_> {
     }
 }
 
-/// What a run of a kernel leaves behind.
+/// The result of running a kernel.
 pub(crate) struct Ran {
     /// The bytes of each memory parameter.
     pub(crate) memory: Vec<Vec<u8>>,
-    /// Those of its log.
+    /// The bytes of the log buffer.
     pub(crate) log: Vec<u8>,
-    /// What was run.
+    /// Statistics of the run.
     pub(crate) stats: KernelStats,
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn run_kernel(
 ) -> Result<Ran, String> {
     let mut machine = SimulatedGpu::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
-        // What is written whole is not read before.
+        // A parameter that is overwritten whole is not read first.
         Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
         _ => machine.put(format!("p{nth}"), bytes.clone()),
     };
@@ -183,7 +183,7 @@ pub(crate) fn run_kernel(
     Ok(Ran { memory: regions.into_iter().map(bytes).collect(), log, stats })
 }
 
-/// A tensor map as the interpreter has it.
+/// A tensor map in the simulator's form.
 fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> SimTensorMap {
     SimTensorMap {
         address: params[map.param as usize] + map.offset,
@@ -200,7 +200,7 @@ fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> SimTensorMap {
     }
 }
 
-/// What the interpreter of the IR makes of a kernel's arguments.
+/// The results of the interpreter of the IR for a kernel's arguments.
 pub(crate) fn defined(kernel: &Kernel, args: Vec<Vec<u8>>, bindings: &[i64]) -> Result<Vec<Vec<u8>>, String> {
     let merge = kernel.abi().params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
     let mut memory = Memory { merge: merge.map(|at| args[at].clone()), nodes: args };

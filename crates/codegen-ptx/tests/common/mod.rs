@@ -1,9 +1,9 @@
-//! What tests share: kernels as they are written, without the scheduler.
+//! Shared code of the tests: kernels without the scheduler.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 
-/// A routine as one kernel: what it declares is what it launches.
+/// A routine as a single kernel, which launches what it declares.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
     let ir = scheduling::legalise(&routine, caps).expect("the target has the operations");

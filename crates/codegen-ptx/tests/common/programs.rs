@@ -1,4 +1,5 @@
-//! What tests of random programs share: a run of a routine on random numbers, compared with the routine as it is written.
+//! Shared code of the tests on random programs: runs a routine on random numbers and compares it with the
+//! unscheduled routine.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use codegen_ptx::{Ptx, PtxOptions, Target, ptx};
@@ -12,19 +13,19 @@ use tnode::{DType, Scalar};
 
 use crate::device;
 
-/// How many programs: `GPU_SEEDS` in the environment, for long checks, or so many.
+/// Number of programs: `GPU_SEEDS` in the environment, for long checks, or `otherwise`.
 pub(crate) fn seeds(otherwise: u64) -> u64 {
     std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(otherwise)
 }
 
-/// A run of a routine on random numbers, and what it leaves as it is written.
+/// A run of a routine on random numbers, with the expected results.
 pub(crate) fn case(text: &str, seed: u64) -> RunCase {
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     let mut random = Rng::with_seed(!seed);
     let mut inputs = Memory::zeroed(&routine).nodes;
     for ((_, decl), bytes) in routine.node_refs().zip(&mut inputs) {
-        // What lives for one run is zero before.
+        // Nodes that live for one run are zero before it.
         if !decl.mode.known_not_materialized() {
             fill(bytes, decl.dtype, routine.numerics, &mut random);
         }
@@ -40,7 +41,8 @@ pub(crate) fn case(text: &str, seed: u64) -> RunCase {
     case
 }
 
-/// Any integers. Of floats the whole numbers next to zero, whose sums and products are exact in any order, where the class leaves it open.
+/// Random integers. Floats are small whole numbers, whose sums and products are exact in any order, if the
+/// class leaves the order open.
 fn fill(bytes: &mut [u8], dtype: DType, class: Numerics, random: &mut Rng) {
     for element in bytes.chunks_exact_mut(dtype.size_bytes()) {
         if !dtype.is_float() {
@@ -56,12 +58,12 @@ fn fill(bytes: &mut [u8], dtype: DType, class: Numerics, random: &mut Rng) {
     }
 }
 
-/// The codegen for a target that the seed says.
+/// The codegen for a target that the seed selects.
 pub(crate) fn codegen(seed: u64, options: PtxOptions) -> Ptx {
     ptx(Target::ALL[seed as usize % 3], options)
 }
 
-/// Runs a routine, whose kernels must leave what it leaves as it is written.
+/// Runs a routine and compares its results with the unscheduled routine.
 pub(crate) fn check(codegen: &Ptx, text: &str, seed: u64) {
     let outcome = device::run_case(codegen, &case(text, seed), ExecutionOrder::Random { seed });
     assert!(matches!(outcome, Outcome::Passed), "seed {seed} for {codegen:?}: {outcome:?}\n{text}");

@@ -1,4 +1,4 @@
-//! Products of matrices, their factors, and what follows them.
+//! Matmuls and other contractions, their operands, and their epilogues.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::program::{Loop, Program};
 use super::values::{EXACT, NARROW, Node, Place, Value};
 
 impl Program {
-    /// A factor of a contraction, with a dimension for each of some loops or of windows.
+    /// An operand of a contraction, with a dimension for each of some loops or windows.
     pub(crate) fn factor(&mut self, side: &Loop, others: &[Loop], ks: &[Loop], dtype: &'static str) -> Value {
         let plain = |l: &Loop| Place { at: l.var.clone(), dim: l.extent, guarded: false };
         if self.one_in(if self.shape == Shape::Tensor { 40 } else { 16 }) {
@@ -59,7 +59,7 @@ impl Program {
         }
     }
 
-    /// Rows of a table, as computed indices say.
+    /// Rows of a table at computed indices (gather).
     pub(crate) fn looked_up(&mut self, side: &Loop, ks: &[Loop], dtype: &'static str) -> Value {
         let rows = self.random.usize(1..20);
         let dims: Vec<usize> = [rows].into_iter().chain(ks.iter().map(|k| k.extent)).collect();
@@ -81,7 +81,7 @@ impl Program {
         let ks = self.loops(&ks);
         let (mut one, other) = (self.storage(), self.storage());
         if self.shape == Shape::Tensor && self.random.u8(..8) > 0 {
-            // The last one is narrow, if one is.
+            // The last type is the narrow one, if there is one.
             one = self.stored[self.stored.len() - 1];
         }
         let other = if self.random.u8(..4) > 0 { one } else { other };
@@ -163,7 +163,7 @@ impl Program {
         self.nest(&loops, &format!("{element} := {element} + {a} * {b}"));
         node.bound = bound;
         if self.random.bool() {
-            // What follows element by element.
+            // An elementwise epilogue.
             let loops = self.loops(&dims);
             let at: Vec<&str> = loops.iter().map(|l| l.var.as_str()).collect();
             let element = format!("{}[{}]", node.name, at.join(", "));
@@ -183,7 +183,7 @@ impl Program {
     }
 }
 
-/// Neighbours from a place on, as convolutions read them.
+/// Adjacent elements from a position on, as convolutions read them.
 fn window(side: &Loop, k: &Loop, stride: usize) -> Place {
     let at = match stride {
         1 => format!("{} + {}", side.var, k.var),

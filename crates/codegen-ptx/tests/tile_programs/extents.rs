@@ -1,27 +1,27 @@
-//! How large the matrices of a program are.
+//! Extents of the matrices of a program.
 
 use fastrand::Rng;
 
-/// Extents around those of tiles.
+/// Extents around the sizes of tiles.
 const EDGES: [usize; 20] = [1, 1, 2, 3, 4, 7, 8, 15, 16, 17, 20, 24, 31, 32, 33, 48, 63, 64, 65, 129];
-/// What the extents of a program are chosen for.
+/// The scheduling decision that the extents of a program aim at.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
-    /// Large matrices: they are turned by way of shared memory.
+    /// Large matrices, which are transposed through shared memory.
     Turned,
-    /// Extents around those of tiles.
+    /// Extents around the sizes of tiles.
     Edges,
     /// Batches of so many matrices that tiles are large.
     Many,
-    /// Sizes that tensor cores take.
+    /// Sizes that suit tensor cores.
     Tensor,
     /// Few results of long sums.
     Long,
-    /// So much that the largest tiles are taken; by few programs, since it takes a while.
+    /// Sizes that select the largest tiles; rare, because they take long.
     Large,
 }
 
-/// The batch, rows, columns and depth of a program, and how many iterations a nest may have.
+/// Batch, rows, columns and K of a program, and the largest number of iterations of a nest.
 pub(crate) fn extents(shape: Shape, random: &mut Rng) -> ([usize; 4], usize) {
     loop {
         let mut edge = || EDGES[random.usize(..EDGES.len())];
@@ -41,7 +41,7 @@ pub(crate) fn extents(shape: Shape, random: &mut Rng) -> ([usize; 4], usize) {
                 let [rows, columns] = [side(), side()];
                 ([batch, rows, columns, random.usize(1..20)], 75_000)
             }
-            // So many small products that blocks have several tiles.
+            // So many small matmuls that a block computes several tiles.
             Shape::Tensor if random.u8(..6) == 0 => {
                 let batch = random.usize(133..140);
                 let mut side = || 8 * random.usize(2..4);

@@ -1,9 +1,9 @@
-//! Random programs on matrices: whatever is turned, tiled, copied ahead or multiplied by tensor cores, results are those of the program as it is
-//! written.
+//! Random programs on matrices: with transposes through shared memory, tiles, asynchronous copies and tensor
+//! cores, results are those of the unscheduled program.
 //!
-//! Numbers are integers, or floats that hold small whole numbers: of these every sum and product is exact, so that their order shows in nothing. Some
-//! programs are of class `Strict`: these have any floats, since their order is that in which they are written.
-//! `GPU_SEEDS` in the environment says how many programs, for long checks.
+//! Numbers are integers, or floats with small whole values, for which every sum and product is exact, so that
+//! their order does not matter. Programs of class `Strict` have arbitrary floats, since their order is fixed.
+//! `GPU_SEEDS` in the environment sets the number of programs, for long checks.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 #[path = "../common/device.rs"]
@@ -37,10 +37,10 @@ fn programs_on_matrices_are_what_is_written() {
     }
 }
 
-/// How many ways there are.
+/// Number of scheduling decisions that are counted.
 const WAYS: usize = 9;
 
-/// Which ways of their own the kernels of a program go.
+/// The scheduling decisions that the kernels of a program show.
 fn ways(seed: u64) -> Vec<&'static str> {
     let (codegen, text) = Program::new(seed).finish();
     let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
@@ -81,7 +81,8 @@ fn programs_go_all_ways() {
     assert_eq!(seen.len(), WAYS, "{seen:?}");
 }
 
-/// What is left of the matrix has one thread for its row and several for its columns, so the store that follows has a loop of its own.
+/// The rest of the matrix has one thread per row and several per column, so the store that follows has a loop
+/// of its own.
 #[test]
 fn a_store_follows_a_piece_of_several_threads() {
     let text = "routine @tiles fast {
@@ -99,8 +100,8 @@ fn a_store_follows_a_piece_of_several_threads() {
     }
 }
 
-/// Of the four columns that a thread has, the first reads the last element of a window, and what a vector would read with it is not
-/// there.
+/// Of a thread's four columns, the first reads the last element of a window; a vector load would read beyond
+/// the window.
 #[test]
 fn a_window_ends_within_a_vector() {
     let text = "routine @tiles strict {

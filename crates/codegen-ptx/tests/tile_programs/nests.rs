@@ -1,4 +1,4 @@
-//! Nests over arrays: maps, reductions, lookups.
+//! Loop nests over arrays: maps, reductions, lookups.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::program::{Loop, Program};
 use super::values::{EXACT, NARROW, Node, Place, Value};
 
 impl Program {
-    /// Some of the extents, in any order.
+    /// Some of the extents, in random order.
     pub(crate) fn dims(&mut self) -> Vec<usize> {
         let [batch, rows, columns, depth] = self.extents;
         let matrices = vec![vec![rows, columns], vec![batch, rows, columns], vec![batch, columns, rows]];
@@ -32,7 +32,7 @@ impl Program {
         dims
     }
 
-    /// `node[…] := value` of a new node, for whose index some loops are there.
+    /// `node[…] := value` of a new node, inside the given loops.
     pub(crate) fn stored(&mut self, loops: &[Loop], value: Value) -> String {
         let dtype = self.storage();
         let value = self.as_stored(value, dtype);
@@ -79,7 +79,7 @@ impl Program {
         self.nest(&loops, &body);
     }
 
-    /// What is there is changed where it is.
+    /// Updates a node in place.
     pub(crate) fn change(&mut self) {
         let fits = |node: &&Node| node.dims.iter().product::<usize>() <= 100_000;
         let fitting: Vec<&Node> = self.nodes.iter().filter(fits).collect();
@@ -96,7 +96,7 @@ impl Program {
         self.nest(&loops, &format!("{}[{}] := {}", node.name, at.join(", "), value.text));
     }
 
-    /// Sums, or the greatest or least, along some of the loops.
+    /// Sums, maxima or minima along some of the loops.
     pub(crate) fn reduction(&mut self) {
         let mut dims = self.dims();
         let depth = self.extents[3];
@@ -119,13 +119,13 @@ impl Program {
         }
     }
 
-    /// How an accumulator takes a value, and what bounds it then, after so many.
+    /// How an accumulator takes a value, and its bound after a number of steps.
     pub(crate) fn accumulated(&mut self, acc: &str, value: Value, count: usize) -> Value {
         let kind = self.random.u8(..6);
         let value = if value.bound * count as f64 > EXACT { self.clamped(value) } else { value };
         let (text, bound) = (value.text, value.bound.max(3.0));
         match kind {
-            // The sign of a zero depends on which comes last.
+            // The sign of a zero depends on which operand comes last.
             0 if self.is_float() => Value { text: format!("max({text} + 0.0f32, {acc})"), bound },
             0 => Value { text: format!("max({text}, {acc})"), bound },
             1 if !self.is_float() => Value { text: format!("min({text}, {acc})"), bound },
@@ -170,7 +170,7 @@ impl Program {
         self.nodes.push(node);
     }
 
-    /// What a node holds before anything is accumulated in it.
+    /// The value of a node before anything is accumulated in it.
     pub(crate) fn begin(&mut self, node: &Node) {
         if self.random.bool() {
             writeln!(self.body, "zero {}", node.name).unwrap();
@@ -186,7 +186,7 @@ impl Program {
         self.nest(&loops, &format!("{at} := {value}"));
     }
 
-    /// An index that is computed, for a dimension of so many elements.
+    /// A computed index into a dimension of this extent.
     pub(crate) fn computed(&mut self, dim: usize, loops: &[Loop]) -> String {
         let l = &loops[self.random.usize(..loops.len())];
         if self.one_in(3) {

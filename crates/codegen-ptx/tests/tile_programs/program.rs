@@ -1,4 +1,4 @@
-//! A program that is being drawn, and what it is made of.
+//! A program being generated, and its parts.
 
 use std::fmt::Write;
 
@@ -15,22 +15,22 @@ pub(crate) struct Loop {
     pub(crate) extent: usize,
 }
 
-/// A program that is being drawn.
+/// A program being generated.
 pub(crate) struct Program {
     pub(crate) random: Rng,
     pub(crate) shape: Shape,
     pub(crate) class: &'static str,
     pub(crate) target: Target,
     pub(crate) options: PtxOptions,
-    /// The type of what is computed.
+    /// The type in which values are computed.
     pub(crate) dtype: &'static str,
-    /// The types of what is stored.
+    /// The types that are stored.
     pub(crate) stored: Vec<&'static str>,
-    /// Batch, rows, columns, depth.
+    /// Batch, rows, columns, K.
     pub(crate) extents: [usize; 4],
-    /// Iterations of a nest at most.
+    /// The most iterations of a nest.
     pub(crate) most: usize,
-    /// The declarations of nodes, and their modes.
+    /// Declarations of nodes, with their modes.
     pub(crate) declared: Vec<(String, &'static str)>,
     pub(crate) symbols: String,
     pub(crate) body: String,
@@ -123,7 +123,7 @@ impl Program {
         node
     }
 
-    /// A node that the program writes, and nobody else may read in half of all cases.
+    /// A node that the program writes; in half of all cases no other statement may read it.
     pub(crate) fn result(&mut self, dims: &[usize], dtype: &'static str, bound: f64) -> Node {
         let mode = if self.random.bool() { "local" } else { "on_device" };
         self.node(dims, dtype, mode, bound)
@@ -133,7 +133,7 @@ impl Program {
         self.stored[self.random.usize(..self.stored.len())]
     }
 
-    /// A node of these dimensions, one that there is mostly.
+    /// A node with these dimensions, mostly an existing one.
     pub(crate) fn found(&mut self, dims: &[usize]) -> Node {
         let fits: Vec<Node> =
             self.nodes.iter().filter(|node| node.dims == dims && node.bound <= NARROW).cloned().collect();
@@ -183,7 +183,7 @@ impl Program {
             self.input(&dims, dtype);
         }
         match self.shape {
-            // All it takes is for this.
+            // The whole budget goes into one contraction.
             Shape::Large => self.contraction(),
             Shape::Turned => self.step(),
             _ => (0..2 + self.random.usize(..4)).for_each(|_| self.step()),
@@ -192,7 +192,7 @@ impl Program {
         let Program { class, symbols, body, .. } = &self;
         let mut declared = String::new();
         for (nth, (node, mode)) in self.declared.iter().enumerate() {
-            // What no other statement reads is a register, and leaves little to do.
+            // A node that no other statement reads becomes a register and leaves little to do.
             let is_read = body.lines().any(|line| reads_alone(line, &format!("%{nth}[")));
             writeln!(declared, "{node} {}", if is_read { mode } else { "on_device" }).unwrap();
         }
@@ -201,7 +201,7 @@ impl Program {
     }
 }
 
-/// Whether a line reads an array, and does not store into it.
+/// Whether a line reads an array and does not store into it.
 fn reads_alone(line: &str, array: &str) -> bool {
     let is_stored = |rest: &str| rest.split_once(']').is_some_and(|(_, rest)| rest.starts_with(" :="));
     let mut mentions = line.split(array).skip(1).peekable();

@@ -1,11 +1,11 @@
-//! What a program reads and computes.
+//! The values that a program reads and computes.
 
 use super::extents::Shape;
 use super::program::{Loop, Program};
 
-/// Floats up to here are whole in tensor cores, whatever these cut off.
+/// Floats up to this magnitude are exact on tensor cores, even truncated.
 pub(crate) const NARROW: f64 = 1024.0;
-/// Sums of floats up to here are exact.
+/// Sums of floats up to this magnitude are exact.
 pub(crate) const EXACT: f64 = (1 << 22) as f64;
 
 /// An array of the program.
@@ -14,21 +14,21 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) dims: Vec<usize>,
     pub(crate) dtype: &'static str,
-    /// What its elements are between, if they are floats.
+    /// Bound of the magnitude of its elements, if they are floats.
     pub(crate) bound: f64,
 }
 
-/// An expression of the type that the program computes in.
+/// An expression of the type in which the program computes.
 pub(crate) struct Value {
     pub(crate) text: String,
     pub(crate) bound: f64,
 }
 
-/// Where an array is read or stored along one dimension, which has so many elements.
+/// The index of an access along one dimension, and the extent of the dimension.
 pub(crate) struct Place {
     pub(crate) at: String,
     pub(crate) dim: usize,
-    /// Whether that is inside for some iterations alone.
+    /// Whether the index is in bounds for some iterations only.
     pub(crate) guarded: bool,
 }
 
@@ -38,7 +38,7 @@ impl Program {
         if self.dtype == "f32" { format!("{number}.0{dtype}") } else { format!("{number}{dtype}") }
     }
 
-    /// Where a dimension is read: at a loop of its extent mostly.
+    /// An index into a dimension: mostly a loop of its extent.
     pub(crate) fn place(&mut self, dim: usize, loops: &[Loop], used: &mut Vec<String>) -> Place {
         let plain = |at: String| Place { at, dim, guarded: false };
         let same: Vec<&Loop> = loops.iter().filter(|l| l.extent == dim).collect();
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// An element of a node, as what the program computes in.
+    /// An element of a node, converted to the type in which the program computes.
     pub(crate) fn element(&mut self, node: &Node, places: &[Place]) -> Value {
         let at: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
         let element = format!("{}[{}]", node.name, at.join(", "));
@@ -119,7 +119,7 @@ impl Program {
         self.element(node, &places)
     }
 
-    /// A node that has much to do with some loops, if there is one.
+    /// A node that shares dimensions with some loops, if there is one.
     pub(crate) fn related(&mut self, loops: &[Loop]) -> Option<Node> {
         let related =
             |node: &Node| node.dims.iter().filter(|&&d| loops.iter().any(|l| l.extent == d)).count();
@@ -127,7 +127,7 @@ impl Program {
         drawn.into_iter().max_by_key(|node| 2 * related(node) as i64 - node.dims.len() as i64)
     }
 
-    /// An element of a node whose rows are along another loop.
+    /// An element of a node whose rows lie along another loop.
     pub(crate) fn turned(&mut self, loops: &[Loop]) -> Value {
         let mut order = loops.to_vec();
         order.rotate_right(1);
@@ -146,7 +146,7 @@ impl Program {
             return Value { text: self.constant(self.dtype), bound: 3.0 };
         }
         if self.one_in(3) || (self.shape == Shape::Turned && self.random.bool()) {
-            // Turned, or as it is.
+            // Transposed or not.
             let mut dims: Vec<usize> = loops.iter().map(|l| l.extent).collect();
             if self.random.bool() {
                 self.random.shuffle(&mut dims);
@@ -182,14 +182,14 @@ impl Program {
         }
     }
 
-    /// A value as it is stored in some type: floats that the type has.
+    /// A value converted for storage, which the type represents exactly.
     pub(crate) fn as_stored(&mut self, value: Value, dtype: &str) -> Value {
         let most = match dtype {
             "bf16" => 256.0,
             _ => NARROW,
         };
         let value = if self.is_float() && value.bound > most { self.clamped(value) } else { value };
-        // Signs of zeros are nobody's business.
+        // Signs of zeros are ignored.
         let text = match self.is_float() && value.text.contains(' ') {
             true => format!("({} + 0.0f32)", value.text),
             false => value.text,
