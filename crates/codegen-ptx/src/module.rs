@@ -87,7 +87,7 @@ impl Ptx {
             let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
             let entry = entry(&kernel.abi().name, &mut names);
             let emitted = emit::emit(kernel, &entry, setting)
-                .map_err(|refusal| refusal.of_kernel(NAME, &kernel.abi().name))?;
+                .map_err(|rejection| rejection.of_kernel(NAME, &kernel.abi().name))?;
             let module = PtxProgram { target: self.target, kernels: vec![emitted.kernel] };
             ptx_asm::check(&module).map_err(|e| failed(&kernel.abi().name, "checking", e.to_string()))?;
             programs.extend(module.kernels);

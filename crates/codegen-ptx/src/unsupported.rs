@@ -1,7 +1,7 @@
 //! Errors of this codegen: unsupported constructs, and its own failures, with the name of the kernel.
 
 use codegen_core::CodegenError;
-pub(crate) use codegen_core::threads::{Checked, Rejection as Refusal, reject as refuse};
+pub(crate) use codegen_core::threads::{Checked, Rejection, reject};
 
 /// The codegen's name in errors.
 pub(crate) const NAME: &str = "ptx";

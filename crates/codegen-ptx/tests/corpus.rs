@@ -39,8 +39,8 @@ fn the_corpus_for_every_target() {
     }
     println!("{report}");
     assert!(report.conforms(), "{report}");
-    let (refused, all) = (report.skipped().count(), report.outcomes.len());
-    assert!(refused * 40 < all, "{refused} of {all} runs are refused\n{report}");
+    let (unsupported, all) = (report.skipped().count(), report.outcomes.len());
+    assert!(unsupported * 40 < all, "{unsupported} of {all} runs are unsupported\n{report}");
 }
 
 /// The optimised routine, and the unoptimised one if all its nodes have memory.

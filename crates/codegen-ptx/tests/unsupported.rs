@@ -6,11 +6,11 @@ mod common;
 use codegen_core::CodegenError;
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 
-fn refused(text: &str) -> String {
+fn rejected(text: &str) -> String {
     let kernel = common::kernel(text, &ptx_caps(Target::Sm80));
     match ptx(Target::Sm80, PtxOptions::default()).render(&[kernel]) {
         Err(error @ CodegenError::Unsupported { .. }) => error.to_string(),
-        other => panic!("expected a refusal, found {other:?}"),
+        other => panic!("expected a rejection, found {other:?}"),
     }
 }
 
@@ -19,7 +19,7 @@ fn check(body: &str, expected: &str) {
     let text = format!(
         "routine @r strict {{ symbol @n in 0..8 node %0 \"x\" f32[64] on_device node %1 \"y\" f32[64] on_device {body} }}"
     );
-    let error = refused(&text);
+    let error = rejected(&text);
     assert!(error.contains(expected) && error.contains("kernel `r`: ptx"), "{error}");
 }
 
@@ -83,22 +83,22 @@ fn deep_nests() {
 fn numbers_beyond_32_bits() {
     let wide = "routine @r strict { symbol @n in 0..5000000000 node %0 \"x\" f32[4] on_device
                 for i0 in 0..min(4, @n) { %0[i0] := 1.0f32 } }";
-    assert!(refused(wide).contains("symbol @n: its range is 5000000000"));
+    assert!(rejected(wide).contains("symbol @n: its range is 5000000000"));
     let text = "routine @r strict { node %0 \"x\" f32[2, 2] on_device
                 for i0 in 0..70000 parallel { for i1 in 0..70000 parallel { } } }";
-    assert!(refused(text).contains("2^32 iterations"));
+    assert!(rejected(text).contains("2^32 iterations"));
     let long = "routine @r strict { node %0 \"x\" u8[3000000000] on_device %0[1] := 1u8 }";
-    assert!(refused(long).contains("a dimension has 2^31 elements or more"));
+    assert!(rejected(long).contains("a dimension has 2^31 elements or more"));
 }
 
 #[test]
 fn angles_of_f64_that_no_expansion_reaches() {
     let text = "routine @r strict { node %0 \"x\" f64[4] on_device %0[0] := sin(%0[1]) }";
-    assert!(refused(text).contains("`sin` on f64"));
+    assert!(rejected(text).contains("`sin` on f64"));
 }
 
 #[test]
-fn nodes_of_many_elements_are_not_refused() {
+fn nodes_of_many_elements_are_supported() {
     let huge = "routine @r strict { node %0 \"x\" u8[70000, 70000] on_device
                 for i0 in 0..70000 parallel { %0[i0, 69999] := 1u8 } }";
     let kernel = common::kernel(huge, &ptx_caps(Target::Sm80));

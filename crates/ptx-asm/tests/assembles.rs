@@ -269,10 +269,10 @@ fn what_only_hopper_has_assembles_there() {
         let alone = with_hopper("alone".into(), false, slice::from_ref(&inst));
         for older in [Target::Sm70, Target::Sm80] {
             let kernel = PtxKernel { cluster: 1, maps: 0, ..alone.clone() };
-            let refused = check(&module(older, vec![kernel])).expect_err("it is of 9.0 alone").to_string();
+            let error = check(&module(older, vec![kernel])).expect_err("it is of 9.0 alone").to_string();
             let is_about_target =
-                refused.ends_with(&format!("it takes sm_90a, the target is {}", older.name()));
-            assert!(is_about_target, "{refused}");
+                error.ends_with(&format!("it takes sm_90a, the target is {}", older.name()));
+            assert!(is_about_target, "{error}");
         }
         if check(&module(Target::Sm90a, vec![alone])).is_ok() {
             accepted.push(inst);

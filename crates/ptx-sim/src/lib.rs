@@ -158,22 +158,22 @@ pub fn run(
     gpu: &mut SimulatedGpu,
     order: ExecutionOrder,
 ) -> Result<KernelStats, SimFault> {
-    let refuse = |cause| SimFault { kernel: kernel.name.clone(), site: None, cause };
+    let fault = |cause| SimFault { kernel: kernel.name.clone(), site: None, cause };
     if launch.params.len() != kernel.params as usize {
         let (expected, found) = (kernel.params, launch.params.len());
-        return Err(refuse(Box::new(FaultCause::Params { expected, found })));
+        return Err(fault(Box::new(FaultCause::Params { expected, found })));
     }
     let cluster = kernel.cluster.max(1);
     if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) || cluster > MAX_CLUSTER {
         let what = format!("a launch of {} blocks, {cluster} to a cluster", launch.blocks);
-        return Err(refuse(Box::new(FaultCause::Malformed(what))));
+        return Err(fault(Box::new(FaultCause::Malformed(what))));
     }
     if launch.maps.len() != kernel.maps as usize {
         let what = format!("expected {} tensor maps, found {}", kernel.maps, launch.maps.len());
-        return Err(refuse(Box::new(FaultCause::Malformed(what))));
+        return Err(fault(Box::new(FaultCause::Malformed(what))));
     }
-    launch.maps.iter().try_for_each(SimTensorMap::check).map_err(refuse)?;
-    let program = flat_kernel::FlatKernel::new(kernel).map_err(refuse)?;
+    launch.maps.iter().try_for_each(SimTensorMap::check).map_err(fault)?;
+    let program = flat_kernel::FlatKernel::new(kernel).map_err(fault)?;
     let mut run = scheduler::LaunchState::new(&program, launch, access::GlobalMemory::new(gpu), order);
     run.blocks()?;
     Ok(KernelStats { insts: run.stats })

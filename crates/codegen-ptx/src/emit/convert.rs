@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 
 use super::ops::computed_in;
 use super::{Emitter, Value, carrier, constant};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 impl Emitter<'_> {
     /// Converts a value of type `from` to type `to`.
@@ -15,7 +15,7 @@ impl Emitter<'_> {
         }
         let is_emulated = |d: DType| d.is_float() && d.size_bytes() == 1;
         if from == DType::U32x4 || to == DType::U32x4 || is_emulated(from) || is_emulated(to) {
-            return refuse(format!("convert {to}({from})"), "legalisation expands it");
+            return reject(format!("convert {to}({from})"), "legalisation expands it");
         }
         let reg = self.reg(x);
         Ok(Value::In(match (from.is_float(), to.is_float()) {
@@ -108,7 +108,7 @@ impl Emitter<'_> {
     /// The bits of a value as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
         if from.size_bytes() != to.size_bytes() || to == DType::Bool {
-            return refuse(
+            return reject(
                 format!("bitcast {to}({from})"),
                 "the types differ in size, or the result is `bool`",
             );

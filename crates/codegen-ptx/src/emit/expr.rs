@@ -9,7 +9,7 @@ use tnode::{DType, Scalar};
 use super::index::{Condition, flat};
 use super::memory::{ElementAddress, MemoryObject};
 use super::{Emitter, Value, carrier};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 /// A value and its type in the routine.
 pub(super) type Typed = (Value, DType);
@@ -148,7 +148,7 @@ impl Emitter<'_> {
     ) -> Checked<Option<(ElementAddress, Reg)>> {
         let (at, dtype) = self.expr(at)?;
         if dtype != DType::I32 {
-            return refuse(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
+            return reject(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
         }
         let decl = self.routine.node(node);
         let dim = decl.dims[axis] as u32;
@@ -183,14 +183,14 @@ impl Emitter<'_> {
             TernaryOp::Fma => {
                 self.check_arithmetic(&op, first)?;
                 if !first.is_float() {
-                    return refuse(format!("`fma` on {first}"), "legalisation expands it");
+                    return reject(format!("`fma` on {first}"), "legalisation expands it");
                 }
                 let [a, b, c] = [a, b, c].map(|x| self.widened(first, x));
                 let ty = if first == DType::F64 { Ty::F64 } else { Ty::F32 };
                 let sum = self.b.ternary(PtxTernaryOp::Fma, ty, ty.class(), [a, b, c]);
                 Ok((Value::In(self.rounded(first, sum)), first))
             }
-            TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),
+            TernaryOp::Mul3 => reject(format!("`mul3` on {first}"), "legalisation expands it"),
         }
     }
 

@@ -4,7 +4,7 @@ use lowered_ir::ir::{Affine, Guard, Range, Var};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::Emitter;
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 /// The value of a loop variable while its body is emitted.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ impl Emitter<'_> {
     fn range(&mut self, range: &Range) -> Checked<Condition> {
         let bounds = self.bounds(&range.index).filter(|&(a, b)| is_short(a) && is_short(b));
         let Some((least, greatest)) = bounds else {
-            return refuse("a guard", "what it compares may exceed 32 bits, as which indices are computed");
+            return reject("a guard", "what it compares may exceed 32 bits, as which indices are computed");
         };
         if greatest < range.lo || least >= range.hi {
             return Ok(Condition::Known(false));

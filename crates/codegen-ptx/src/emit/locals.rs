@@ -9,7 +9,7 @@ use super::index::flat;
 use super::memory::MemoryObject;
 use super::{Emitter, Value, carrier};
 use crate::builder::InstBuilder;
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 /// Where the elements of a local are.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl Emitter<'_> {
         let taken = self.b.code().array_bytes().1;
         let most = u64::from(self.setting.options.local_bytes);
         if taken.saturating_add(bytes) > most {
-            return refuse(
+            return reject(
                 format!("local {local}"),
                 format!("arrays take more than {most} bytes of each thread"),
             );
@@ -92,18 +92,18 @@ impl Emitter<'_> {
     fn shared_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<MemoryObject> {
         let op = || format!("workgroup local {local}");
         if !self.is_cooperative {
-            return refuse(op(), "it stands in a kernel without workgroup loops");
+            return reject(op(), "it stands in a kernel without workgroup loops");
         }
         if self.within {
-            return refuse(op(), "it is declared in a workgroup loop: declare it before");
+            return reject(op(), "it is declared in a workgroup loop: declare it before");
         }
         if self.depth > 0 && !overwritten {
-            return refuse(op(), "it is declared in a loop, and would have to be zeroed each time");
+            return reject(op(), "it is declared in a loop, and would have to be zeroed each time");
         }
         let total = self.b.code().array_bytes().0.saturating_add(bytes.next_multiple_of(16));
         let most = self.setting.caps.workgroups.map_or(0, |w| w.memory_bytes as u64);
         if total > most {
-            return refuse(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
+            return reject(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
         }
         let memory = MemoryObject::Shared(self.b.code().shared(whole(bytes), 16));
         if !overwritten {
@@ -168,7 +168,7 @@ impl Emitter<'_> {
     ) -> Checked {
         let decl = &self.locals[&local];
         if decl.space == Space::Workgroup && !self.within {
-            return refuse(
+            return reject(
                 format!("a store to workgroup local {local}"),
                 "it stands outside of workgroup loops, where every thread of the workgroup would do it",
             );
@@ -225,7 +225,7 @@ impl Emitter<'_> {
         match self.known_index(own) {
             Some(at) => Ok(at as usize),
             None => {
-                refuse(format!("local {local}"), "its elements are registers, picked by what is not known")
+                reject(format!("local {local}"), "its elements are registers, picked by what is not known")
             }
         }
     }

@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 /// The log buffer of a kernel, and the statements that log.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl<'k> LogBuffer<'k> {
             return Ok(None);
         }
         if !grid.axes.is_empty() || grid.threads.is_some() {
-            return refuse("log", "several threads run the kernel, and their lines have no order");
+            return reject("log", "several threads run the kernel, and their lines have no order");
         }
         let bytes = most_bytes(kernel.ir()).min(most.into()).max(HEADER_BYTES as u64) as u32;
         Ok(Some(LogBuffer { lines: &kernel.abi().log, bytes }))
@@ -96,9 +96,9 @@ impl<'k> Emitter<'k> {
             let (value, dtype) = self.expr(value)?;
             values.extend(self.logged_words(dtype, value));
         }
-        let Some(log) = &self.log else { return refuse("log", "the kernel's ABI has no lines") };
+        let Some(log) = &self.log else { return reject("log", "the kernel's ABI has no lines") };
         let Some(number) = log.number(stmt, values.len()) else {
-            return refuse("log", "the kernel's ABI has another line in its place");
+            return reject("log", "the kernel's ABI has another line in its place");
         };
         self.append(log.state, [number.into()].into_iter().chain(values).collect());
         Ok(())

@@ -16,7 +16,7 @@ use super::index::LoopIndex;
 use super::memory::{MemoryObject, memory_type};
 use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, UnrolledLoop, Value};
 use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
-use crate::unsupported::{Checked, Refusal, refuse};
+use crate::unsupported::{Checked, Rejection, reject};
 
 /// A kernel that is a matmul, with the statements of one output.
 pub(super) struct MatmulNest {
@@ -72,17 +72,17 @@ impl MatmulNest {
         let product = self.sizes();
         let method = MatmulKernel::of(&product, setting.target, setting.options.tensor_cores);
         if method.tiles(&product) > i32::MAX as u64 {
-            return refuse("a matmul", "it has 2^31 tiles or more, a grid has fewer blocks");
+            return reject("a matmul", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
         let block = ThreadBlock { threads: method.threads(), is_cooperative: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
-        let mut writer = MatmulEmitter { product: self, e: emitter, refused: None };
+        let mut writer = MatmulEmitter { product: self, e: emitter, rejected: None };
         let maps = self.maps(&method, &product);
         method.declare(writer.e.b.code(), &product);
         method.emit(&mut writer, &product);
-        match writer.refused {
-            Some(refusal) => Err(refusal),
+        match writer.rejected {
+            Some(rejection) => Err(rejection),
             None => Ok(writer.e.finish(method.blocks(&product) as u32, maps)),
         }
     }
@@ -186,7 +186,7 @@ struct MatmulEmitter<'k> {
     product: &'k MatmulNest,
     e: Emitter<'k>,
     /// The first construct that is not supported.
-    refused: Option<Refusal>,
+    rejected: Option<Rejection>,
 }
 
 impl<'k> MatmulEmitter<'k> {
@@ -195,8 +195,8 @@ impl<'k> MatmulEmitter<'k> {
     }
 
     fn note(&mut self, checked: Checked) {
-        if let Err(refusal) = checked {
-            self.refused.get_or_insert(refusal);
+        if let Err(rejection) = checked {
+            self.rejected.get_or_insert(rejection);
         }
     }
 

@@ -31,7 +31,7 @@ use tnode::{DType, Scalar};
 use crate::builder::InstBuilder;
 use crate::options::PtxOptions;
 use crate::unroll::unrolled;
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 use crate::warp_reductions::WarpReductions;
 use index::LoopIndex;
 use locals::LocalStorage;
@@ -198,7 +198,7 @@ fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
     let most = setting.caps.workgroups.map_or(1, |w| w.threads);
     let (blocks, threads) = match grid.threads {
         Some(threads) if threads > most => {
-            return refuse("workgroup loops", format!("they take {threads} threads, the most are {most}"));
+            return reject("workgroup loops", format!("they take {threads} threads, the most are {most}"));
         }
         Some(threads) => (grid.extent.max(1), threads),
         None => {
@@ -207,7 +207,7 @@ fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
         }
     };
     if blocks > i32::MAX as u32 {
-        return refuse("a parallel loop", "it takes 2^31 blocks or more, a grid has fewer");
+        return reject("a parallel loop", "it takes 2^31 blocks or more, a grid has fewer");
     }
     Ok((blocks, threads))
 }
@@ -228,7 +228,7 @@ fn check_nodes(routine: &Routine) -> Checked {
         let elements = decl.dims.iter().try_fold(decl.dtype.size_bytes(), |n, &d| n.checked_mul(d));
         let is_short = |d: &usize| *d <= i32::MAX as usize;
         if elements.is_none_or(|bytes| bytes > i64::MAX as usize) || !decl.dims.iter().all(is_short) {
-            return refuse(
+            return reject(
                 format!("node {node}"),
                 "a dimension has 2^31 elements or more, indices have 32 bits: split it",
             );
@@ -236,7 +236,7 @@ fn check_nodes(routine: &Routine) -> Checked {
     }
     match routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
         None => Ok(()),
-        Some(symbol) => refuse(
+        Some(symbol) => reject(
             format!("symbol @{}", symbol.name),
             format!("its range is {}, indices have 32 bits", symbol.range),
         ),

@@ -8,7 +8,7 @@ use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty}
 use tnode::DType;
 
 use super::{Emitter, Value, approximate, carrier};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 /// The type in which operations on a float are computed.
 pub(super) fn computed_in(dtype: DType) -> Ty {
@@ -48,10 +48,10 @@ impl Emitter<'_> {
             | UnaryOp::Cos
             | UnaryOp::Tanh => {
                 let why = "the device has no function as accurate, and the expansion does not reach this far";
-                return refuse(format!("`{op}` on {dtype}"), why);
+                return reject(format!("`{op}` on {dtype}"), why);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => {
-                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
             }
         };
         Ok(self.rounded(dtype, result))
@@ -63,7 +63,7 @@ impl Emitter<'_> {
             UnaryOp::Neg if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Neg, ty, x)),
             UnaryOp::Neg if dtype.is_integer() => Ok(self.b.binary(PtxBinaryOp::Sub, ty, 0u32, x)),
             UnaryOp::Abs if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Abs, ty, x)),
-            _ => refuse(format!("`{op}` on {dtype}"), "legalisation expands it"),
+            _ => reject(format!("`{op}` on {dtype}"), "legalisation expands it"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Emitter<'_> {
             | BinaryOp::Threefry
             | BinaryOp::ThreefryCrypto
             | BinaryOp::ThreefryLight => {
-                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
             }
         };
         Ok(self.rounded(dtype, result))
@@ -156,7 +156,7 @@ impl Emitter<'_> {
                 let differ = self.b.binary(PtxBinaryOp::Xor, Ty::Pred, a, b);
                 return Ok(self.b.unary(PtxUnaryOp::Not, Ty::Pred, differ));
             }
-            _ => return refuse(format!("`{op}` on bool"), "legalisation expands it"),
+            _ => return reject(format!("`{op}` on bool"), "legalisation expands it"),
         };
         Ok(self.b.binary(op, Ty::Pred, a, b))
     }

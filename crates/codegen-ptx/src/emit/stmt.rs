@@ -8,7 +8,7 @@ use tnode::DType;
 use super::index::{LoopIndex, flat, is_short};
 use super::memory::MemoryObject;
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_STMTS, UnrolledLoop};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 impl<'k> Emitter<'k> {
     pub(super) fn enter(&mut self, var: LoopId, index: LoopIndex) {
@@ -25,7 +25,7 @@ impl<'k> Emitter<'k> {
     /// Emits the statements of a block.
     pub(super) fn block(&mut self, block: &'k [Stmt]) -> Checked {
         if self.b.size() > MAX_STMTS {
-            return refuse("a kernel of this size", "less unrolling makes it smaller");
+            return reject("a kernel of this size", "less unrolling makes it smaller");
         }
         let mut at = 0;
         while let Some(stmt) = block.get(at) {
@@ -58,7 +58,7 @@ impl<'k> Emitter<'k> {
                 self.store(MemoryObject::Node(*node), dtype, &flat, value);
                 Ok(())
             }
-            Stmt::SetDynamic { op: Some(op), .. } => refuse(
+            Stmt::SetDynamic { op: Some(op), .. } => reject(
                 format!("scatter {op}"),
                 "legalisation expands accumulating stores at computed indices",
             ),
@@ -96,7 +96,7 @@ impl<'k> Emitter<'k> {
         };
         match self.is_cooperative && !self.within {
             false => Ok(()),
-            true => refuse(
+            true => reject(
                 format!("a store to node {node}"),
                 "it stands outside of workgroup loops, where every thread of the workgroup would do it",
             ),
@@ -129,7 +129,7 @@ impl<'k> Emitter<'k> {
         }
         self.depth += 1;
         if self.depth > MAX_LOOP_DEPTH {
-            return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
+            return reject("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
         // The loop is emitted as a whole, so unrolled loops around it do not matter inside.
         let unrolled = std::mem::take(&mut self.unrolled);
@@ -141,7 +141,7 @@ impl<'k> Emitter<'k> {
 
     fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
         if !is_short(lo) || !is_short(hi.limit) {
-            return refuse("a loop", "its bounds exceed 32 bits, as which indices are computed");
+            return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
         }
         let (first, limit) = (lo as i32, hi.limit as i32);
         let mut result = Ok(());
@@ -210,6 +210,6 @@ impl<'k> Emitter<'k> {
         if self.setting.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
             return Ok(());
         }
-        refuse(format!("`{op}` on {dtype}"), "legalisation replaces it")
+        reject(format!("`{op}` on {dtype}"), "legalisation replaces it")
     }
 }

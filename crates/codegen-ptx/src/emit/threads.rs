@@ -6,7 +6,7 @@ use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, Reg, SpecialReg, Ty};
 
 use super::Emitter;
 use super::index::{LoopIndex, is_short};
-use crate::unsupported::{Checked, refuse};
+use crate::unsupported::{Checked, reject};
 
 impl<'k> Emitter<'k> {
     /// Emits the grid: computes block and thread indices, and the body for their iteration.
@@ -43,7 +43,7 @@ impl<'k> Emitter<'k> {
         let mut within: Option<Reg> = None;
         for (axis, digit) in grid.axes.iter().zip(digits) {
             if !is_short(axis.lo) || !is_short(axis.lo + axis.extent) {
-                return refuse("a parallel loop", "its bounds exceed 32 bits, as which indices are computed");
+                return reject("a parallel loop", "its bounds exceed 32 bits, as which indices are computed");
             }
             let value = match digit {
                 None => self.b.mov(Ty::S32.class(), axis.lo as i32),
@@ -118,7 +118,7 @@ impl<'k> Emitter<'k> {
     /// Emits an outermost workgroup loop.
     pub(super) fn workgroup(&mut self, stmt: &'k Stmt) -> Checked {
         if self.within {
-            return refuse("nested workgroup loops", "one stands in a loop inside of another");
+            return reject("nested workgroup loops", "one stands in a loop inside of another");
         }
         let nest = threads::nest(stmt)?;
         let extents: Vec<u32> = nest.axes.iter().map(|&(_, extent)| extent).collect();

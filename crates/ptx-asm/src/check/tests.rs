@@ -168,7 +168,7 @@ fn what_a_loop_changes_is_found() {
 }
 
 #[test]
-fn deep_nests_are_refused() {
+fn deep_nests_are_rejected() {
     fn nest(b: &mut PtxBuilder, guard: GuardPredicate, depth: usize) {
         if depth > 0 {
             b.when(guard, |b| nest(b, guard, depth - 1));
