@@ -370,9 +370,9 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
         None => codegen_ptx::Target::Sm70,
     };
     let tensor_cores = match settings.tensor_cores {
-        TensorCores::Off => codegen_ptx::TensorCores::Off,
-        TensorCores::Warps => codegen_ptx::TensorCores::Warps,
-        TensorCores::Auto => codegen_ptx::TensorCores::Auto,
+        TensorCores::Off => codegen_ptx::TensorCoreInstructions::Off,
+        TensorCores::Warps => codegen_ptx::TensorCoreInstructions::Mma,
+        TensorCores::Auto => codegen_ptx::TensorCoreInstructions::Auto,
     };
     let options = codegen_ptx::PtxOptions {
         tensor_cores,

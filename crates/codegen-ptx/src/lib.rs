@@ -56,5 +56,5 @@ mod module; // the codegen
 mod vouch; // artifacts: the crate's unsafe code
 
 pub use crate::module::{Ptx, Rendered, ptx};
-pub use crate::options::{PtxOptions, TensorCores, ptx_caps};
+pub use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};
 pub use ptx_asm::Target;

@@ -11,7 +11,7 @@ use ptx_asm::{PtxProgram, Target};
 use tnode::DType;
 
 use crate::emit::{self, EmitSettings};
-use crate::options::{PtxOptions, TensorCores, ptx_caps};
+use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};
 use crate::unsupported::{NAME, failed};
 use crate::vouch;
 
@@ -27,7 +27,7 @@ pub struct Ptx {
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
     let mut caps = ptx_caps(target);
     match options.tensor_cores {
-        TensorCores::Off => caps.contractions = DTypeSet::EMPTY,
+        TensorCoreInstructions::Off => caps.contractions = DTypeSet::EMPTY,
         _ if options.tf32 && !caps.contractions.is_empty() => {
             caps.contractions = caps.contractions.with(DType::F32);
         }

@@ -12,7 +12,7 @@ pub struct PtxOptions {
     pub threads: u32,
     /// The tensor-core instructions for matmuls of 16-bit floats in class `Fast`, which leaves the order of
     /// sums open.
-    pub tensor_cores: TensorCores,
+    pub tensor_cores: TensorCoreInstructions,
     /// Whether tensor cores also multiply `f32` in class `Fast`. They truncate the operands to `tf32`, which
     /// has 10 bits of mantissa instead of 23, so that the relative error of a product is at most 2⁻⁹. Sums
     /// are as accurate as others.
@@ -37,14 +37,14 @@ pub struct PtxOptions {
     pub log_bytes: u32,
 }
 
-/// Tensor-core instructions, as far as a target has them.
+/// The tensor-core instructions that matmuls use, as far as the target has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum TensorCores {
+pub enum TensorCoreInstructions {
     /// No tensor cores.
     Off,
-    /// `mma`, by single warps, from [`Target::Sm80`] on.
-    Warps,
-    /// The fastest: `wgmma`, by warpgroups, on [`Target::Sm90a`].
+    /// `mma`, by single warps; from [`Target::Sm80`] on.
+    Mma,
+    /// The fastest: `wgmma`, by warpgroups, for 16-bit operands on [`Target::Sm90a`]; `mma` otherwise.
     #[default]
     Auto,
 }
@@ -54,7 +54,7 @@ impl Default for PtxOptions {
     fn default() -> Self {
         PtxOptions {
             threads: 256,
-            tensor_cores: TensorCores::Auto,
+            tensor_cores: TensorCoreInstructions::Auto,
             tf32: false,
             approximate_functions: false,
             local_bytes: 64 << 10,

@@ -4,7 +4,7 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
+use codegen_ptx::{PtxOptions, Target, TensorCoreInstructions, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
@@ -214,7 +214,7 @@ fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
 fn tensor_cores_may_be_forbidden() {
     let text = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
     let routine = lowered_ir::text::parse(&text).expect("a routine");
-    let options = PtxOptions { tensor_cores: TensorCores::Off, ..PtxOptions::default() };
+    let options = PtxOptions { tensor_cores: TensorCoreInstructions::Off, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm90a, options);
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).expect("rendered");

@@ -25,23 +25,8 @@ const EXCEPTIONS: &[Exception] = &[
 ];
 
 /// Names that several crates still have; they are not reported yet.
-const PENDING: &[&str] = &[
-    "Access",
-    "Class",
-    "Effects",
-    "Error",
-    "Failure",
-    "Kernel",
-    "Launch",
-    "Program",
-    "Ranges",
-    "Refusal",
-    "Routine",
-    "Sealed",
-    "Settings",
-    "TensorCores",
-    "TensorMap",
-];
+const PENDING: &[&str] =
+    &["Access", "Class", "Error", "Failure", "Kernel", "Program", "Routine", "Sealed", "Settings"];
 
 /// Findings about public types that share their name, and about exceptions that nothing needs.
 pub(super) fn check() -> Result<Vec<String>> {

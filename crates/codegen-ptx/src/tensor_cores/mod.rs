@@ -26,7 +26,7 @@ mod test_harness; // matmuls of small integers
 use ptx_asm::{GuardPredicate, PtxBuilder, PtxStmt, Reg, StmtList, Target, Ty};
 
 pub(crate) use self::wgmma::TmaTensor;
-use crate::options::TensorCores;
+use crate::options::TensorCoreInstructions;
 
 /// A matmul, or a batch of them.
 #[derive(Clone, Debug)]
@@ -86,11 +86,11 @@ pub(crate) enum MatmulKernel {
 
 impl MatmulKernel {
     /// The fastest kind that the target has and the options allow.
-    pub(crate) fn of(matmul: &Matmul, target: Target, allowed: TensorCores) -> MatmulKernel {
+    pub(crate) fn of(matmul: &Matmul, target: Target, allowed: TensorCoreInstructions) -> MatmulKernel {
         let tile = wgmma::WgmmaTile::of(matmul);
         // `wgmma` of `tf32` would need both operands K-major.
         let has_warpgroups =
-            target == Target::Sm90a && allowed == TensorCores::Auto && matmul.element.bytes() == 2;
+            target == Target::Sm90a && allowed == TensorCoreInstructions::Auto && matmul.element.bytes() == 2;
         match has_warpgroups && tile.operands(matmul).is_some() {
             true => MatmulKernel::Wgmma(tile),
             false => MatmulKernel::Mma(mma::MmaTile::of(matmul)),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use codegen_ptx::{Ptx, PtxOptions, Target, TensorCores, ptx};
+use codegen_ptx::{Ptx, PtxOptions, Target, TensorCoreInstructions, ptx};
 use fastrand::Rng;
 
 use super::extents::{Shape, extents};
@@ -62,9 +62,9 @@ impl Program {
             }
         };
         options.tensor_cores = match random.u8(..8) {
-            0 => TensorCores::Off,
-            1 => TensorCores::Warps,
-            _ => TensorCores::Auto,
+            0 => TensorCoreInstructions::Off,
+            1 => TensorCoreInstructions::Mma,
+            _ => TensorCoreInstructions::Auto,
         };
         let (extents, most) = extents(shape, &mut random);
         let target =
