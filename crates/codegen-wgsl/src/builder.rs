@@ -1,8 +1,9 @@
 //! A compute shader under construction: the only module that writes naga's IR.
 //!
-//! A [`Value`] is an expression with its type. Expressions are pure, so equal ones in scope are one; they are emitted by themselves,
-//! in front of the statement after them. Blocks are opened and closed like brackets, and what was made in a block is forgotten
-//! with it. Types are the caller's business: what does not fit is found by the validator.
+//! A [`Value`] is an expression with its type. Expressions are pure, so equal expressions in scope are
+//! shared; they are emitted automatically in front of the statement that follows them. Each opened block is
+//! closed, and the expressions made in a block go out of scope with it. The caller chooses the types: naga's
+//! validator finds mismatches.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -15,7 +16,6 @@ use naga::{
     Type, TypeInner, UnaryOperator, VectorSize,
 };
 
-/// The types of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ty {
     Bool,
@@ -26,7 +26,7 @@ pub(crate) enum Ty {
     I64,
     U64,
     F64,
-    /// Four lanes of 32 bits.
+    /// A vector of four 32-bit lanes.
     U32x4,
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct Value {
     pub(crate) ty: Ty,
 }
 
-/// A place in memory, and the type of what lies there.
+/// A pointer into memory, and the type of the value that it points to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pointer: Handle<Expression>,
+pub(crate) struct Pointer {
+    handle: Handle<Expression>,
     ty: Ty,
-    /// Whether only this thread sees it.
+    /// Whether the memory is private to the thread.
     is_private: bool,
 }
 
-/// A variable: of a thread, or shared by a workgroup.
+/// A variable, private to a thread or shared by a workgroup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Variable {
     Local(Handle<LocalVariable>, Ty),
@@ -57,13 +57,13 @@ pub(crate) enum Variable {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer {
     global: Handle<GlobalVariable>,
-    /// [`Ty::U32`], or [`Ty::U32x4`] where it is made of vectors.
+    /// [`Ty::U32`], or [`Ty::U32x4`] if the buffer's elements are vectors.
     ty: Ty,
 }
 
-/// What a pure expression computes, to find it again.
+/// The operation and operands of a pure expression, by which equal expressions are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum ExpressionKey {
     Unary(UnaryOperator, Handle<Expression>),
     Binary(BinaryOperator, Handle<Expression>, Handle<Expression>),
     Select([Handle<Expression>; 3]),
@@ -72,41 +72,41 @@ enum Key {
     Lane(Handle<Expression>, u32),
     Lanes([Handle<Expression>; 4]),
     Element(Handle<Expression>, Handle<Expression>),
-    /// A constant that has to be read from a variable.
+    /// A constant that must be read from a variable.
     Bits(Ty, u64),
 }
 
-/// How deep expressions grow before they get a name: parsers of shaders recurse.
+/// Expressions of this depth are assigned to named variables: parsers of shaders are recursive.
 const MAX_DEPTH: u8 = 24;
 
-/// The types of a function's arguments.
+/// The three components of a built-in vector.
 type Builtins = [Value; 3];
 
 /// A module with one function under construction.
 #[derive(Debug)]
-pub(crate) struct Builder {
+pub(crate) struct ShaderBuilder {
     module: Module,
     function: Function,
-    /// Open blocks, the innermost last, each with what is known in it.
-    open: Vec<(Block, Vec<Key>)>,
-    known: HashMap<Key, Handle<Expression>>,
-    /// Literals, variables and the like, which need no statement and hold everywhere.
+    /// Open blocks, the innermost last, each with the expressions that were made in it.
+    open: Vec<(Block, Vec<ExpressionKey>)>,
+    known: HashMap<ExpressionKey, Handle<Expression>>,
+    /// Literals, which need no statement and are in scope everywhere.
     constants: HashMap<(Ty, u64), Handle<Expression>>,
     variables: HashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: HashMap<Handle<GlobalVariable>, Handle<Expression>>,
     special: HashMap<(Ty, u64), Handle<LocalVariable>>,
-    /// What bit casts were made of.
+    /// The operand of each bit cast, by the cast's result.
     recast: HashMap<Handle<Expression>, Value>,
-    /// Vectors that were read and still hold, by their pointers.
+    /// Loaded vectors that no store has invalidated, by their pointers.
     loaded: HashMap<Handle<Expression>, Value>,
-    /// Where the expressions begin that no statement has emitted yet.
+    /// The position of the first expression that is not emitted yet.
     pending: Option<usize>,
     depths: Vec<u8>,
 }
 
-/// A block that was closed.
+/// A closed block.
 #[derive(Debug, Default)]
-pub(crate) struct Closed(Block);
+pub(crate) struct ClosedBlock(Block);
 
 impl Ty {
     fn scalar(self) -> Scalar {
@@ -129,7 +129,7 @@ impl Ty {
         }
     }
 
-    /// Bytes of an element of an array.
+    /// The size in bytes of an array element of this type.
     pub(crate) fn bytes(self) -> u32 {
         match self {
             Ty::Bool | Ty::I32 | Ty::U32 | Ty::F32 => 4,
@@ -140,9 +140,9 @@ impl Ty {
     }
 }
 
-impl Builder {
-    pub(crate) fn new() -> Builder {
-        Builder {
+impl ShaderBuilder {
+    pub(crate) fn new() -> ShaderBuilder {
+        ShaderBuilder {
             module: Module::default(),
             function: Function::default(),
             open: vec![(Block::new(), Vec::new())],
@@ -158,7 +158,7 @@ impl Builder {
         }
     }
 
-    /// How many expressions there are: the size of the code.
+    /// The number of expressions: the size of the code.
     pub(crate) fn size(&self) -> usize {
         self.function.expressions.len()
     }
@@ -179,14 +179,14 @@ impl Builder {
         self.ty(TypeInner::Array { base, size, stride: ty.bytes() })
     }
 
-    /// A uniform buffer of vectors of words, at a binding.
+    /// A uniform buffer of vectors of four words, at a binding.
     pub(crate) fn table(&mut self, vectors: u32, binding: u32) -> Buffer {
         let ty = self.array(Ty::U32x4, vectors);
         let global = self.global("table", AddressSpace::Uniform, ty, Some(binding));
         Buffer { global, ty: Ty::U32x4 }
     }
 
-    /// A storage buffer at a binding: of words, of atomic words, or of vectors of four.
+    /// A storage buffer at a binding, of words, of atomic words, or of vectors of four words.
     pub(crate) fn slab(&mut self, name: &str, binding: u32, ty: Ty, atomic: bool) -> Buffer {
         let inner = if atomic { TypeInner::Atomic(Scalar::U32) } else { ty.inner() };
         let base = self.ty(inner);
@@ -214,13 +214,13 @@ impl Builder {
         self.module.global_variables.append(variable, Span::UNDEFINED)
     }
 
-    /// An array, or a scalar where there is no length, that the workgroup shares.
+    /// An array in workgroup memory, or a scalar if `length` is none.
     pub(crate) fn shared(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
         let of = self.sized(ty, length);
         Variable::Shared(self.global(name, AddressSpace::WorkGroup, of, None), ty)
     }
 
-    /// As [`Builder::shared`], of the thread alone.
+    /// An array in the thread's private memory, or a scalar if `length` is none.
     pub(crate) fn local(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
         let of = self.sized(ty, length);
         let variable = LocalVariable { name: Some(name.into()), ty: of, init: None };
@@ -234,7 +234,7 @@ impl Builder {
         }
     }
 
-    fn pointer(&mut self, variable: Variable) -> Handle<Expression> {
+    fn variable_handle(&mut self, variable: Variable) -> Handle<Expression> {
         match variable {
             Variable::Local(local, _) => match self.variables.get(&local) {
                 Some(&pointer) => pointer,
@@ -259,68 +259,70 @@ impl Builder {
         }
     }
 
-    /// The place of a scalar variable.
-    pub(crate) fn place(&mut self, variable: Variable) -> Place {
+    /// A pointer to a scalar variable.
+    pub(crate) fn pointer_to(&mut self, variable: Variable) -> Pointer {
         let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
-        Place { pointer: self.pointer(variable), ty, is_private: matches!(variable, Variable::Local(..)) }
+        Pointer {
+            handle: self.variable_handle(variable),
+            ty,
+            is_private: matches!(variable, Variable::Local(..)),
+        }
     }
 
-    /// The place of an element of a variable that is an array.
-    pub(crate) fn element(&mut self, variable: Variable, at: Value) -> Place {
+    /// A pointer to an element of an array variable.
+    pub(crate) fn element(&mut self, variable: Variable, at: Value) -> Pointer {
         let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
-        let base = self.pointer(variable);
+        let base = self.variable_handle(variable);
         let is_private = matches!(variable, Variable::Local(..));
-        Place { pointer: self.access(base, at), ty, is_private }
+        Pointer { handle: self.access(base, at), ty, is_private }
     }
 
-    /// The place of a word, or of a vector, of a buffer.
-    pub(crate) fn word(&mut self, buffer: Buffer, at: Value) -> Place {
+    /// A pointer to an element of a buffer: a word, or a vector.
+    pub(crate) fn word(&mut self, buffer: Buffer, at: Value) -> Pointer {
         let base = self.global_pointer(buffer.global);
-        Place { pointer: self.access(base, at), ty: buffer.ty, is_private: false }
+        Pointer { handle: self.access(base, at), ty: buffer.ty, is_private: false }
     }
 
-    /// The place of a lane of a vector in memory.
-    pub(crate) fn lane_place(&mut self, vector: Place, lane: Value) -> Place {
-        Place { pointer: self.access(vector.pointer, lane), ty: Ty::U32, is_private: vector.is_private }
+    /// A pointer to a lane of a vector in memory.
+    pub(crate) fn lane_pointer(&mut self, vector: Pointer, lane: Value) -> Pointer {
+        Pointer { handle: self.access(vector.handle, lane), ty: Ty::U32, is_private: vector.is_private }
     }
 
-    /// Whether a buffer is made of vectors.
-    pub(crate) fn is_vectors(&self, buffer: Buffer) -> bool {
+    /// Whether the buffer's elements are vectors.
+    pub(crate) fn has_vector_elements(&self, buffer: Buffer) -> bool {
         buffer.ty == Ty::U32x4
     }
 
     fn access(&mut self, base: Handle<Expression>, at: Value) -> Handle<Expression> {
-        let (key, index) = (Key::Element(base, at.handle), at.handle);
+        let (key, index) = (ExpressionKey::Element(base, at.handle), at.handle);
         self.once(key, Expression::Access { base, index }, &[at.handle])
     }
 
-    /// What lies at a place.
-    pub(crate) fn load(&mut self, place: Place) -> Value {
-        let handle = self.push(Expression::Load { pointer: place.pointer }, 0);
-        Value { handle, ty: place.ty }
+    pub(crate) fn load(&mut self, pointer: Pointer) -> Value {
+        let handle = self.push(Expression::Load { pointer: pointer.handle }, 0);
+        Value { handle, ty: pointer.ty }
     }
 
-    /// What lies at a place, read again only if something may have been stored since.
-    pub(crate) fn load_once(&mut self, place: Place) -> Value {
-        if let Some(&known) = self.loaded.get(&place.pointer) {
+    /// Loads a value, or reuses an earlier load if no store may have changed the memory since.
+    pub(crate) fn load_once(&mut self, pointer: Pointer) -> Value {
+        if let Some(&known) = self.loaded.get(&pointer.handle) {
             return known;
         }
-        let value = self.load(place);
-        self.loaded.insert(place.pointer, value);
+        let value = self.load(pointer);
+        self.loaded.insert(pointer.handle, value);
         value
     }
 
-    /// Stores into a place.
-    pub(crate) fn store(&mut self, place: Place, value: Value) {
-        if !place.is_private {
+    pub(crate) fn store(&mut self, pointer: Pointer, value: Value) {
+        if !pointer.is_private {
             self.loaded.clear();
         }
-        self.statement(Statement::Store { pointer: place.pointer, value: value.handle });
+        self.statement(Statement::Store { pointer: pointer.handle, value: value.handle });
     }
 
-    /// Sets a variable, arrays included, to zeros.
+    /// Sets a variable, scalar or array, to zeros.
     pub(crate) fn clear(&mut self, variable: Variable) {
-        let pointer = self.pointer(variable);
+        let pointer = self.variable_handle(variable);
         let ty = match variable {
             Variable::Local(local, _) => self.function.local_variables[local].ty,
             Variable::Shared(global, _) => self.module.global_variables[global].ty,
@@ -329,15 +331,15 @@ impl Builder {
         self.statement(Statement::Store { pointer, value });
     }
 
-    /// Replaces the bits of `mask` in an atomic word by those of `bits`, which has no others.
-    pub(crate) fn merge_bits(&mut self, place: Place, mask: Value, bits: Value) {
+    /// Replaces the bits of an atomic word that `mask` selects by `bits`, whose other bits are zeros.
+    pub(crate) fn merge_bits(&mut self, pointer: Pointer, mask: Value, bits: Value) {
         let cleared = self.unary(UnaryOperator::BitwiseNot, mask);
         self.loaded.clear();
         for (fun, value) in [(AtomicFunction::And, cleared), (AtomicFunction::InclusiveOr, bits)] {
             self.flush();
             let ty = self.type_of(Ty::U32);
             let result = self.append(Expression::AtomicResult { ty, comparison: false }, 0);
-            let (pointer, value) = (place.pointer, value.handle);
+            let (pointer, value) = (pointer.handle, value.handle);
             self.statement(Statement::Atomic { pointer, fun, value, result: Some(result) });
         }
     }
@@ -349,7 +351,7 @@ impl Builder {
         self.function.expressions.append(expression, Span::UNDEFINED)
     }
 
-    /// Adds an expression; emitted before the next statement, if it needs to be.
+    /// Adds an expression. If it needs a statement, it is emitted in front of the next statement.
     fn push(&mut self, expression: Expression, depth: u8) -> Handle<Expression> {
         if expression.needs_pre_emit() {
             self.flush();
@@ -359,7 +361,7 @@ impl Builder {
         self.append(expression, depth)
     }
 
-    /// Emits the expressions that are waiting.
+    /// Emits the pending expressions.
     fn flush(&mut self) {
         if let Some(start) = self.pending.take() {
             let range = self.function.expressions.range_from(start);
@@ -371,10 +373,10 @@ impl Builder {
         &mut self.open.last_mut().expect("the function's block closes last").0
     }
 
-    /// The expression, unless one that computes the same is in scope.
+    /// Returns the expression in scope that computes the same, or adds the expression.
     fn once(
         &mut self,
-        key: Key,
+        key: ExpressionKey,
         expression: Expression,
         operands: &[Handle<Expression>],
     ) -> Handle<Expression> {
@@ -395,7 +397,8 @@ impl Builder {
         handle
     }
 
-    /// Gives a value a name in the text; one that is computed in place of its mention is then computed here.
+    /// Names a value in the text. An expression that the text would otherwise repeat at each use is then
+    /// computed here, once.
     pub(crate) fn name(&mut self, value: Value, name: &str) {
         if !self.function.expressions[value.handle].needs_pre_emit() {
             self.function.named_expressions.entry(value.handle).or_insert_with(|| name.into());
@@ -403,8 +406,8 @@ impl Builder {
         }
     }
 
-    /// A constant by its bits. What no literal says (infinities, NaNs), and what compilers might flush to zero, is read from a
-    /// variable, since compilers refuse to evaluate it.
+    /// A constant by its bits. Numbers without a literal (infinities, NaNs) and numbers that compilers might
+    /// flush to zero are read from a variable, since compilers refuse to evaluate them.
     pub(crate) fn bits(&mut self, ty: Ty, bits: u64) -> Value {
         match literal(ty, bits) {
             Some(literal) => self.literal(ty, bits, literal),
@@ -426,7 +429,7 @@ impl Builder {
     }
 
     fn read_bits(&mut self, ty: Ty, bits: u64) -> Value {
-        let key = Key::Bits(ty, bits);
+        let key = ExpressionKey::Bits(ty, bits);
         if let Some(&handle) = self.known.get(&key) {
             return Value { handle, ty };
         }
@@ -436,8 +439,8 @@ impl Builder {
             None => self.initialised(carrier, bits),
         };
         self.special.insert((ty, bits), variable);
-        let place = self.place(Variable::Local(variable, carrier));
-        let word = self.load(place);
+        let pointer = self.pointer_to(Variable::Local(variable, carrier));
+        let word = self.load(pointer);
         let value = match ty {
             Ty::F16 => self.half_of_bits(word),
             _ => self.bitcast(ty, word),
@@ -449,14 +452,15 @@ impl Builder {
         value
     }
 
-    /// A variable that nobody changes.
+    /// A variable with an initial value that never changes.
     fn initialised(&mut self, ty: Ty, bits: u64) -> Handle<LocalVariable> {
         let init = self.bits(ty, bits).handle;
         let variable = LocalVariable { name: Some("bits".into()), ty: self.type_of(ty), init: Some(init) };
         self.function.local_variables.append(variable, Span::UNDEFINED)
     }
 
-    /// Whether `inner` is a sum with `other` in it, so that a compiler that takes floats for real numbers would cancel the two.
+    /// Whether `inner` is a sum with `other` as a term. A compiler that applies real arithmetic to floats
+    /// would cancel the two.
     pub(crate) fn cancels(&self, inner: Value, other: Value) -> bool {
         let other = self.without_sign(other.handle);
         let is_other = |h: Handle<Expression>| self.is_same(self.without_sign(h), other);
@@ -469,7 +473,8 @@ impl Builder {
         }
     }
 
-    /// Whether `fma(a, b, inner)` adds two multiples, each by a constant, which such a compiler would take together.
+    /// Whether `fma(a, b, inner)` adds two multiples of numbers by constants. A compiler that applies real
+    /// arithmetic would combine them.
     pub(crate) fn collects(&self, a: Value, b: Value, inner: Value) -> bool {
         let is_literal =
             |h: Handle<Expression>| matches!(self.function.expressions[h], Expression::Literal(_));
@@ -489,19 +494,18 @@ impl Builder {
         }
     }
 
-    /// Whether two expressions are one, or both literals, which may differ in sign.
+    /// Whether two expressions are identical, or both literals, which may differ in sign.
     fn is_same(&self, a: Handle<Expression>, b: Handle<Expression>) -> bool {
         let is_literal = |h| matches!(self.function.expressions[h], Expression::Literal(_));
         a == b || is_literal(a) && is_literal(b)
     }
 
-    /// Whether a value is a literal, hence a number.
     pub(crate) fn is_literal(&self, value: Value) -> bool {
         matches!(self.function.expressions[value.handle], Expression::Literal(_))
     }
 
-    /// Whether two values are computed alike, from the same places: a compiler may find that they are one, if nothing was stored
-    /// in between.
+    /// Whether two values are computed by the same operations from the same memory. A compiler may find that
+    /// they are equal, if no store lies between them.
     pub(crate) fn looks_like(&self, a: Value, b: Value) -> bool {
         self.are_alike(a.handle, b.handle, 6)
     }
@@ -530,7 +534,7 @@ impl Builder {
         a == b || parts_are
     }
 
-    /// Whether a value is the literal 0 of a float type, of either sign.
+    /// Whether a value is a literal float zero, of either sign.
     pub(crate) fn is_zero(&self, value: Value) -> bool {
         match self.function.expressions[value.handle] {
             Expression::Literal(Literal::F16(x)) => x == f16::ZERO,
@@ -550,24 +554,27 @@ impl Builder {
 
     pub(crate) fn unary(&mut self, op: UnaryOperator, x: Value) -> Value {
         let expression = Expression::Unary { op, expr: x.handle };
-        Value { handle: self.once(Key::Unary(op, x.handle), expression, &[x.handle]), ty: x.ty }
+        Value { handle: self.once(ExpressionKey::Unary(op, x.handle), expression, &[x.handle]), ty: x.ty }
     }
 
-    /// Comparisons give [`Ty::Bool`], everything else the type of `a`.
+    /// The result has type [`Ty::Bool`] for comparisons, otherwise the type of `a`.
     pub(crate) fn binary(&mut self, op: BinaryOperator, a: Value, b: Value) -> Value {
         use BinaryOperator::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
         let (left, right) = (a.handle, b.handle);
-        let handle =
-            self.once(Key::Binary(op, left, right), Expression::Binary { op, left, right }, &[left, right]);
+        let handle = self.once(
+            ExpressionKey::Binary(op, left, right),
+            Expression::Binary { op, left, right },
+            &[left, right],
+        );
         let compares = matches!(op, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual);
         Value { handle, ty: if compares { Ty::Bool } else { a.ty } }
     }
 
-    /// `then` where the condition holds, else `otherwise`; both are evaluated.
+    /// `then` if the condition holds, else `otherwise`; both are evaluated.
     pub(crate) fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
         let (condition, accept, reject) = (condition.handle, then.handle, otherwise.handle);
         let expression = Expression::Select { condition, accept, reject };
-        let key = Key::Select([condition, accept, reject]);
+        let key = ExpressionKey::Select([condition, accept, reject]);
         Value { handle: self.once(key, expression, &[condition, accept, reject]), ty: then.ty }
     }
 
@@ -580,10 +587,10 @@ impl Builder {
         let arg = a.handle;
         let operands = [arg, arg1.unwrap_or(arg), arg2.unwrap_or(arg)];
         let expression = Expression::Math { fun, arg, arg1, arg2, arg3: None };
-        Value { handle: self.once(Key::Math(fun, operands), expression, &operands), ty: a.ty }
+        Value { handle: self.once(ExpressionKey::Math(fun, operands), expression, &operands), ty: a.ty }
     }
 
-    /// The value in another type, as the language converts; see [`crate::emit`] for conversions that are total.
+    /// Converts a value by the rules of the language; [`crate::emit`] has total conversions.
     pub(crate) fn convert(&mut self, to: Ty, x: Value) -> Value {
         if x.ty == to {
             return x;
@@ -592,12 +599,13 @@ impl Builder {
         self.cast(to, x, scalar.kind, Some(scalar.width))
     }
 
-    /// The same bits in another type of the same size.
+    /// Reinterprets the bits as another type of the same size.
     pub(crate) fn bitcast(&mut self, to: Ty, x: Value) -> Value {
         if x.ty == to {
             return x;
         }
-        // There and back again: moving a number does not even look at it.
+        // A cast back to the original type returns the original value, so that moving a number does not
+        // inspect it.
         if let Some(&source) = self.recast.get(&x.handle).filter(|source| source.ty == to) {
             return source;
         }
@@ -607,10 +615,13 @@ impl Builder {
     }
 
     fn cast(&mut self, to: Ty, x: Value, kind: ScalarKind, convert: Option<u8>) -> Value {
-        // Named, so that the module says which types it has: for halves the text enables an extension.
+        // Adds the type to the module: for halves the text then enables an extension.
         self.type_of(to);
         let expression = Expression::As { expr: x.handle, kind, convert };
-        Value { handle: self.once(Key::As(x.handle, kind, convert), expression, &[x.handle]), ty: to }
+        Value {
+            handle: self.once(ExpressionKey::As(x.handle, kind, convert), expression, &[x.handle]),
+            ty: to,
+        }
     }
 
     /// The `f16` whose bits are the low half of a word.
@@ -627,24 +638,25 @@ impl Builder {
         let ty = self.ty(TypeInner::Vector { size: VectorSize::Bi, scalar: Scalar::F32 });
         let (x, y) = (single.handle, zero.handle);
         let expression = Expression::Compose { ty, components: vec![x, y] };
-        let pair = Value { handle: self.once(Key::Lanes([x, y, x, y]), expression, &[x]), ty: Ty::F32 };
+        let pair =
+            Value { handle: self.once(ExpressionKey::Lanes([x, y, x, y]), expression, &[x]), ty: Ty::F32 };
         let packed = Value { ty: Ty::U32, ..self.math1(MathFunction::Pack2x16float, pair) };
         let low = self.u32(0xffff);
         self.binary(BinaryOperator::And, packed, low)
     }
 
-    /// A lane of a vector, as `ty`.
+    /// Lane `lane` of a vector, whose element type is `ty`.
     pub(crate) fn lane(&mut self, x: Value, lane: u32, ty: Ty) -> Value {
         let expression = Expression::AccessIndex { base: x.handle, index: lane };
-        Value { handle: self.once(Key::Lane(x.handle, lane), expression, &[x.handle]), ty }
+        Value { handle: self.once(ExpressionKey::Lane(x.handle, lane), expression, &[x.handle]), ty }
     }
 
-    /// The vector of four words.
+    /// A vector of four words.
     pub(crate) fn lanes(&mut self, words: [Value; 4]) -> Value {
         let components = words.map(|w| w.handle);
         let ty = self.type_of(Ty::U32x4);
         let expression = Expression::Compose { ty, components: components.to_vec() };
-        Value { handle: self.once(Key::Lanes(components), expression, &components), ty: Ty::U32x4 }
+        Value { handle: self.once(ExpressionKey::Lanes(components), expression, &components), ty: Ty::U32x4 }
     }
 
     // ---- statements
@@ -661,40 +673,41 @@ impl Builder {
         self.open.push((Block::new(), Vec::new()));
     }
 
-    /// Closes the block opened last. What it made is forgotten.
-    pub(crate) fn close(&mut self) -> Closed {
+    /// Closes the innermost block. Its expressions go out of scope.
+    pub(crate) fn close(&mut self) -> ClosedBlock {
         self.flush();
         self.loaded.clear();
         let (block, keys) = self.open.pop().expect("each block is closed once");
         for key in keys {
             self.known.remove(&key);
         }
-        Closed(block)
+        ClosedBlock(block)
     }
 
-    pub(crate) fn if_else(&mut self, condition: Value, accept: Closed, reject: Closed) {
+    pub(crate) fn if_else(&mut self, condition: Value, accept: ClosedBlock, reject: ClosedBlock) {
         self.statement(Statement::If { condition: condition.handle, accept: accept.0, reject: reject.0 });
     }
 
-    /// A loop whose body breaks out of it, and what is done between iterations.
-    pub(crate) fn loop_(&mut self, body: Closed, continuing: Closed) {
+    /// A loop: `body` breaks out of it, and `continuing` runs between iterations.
+    pub(crate) fn loop_(&mut self, body: ClosedBlock, continuing: ClosedBlock) {
         self.statement(Statement::Loop { body: body.0, continuing: continuing.0, break_if: None });
     }
 
-    /// Leaves the loop unless the condition holds.
+    /// Breaks out of the loop unless the condition holds.
     pub(crate) fn break_unless(&mut self, condition: Value) {
         self.flush();
-        let stop = Closed(Block::from_vec(vec![Statement::Break]));
-        self.if_else(condition, Closed::default(), stop);
+        let stop = ClosedBlock(Block::from_vec(vec![Statement::Break]));
+        self.if_else(condition, ClosedBlock::default(), stop);
     }
 
-    /// Ends the thread's work where the condition holds.
+    /// Ends the thread if the condition holds.
     pub(crate) fn return_if(&mut self, condition: Value) {
-        let stop = Closed(Block::from_vec(vec![Statement::Return { value: None }]));
-        self.if_else(condition, stop, Closed::default());
+        let stop = ClosedBlock(Block::from_vec(vec![Statement::Return { value: None }]));
+        self.if_else(condition, stop, ClosedBlock::default());
     }
 
-    /// All threads of the workgroup meet, and see what the others wrote before.
+    /// A barrier for all threads of the workgroup, which makes earlier writes to storage or workgroup memory
+    /// visible to them.
     pub(crate) fn barrier(&mut self, storage: bool, workgroup: bool) {
         self.loaded.clear();
         for (wanted, space) in [(storage, Barrier::STORAGE), (workgroup, Barrier::WORK_GROUP)] {
@@ -706,7 +719,8 @@ impl Builder {
 
     // ---- functions
 
-    /// The workgroup's number, how many there are, and the thread's number in its workgroup: the arguments of the entry point.
+    /// The workgroup's number, the number of workgroups, and the thread's number in its workgroup: the entry
+    /// point's arguments.
     pub(crate) fn builtins(&mut self) -> ([Value; 3], [Value; 3], Value) {
         let three = self.ty(TypeInner::Vector { size: VectorSize::Tri, scalar: Scalar::U32 });
         let one = self.type_of(Ty::U32);
@@ -719,11 +733,11 @@ impl Builder {
         let group = argument("workgroup", three, BuiltIn::WorkGroupId);
         let groups = argument("workgroups", three, BuiltIn::NumWorkGroups);
         let thread = argument("thread", one, BuiltIn::LocalInvocationIndex);
-        let xyz = |b: &mut Builder, v| -> Builtins { [0, 1, 2].map(|lane| b.lane(v, lane, Ty::U32)) };
+        let xyz = |b: &mut ShaderBuilder, v| -> Builtins { [0, 1, 2].map(|lane| b.lane(v, lane, Ty::U32)) };
         (xyz(self, group), xyz(self, groups), thread)
     }
 
-    /// Ends the entry point, and the module.
+    /// Completes the entry point and returns the module.
     pub(crate) fn finish(mut self, name: &str, workgroup_size: u32) -> Module {
         let function = self.take_function(None);
         self.module.entry_points.push(EntryPoint {
@@ -747,7 +761,7 @@ impl Builder {
     }
 }
 
-/// The literal with these bits; `None` for infinities, NaNs and subnormal numbers.
+/// The literal with these bits; none for infinities, NaNs and subnormal numbers.
 fn literal(ty: Ty, bits: u64) -> Option<Literal> {
     Some(match ty {
         Ty::Bool => Literal::Bool(bits != 0),

@@ -1,4 +1,5 @@
-//! The codegen: kernels to a module of shaders, whose text is made when slabs are known.
+//! The codegen: compiles kernels to shader modules, whose texts are written when the slabs of the parameters
+//! are known.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,25 +11,25 @@ use codegen_core::{
 };
 
 use crate::emit;
+use crate::errors::{CODEGEN_NAME, failed};
 use crate::options::WgslOptions;
-use crate::refusal::{NAME, failed};
-use crate::text::{self, Valid};
+use crate::text::{self, ValidModule};
 
-/// The codegen for devices that take WGSL.
+/// The codegen for devices that accept WGSL.
 #[derive(Clone, Debug)]
 pub struct Wgsl {
     caps: Caps,
     options: WgslOptions,
 }
 
-/// The codegen for a target; [`crate::baseline_caps`] is the least one.
+/// The codegen for a target; [`crate::baseline_caps`] describes the least capable one.
 pub fn wgsl(caps: Caps, options: WgslOptions) -> Wgsl {
     Wgsl { caps, options }
 }
 
 impl Codegen for Wgsl {
     fn name(&self) -> &str {
-        NAME
+        CODEGEN_NAME
     }
 
     fn caps(&self) -> &Caps {
@@ -37,12 +38,12 @@ impl Codegen for Wgsl {
 
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        (CODEGEN_NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
         hasher.finish()
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        let shaders = Shaders {
+        let shaders = RoutineShaders {
             kernels: routine.kernels().to_vec(),
             caps: self.caps.clone(),
             options: self.options.clone(),
@@ -50,7 +51,7 @@ impl Codegen for Wgsl {
         };
         for (at, kernel) in routine.kernels().iter().enumerate() {
             let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
-            // Whatever is refused, is refused now: where parameters lie makes no difference to that.
+            // Unsupported kernels are rejected here. The slabs of the parameters make no difference to that.
             shaders.shader(at, &in_one_slab(kernel))?;
         }
         let kernels = routine.kernels().iter().map(|k| k.abi().clone()).collect();
@@ -64,17 +65,18 @@ impl Codegen for Wgsl {
 }
 
 impl Wgsl {
-    /// One kernel as a validated module, for memory parameters of which parameter `i` lies in slab `slabs[i]`.
+    /// Renders one kernel as a validated module. Memory parameter `i` is in slab `slabs[i]`.
     ///
     /// # Errors
     ///
-    /// As [`ShaderModule::shader`].
+    /// [`CodegenError::Unsupported`] for an operation that the target lacks, [`CodegenError::Failed`] if
+    /// `slabs` has the wrong length or the module is invalid.
     pub fn render(&self, kernel: &Kernel, slabs: &[u32]) -> Result<Rendered, CodegenError> {
         render(kernel, slabs, &self.caps, &self.options)
     }
 }
 
-/// SPIR-V as hexadecimal words, eight a line.
+/// SPIR-V as hexadecimal words, eight per line.
 #[cfg(feature = "spirv")]
 fn words(rendered: &Rendered) -> Result<String, CodegenError> {
     let words = rendered.spirv()?;
@@ -82,7 +84,7 @@ fn words(rendered: &Rendered) -> Result<String, CodegenError> {
     Ok(words.chunks(8).map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Nothing: SPIR-V is left out of this build.
+/// Empty, since this build has no SPIR-V.
 #[cfg(not(feature = "spirv"))]
 fn words(_: &Rendered) -> Result<String, CodegenError> {
     Ok(String::new())
@@ -93,57 +95,59 @@ fn in_one_slab(kernel: &Kernel) -> Vec<u32> {
     vec![0; kernel.ir().nodes.len()]
 }
 
-/// One kernel as a module of naga that is valid for its target: what WGSL, and other forms of shaders, are written from.
+/// One kernel as a naga module that is valid for its target, from which WGSL and other shading languages are
+/// written.
 #[derive(Debug)]
 pub struct Rendered {
     kernel: String,
-    valid: Valid,
+    valid: ValidModule,
     groups: u64,
     table_words: usize,
 }
 
 impl Rendered {
-    /// The kernel as WGSL.
+    /// Writes the kernel as WGSL.
     ///
     /// # Errors
     ///
-    /// [`CodegenError::Failed`] where the text cannot be written.
+    /// [`CodegenError::Failed`] if naga cannot write the text.
     pub fn shader(&self) -> Result<Shader, CodegenError> {
         let wgsl = text::wgsl(&self.kernel, &self.valid)?;
         Ok(Shader { wgsl, groups: self.groups, table_words: self.table_words })
     }
 
-    /// The kernel as SPIR-V, in words. Bindings are those of the text, in descriptor set 0.
+    /// Writes the kernel as SPIR-V words. Bindings have the numbers of the WGSL text, in descriptor set 0.
     ///
     /// # Errors
     ///
-    /// [`CodegenError::Failed`] where it cannot be written.
+    /// [`CodegenError::Failed`] if naga cannot write the words.
     #[cfg(feature = "spirv")]
     pub fn spirv(&self) -> Result<Vec<u32>, CodegenError> {
         text::spirv(&self.kernel, &self.valid)
     }
 
-    /// The kernel in Metal's language. Bindings have made-up numbers, until a host maps them.
+    /// Writes the kernel in the Metal Shading Language. Bindings have placeholder numbers until a host maps
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`CodegenError::Unsupported`] for `f64`, [`CodegenError::Failed`] where it cannot be written.
+    /// [`CodegenError::Unsupported`] for `f64`, [`CodegenError::Failed`] if naga cannot write the text.
     #[cfg(feature = "msl")]
     pub fn msl(&self) -> Result<String, CodegenError> {
         text::msl(&self.kernel, &self.valid)
     }
 
-    /// The kernel in Direct3D's language. Registers have the numbers of the bindings.
+    /// Writes the kernel in HLSL. Registers have the numbers of the bindings.
     ///
     /// # Errors
     ///
-    /// As [`Rendered::msl`].
+    /// [`CodegenError::Unsupported`] for `f64`, [`CodegenError::Failed`] if naga cannot write the text.
     #[cfg(feature = "hlsl")]
     pub fn hlsl(&self) -> Result<String, CodegenError> {
         text::hlsl(&self.kernel, &self.valid)
     }
 
-    /// The module, for those who hand it to a device without text between.
+    /// The module, for devices that accept naga modules without text.
     pub fn module(&self) -> &naga::Module {
         &self.valid.module
     }
@@ -160,28 +164,28 @@ fn render(
         let (found, expected) = (slabs.len(), kernel.ir().nodes.len());
         return Err(failed(name, "binding", format!("{found} slabs for {expected} parameters")));
     }
-    let emitted =
-        emit::emit(kernel, slabs, caps, options).map_err(|refusal| refusal.of_kernel(NAME, name))?;
+    let emitted = emit::emit(kernel, slabs, caps, options)
+        .map_err(|rejection| rejection.of_kernel(CODEGEN_NAME, name))?;
     let valid = text::validate(name, caps, emitted.module)?;
     Ok(Rendered { kernel: name.clone(), valid, groups: emitted.groups, table_words: emitted.table_words })
 }
 
-/// The kernels of a routine, and the texts made of them so far.
-struct Shaders {
+/// The kernels of a routine, and their texts by slab assignment.
+struct RoutineShaders {
     kernels: Vec<Kernel>,
     caps: Caps,
     options: WgslOptions,
     texts: Mutex<HashMap<(usize, Vec<u32>), Shader>>,
 }
 
-impl fmt::Debug for Shaders {
+impl fmt::Debug for RoutineShaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.kernels.iter().map(|k| k.abi().name.as_str()).collect();
         f.debug_struct("Shaders").field("target", &self.caps.target).field("kernels", &names).finish()
     }
 }
 
-impl ShaderModule for Shaders {
+impl ShaderModule for RoutineShaders {
     fn shader(&self, kernel: usize, slabs: &[u32]) -> Result<Shader, CodegenError> {
         let key = (kernel, slabs.to_vec());
         let texts = || self.texts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,24 +1,27 @@
-//! What may be chosen, and the capabilities of the least device.
+//! The codegen's options, and the capabilities of the least capable device.
 
 use codegen_core::{Caps, Workgroups};
 
-/// Choices of the codegen.
+/// Options of the codegen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WgslOptions {
-    /// Threads of a workgroup in kernels whose iterations are threads; fewer where the target has fewer.
+    /// Threads per workgroup in kernels whose iterations are mapped to threads. Limited to what the target
+    /// supports.
     pub threads: u32,
-    /// The most bytes of variables and arrays that a thread may have; kernels that take more are refused.
+    /// Maximum size in bytes of a thread's variables and arrays. Kernels that need more are unsupported.
     pub private_bytes: u32,
 }
 
 impl Default for WgslOptions {
-    /// 64 threads, a multiple of every subgroup size there is; the 8192 bytes of variables that every WebGPU device has.
+    /// 64 threads, a multiple of all existing subgroup sizes; and 8192 bytes of variables, which every WebGPU
+    /// device supports.
     fn default() -> Self {
         WgslOptions { threads: 64, private_bytes: 8192 }
     }
 }
 
-/// What every WebGPU device has, browsers included: 32-bit arithmetic, workgroups of 256 threads with 16 KiB of memory.
+/// The capabilities of every WebGPU device, browsers included: 32-bit arithmetic, workgroups of 256 threads,
+/// 16 KiB of workgroup memory.
 pub fn baseline_caps() -> Caps {
     // A device may round fma twice. Contraction is allowed anyway, because the device may contract by itself.
     Caps::gpu("webgpu", Workgroups::new(256, 16 << 10))

@@ -1,29 +1,29 @@
-//! A module validated, and as text and words of shading languages.
+//! Validates modules and writes them in shading languages.
 
 use codegen_core::{Caps, CodegenError};
 use naga::Module;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use tnode::DType;
 
-use crate::refusal::{NAME, failed};
+use crate::errors::{CODEGEN_NAME, failed};
 
-/// A kernel as a module that the validator accepts for its target, from which everything else is written.
+/// A kernel as a module that the validator accepts for its target. All texts are written from it.
 #[derive(Debug)]
-pub(crate) struct Valid {
+pub(crate) struct ValidModule {
     pub(crate) module: Module,
     pub(crate) info: ModuleInfo,
 }
 
-/// Validates a module for what a target computes with, and nothing more.
-pub(crate) fn validate(kernel: &str, caps: &Caps, module: Module) -> Result<Valid, CodegenError> {
+/// Validates a module with exactly the capabilities of the target.
+pub(crate) fn validate(kernel: &str, caps: &Caps, module: Module) -> Result<ValidModule, CodegenError> {
     let mut validator = Validator::new(ValidationFlags::all(), capabilities(caps));
     match validator.validate(&module) {
-        Ok(info) => Ok(Valid { module, info }),
+        Ok(info) => Ok(ValidModule { module, info }),
         Err(error) => Err(failed(kernel, "validation", messages(&error))),
     }
 }
 
-/// The error with its causes.
+/// The error's message with the messages of its causes.
 fn messages(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -37,22 +37,21 @@ fn messages(error: &dyn std::error::Error) -> String {
 fn capabilities(caps: &Caps) -> Capabilities {
     let has = |dtype| caps.arithmetic.contains(dtype);
     let mut capabilities = Capabilities::empty();
-    // Halves come out of words by way of `f32`.
+    // Halves are unpacked from words by way of `f32`.
     capabilities.set(Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_FLOAT16_IN_FLOAT32, has(DType::F16));
     capabilities.set(Capabilities::FLOAT64, has(DType::F64));
     capabilities.set(Capabilities::SHADER_INT64, has(DType::I64) || has(DType::U64));
     capabilities
 }
 
-/// WGSL.
-pub(crate) fn wgsl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
+pub(crate) fn wgsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     naga::back::wgsl::write_string(&valid.module, &valid.info, naga::back::wgsl::WriterFlags::empty())
         .map_err(|e| failed(kernel, "writing WGSL", e.to_string()))
 }
 
-/// SPIR-V 1.3, as little-endian words.
+/// SPIR-V 1.3, as words.
 #[cfg(feature = "spirv")]
-pub(crate) fn spirv(kernel: &str, valid: &Valid) -> Result<Vec<u32>, CodegenError> {
+pub(crate) fn spirv(kernel: &str, valid: &ValidModule) -> Result<Vec<u32>, CodegenError> {
     use naga::back::spv;
     let options = spv::Options {
         lang_version: (1, 3),
@@ -66,11 +65,11 @@ pub(crate) fn spirv(kernel: &str, valid: &Valid) -> Result<Vec<u32>, CodegenErro
         .map_err(|e| failed(kernel, "writing SPIR-V", e.to_string()))
 }
 
-/// Metal's language, version 2.4.
+/// Metal Shading Language 2.4.
 #[cfg(feature = "msl")]
-pub(crate) fn msl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
+pub(crate) fn msl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     use naga::back::msl;
-    refuse_doubles(kernel, valid, "Metal")?;
+    reject_f64(kernel, valid, "Metal")?;
     let options =
         msl::Options { lang_version: (2, 4), force_loop_bounding: false, ..msl::Options::default() };
     let pipeline = msl::PipelineOptions::default();
@@ -78,11 +77,11 @@ pub(crate) fn msl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
     written.map(|(text, _)| text).map_err(|e| failed(kernel, "writing MSL", e.to_string()))
 }
 
-/// Direct3D's language: shader model 6.2 for halves and 64-bit integers, else 5.1.
+/// HLSL: shader model 6.2 if the kernel has halves or 64-bit numbers, else 5.1.
 #[cfg(feature = "hlsl")]
-pub(crate) fn hlsl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
+pub(crate) fn hlsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     use naga::back::hlsl;
-    refuse_doubles(kernel, valid, "HLSL")?;
+    reject_f64(kernel, valid, "HLSL")?;
     let is_new = has_scalar(&valid.module, |s| s == naga::Scalar::F16 || s.width == 8);
     let shader_model = if is_new { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 };
     let options = hlsl::Options { shader_model, force_loop_bounding: false, ..hlsl::Options::default() };
@@ -92,14 +91,14 @@ pub(crate) fn hlsl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> 
     written.map(|()| text).map_err(|e| failed(kernel, "writing HLSL", e.to_string()))
 }
 
-/// Refuses `f64` where a language lacks the type, or nearly all of its functions.
+/// Rejects kernels with `f64`, for languages that lack the type or most of its functions.
 #[cfg(any(feature = "msl", feature = "hlsl"))]
-fn refuse_doubles(kernel: &str, valid: &Valid, language: &str) -> Result<(), CodegenError> {
+fn reject_f64(kernel: &str, valid: &ValidModule, language: &str) -> Result<(), CodegenError> {
     if !has_scalar(&valid.module, |scalar| scalar == naga::Scalar::F64) {
         return Ok(());
     }
     let why = format!("{language} does not compute in f64; SPIR-V and WGSL with the feature do");
-    Err(crate::refusal::Refusal::new("f64", why).of_kernel(NAME, kernel))
+    Err(crate::errors::Rejection::new("f64", why).of_kernel(CODEGEN_NAME, kernel))
 }
 
 #[cfg(any(feature = "msl", feature = "hlsl"))]

@@ -1,4 +1,5 @@
-//! Every run of the corpus becomes text that the validator accepts, or is refused with a reason.
+//! Every case of the corpus renders as text that the validator accepts, or is unsupported for a stated
+//! reason.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -27,7 +28,7 @@ fn the_corpus_on_a_device_with_all_types() {
     assert!(report.conforms(), "{report}");
 }
 
-/// Each run as it is written, where it has memory for all nodes, and optimised.
+/// Renders each case optimised and, if it has memory for all nodes, as written.
 fn render_all(caps: Caps) -> Report {
     let codegen = wgsl(caps.clone(), WgslOptions::default());
     let mut report = Report { subject: caps.target.clone(), ..Report::default() };
@@ -47,7 +48,8 @@ fn render_all(caps: Caps) -> Report {
     report
 }
 
-/// Renders each kernel with its parameters in one slab, and in as many as there are; what was rendered is parsed again.
+/// Renders each kernel with its parameters in one slab, and with each parameter in a slab of its own; parses
+/// the text again.
 fn apart(artifact: &Artifact, caps: &Caps) -> Result<(), String> {
     let Payload::Shader(shaders) = artifact.payload() else { return Err("no shaders".into()) };
     for (at, kernel) in artifact.kernels().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a few kernels look like, and in which languages they can be written.
+//! The text of a few kernels, and the languages in which they can be written.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod common;
@@ -8,7 +8,7 @@ use codegen_wgsl::{Rendered, WgslOptions, baseline_caps, wgsl};
 use expect_test::expect_file;
 use scheduling::{ScheduleOptions, schedule};
 
-/// The only kernel of a routine as it stands: no step of the scheduler but the last ones.
+/// The only kernel of a routine that is legalised but not scheduled.
 fn kernel(text: &str) -> Kernel {
     common::kernel(text, &baseline_caps())
 }
@@ -92,7 +92,7 @@ routine @guards strict {
     scatter %2[{%1[i0]}] := gather(%0[{%1[i0]}], 0.5f32) % 3.0f32
   }
 }"#;
-    // A scatter makes the loop's iterations depend on each other, so the loop is a serial one.
+    // A scatter makes the loop's iterations depend on each other, so the loop is serial.
     let text = text.replace("8 parallel", "8");
     check(&text, &[0, 1, 0], &expect_file!["text/guards.wgsl"]);
 }
@@ -100,7 +100,7 @@ routine @guards strict {
 #[test]
 fn lanes_are_read_and_stored_as_vectors() {
     let text = r#"
-routine @quads strict {
+routine @vectors strict {
   node %0 "a" f32[16, 8] on_device
   node %1 "b" f32[8] on_device
   node %2 "c" f32[16, 8] on_device
@@ -112,8 +112,8 @@ routine @quads strict {
     }
   }
 }"#;
-    check(text, &[0, 0, 0], &expect_file!["text/quads.wgsl"]);
-    // One store into a single lane, and the slab is made of words.
+    check(text, &[0, 0, 0], &expect_file!["text/vectors.wgsl"]);
+    // A single store into one lane makes the slab's elements words.
     let shader = rendered(
         &kernel(&text.replace("for i2 in 0..4 vector {", "%2[i0, 4*i1] := 0.0f32 for i2 in 0..4 vector {")),
         &[0, 0, 1],
@@ -122,7 +122,7 @@ routine @quads strict {
     assert!(text.contains("slab_0_: array<vec4<u32>>") && text.contains("slab_1_: array<u32>"), "{text}");
 }
 
-/// Compilers of shaders compute constants, and refuse those that overflow.
+/// Compilers of shaders fold constants, and reject those that overflow.
 #[test]
 fn constants_are_computed_before_compilers_see_them() {
     let text = r#"
@@ -145,7 +145,7 @@ routine @constants strict {
 fn every_language_of_a_kernel() {
     let rendered = rendered(&kernel(DOUBLE), &[0, 1]);
     let words = rendered.spirv().unwrap();
-    assert_eq!(words[0], 0x0723_0203, "SPIR-V begins with its number");
+    assert_eq!(words[0], 0x0723_0203, "SPIR-V begins with its magic number");
     let msl = rendered.msl().unwrap();
     assert!(msl.contains("kernel void"), "{msl}");
     let hlsl = rendered.hlsl().unwrap();
@@ -155,7 +155,7 @@ fn every_language_of_a_kernel() {
 #[test]
 fn the_corpus_in_every_language_that_has_its_types() {
     let codegen = wgsl(common::full_caps(), WgslOptions::default());
-    let (mut written, mut refused) = (0, 0);
+    let (mut written, mut unsupported) = (0, 0);
     for case in filetests::run_cases() {
         let Ok(scheduled) = schedule(&case.routine, &codegen, &ScheduleOptions::default()) else {
             continue;
@@ -171,14 +171,14 @@ fn the_corpus_in_every_language_that_has_its_types() {
                     }
                     Err(CodegenError::Unsupported { op, .. }) => {
                         assert_eq!(op, "f64");
-                        refused += 1;
+                        unsupported += 1;
                     }
                     Err(error) => panic!("{error}"),
                 }
             }
         }
     }
-    assert!(written > 100 && refused > 10, "{written} written, {refused} refused");
+    assert!(written > 100 && unsupported > 10, "{written} written, {unsupported} unsupported");
 }
 
 #[test]

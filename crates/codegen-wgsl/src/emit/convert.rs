@@ -1,14 +1,15 @@
-//! Conversions, all of them total: the shading languages' own leave NaN and what does not fit to the machine.
+//! Total conversions. The shading languages' own conversions leave NaN and numbers out of range to the
+//! device.
 
 use naga::BinaryOperator as Op;
 use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::refusal::{Checked, refuse};
+use crate::errors::{Checked, reject};
 
 impl Emitter<'_> {
-    /// A value of type `from` as `to`.
+    /// Converts a value from type `from` to type `to`.
     pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
         if from == to {
             return Ok(x);
@@ -16,7 +17,7 @@ impl Emitter<'_> {
         let (source, target) = (self.carrier(from), self.carrier(to));
         let emulated = |d: DType, ty: Ty| d.is_float() && ty == Ty::U32;
         if from == DType::U32x4 || to == DType::U32x4 || emulated(from, source) || emulated(to, target) {
-            return refuse(format!("convert {to}({from})"), "legalisation expands it");
+            return reject(format!("convert {to}({from})"), "legalisation expands it");
         }
         Ok(match (from, to) {
             (DType::Bool, _) => {
@@ -34,7 +35,7 @@ impl Emitter<'_> {
                 self.wrapped(to, wide)
             }
             (_, DType::F16) => {
-                // Integers that are not too great for a half are exact as `f32`.
+                // Integers in the range of a half are exact as `f32`.
                 let single = self.b.convert(Ty::F32, x);
                 self.half(single)
             }
@@ -46,7 +47,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// An `f32` as `f16`, infinite where it is too great: drivers may give the greatest half instead.
+    /// Converts an `f32` to `f16`, infinite if it is out of range: drivers may return the greatest half
+    /// instead.
     fn half(&mut self, x: Value) -> Value {
         let [above, below] = [65_520.0, -65_520.0].map(|end| self.known(Scalar::from_f64(DType::F32, end)));
         let [plus, minus] =
@@ -58,7 +60,8 @@ impl Emitter<'_> {
         self.b.select(too_small, minus, half)
     }
 
-    /// An integer as another integer type of the shader: by size first, then by sign, so that no step changes both.
+    /// Converts between integer types of the shader: first the size, then the sign, so that no step changes
+    /// both.
     fn resized(&mut self, x: Value, to: Ty) -> Value {
         let x = match (x.ty, to.bytes()) {
             (Ty::I32, 8) => self.b.convert(Ty::I64, x),
@@ -70,7 +73,7 @@ impl Emitter<'_> {
         self.b.bitcast(to, x)
     }
 
-    /// What of a 32-bit carrier a narrow integer keeps.
+    /// Reduces a 32-bit carrier to the bits of a narrow integer type.
     fn wrapped(&mut self, dtype: DType, x: Value) -> Value {
         let mask = match dtype {
             DType::U8 => 0xff,
@@ -82,7 +85,8 @@ impl Emitter<'_> {
         self.b.binary(Op::And, x, mask)
     }
 
-    /// A float as an integer: truncated, the nearest end where it does not fit, 0 for NaN. Only what fits is converted.
+    /// Converts a float to an integer: truncates, saturates out of range, and maps NaN to 0. Only numbers in
+    /// range reach the conversion.
     fn saturated(&mut self, from: DType, to: DType, x: Value) -> Value {
         let ty = self.carrier(to);
         let integer = match ty {
@@ -91,7 +95,7 @@ impl Emitter<'_> {
             Ty::U32 => DType::U32,
             _ => DType::I32,
         };
-        // A half is exact as a float, and every float of its range fits the comparisons below.
+        // A half is exact as `f32`, and its range fits the comparisons below.
         let (from, x) = match from {
             DType::F16 => (DType::F32, self.b.convert(Ty::F32, x)),
             _ => (from, x),
@@ -114,10 +118,10 @@ impl Emitter<'_> {
         self.b.select(too_low, least, converted)
     }
 
-    /// The bits of a value as another type of the same size.
+    /// Reinterprets the bits of a value as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
         if from.size_bytes() != to.size_bytes() || to == DType::Bool {
-            return refuse(
+            return reject(
                 format!("bitcast {to}({from})"),
                 "the types differ in size, or the result is `bool`",
             );
@@ -151,7 +155,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// `a != b`, true for NaN: some targets compare what is ordered only.
+    /// `a != b`, true for NaN: some targets compare ordered numbers only.
     pub(super) fn not_equal(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         if !dtype.is_float() {
             return self.b.binary(Op::NotEqual, a, b);

@@ -1,5 +1,5 @@
-//! Expressions: operands first, then the operation. What is known while the code is written is computed at once, by the definition
-//! of the operation, since compilers of shaders refuse constants that overflow.
+//! Expressions: operands first, then the operation. Operations on known operands are folded here by the
+//! definition of the operation, since compilers of shaders reject constants that overflow.
 
 use lowered_ir::eval;
 use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp};
@@ -9,13 +9,13 @@ use tnode::{DType, Scalar};
 use super::index::Condition;
 use super::{Emitter, Operand};
 use crate::builder::{Ty, Value};
-use crate::refusal::{Checked, refuse};
+use crate::errors::{Checked, reject};
 
 /// An operand and its type in the routine.
-pub(super) type Typed = (Operand, DType);
+pub(super) type TypedOperand = (Operand, DType);
 
 impl Emitter<'_> {
-    pub(super) fn expr(&mut self, expr: &Expr) -> Checked<Typed> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Checked<TypedOperand> {
         match expr {
             Expr::Const(scalar) => Ok((Operand::Known(*scalar), scalar.dtype())),
             Expr::Index { index, dtype } => self.index_value(index, *dtype),
@@ -44,7 +44,8 @@ impl Emitter<'_> {
             }
             Expr::Binary { op, a, b } => {
                 let (left, dtype) = self.expr(a)?;
-                // Computed twice, an operand would not be known to be the same, and is to compilers: see `at_zero`.
+                // An operand computed twice would be two values here, while compilers would find that they
+                // are equal: see `checked_for_zero`.
                 let (a, b) = (left, if a == b { left } else { self.expr(b)?.0 });
                 if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
                     return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));
@@ -58,7 +59,7 @@ impl Emitter<'_> {
                     return Ok((Operand::Computed(rounded), dtype));
                 }
                 let b = match b {
-                    // Amounts of shifts are `u32` whatever is shifted.
+                    // Shift amounts are `u32` for all types.
                     Operand::Known(by) if matches!(op, BinaryOp::Shl | BinaryOp::Shr) => {
                         self.known(by.convert(DType::U32))
                     }
@@ -98,7 +99,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn index_value(&mut self, index: &lowered_ir::ir::Affine, dtype: DType) -> Checked<Typed> {
+    fn index_value(&mut self, index: &lowered_ir::ir::Affine, dtype: DType) -> Checked<TypedOperand> {
         if let Some(known) = self.known_index(index) {
             return Ok((Operand::Known(Scalar::from_i64(dtype, known)), dtype));
         }
@@ -112,7 +113,7 @@ impl Emitter<'_> {
         Ok((Operand::Computed(self.embedded(index, ty)), dtype))
     }
 
-    fn lanes(&mut self, lanes: &[Expr; 4]) -> Checked<Typed> {
+    fn lanes(&mut self, lanes: &[Expr; 4]) -> Checked<TypedOperand> {
         let mut words = Vec::with_capacity(4);
         for lane in lanes {
             let (word, _) = self.expr(lane)?;
@@ -122,8 +123,15 @@ impl Emitter<'_> {
         Ok((Operand::Computed(lanes), DType::U32x4))
     }
 
-    /// The element where the guard holds; elsewhere the node's first is read, which is in memory, and not used.
-    fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> Checked<Typed> {
+    /// The element if the guard holds. Otherwise the node's first element is read, which is in memory, and
+    /// discarded.
+    fn guarded(
+        &mut self,
+        guard: &Guard,
+        node: NodeRef,
+        index: &Indices,
+        otherwise: &Expr,
+    ) -> Checked<TypedOperand> {
         let decl = self.routine.node(node);
         let is_empty = decl.dims.contains(&0);
         let (other, _) = self.expr(otherwise)?;
@@ -162,7 +170,7 @@ impl Emitter<'_> {
         axis: usize,
         at: &Expr,
         otherwise: &Expr,
-    ) -> Checked<Typed> {
+    ) -> Checked<TypedOperand> {
         let dtype = self.routine.node(node).dtype;
         let at = self.computed_index("gather", node, axis, at)?;
         let (other, _) = self.expr(otherwise)?;
@@ -174,8 +182,8 @@ impl Emitter<'_> {
         Ok((Operand::Computed(self.read_where(inside, node, element, other)), dtype))
     }
 
-    /// A computed index as `u32`, and whether it is inside of its dimension: negative ones are great numbers. `None` for one that is
-    /// known to be outside.
+    /// A computed index as `u32`, and whether it is inside of its dimension: negative ones become large
+    /// numbers. None for an index that is known to be outside.
     pub(super) fn computed_index(
         &mut self,
         op: &str,
@@ -185,11 +193,11 @@ impl Emitter<'_> {
     ) -> Checked<Option<(Value, Value)>> {
         let (at, dtype) = self.expr(at)?;
         if dtype != DType::I32 {
-            return refuse(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
+            return reject(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
         }
         let dim = self.routine.node(node).dims[axis] as u32;
         if let Operand::Known(at) = at {
-            // Compilers refuse constants that overflow, as the address of an element outside may.
+            // Compilers reject constants that overflow, and the address of an element outside may.
             let at = at.bits() as u32;
             return Ok((at < dim).then(|| (self.b.u32(at), self.b.bits(Ty::Bool, 1))));
         }
@@ -200,12 +208,12 @@ impl Emitter<'_> {
         Ok(Some((at, inside)))
     }
 
-    /// Elements from one index of a dimension to the next.
+    /// The number of elements from one index of a dimension to the next.
     pub(super) fn stride(&self, node: NodeRef, axis: usize) -> u32 {
         self.routine.node(node).dims[axis + 1..].iter().product::<usize>() as u32
     }
 
-    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Checked<Typed> {
+    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Checked<TypedOperand> {
         let ((a, first), (b, dtype), (c, _)) = (self.expr(a)?, self.expr(b)?, self.expr(c)?);
         if let (Operand::Known(a), Operand::Known(b), Operand::Known(c)) = (a, b, c) {
             return Ok((Operand::Known(eval::ternary(op, a, b, c)), dtype));
@@ -226,25 +234,26 @@ impl Emitter<'_> {
             TernaryOp::Fma => {
                 self.check_arithmetic(&op, first)?;
                 if !first.is_float() {
-                    return refuse(format!("`fma` on {first}"), "legalisation expands it");
+                    return reject(format!("`fma` on {first}"), "legalisation expands it");
                 }
                 let (a, b, mut c) = (self.value(a), self.value(b), self.value(c));
-                if let Some(product) = self.at_zero(naga::BinaryOperator::Multiply, first, a, b) {
+                if let Some(product) = self.checked_for_zero(naga::BinaryOperator::Multiply, first, a, b) {
                     return Ok((Operand::Computed(self.binary(BinaryOp::Add, first, product, c)?), first));
                 }
                 if self.b.collects(a, b, c) {
-                    // An argument reduced by a constant in two parts would be reduced by their rounded sum.
-                    c = self.hidden(c);
+                    // If a compiler combined the multiples, it would reduce an argument by the rounded sum of
+                    // two constants instead of by both.
+                    c = self.opaque(c);
                 }
                 Ok((Operand::Computed(self.b.math(MathFunction::Fma, a, Some(b), Some(c))), first))
             }
-            TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),
+            TernaryOp::Mul3 => reject(format!("`mul3` on {first}"), "legalisation expands it"),
         }
     }
 }
 
-/// The operand, if it is a NaN that makes the result of an operation NaN whatever the other one is. Compilers know no NaN: the
-/// product of one with 0 is 0 to them.
+/// The operand, if it is a NaN that makes the operation's result NaN for every other operand. Compilers
+/// assume that there is no NaN, and fold the product of a NaN with 0 to 0.
 fn carried_nan(op: BinaryOp, operand: Operand) -> Option<Operand> {
     let carries = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem);
     let is_nan = |x: Scalar| x.dtype().is_float() && x.as_f64().is_nan();

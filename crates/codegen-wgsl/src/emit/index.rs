@@ -1,28 +1,27 @@
-//! Indices: sums in 32-bit arithmetic, which wraps, so that only results have to fit.
+//! Indices: sums in wrapping 32-bit arithmetic, so that only the final results have to fit.
 
 use lowered_ir::ir::{Affine, Guard, Indices, Range, Var};
 use naga::BinaryOperator as Op;
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::refusal::{Checked, refuse};
+use crate::errors::{Checked, reject};
 
-/// What a loop variable is at the moment.
+/// The current value of a loop variable.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Index {
+pub(super) enum LoopValue {
     Known(i64),
-    /// A number of type `i32` in a closed interval.
+    /// A value of type `i32` in a closed interval.
     Computed(Value, (i64, i64)),
 }
 
-/// A sum: what the code computes, if it computes anything, and a number.
+/// A sum: its computed part, if it has one, and its constant part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sum {
+pub(super) struct IndexSum {
     pub(super) computed: Option<Value>,
     pub(super) offset: i64,
 }
 
-/// Whether a guard holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Condition {
     Known(bool),
@@ -30,15 +29,16 @@ pub(super) enum Condition {
 }
 
 impl Emitter<'_> {
-    /// The index without its constant part as an `i32`; terms of outer loops first, so that inner ones share their sums.
-    pub(super) fn sum(&mut self, index: &Affine) -> Sum {
+    /// Splits an index into its computed part as an `i32` and its constant part. Terms of outer loops are
+    /// added first, so that inner loops share their sums.
+    pub(super) fn sum(&mut self, index: &Affine) -> IndexSum {
         let mut offset = index.offset();
         let mut terms: Vec<(usize, Value, i64)> = Vec::new();
         for &(var, factor) in index.terms() {
             let (depth, at) = self.variable(var);
             match at {
-                Index::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
-                Index::Computed(value, _) => terms.push((depth, value, factor)),
+                LoopValue::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
+                LoopValue::Computed(value, _) => terms.push((depth, value, factor)),
             }
         }
         terms.sort_by_key(|&(depth, ..)| depth);
@@ -49,7 +49,7 @@ impl Emitter<'_> {
                 Some(sum) => self.b.binary(Op::Add, sum, term),
             })
         });
-        Sum { computed, offset }
+        IndexSum { computed, offset }
     }
 
     /// The value of an index, as `i32`.
@@ -61,34 +61,34 @@ impl Emitter<'_> {
         }
     }
 
-    /// The index, if it is known while the code is written.
+    /// The index, if it is known at compile time.
     pub(super) fn known_index(&self, index: &Affine) -> Option<i64> {
         index.terms().iter().try_fold(index.offset(), |sum, &(var, factor)| match var {
             Var::Loop(id) => match self.vars[&id] {
-                Index::Known(k) => Some(sum.wrapping_add(k.wrapping_mul(factor))),
-                Index::Computed(..) => None,
+                LoopValue::Known(k) => Some(sum.wrapping_add(k.wrapping_mul(factor))),
+                LoopValue::Computed(..) => None,
             },
             Var::Symbol(_) => None,
         })
     }
 
-    /// The terms whose variables are computed, and the sum of the rest.
-    pub(super) fn run_time_part(&self, index: &Affine) -> (Affine, i64) {
+    /// The terms whose variables are computed, and the sum of all other terms.
+    pub(super) fn computed_terms(&self, index: &Affine) -> (Affine, i64) {
         let (mut terms, mut offset) = (Affine::constant(0), index.offset());
         for &(var, factor) in index.terms() {
             match self.variable(var).1 {
-                Index::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
-                Index::Computed(..) => terms.add_term(var, factor),
+                LoopValue::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
+                LoopValue::Computed(..) => terms.add_term(var, factor),
             }
         }
         (terms, offset)
     }
 
-    fn variable(&self, var: Var) -> (usize, Index) {
+    fn variable(&self, var: Var) -> (usize, LoopValue) {
         match var {
             Var::Symbol(id) => {
                 let range = self.routine.symbol(id).range;
-                (0, Index::Computed(self.symbols[id.index()], (0, range.saturating_sub(1))))
+                (0, LoopValue::Computed(self.symbols[id.index()], (0, range.saturating_sub(1))))
             }
             Var::Loop(id) => {
                 let depth = self.order.iter().position(|&l| l == id).map_or(0, |at| at + 1);
@@ -113,15 +113,15 @@ impl Emitter<'_> {
         self.b.binary(Op::Add, value, offset)
     }
 
-    /// The least and the greatest value of an index.
+    /// The minimum and the maximum of an index.
     pub(super) fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
         index.bounds(|var| match self.variable(var).1 {
-            Index::Known(k) => (k, k),
-            Index::Computed(_, interval) => interval,
+            LoopValue::Known(k) => (k, k),
+            LoopValue::Computed(_, interval) => interval,
         })
     }
 
-    /// The index of an element in its array.
+    /// The number of the element at an index in an array of dimensions `dims`.
     pub(super) fn flat(index: &Indices, dims: &[usize]) -> Affine {
         let mut flat = Affine::constant(0);
         for (i, &dim) in index.iter().zip(dims) {
@@ -130,7 +130,7 @@ impl Emitter<'_> {
         flat
     }
 
-    /// Whether all ranges hold.
+    /// The conjunction of the guard's ranges.
     pub(super) fn guard(&mut self, guard: &Guard) -> Checked<Condition> {
         let mut all = Condition::Known(true);
         for range in guard {
@@ -148,7 +148,10 @@ impl Emitter<'_> {
     fn range(&mut self, range: &Range) -> Checked<Condition> {
         let fits = |x: &i64| i32::try_from(*x).is_ok();
         let Some((least, greatest)) = self.bounds(&range.index).filter(|(a, b)| fits(a) && fits(b)) else {
-            return refuse("a guard", "what it compares may exceed 32 bits, as which indices are computed");
+            return reject(
+                "a guard",
+                "what it compares may exceed 32 bits, as which indices are computed",
+            );
         };
         if greatest < range.lo || least >= range.hi {
             return Ok(Condition::Known(false));
@@ -168,7 +171,7 @@ impl Emitter<'_> {
         Ok(both.map_or(Condition::Known(true), Condition::Computed))
     }
 
-    /// An index as a number in expressions: of type `i32`, or `i64`.
+    /// An index as a number in an expression, of type `i32` or `i64`.
     pub(super) fn embedded(&mut self, index: &Affine, ty: Ty) -> Value {
         if ty == Ty::I32 {
             return self.index(index);
@@ -176,8 +179,8 @@ impl Emitter<'_> {
         let mut sum = self.b.bits(Ty::I64, index.offset() as u64);
         for &(var, factor) in index.terms() {
             let value = match self.variable(var).1 {
-                Index::Known(k) => self.b.bits(Ty::I64, k as u64),
-                Index::Computed(value, _) => self.b.convert(Ty::I64, value),
+                LoopValue::Known(k) => self.b.bits(Ty::I64, k as u64),
+                LoopValue::Computed(value, _) => self.b.convert(Ty::I64, value),
             };
             let factor = self.b.bits(Ty::I64, factor as u64);
             let term = self.b.binary(Op::Multiply, value, factor);

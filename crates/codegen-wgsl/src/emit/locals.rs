@@ -1,26 +1,26 @@
-//! Declared locals where the plan puts them.
+//! Declared locals, in the storage that the plan assigns to them.
 
 use codegen_core::threads::Home;
 use lowered_ir::ir::{Indices, LocalId, Space};
 use tnode::Scalar;
 
 use super::{Emitter, Operand};
-use crate::builder::{Place, Variable};
-use crate::refusal::{Checked, refuse};
+use crate::builder::{Pointer, Variable};
+use crate::errors::{Checked, reject};
 
-/// What holds a local.
+/// The storage of a local.
 #[derive(Clone, Debug)]
-pub(super) enum Storage {
-    /// The value of each element.
+pub(super) enum LocalStorage {
+    /// One value per element, without memory.
     Values(Vec<Operand>),
-    /// A variable per element.
+    /// One variable per element.
     Variables(Vec<Variable>),
-    /// An array.
+    /// An array variable.
     Array(Variable),
 }
 
 impl Emitter<'_> {
-    /// Declares a local. It holds zeros, unless it is `overwritten` before anything reads it.
+    /// Declares a local and sets it to zeros, unless it is `overwritten` before it is read.
     pub(super) fn declare(&mut self, local: LocalId, overwritten: bool) -> Checked {
         let decl = self.locals[&local].clone();
         let skipped = self.plan.thread_dims.get(&local).copied().unwrap_or(0).min(decl.dims.len());
@@ -30,24 +30,24 @@ impl Emitter<'_> {
         let name = format!("l{}", local.0);
         let length = (!decl.dims[skipped..].is_empty()).then_some(elements as u32);
         let storage = match self.plan.homes.get(&local).copied().unwrap_or(Home::Values) {
-            Home::Values => Storage::Values(vec![Operand::Known(Scalar::zero(decl.dtype)); elements]),
+            Home::Values => LocalStorage::Values(vec![Operand::Known(Scalar::zero(decl.dtype)); elements]),
             Home::Variables => {
                 self.take_private(bytes)?;
                 let one = |e: &mut Self, at: usize| {
                     let name = if length.is_some() { format!("{name}_{at}") } else { name.clone() };
                     e.b.local(&name, ty, None)
                 };
-                Storage::Variables((0..elements).map(|at| one(self, at)).collect())
+                LocalStorage::Variables((0..elements).map(|at| one(self, at)).collect())
             }
             Home::Array => {
                 self.take_private(bytes)?;
-                Storage::Array(self.b.local(&name, ty, Some((elements as u32).max(1))))
+                LocalStorage::Array(self.b.local(&name, ty, Some((elements as u32).max(1))))
             }
             Home::Shared => {
                 self.check_shared(local, bytes, overwritten)?;
                 let length = decl.dims.first().map(|_| (elements as u32).max(1));
                 let variable = self.b.shared(&name, ty, length.or(Some(1)));
-                Storage::Array(variable)
+                LocalStorage::Array(variable)
             }
         };
         if !overwritten && decl.space != Space::Workgroup {
@@ -57,16 +57,16 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn clear(&mut self, storage: &Storage, dtype: tnode::DType) {
+    fn clear(&mut self, storage: &LocalStorage, dtype: tnode::DType) {
         match storage {
-            Storage::Values(_) => {}
-            Storage::Variables(variables) => {
+            LocalStorage::Values(_) => {}
+            LocalStorage::Variables(variables) => {
                 for &variable in variables {
-                    let (place, zero) = (self.b.place(variable), self.known(Scalar::zero(dtype)));
-                    self.b.store(place, zero);
+                    let (pointer, zero) = (self.b.pointer_to(variable), self.known(Scalar::zero(dtype)));
+                    self.b.store(pointer, zero);
                 }
             }
-            Storage::Array(variable) => self.b.clear(*variable),
+            LocalStorage::Array(variable) => self.b.clear(*variable),
         }
     }
 
@@ -74,22 +74,22 @@ impl Emitter<'_> {
         self.private_bytes = self.private_bytes.saturating_add(bytes);
         let most = self.options.private_bytes;
         if self.private_bytes > u64::from(most) {
-            return refuse("local arrays", format!("they take more than {most} bytes of each thread"));
+            return reject("local arrays", format!("they take more than {most} bytes of each thread"));
         }
         Ok(())
     }
 
-    /// Shared memory is zero once, when a workgroup begins.
+    /// Checks the declaration of a shared local. Shared memory is zeroed only once, when a workgroup begins.
     fn check_shared(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked {
         let op = || format!("workgroup local {local}");
         if self.threads.is_none() {
-            return refuse(op(), "it stands in a kernel without workgroup loops");
+            return reject(op(), "it stands in a kernel without workgroup loops");
         }
         if self.within.is_some() {
-            return refuse(op(), "it is declared in a workgroup loop: declare it before");
+            return reject(op(), "it is declared in a workgroup loop: declare it before");
         }
         if self.depth > 0 && !overwritten {
-            return refuse(
+            return reject(
                 op(),
                 "it is declared in a loop, and would have to be zeroed by all threads each time",
             );
@@ -97,7 +97,7 @@ impl Emitter<'_> {
         self.shared_bytes = self.shared_bytes.saturating_add(bytes.next_multiple_of(16));
         let most = self.caps.workgroups.map_or(0, |w| w.memory_bytes as u64);
         if self.shared_bytes > most {
-            return refuse(
+            return reject(
                 op(),
                 format!("workgroup memory would take {} bytes, there are {most}", self.shared_bytes),
             );
@@ -107,59 +107,59 @@ impl Emitter<'_> {
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Operand> {
         self.note_local_read(local);
-        if let Storage::Values(values) = &self.storage[&local] {
+        if let LocalStorage::Values(values) = &self.storage[&local] {
             let at = self.known_element(local, index)?;
             return Ok(values[at]);
         }
-        let place = self.local_place(local, index)?;
-        Ok(Operand::Computed(self.b.load(place)))
+        let pointer = self.local_pointer(local, index)?;
+        Ok(Operand::Computed(self.b.load(pointer)))
     }
 
     pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: Operand) -> Checked {
         if self.locals[&local].space == Space::Workgroup && self.within.is_none() {
-            return refuse(
+            return reject(
                 format!("a store to workgroup local {local}"),
                 "it stands outside of workgroup loops, where every thread would do it",
             );
         }
-        if let Storage::Values(_) = &self.storage[&local] {
+        if let LocalStorage::Values(_) = &self.storage[&local] {
             let at = self.known_element(local, index)?;
             if let Operand::Computed(value) = value {
                 self.b.name(value, &format!("l{}", local.0));
             }
-            if let Some(Storage::Values(values)) = self.storage.get_mut(&local) {
+            if let Some(LocalStorage::Values(values)) = self.storage.get_mut(&local) {
                 values[at] = value;
             }
             return Ok(());
         }
-        let place = self.local_place(local, index)?;
+        let pointer = self.local_pointer(local, index)?;
         let value = self.value(value);
-        self.b.store(place, value);
+        self.b.store(pointer, value);
         Ok(())
     }
 
-    fn local_place(&mut self, local: LocalId, index: &Indices) -> Checked<Place> {
+    fn local_pointer(&mut self, local: LocalId, index: &Indices) -> Checked<Pointer> {
         match &self.storage[&local] {
-            Storage::Array(variable) => {
+            LocalStorage::Array(variable) => {
                 let variable = *variable;
                 let flat = self.own_index(local, index);
                 let at = self.index(&flat);
                 Ok(self.b.element(variable, at))
             }
-            Storage::Variables(_) | Storage::Values(_) => {
+            LocalStorage::Variables(_) | LocalStorage::Values(_) => {
                 let at = self.known_element(local, index)?;
                 match &self.storage[&local] {
-                    Storage::Variables(variables) => {
+                    LocalStorage::Variables(variables) => {
                         let variable = variables[at];
-                        Ok(self.b.place(variable))
+                        Ok(self.b.pointer_to(variable))
                     }
-                    _ => refuse(format!("local {local}"), "it has no place in memory"),
+                    _ => reject(format!("local {local}"), "it has no pointer in memory"),
                 }
             }
         }
     }
 
-    /// The number of an element among those of the thread.
+    /// The number of an element among the elements of the thread.
     fn own_index(&self, local: LocalId, index: &Indices) -> lowered_ir::ir::Affine {
         let skipped = self.plan.thread_dims.get(&local).copied().unwrap_or(0);
         let decl = &self.locals[&local];
@@ -171,9 +171,10 @@ impl Emitter<'_> {
         let flat = self.own_index(local, index);
         match self.known_index(&flat) {
             Some(at) => Ok(at as usize),
-            None => {
-                refuse(format!("local {local}"), "its elements are registers, picked by what is not known")
-            }
+            None => reject(
+                format!("local {local}"),
+                "its elements are registers, picked by what is not known",
+            ),
         }
     }
 }

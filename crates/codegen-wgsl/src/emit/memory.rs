@@ -1,7 +1,8 @@
 //! Elements of nodes in slabs of words: addresses, loads and stores.
 //!
-//! Elements of 8 and 16 bits are parts of words. Since neighbours may belong to other threads, storing one touches its own bits only,
-//! by two atomic operations; all words of a slab that is so stored into are atomic in that kernel.
+//! Elements of 8 and 16 bits are parts of words. Their neighbours in the word may belong to other threads, so
+//! a store changes only the element's own bits, by two atomic operations. All words of a slab with such a
+//! store are atomic in that kernel.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +10,11 @@ use lowered_ir::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
 use naga::BinaryOperator as Op;
 use tnode::DType;
 
-use super::index::Sum;
+use super::index::IndexSum;
 use super::{Emitter, Operand, Param};
-use crate::builder::{Buffer, Place, Ty, Value};
+use crate::builder::{Buffer, Pointer, Ty, Value};
 
-/// The nodes that some statement stores parts of words into.
+/// The nodes into which some statement stores less than a word.
 pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
     walk::each_stmt(&routine.body, &mut |stmt| {
@@ -26,12 +27,12 @@ pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
     found
 }
 
-/// An element: its number in its node, as `u32`.
+/// An element of a node, addressed by its number in the node, as `u32`, or by a vector.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Element {
     Known(u32),
     Computed(Value),
-    /// The vector of a slab, and the lane in it.
+    /// The number of a vector in the slab, and the lane in it.
     Lane(Value, u32),
 }
 
@@ -45,14 +46,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// As [`Emitter::element`], always by its number.
+    /// Like [`Emitter::element`], but addresses the element always by its number.
     pub(super) fn numbered_element(&mut self, node: NodeRef, index: &Indices) -> Element {
         let flat = Self::flat(index, &self.routine.node(node).dims);
         self.numbered(&flat)
     }
 
     fn numbered(&mut self, flat: &Affine) -> Element {
-        let Sum { computed, .. } = self.sum(flat);
+        let IndexSum { computed, .. } = self.sum(flat);
         match computed {
             None => Element::Known(self.known_index(flat).unwrap_or(0) as u32),
             Some(_) => {
@@ -62,7 +63,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The element where a condition holds, else the node's first.
+    /// The element if the condition holds, else the node's first element.
     pub(super) fn guarded_element(&mut self, condition: Value, element: Element) -> Element {
         let at = self.element_value(element);
         let first = self.b.u32(0);
@@ -89,8 +90,8 @@ impl Emitter<'_> {
         Element::Computed(self.b.binary(Op::Add, base, moved))
     }
 
-    /// The `part`th word of an element that takes `words` of them.
-    fn word(&mut self, param: Param, element: Element, words: u32, part: u32) -> Place {
+    /// A pointer to word `part` of an element of `words` words.
+    fn word(&mut self, param: Param, element: Element, words: u32, part: u32) -> Pointer {
         let at = match element {
             Element::Known(at) => self.offset(param.offset, at.wrapping_mul(words).wrapping_add(part)),
             Element::Computed(at) => {
@@ -105,24 +106,24 @@ impl Emitter<'_> {
                 self.offset(at, part)
             }
             Element::Lane(vector, lane) => {
-                let place = self.b.word(self.slabs[param.slab], vector);
+                let pointer = self.b.word(self.slabs[param.slab], vector);
                 let lane = self.b.u32(lane);
-                return self.b.lane_place(place, lane);
+                return self.b.lane_pointer(pointer, lane);
             }
         };
         self.word_at(self.slabs[param.slab], at)
     }
 
-    /// A word of a slab by its number.
-    fn word_at(&mut self, slab: Buffer, at: Value) -> Place {
-        if !self.b.is_vectors(slab) {
+    /// A pointer to a word of a slab by its number.
+    fn word_at(&mut self, slab: Buffer, at: Value) -> Pointer {
+        if !self.b.has_vector_elements(slab) {
             return self.b.word(slab, at);
         }
         let [two, three] = [2, 3].map(|k| self.b.u32(k));
         let vector = self.b.binary(Op::ShiftRight, at, two);
         let lane = self.b.binary(Op::And, at, three);
-        let place = self.b.word(slab, vector);
-        self.b.lane_place(place, lane)
+        let pointer = self.b.word(slab, vector);
+        self.b.lane_pointer(pointer, lane)
     }
 
     fn offset(&mut self, base: Value, by: u32) -> Value {
@@ -133,8 +134,9 @@ impl Emitter<'_> {
         self.b.binary(Op::Add, base, by)
     }
 
-    /// The word that an element narrower than a word lies in, and by how many bits it is shifted there.
-    fn part_of_word(&mut self, param: Param, element: Element, bytes: u32) -> (Place, Value) {
+    /// A pointer to the word that holds an element narrower than a word, and the element's position in it, in
+    /// bits.
+    fn part_of_word(&mut self, param: Param, element: Element, bytes: u32) -> (Pointer, Value) {
         let per_word = 4 / bytes;
         let (word, shift) = match element {
             Element::Known(at) => (Element::Known(at / per_word), self.b.u32(at % per_word * 8 * bytes)),
@@ -149,55 +151,55 @@ impl Emitter<'_> {
         (self.word(param, word, 1, 0), shift)
     }
 
-    /// The value of an element, as its type's carrier.
+    /// Loads an element, as a value of its type's carrier.
     pub(super) fn load(&mut self, node: NodeRef, element: Element) -> Value {
         let (dtype, param) = (self.routine.node(node).dtype, self.params[node.index()]);
         match dtype.size_bytes() {
             bytes @ (1 | 2) => {
-                let (place, shift) = self.part_of_word(param, element, bytes as u32);
-                let word = self.b.load(place);
+                let (pointer, shift) = self.part_of_word(param, element, bytes as u32);
+                let word = self.b.load(pointer);
                 let moved = self.b.binary(Op::ShiftRight, word, shift);
                 self.of_low_bits(dtype, moved)
             }
             4 => {
                 let word = match element {
                     Element::Lane(vector, lane) => {
-                        let place = self.b.word(self.slabs[param.slab], vector);
-                        let vector = self.b.load_once(place);
+                        let pointer = self.b.word(self.slabs[param.slab], vector);
+                        let vector = self.b.load_once(pointer);
                         self.b.lane(vector, lane, Ty::U32)
                     }
                     Element::Known(_) | Element::Computed(_) => {
-                        let place = self.word(param, element, 1, 0);
-                        self.b.load(place)
+                        let pointer = self.word(param, element, 1, 0);
+                        self.b.load(pointer)
                     }
                 };
                 self.b.bitcast(self.carrier(dtype), word)
             }
             8 => {
                 let [low, high] = [0, 1].map(|part| {
-                    let place = self.word(param, element, 2, part);
-                    self.b.load(place)
+                    let pointer = self.word(param, element, 2, part);
+                    self.b.load(pointer)
                 });
                 let wide = self.pair(low, high);
                 self.b.bitcast(self.carrier(dtype), wide)
             }
-            _ if self.b.is_vectors(self.slabs[param.slab]) => {
+            _ if self.b.has_vector_elements(self.slabs[param.slab]) => {
                 let at = self.element_value(element);
                 let vector = self.vector_at(node, at);
-                let place = self.b.word(self.slabs[param.slab], vector);
-                self.b.load(place)
+                let pointer = self.b.word(self.slabs[param.slab], vector);
+                self.b.load(pointer)
             }
             _ => {
                 let words = [0, 1, 2, 3].map(|part| {
-                    let place = self.word(param, element, 4, part);
-                    self.b.load(place)
+                    let pointer = self.word(param, element, 4, part);
+                    self.b.load(pointer)
                 });
                 self.b.lanes(words)
             }
         }
     }
 
-    /// A 64-bit number of two words.
+    /// A 64-bit number from its two words.
     fn pair(&mut self, low: Value, high: Value) -> Value {
         let [low, high] = [low, high].map(|word| self.b.convert(Ty::U64, word));
         let by = self.b.u32(32);
@@ -205,7 +207,7 @@ impl Emitter<'_> {
         self.b.binary(Op::InclusiveOr, high, low)
     }
 
-    /// A narrow element in the low bits of a word, whose other bits are anything.
+    /// The value of a narrow element from the low bits of a word, whose other bits may be arbitrary.
     fn of_low_bits(&mut self, dtype: DType, word: Value) -> Value {
         let mask = self.b.u32(if dtype.size_bytes() == 1 { 0xff } else { 0xffff });
         match dtype {
@@ -226,7 +228,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The low 8 bits of an `i32` as a signed number.
+    /// Sign-extends the low 8 bits of an `i32`.
     pub(super) fn sign_extended(&mut self, x: Value) -> Value {
         let by = self.b.u32(24);
         let high = self.b.binary(Op::ShiftLeft, x, by);
@@ -237,55 +239,55 @@ impl Emitter<'_> {
     pub(super) fn store(&mut self, node: NodeRef, element: Element, value: Operand) {
         let (dtype, param) = (self.routine.node(node).dtype, self.params[node.index()]);
         if let (Operand::Known(scalar), 8) = (value, dtype.size_bytes()) {
-            // Parsers do not evaluate halves of 64-bit constants.
+            // Compilers of shaders do not fold the halves of 64-bit constants.
             for part in 0..2 {
-                let place = self.word(param, element, 2, part);
+                let pointer = self.word(param, element, 2, part);
                 let word = self.b.u32((scalar.bits() >> (32 * part)) as u32);
-                self.b.store(place, word);
+                self.b.store(pointer, word);
             }
             return;
         }
         let value = self.value(value);
         match dtype.size_bytes() {
             bytes @ (1 | 2) => {
-                let (place, shift) = self.part_of_word(param, element, bytes as u32);
+                let (pointer, shift) = self.part_of_word(param, element, bytes as u32);
                 let bits = self.low_bits(dtype, value);
                 let ones = self.b.u32(if bytes == 1 { 0xff } else { 0xffff });
                 let [mask, bits] = [ones, bits].map(|x| self.b.binary(Op::ShiftLeft, x, shift));
-                self.b.merge_bits(place, mask, bits);
+                self.b.merge_bits(pointer, mask, bits);
             }
             4 => {
-                let place = self.word(param, element, 1, 0);
+                let pointer = self.word(param, element, 1, 0);
                 let word = self.b.bitcast(Ty::U32, value);
-                self.b.store(place, word);
+                self.b.store(pointer, word);
             }
             8 => {
                 let wide = self.b.bitcast(Ty::U64, value);
                 let by = self.b.u32(32);
                 let high = self.b.binary(Op::ShiftRight, wide, by);
                 for (part, half) in [(0, wide), (1, high)] {
-                    let place = self.word(param, element, 2, part);
+                    let pointer = self.word(param, element, 2, part);
                     let word = self.b.convert(Ty::U32, half);
-                    self.b.store(place, word);
+                    self.b.store(pointer, word);
                 }
             }
-            _ if self.b.is_vectors(self.slabs[param.slab]) => {
+            _ if self.b.has_vector_elements(self.slabs[param.slab]) => {
                 let at = self.element_value(element);
                 let vector = self.vector_at(node, at);
-                let place = self.b.word(self.slabs[param.slab], vector);
-                self.b.store(place, value);
+                let pointer = self.b.word(self.slabs[param.slab], vector);
+                self.b.store(pointer, value);
             }
             _ => {
                 for part in 0..4 {
-                    let place = self.word(param, element, 4, part);
+                    let pointer = self.word(param, element, 4, part);
                     let word = self.b.lane(value, part, Ty::U32);
-                    self.b.store(place, word);
+                    self.b.store(pointer, word);
                 }
             }
         }
     }
 
-    /// A value of a narrow type as bits below zeros.
+    /// The bits of a narrow value, below zeros.
     fn low_bits(&mut self, dtype: DType, value: Value) -> Value {
         match dtype {
             DType::Bool => {
@@ -302,7 +304,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Sets all elements of a node to zeros: whole words, then the elements of the last, partial one.
+    /// Sets all elements of a node to zeros: the whole words, then the elements of a partial last word.
     pub(super) fn zero(&mut self, node: NodeRef) {
         let decl = self.routine.node(node);
         let (param, dtype) = (self.params[node.index()], decl.dtype);
@@ -312,8 +314,8 @@ impl Emitter<'_> {
         if words > 0 {
             self.looped("word", 0, i64::from(words), |e, at| {
                 let at = e.b.convert(Ty::U32, at);
-                let place = e.word(param, Element::Computed(at), 1, 0);
-                e.b.store(place, zero);
+                let pointer = e.word(param, Element::Computed(at), 1, 0);
+                e.b.store(pointer, zero);
             });
         }
         let done = words as usize * 4 / dtype.size_bytes();

@@ -1,7 +1,8 @@
-//! From a kernel's loop IR to a shader module.
+//! Emits the shader module of a kernel's loop IR.
 //!
-//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are repeated in the code, other loops become
-//! loops; guards become selections. Types that the target does not compute with are carried by words.
+//! The emitter visits each statement once. Unrolled loops and vector loops are written once per iteration,
+//! other loops become loops of the shader; guards become selections. Types in which the target does not
+//! compute are carried in words.
 
 mod convert;
 mod expr;
@@ -9,11 +10,11 @@ mod index;
 mod locals;
 mod memory;
 mod ops;
-mod quads;
 mod remainder;
 mod rounding;
 mod stmt;
 mod threads;
+mod vector_slabs;
 mod zeros;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,50 +25,55 @@ use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt};
 use naga::Module;
 use tnode::{DType, Scalar};
 
-use crate::builder::{Buffer, Builder, Ty, Value};
+use crate::builder::{Buffer, ShaderBuilder, Ty, Value};
+use crate::errors::{Checked, reject};
 use crate::options::WgslOptions;
-use crate::refusal::{Checked, refuse};
-use index::Index;
-use locals::Storage;
+use index::LoopValue;
+use locals::LocalStorage;
 
-/// A kernel as a module, and how it is launched.
+/// A kernel as a module, and its launch parameters.
 #[derive(Debug)]
-pub(crate) struct Emitted {
+pub(crate) struct EmittedModule {
     pub(crate) module: Module,
-    /// Workgroups.
+    /// Number of workgroups.
     pub(crate) groups: u64,
-    /// Words of the table.
+    /// Length of the table, in words.
     pub(crate) table_words: usize,
 }
 
-/// The most expressions a shader may have: beyond, drivers take minutes.
+/// Maximum number of expressions of a shader: drivers take minutes to compile larger ones.
 const MAX_SIZE: usize = 1 << 17;
 
-/// Deeper nests of loops are more braces than parsers of shaders take.
+/// Maximum depth of loop nests: parsers of shaders limit the nesting of braces.
 pub(crate) const MAX_LOOP_DEPTH: usize = 50;
 
-/// A number that is known while the code is written, or computed by it.
+/// A number that is known at compile time, or computed by the shader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand {
     Known(Scalar),
     Computed(Value),
 }
 
-/// Where a node's memory lies.
+/// The location of a node's memory.
 #[derive(Clone, Copy, Debug)]
 struct Param {
     slab: usize,
-    /// Its offset in the slab, in words; a multiple of 4.
+    /// The node's offset in the slab, in words; a multiple of 4.
     offset: Value,
 }
 
-/// Writes the module of a kernel whose parameter `i` lies in slab `slabs[i]`.
-pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOptions) -> Checked<Emitted> {
+/// Emits the module of a kernel whose parameter `i` is in slab `slabs[i]`.
+pub(crate) fn emit(
+    kernel: &Kernel,
+    slabs: &[u32],
+    caps: &Caps,
+    options: &WgslOptions,
+) -> Checked<EmittedModule> {
     let routine = kernel.ir();
     let grid = grid(&routine.body)?;
     let plan = plan(routine, grid.body, PlanLimits::default());
     let emitter = Emitter {
-        b: Builder::new(),
+        b: ShaderBuilder::new(),
         routine,
         caps,
         locals: routine.locals(),
@@ -82,8 +88,8 @@ pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOp
         threads: grid.threads,
         within: None,
         thread: None,
-        meetings: BarrierTracker::of(routine),
-        waiting: HashMap::new(),
+        barriers: BarrierTracker::of(routine),
+        pending_lanes: HashMap::new(),
         private_bytes: 0,
         shared_bytes: 0,
         options,
@@ -92,9 +98,9 @@ pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOp
     emitter.kernel(&grid, slabs)
 }
 
-/// The state of writing one kernel.
+/// The state of emitting one kernel.
 struct Emitter<'k> {
-    b: Builder,
+    b: ShaderBuilder,
     routine: &'k Routine,
     caps: &'k Caps,
     options: &'k WgslOptions,
@@ -104,30 +110,31 @@ struct Emitter<'k> {
     params: Vec<Param>,
     symbols: Vec<Value>,
     /// Loop variables in scope.
-    vars: HashMap<LoopId, Index>,
-    /// Loops in scope, outermost first.
+    vars: HashMap<LoopId, LoopValue>,
+    /// Loops in scope, the outermost first.
     order: Vec<LoopId>,
-    storage: HashMap<LocalId, Storage>,
-    /// Nodes that are stored into by less than words.
+    storage: HashMap<LocalId, LocalStorage>,
+    /// Nodes with stores of less than a word.
     stored_narrow: BTreeSet<NodeRef>,
-    /// Threads that run an iteration together.
+    /// Threads that run one iteration of the grid together.
     threads: Option<u32>,
-    /// The thread's number, while in workgroup loops.
+    /// The thread's number in its workgroup, inside of workgroup loops.
     within: Option<Value>,
     /// The thread's number in its workgroup.
     thread: Option<Value>,
-    /// Where the threads meet.
-    meetings: BarrierTracker<'k>,
-    /// Values of lanes that wait for the others of their vector, by the statement that stores them.
-    waiting: HashMap<*const Stmt, Vec<Value>>,
+    /// The placement of barriers.
+    barriers: BarrierTracker<'k>,
+    /// Lanes that have been computed while the others of their vector have not, by the statement that stores
+    /// them.
+    pending_lanes: HashMap<*const Stmt, Vec<Value>>,
     private_bytes: u64,
     shared_bytes: u64,
-    /// Loops around the statement that is being written.
+    /// The number of loops around the current statement.
     depth: usize,
 }
 
 impl<'k> Emitter<'k> {
-    fn kernel(mut self, grid: &Grid<'k>, slabs: &[u32]) -> Checked<Emitted> {
+    fn kernel(mut self, grid: &Grid<'k>, slabs: &[u32]) -> Checked<EmittedModule> {
         self.check_threads(grid)?;
         self.check_types()?;
         self.check_nodes()?;
@@ -135,7 +142,7 @@ impl<'k> Emitter<'k> {
         let threads = grid.threads.unwrap_or(self.options.threads.clamp(1, self.most_threads()));
         let groups = self.grid(grid, threads)?;
         if self.b.size() > MAX_SIZE {
-            return refuse(
+            return reject(
                 "a kernel of this size",
                 format!(
                     "it takes {} steps, the most are {MAX_SIZE}; less unrolling makes it smaller",
@@ -144,7 +151,7 @@ impl<'k> Emitter<'k> {
             );
         }
         let table_words = self.params.len() + self.symbols.len();
-        Ok(Emitted { module: self.b.finish("main", threads), groups, table_words })
+        Ok(EmittedModule { module: self.b.finish("main", threads), groups, table_words })
     }
 
     fn most_threads(&self) -> u32 {
@@ -155,34 +162,34 @@ impl<'k> Emitter<'k> {
         match grid.threads {
             Some(threads) if threads > self.most_threads() => {
                 let most = self.most_threads();
-                refuse("workgroup loops", format!("they take {threads} threads, the most are {most}"))
+                reject("workgroup loops", format!("they take {threads} threads, the most are {most}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Values of 64 bits are held by types of that size, if only to be moved.
+    /// Values of 64 bits need a type of that size, even if they are only moved.
     fn check_types(&self) -> Checked {
         let nodes = self.routine.nodes.iter().map(|decl| decl.dtype);
         let locals = self.locals.values().map(|decl| decl.dtype);
         let lacks = |d: &DType| d.size_bytes() == 8 && !self.caps.arithmetic.contains(*d);
         match nodes.chain(locals).find(lacks) {
             None => Ok(()),
-            Some(dtype) => refuse(
+            Some(dtype) => reject(
                 dtype.to_string(),
                 format!("{} has no numbers of this type; a device with the feature has", self.caps.target),
             ),
         }
     }
 
-    /// Elements and words are numbered by 31 bits, so that indices are 32-bit numbers of either sign.
+    /// Checks that elements and words have 31-bit numbers, so that indices are signed 32-bit numbers.
     fn check_nodes(&self) -> Checked {
         for (node, decl) in self.routine.node_refs() {
             let elements = decl.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
             let words = elements.and_then(|n| n.checked_mul(decl.dtype.size_bytes())).map(|b| b.div_ceil(4));
             let fits = |n: Option<usize>| n.is_some_and(|n| n <= i32::MAX as usize);
             if !fits(elements) || !fits(words) {
-                return refuse(
+                return reject(
                     format!("node {node}"),
                     "it has 2^31 elements or words or more, indices have 32 bits: split it",
                 );
@@ -190,14 +197,15 @@ impl<'k> Emitter<'k> {
         }
         match self.routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
             None => Ok(()),
-            Some(symbol) => refuse(
+            Some(symbol) => reject(
                 format!("symbol @{}", symbol.name),
                 format!("its range is {}, indices have 32 bits", symbol.range),
             ),
         }
     }
 
-    /// Declares the buffers and reads the table: where each node lies in its slab, and the symbols' values.
+    /// Declares the buffers and reads the table: the offset of each node in its slab, and the values of
+    /// symbols.
     fn bind(&mut self, slabs: &[u32]) {
         self.stored_narrow = memory::stored_narrow(self.routine);
         let count = slabs.iter().map(|&s| s as usize + 1).max().unwrap_or(0);
@@ -206,8 +214,8 @@ impl<'k> Emitter<'k> {
             let table = self.b.table((words as u32).div_ceil(4), 0);
             let entry = |e: &mut Self, at: usize| {
                 let vector = e.b.u32(at as u32 / 4);
-                let place = e.b.word(table, vector);
-                let vector = e.b.load(place);
+                let pointer = e.b.word(table, vector);
+                let vector = e.b.load(pointer);
                 e.b.lane(vector, at as u32 % 4, Ty::U32)
             };
             for (at, &slab) in slabs.iter().enumerate() {
@@ -222,23 +230,24 @@ impl<'k> Emitter<'k> {
                 self.symbols.push(value);
             }
         }
-        let quads = quads::Quads::of(self.routine, &self.plan);
+        let vector_slabs = vector_slabs::VectorAccesses::of(self.routine, &self.plan);
         for slab in 0..count {
             let atomic = (self.routine.node_refs())
                 .any(|(node, _)| slabs[node.index()] as usize == slab && self.stored_narrow.contains(&node));
-            let vectors = !atomic && quads.is_vectors(|node| slabs[node.index()] as usize == slab);
+            let vectors =
+                !atomic && vector_slabs.has_vector_elements(|node| slabs[node.index()] as usize == slab);
             let ty = if vectors { Ty::U32x4 } else { Ty::U32 };
             let buffer = self.b.slab(&format!("slab_{slab}"), slab as u32 + 1, ty, atomic);
             self.slabs.push(buffer);
         }
     }
 
-    /// The type that values of a type have in the shader.
+    /// The shader's type for values of an IR type.
     fn carrier(&self, dtype: DType) -> Ty {
         carrier(self.caps, dtype)
     }
 
-    /// A number as a value of the shader.
+    /// The operand as a value of the shader.
     fn value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Computed(value) => value,
@@ -259,7 +268,7 @@ impl<'k> Emitter<'k> {
     }
 }
 
-/// The type that values of a type have in a shader.
+/// The shader's type for values of an IR type.
 pub(crate) fn carrier(caps: &Caps, dtype: DType) -> Ty {
     match dtype {
         DType::Bool => Ty::Bool,
@@ -275,7 +284,7 @@ pub(crate) fn carrier(caps: &Caps, dtype: DType) -> Ty {
     }
 }
 
-/// A name that the shading languages take.
+/// A valid identifier of the shading languages.
 fn identifier(name: &str) -> String {
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
     format!("symbol_{plain}")

@@ -1,5 +1,5 @@
-//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`), each by what the shading languages
-//! define. What their own function leaves open, such as `max` of NaN, is written out.
+//! The operations of the closed set L0 (see the module documentation of `scheduling::legalise`) in terms of
+//! the shading languages. Cases that their functions leave undefined, such as `max` of NaN, are expanded.
 
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use naga::{BinaryOperator as Op, MathFunction, UnaryOperator};
@@ -7,7 +7,7 @@ use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::refusal::{Checked, refuse};
+use crate::errors::{Checked, reject};
 
 impl Emitter<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Checked<Value> {
@@ -32,17 +32,17 @@ impl Emitter<'_> {
             | UnaryOp::Cos
             | UnaryOp::Tanh => {
                 let why = "the device has no function as accurate, and the expansion does not reach this far";
-                return refuse(format!("`{op}` on {dtype}"), why);
+                return reject(format!("`{op}` on {dtype}"), why);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => Err(()),
         };
         match fun {
             Ok(fun) => Ok(self.b.math1(fun, x)),
-            Err(()) => refuse(format!("`{op}` on {dtype}"), "legalisation expands it"),
+            Err(()) => reject(format!("`{op}` on {dtype}"), "legalisation expands it"),
         }
     }
 
-    /// The sign of a float is a bit, which subtraction from zero would get wrong for zero.
+    /// Floats are negated by the operator, because 0 - x has the wrong sign for x = 0.
     fn negated(&mut self, dtype: DType, x: Value) -> Value {
         if dtype.is_float() || dtype.is_signed() {
             return self.b.unary(UnaryOperator::Negate, x);
@@ -95,29 +95,30 @@ impl Emitter<'_> {
             | BinaryOp::Threefry
             | BinaryOp::ThreefryCrypto
             | BinaryOp::ThreefryLight => {
-                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
             }
         };
         if dtype.is_float()
-            && let Some(value) = self.at_zero(simple, dtype, a, b)
+            && let Some(value) = self.checked_for_zero(simple, dtype, a, b)
         {
             return Ok(value);
         }
         if dtype.is_float() && matches!(op, BinaryOp::Add | BinaryOp::Sub) {
-            let (left, right) = (self.kept(a, b), self.kept(b, a));
+            let (left, right) = (self.protected(a, b), self.protected(b, a));
             return Ok(self.b.binary(simple, left, right));
         }
         Ok(self.b.binary(simple, a, b))
     }
 
-    /// A sum that a term is about to be taken from again. Rounding is all that such steps are for, and compilers would undo them:
-    /// `(x + y) - y` is `x` to them.
-    fn kept(&mut self, sum: Value, term: Value) -> Value {
-        if self.b.cancels(sum, term) { self.hidden(sum) } else { sum }
+    /// Makes a sum opaque if one of its terms is subtracted next. Such sums exist to round, and compilers
+    /// would simplify `(x + y) - y` to `x`.
+    fn protected(&mut self, sum: Value, term: Value) -> Value {
+        if self.b.cancels(sum, term) { self.opaque(sum) } else { sum }
     }
 
-    /// The same number to everybody but compilers, who do not see through a change of one NaN to another, on the bits.
-    pub(super) fn hidden(&mut self, sum: Value) -> Value {
+    /// The same number, behind an operation that compilers cannot simplify: it changes one NaN to another by
+    /// its bits.
+    pub(super) fn opaque(&mut self, sum: Value) -> Value {
         let (bits, marked) = match sum.ty {
             Ty::F32 => (Ty::U32, 0x7fc0_0001),
             Ty::F64 => (Ty::U64, 0x7ff8_0000_0000_0001),
@@ -131,17 +132,17 @@ impl Emitter<'_> {
         self.b.bitcast(sum.ty, word)
     }
 
-    /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept.
+    /// `a` if the comparison holds, else `b`: a NaN in `a` is skipped, a NaN in `b` is kept.
     fn greater_of(&mut self, comparison: Op, a: Value, b: Value) -> Value {
         let mut is_greater = self.b.binary(comparison, a, b);
         if let Some(is_number) = self.is_number(b) {
-            // Compilers make their own maximum of a bare comparison, which skips the NaN.
+            // Compilers replace a bare comparison by their own maximum, which would skip the NaN.
             is_greater = self.b.binary(Op::And, is_greater, is_number);
         }
         self.b.select(is_greater, a, b)
     }
 
-    /// Whether a float is no NaN, by its bits; `None` for what cannot be one.
+    /// Whether a float is not NaN, by its bits; none for values that cannot be NaN.
     fn is_number(&mut self, x: Value) -> Option<Value> {
         let (x, bits, magnitude, infinity) = match x.ty {
             _ if self.b.is_literal(x) => return None,
@@ -156,7 +157,7 @@ impl Emitter<'_> {
         Some(self.b.binary(Op::LessEqual, size, infinity))
     }
 
-    /// Amounts of shifts are `u32` whatever is shifted; legalisation keeps them below the width.
+    /// Shift amounts are `u32` for all types; legalisation keeps them below the width.
     fn shift(&mut self, op: BinaryOp, x: Value, by: Value) -> Value {
         let by = self.b.convert(Ty::U32, by);
         self.b.binary(if op == BinaryOp::Shl { Op::ShiftLeft } else { Op::ShiftRight }, x, by)
@@ -168,16 +169,17 @@ impl Emitter<'_> {
             BinaryOp::BitOr => Op::InclusiveOr,
             BinaryOp::BitXor | BinaryOp::Ne => Op::NotEqual,
             BinaryOp::Eq => Op::Equal,
-            _ => return refuse(format!("`{op}` on bool"), "legalisation expands it"),
+            _ => return reject(format!("`{op}` on bool"), "legalisation expands it"),
         };
         Ok(self.b.binary(op, a, b))
     }
 
-    /// Refuses what is not computed in the type: legalisation should have replaced it.
+    /// Rejects an operation on a type in which the target does not compute: legalisation should have replaced
+    /// it.
     pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
         if self.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
             return Ok(());
         }
-        refuse(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", self.caps.target))
+        reject(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", self.caps.target))
     }
 }

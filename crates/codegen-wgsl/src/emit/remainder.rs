@@ -1,5 +1,5 @@
-//! The remainder of floats, exactly: long division of the significands, several bits at a time. The operator of the shading
-//! languages is `a - b * trunc(a / b)`, which is wrong where the quotient is large.
+//! The exact remainder of floats by long division of the significands, several bits at a time. The operator
+//! of the shading languages computes `a - b * trunc(a / b)`, which is wrong for large quotients.
 
 use naga::BinaryOperator as Op;
 use tnode::{DType, Scalar};
@@ -7,22 +7,22 @@ use tnode::{DType, Scalar};
 use super::Emitter;
 use crate::builder::{Ty, Value};
 
-/// The layout of a float.
+/// The format of a float type.
 #[derive(Clone, Copy)]
-struct Layout {
+struct FloatLayout {
     dtype: DType,
     ty: Ty,
     bits: Ty,
-    /// Bits of the stored significand.
+    /// Number of stored bits of the significand.
     mantissa: u32,
     width: u32,
-    /// The exponent of 1, plus the stored significand's bits.
+    /// The exponent field of 1, plus the number of stored bits of the significand.
     bias: u64,
     infinity: u64,
     nan: u64,
 }
 
-const SINGLE: Layout = Layout {
+const SINGLE: FloatLayout = FloatLayout {
     dtype: DType::F32,
     ty: Ty::F32,
     bits: Ty::U32,
@@ -33,7 +33,7 @@ const SINGLE: Layout = Layout {
     nan: 0x7fc0_0000,
 };
 
-const DOUBLE: Layout = Layout {
+const DOUBLE: FloatLayout = FloatLayout {
     dtype: DType::F64,
     ty: Ty::F64,
     bits: Ty::U64,
@@ -45,12 +45,13 @@ const DOUBLE: Layout = Layout {
 };
 
 impl Emitter<'_> {
-    /// C's `fmod`: the sign of `a`, NaN where `a` is infinite or `b` is 0, `a` where `b` is infinite.
+    /// C's `fmod`: has the sign of `a`; NaN if `a` is infinite or `b` is 0, and `a` if `b` is infinite.
     pub(super) fn float_remainder(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         match dtype {
             DType::F64 => self.long_division(DOUBLE, a, b),
             DType::F16 => {
-                // What remains is a multiple of both numbers' last places and less than `b`, so it is a half.
+                // The remainder is a multiple of both numbers' last places and less than `b`, so it is exact
+                // as a half.
                 let [a, b] = [a, b].map(|x| self.b.convert(Ty::F32, x));
                 let rest = self.long_division(SINGLE, a, b);
                 self.b.convert(Ty::F16, rest)
@@ -59,7 +60,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn long_division(&mut self, format: Layout, a: Value, b: Value) -> Value {
+    fn long_division(&mut self, format: FloatLayout, a: Value, b: Value) -> Value {
         let sign = 1u64 << (format.width - 1);
         let [bits_a, bits_b] = [a, b].map(|x| self.b.bitcast(format.bits, x));
         let magnitude = self.number(format, sign - 1);
@@ -79,7 +80,7 @@ impl Emitter<'_> {
     }
 
     /// Whether `a` is infinite, `b` is 0, or either is NaN.
-    fn has_no_remainder(&mut self, format: Layout, size_a: Value, size_b: Value) -> Value {
+    fn has_no_remainder(&mut self, format: FloatLayout, size_a: Value, size_b: Value) -> Value {
         let [zero, infinity] = [0, format.infinity].map(|x| self.number(format, x));
         let is_zero = self.b.binary(Op::Equal, size_b, zero);
         let not_finite = self.b.binary(Op::GreaterEqual, size_a, infinity);
@@ -88,15 +89,15 @@ impl Emitter<'_> {
         self.b.binary(Op::InclusiveOr, either, not_number)
     }
 
-    /// The significand of the remainder, as a multiple of the last place of `b`; anything where `a` is the lesser.
-    fn rest(&mut self, format: Layout, size_a: Value, size_b: Value) -> Value {
+    /// The significand of the remainder, as a multiple of the last place of `b`; arbitrary if `a` < `b`.
+    fn rest(&mut self, format: FloatLayout, size_a: Value, size_b: Value) -> Value {
         let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
         let one = self.number(format, 1);
         let divisor = self.b.math(naga::MathFunction::Max, significand_b, Some(one), None);
         let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
         let variable = self.b.local("rest", format.bits, None);
         let steps = self.b.local("steps", Ty::U32, None);
-        let (rest, left) = (self.b.place(variable), self.b.place(steps));
+        let (rest, left) = (self.b.pointer_to(variable), self.b.pointer_to(steps));
         let first = self.b.binary(Op::Modulo, significand_a, divisor);
         self.b.store(rest, first);
         let is_less = self.b.binary(Op::Less, size_a, size_b);
@@ -107,9 +108,9 @@ impl Emitter<'_> {
 
         self.b.open();
         let now = self.b.load(left);
-        let goes_on = self.b.binary(Op::Greater, now, none);
-        self.b.break_unless(goes_on);
-        // As many bits as there is room for above the significand.
+        let continues = self.b.binary(Op::Greater, now, none);
+        self.b.break_unless(continues);
+        // Shift by as many bits as fit above the significand.
         let room = self.b.u32(format.width - format.mantissa - 1);
         let by = self.b.math(naga::MathFunction::Min, now, Some(room), None);
         let before = self.b.load(rest);
@@ -119,15 +120,15 @@ impl Emitter<'_> {
         let now = self.b.binary(Op::Subtract, now, by);
         self.b.store(left, now);
         let body = self.b.close();
-        self.b.loop_(body, crate::builder::Closed::default());
+        self.b.loop_(body, crate::builder::ClosedBlock::default());
         self.b.load(rest)
     }
 
-    /// The float that is `rest` last places of `b`, as bits.
-    fn scaled_back(&mut self, format: Layout, rest: Value, size_b: Value) -> Value {
+    /// The bits of the float that is `rest` times the last place of `b`.
+    fn scaled_back(&mut self, format: FloatLayout, rest: Value, size_b: Value) -> Value {
         let exponent = self.exponent(format, size_b);
         let zero = self.number(format, 0);
-        // Below 2²⁴, or 2⁵³, integers are floats, and these know their exponents.
+        // Integers below 2²⁴, or 2⁵³, are exact as floats, whose exponent field gives their size.
         let float = self.b.convert(format.ty, rest);
         let bits = self.b.bitcast(format.bits, float);
         let mantissa = self.number(format, (1 << format.mantissa) - 1);
@@ -142,7 +143,7 @@ impl Emitter<'_> {
         let field = self.b.convert(format.bits, field);
         let field = self.b.binary(Op::ShiftLeft, field, log);
         let normal = self.b.binary(Op::InclusiveOr, field, fraction);
-        // The exponent is that of the smallest numbers here, or close to it.
+        // The exponent is that of the subnormal numbers, or close to it.
         let [one, most] = [1, format.mantissa].map(|x| self.b.u32(x));
         let by = self.b.binary(Op::Subtract, exponent, one);
         let by = self.b.math(naga::MathFunction::Min, by, Some(most), None);
@@ -152,8 +153,8 @@ impl Emitter<'_> {
         self.b.select(is_zero, zero, scaled)
     }
 
-    /// The exponent field of a magnitude, 1 for subnormal numbers, whose last place is the same.
-    fn exponent(&mut self, format: Layout, size: Value) -> Value {
+    /// The exponent field of a magnitude; 1 for subnormal numbers, whose last place is the same.
+    fn exponent(&mut self, format: FloatLayout, size: Value) -> Value {
         let log = self.b.u32(format.mantissa);
         let field = self.b.binary(Op::ShiftRight, size, log);
         let field = self.b.convert(Ty::U32, field);
@@ -162,7 +163,7 @@ impl Emitter<'_> {
     }
 
     /// The significand of a magnitude, with its leading bit.
-    fn significand(&mut self, format: Layout, size: Value) -> Value {
+    fn significand(&mut self, format: FloatLayout, size: Value) -> Value {
         let leading = 1u64 << format.mantissa;
         let [mask, leading] = [leading - 1, leading].map(|x| self.number(format, x));
         let fraction = self.b.binary(Op::And, size, mask);
@@ -171,7 +172,7 @@ impl Emitter<'_> {
         self.b.select(is_normal, whole, fraction)
     }
 
-    fn number(&mut self, format: Layout, x: u64) -> Value {
+    fn number(&mut self, format: FloatLayout, x: u64) -> Value {
         self.b.bits(format.bits, x)
     }
 }

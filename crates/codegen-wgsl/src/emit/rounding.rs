@@ -1,7 +1,8 @@
-//! Rounding by adding a large constant and taking it away again, as the expansions of `exp` and others do.
+//! Rounding by adding and subtracting a large constant, as the expansions of `exp` and others do.
 //!
-//! Shading languages let compilers reorder sums, and drivers do take `(x + c) - c` for `x`. Where the sum lies in the binade of the
-//! constant, in which the last place is worth 1, the difference is that of the bits, as integers, which nobody takes apart.
+//! Shading languages permit compilers to reorder sums, and drivers do simplify `(x + c) - c` to `x`. Where
+//! the sum is in the binade of the constant, in which the last place has the value 1, the difference of the
+//! floats equals the difference of their bits as integers, which compilers do not simplify.
 
 use lowered_ir::math::Format;
 use naga::BinaryOperator as Op;
@@ -30,7 +31,7 @@ impl Emitter<'_> {
         let is_within = self.b.binary(Op::LogicalAnd, from, to);
         let rounded = self.b.convert(sum.ty, apart);
         let constant = self.known(rounder);
-        // Numbers that are too large to be rounded so, infinities and NaN.
+        // For numbers too large for this method, infinities and NaN.
         let difference = self.b.binary(Op::Subtract, sum, constant);
         Some(self.b.select(is_within, rounded, difference))
     }

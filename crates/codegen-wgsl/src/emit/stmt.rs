@@ -4,16 +4,18 @@ use codegen_core::threads::{self, Grid};
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 use naga::BinaryOperator as Op;
 
-use super::index::Index;
+use super::index::LoopValue;
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE};
 use crate::builder::{Ty, Value};
-use crate::refusal::{Checked, refuse};
+use crate::errors::{Checked, reject};
 
 impl<'k> Emitter<'k> {
-    /// The grid: numbers workgroups and threads, and runs the body for the iteration that is theirs. Gives the number of workgroups.
+    /// Emits the grid: computes the numbers of the workgroup and the thread, and emits the body for the
+    /// iteration of each. Returns the number of workgroups.
     pub(super) fn grid(&mut self, grid: &Grid<'k>, threads: u32) -> Checked<u64> {
         let (own, counts, thread) = self.b.builtins();
-        // Numbered x + X · (y + Y · z), since one dimension may be too short for all.
+        // The workgroup's number is x + X · (y + Y · z), since the number of workgroups may exceed the limit
+        // of one dimension.
         let rows = self.b.binary(Op::Multiply, counts[1], own[2]);
         let rows = self.b.binary(Op::Add, own[1], rows);
         let rows = self.b.binary(Op::Multiply, counts[0], rows);
@@ -48,14 +50,14 @@ impl<'k> Emitter<'k> {
         Ok(groups.into())
     }
 
-    /// The body with the grid's variables set for one iteration.
+    /// Emits the body for iteration `number` of the grid.
     fn iteration(&mut self, grid: &Grid<'k>, number: Value) -> Checked {
         let extents: Vec<u32> = grid.axes.iter().map(|a| a.extent as u32).collect();
         let digits = self.digits(number, &extents);
         let mut within: Option<Value> = None;
         for (axis, digit) in grid.axes.iter().zip(digits) {
             let Some(digit) = digit else {
-                self.enter(axis.var, Index::Known(axis.lo));
+                self.enter(axis.var, LoopValue::Known(axis.lo));
                 continue;
             };
             let mut value = self.b.bitcast(Ty::I32, digit);
@@ -68,7 +70,7 @@ impl<'k> Emitter<'k> {
                 let inside = self.b.binary(Op::Less, value, self.symbols[symbol.index()]);
                 within = Some(within.map_or(inside, |w| self.b.binary(Op::And, w, inside)));
             }
-            self.enter(axis.var, Index::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
+            self.enter(axis.var, LoopValue::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
         }
         if let Some(within) = within {
             let beyond = self.b.unary(naga::UnaryOperator::LogicalNot, within);
@@ -77,7 +79,8 @@ impl<'k> Emitter<'k> {
         self.block(grid.body, true)
     }
 
-    /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.
+    /// The digits of a number in a mixed radix, the last the least significant; none for a digit that can
+    /// only be 0.
     pub(super) fn digits(&mut self, number: Value, extents: &[u32]) -> Vec<Option<Value>> {
         let mut digits = vec![None; extents.len()];
         let mut rest = number;
@@ -97,7 +100,7 @@ impl<'k> Emitter<'k> {
         digits
     }
 
-    pub(super) fn enter(&mut self, var: LoopId, index: Index) {
+    pub(super) fn enter(&mut self, var: LoopId, index: LoopValue) {
         self.vars.insert(var, index);
         self.order.push(var);
     }
@@ -108,10 +111,10 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The statements of a block; `last` says that the kernel ends with it.
+    /// Emits a block; `last` says that the kernel ends with it.
     pub(super) fn block(&mut self, block: &'k [Stmt], last: bool) -> Checked {
         if self.b.size() > MAX_SIZE {
-            return refuse("a kernel of this size", "less unrolling makes it smaller");
+            return reject("a kernel of this size", "less unrolling makes it smaller");
         }
         for (at, stmt) in block.iter().enumerate() {
             match stmt {
@@ -131,7 +134,7 @@ impl<'k> Emitter<'k> {
                 self.check_store(stmt)?;
                 let (value, _) = self.expr(value)?;
                 let slab = self.slabs[self.params[node.index()].slab];
-                if self.b.is_vectors(slab) && self.routine.node(*node).dtype.size_bytes() == 4 {
+                if self.b.has_vector_elements(slab) && self.routine.node(*node).dtype.size_bytes() == 4 {
                     let value = self.value(value);
                     self.store_lane(stmt, *node, index, value);
                     return Ok(());
@@ -140,7 +143,7 @@ impl<'k> Emitter<'k> {
                 self.store(*node, element, value);
                 Ok(())
             }
-            Stmt::SetDynamic { op: Some(op), .. } => refuse(
+            Stmt::SetDynamic { op: Some(op), .. } => reject(
                 format!("scatter {op}"),
                 "legalisation expands accumulating stores at computed indices",
             ),
@@ -154,7 +157,7 @@ impl<'k> Emitter<'k> {
                 let element = self.further(element, at, self.stride(*node, *axis));
                 self.store(*node, element, value);
                 let accept = self.b.close();
-                self.b.if_else(inside, accept, crate::builder::Closed::default());
+                self.b.if_else(inside, accept, crate::builder::ClosedBlock::default());
                 Ok(())
             }
             Stmt::SetLocal { local, index, value } => {
@@ -169,19 +172,19 @@ impl<'k> Emitter<'k> {
             Stmt::Declare { local, .. } => self.declare(*local, false),
             Stmt::Comment(_) => Ok(()),
             Stmt::Log { .. } => {
-                refuse("log", "shaders have no log; the interpreter and the native backends log")
+                reject("log", "shaders have no log; the interpreter and the native backends log")
             }
         }
     }
 
-    /// In a kernel with workgroup loops, a store outside of them would be done by every thread.
+    /// Rejects a store outside of workgroup loops in a kernel that has them: every thread would execute it.
     fn check_store(&self, stmt: &Stmt) -> Checked {
         let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
             return Ok(());
         };
         match self.threads.is_some() && self.within.is_none() {
             false => Ok(()),
-            true => refuse(
+            true => reject(
                 format!("a store to node {node}"),
                 "it stands outside of workgroup loops, where every thread of the workgroup would do it",
             ),
@@ -207,7 +210,7 @@ impl<'k> Emitter<'k> {
         }
         if self.plan.unrolled.contains(&var) {
             for at in lo..hi.limit {
-                self.enter(var, Index::Known(at));
+                self.enter(var, LoopValue::Known(at));
                 self.block(body, false)?;
                 self.leave();
             }
@@ -215,12 +218,12 @@ impl<'k> Emitter<'k> {
         }
         self.depth += 1;
         if self.depth > MAX_LOOP_DEPTH {
-            return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
+            return reject("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
-        let before = self.meetings.pending();
+        let before = self.barriers.pending();
         self.serial(var, lo, hi, body)?;
         if hi.symbol.is_some() {
-            self.meetings.keep(&before);
+            self.barriers.keep(&before);
         }
         self.depth -= 1;
         Ok(())
@@ -228,7 +231,7 @@ impl<'k> Emitter<'k> {
 
     fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
         let (Ok(first), Ok(limit)) = (i32::try_from(lo), i32::try_from(hi.limit)) else {
-            return refuse("a loop", "its bounds exceed 32 bits, as which indices are computed");
+            return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
         };
         let limit = self.b.i32(limit);
         let end = match hi.symbol {
@@ -241,14 +244,14 @@ impl<'k> Emitter<'k> {
         let first = self.b.i32(first);
         let mut result = Ok(());
         self.counted(&format!("i{}", var.0), first, end, |e, value| {
-            e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
-            result = e.block(body, false).map(|()| e.meet_before_repeating(body));
+            e.enter(var, LoopValue::Computed(value, (lo, hi.limit - 1)));
+            result = e.block(body, false).map(|()| e.barrier_before_next_iteration(body));
             e.leave();
         });
         result
     }
 
-    /// A loop over `lo..hi`, both constants, whose body is written by `f`.
+    /// A loop over the constant range `lo..hi`, whose body `f` emits.
     pub(super) fn looped(&mut self, name: &str, lo: i64, hi: i64, f: impl FnOnce(&mut Self, Value)) {
         let [lo, hi] = [lo, hi].map(|k| self.b.i32(k as i32));
         self.counted(name, lo, hi, f);
@@ -256,19 +259,19 @@ impl<'k> Emitter<'k> {
 
     fn counted(&mut self, name: &str, lo: Value, hi: Value, f: impl FnOnce(&mut Self, Value)) {
         let variable = self.b.local(&format!("{name}_next"), Ty::I32, None);
-        let place = self.b.place(variable);
-        self.b.store(place, lo);
+        let pointer = self.b.pointer_to(variable);
+        self.b.store(pointer, lo);
         self.b.open();
-        let value = self.b.load(place);
+        let value = self.b.load(pointer);
         self.b.name(value, name);
-        let goes_on = self.b.binary(Op::Less, value, hi);
-        self.b.break_unless(goes_on);
+        let continues = self.b.binary(Op::Less, value, hi);
+        self.b.break_unless(continues);
         f(self, value);
         let body = self.b.close();
         self.b.open();
-        let (value, one) = (self.b.load(place), self.b.i32(1));
+        let (value, one) = (self.b.load(pointer), self.b.i32(1));
         let next = self.b.binary(Op::Add, value, one);
-        self.b.store(place, next);
+        self.b.store(pointer, next);
         let continuing = self.b.close();
         self.b.loop_(body, continuing);
     }

@@ -1,32 +1,33 @@
-//! Workgroup loops: which threads run them, and barriers where these meet.
+//! Workgroup loops: the mapping of their iterations to threads, and the barriers around them.
 
 use codegen_core::threads::{self, BarrierScope};
 use lowered_ir::ir::{LocalId, NodeRef, Stmt};
 
 use super::Emitter;
-use super::index::Index;
-use crate::builder::{Closed, Ty};
-use crate::refusal::{Checked, refuse};
+use super::index::LoopValue;
+use crate::builder::{ClosedBlock, Ty};
+use crate::errors::{Checked, reject};
 
 impl<'k> Emitter<'k> {
-    /// An outermost workgroup loop, and the barriers around it; `last` says that the kernel ends with it.
+    /// Emits an outermost workgroup loop and the barriers around it; `last` says that the kernel ends with
+    /// it.
     pub(super) fn workgroup(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
         if self.within.is_some() {
-            return refuse("nested workgroup loops", "one stands in a loop inside of another");
+            return reject("nested workgroup loops", "one stands in a loop inside of another");
         }
-        let before = self.meetings.before(stmt);
-        self.meet(before);
+        let before = self.barriers.before(stmt);
+        self.barrier(before);
         self.nest(stmt)?;
         if !last {
-            let after = self.meetings.after(stmt);
-            self.meet(after);
+            let after = self.barriers.after(stmt);
+            self.barrier(after);
         }
         Ok(())
     }
 
-    fn meet(&mut self, meet: BarrierScope) {
-        if meet.is_needed() {
-            self.b.barrier(meet.nodes, meet.shared);
+    fn barrier(&mut self, barrier: BarrierScope) {
+        if barrier.is_needed() {
+            self.b.barrier(barrier.nodes, barrier.shared);
         }
     }
 
@@ -37,10 +38,10 @@ impl<'k> Emitter<'k> {
         let digits = self.digits(thread, &extents);
         for (&(var, extent), digit) in nest.axes.iter().zip(digits) {
             let index = match digit {
-                None => Index::Known(0),
+                None => LoopValue::Known(0),
                 Some(digit) => {
                     let value = self.b.bitcast(Ty::I32, digit);
-                    Index::Computed(value, (0, i64::from(extent) - 1))
+                    LoopValue::Computed(value, (0, i64::from(extent) - 1))
                 }
             };
             self.enter(var, index);
@@ -49,11 +50,11 @@ impl<'k> Emitter<'k> {
         let is_guarded = Some(nest.threads) != self.threads;
         if is_guarded {
             let threads = self.b.u32(nest.threads);
-            let takes_part = self.b.binary(naga::BinaryOperator::Less, thread, threads);
+            let participates = self.b.binary(naga::BinaryOperator::Less, thread, threads);
             self.b.open();
             self.block(nest.body, false)?;
             let accept = self.b.close();
-            self.b.if_else(takes_part, accept, Closed::default());
+            self.b.if_else(participates, accept, ClosedBlock::default());
         } else {
             self.block(nest.body, false)?;
         }
@@ -62,25 +63,26 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// A node is read by every thread alike.
+    /// Notes that all threads read a node outside of workgroup loops.
     pub(super) fn note_read(&mut self, node: NodeRef) {
         if self.threads.is_some() && self.within.is_none() {
-            self.meetings.note_read(node);
+            self.barriers.note_read(node);
         }
     }
 
-    /// As [`Emitter::note_read`], of a local that may be shared.
+    /// Notes that all threads read a local, which may be shared.
     pub(super) fn note_local_read(&mut self, local: LocalId) {
         if self.within.is_none() {
-            self.meetings.note_local_read(local);
+            self.barriers.note_local_read(local);
         }
     }
 
-    /// At the end of a loop's body: threads meet if they have read what the next iteration writes.
-    pub(super) fn meet_before_repeating(&mut self, body: &[Stmt]) {
+    /// Emits a barrier at the end of a loop body if the threads have read memory that the next iteration
+    /// writes.
+    pub(super) fn barrier_before_next_iteration(&mut self, body: &[Stmt]) {
         if self.within.is_none() {
-            let meet = self.meetings.before_repeating(body);
-            self.meet(meet);
+            let barrier = self.barriers.before_repeating(body);
+            self.barrier(barrier);
         }
     }
 }

@@ -1,9 +1,11 @@
-//! What compilers of shaders take for a number though it is none: `x * 0`, `0 / x` and `x - x` are 0 to them, `x / x` is 1, and `x / 0`
-//! is whatever comes in handy, since their languages let them assume that there are no infinities and NaNs.
+//! Divisions, products and differences whose result may be NaN or infinite. Shading languages let compilers
+//! assume that there are no infinities and NaNs, so compilers simplify `x * 0`, `0 / x` and `x - x` to 0 and
+//! `x / x` to 1, and give `x / 0` an arbitrary value.
 //!
-//! Where such an operation is plain to see, its operand's bits are looked at as well, and constants are chosen by them. A compiler also
-//! finds zeros by itself, as in an accumulator that begins with one: every divisor is therefore looked at, by some
-//! eleven operations on words. Products and differences are not, nor is the sign of a zero.
+//! Where such an operation is visible in the code, the emitter also tests the operand's bits and selects a
+//! constant by them. A compiler finds further zeros by itself, as in an accumulator that begins with 0.
+//! Therefore every divisor is tested, at a cost of about eleven operations on words. Other products and
+//! differences are not tested, nor is the sign of a zero.
 
 use naga::BinaryOperator as Op;
 use tnode::{DType, Scalar};
@@ -11,8 +13,8 @@ use tnode::{DType, Scalar};
 use super::Emitter;
 use crate::builder::{Ty, Value};
 
-/// The bits of a float, and those of a few numbers in its layout.
-struct Bits {
+/// The bits of a float, and masks of its format.
+struct FloatBits {
     ty: Ty,
     word: Value,
     magnitude: Value,
@@ -20,8 +22,9 @@ struct Bits {
 }
 
 impl Emitter<'_> {
-    /// `a op b` for floats, if one of them is the literal 0, or both look like one value, and every quotient by what is no literal.
-    pub(super) fn at_zero(&mut self, op: Op, dtype: DType, a: Value, b: Value) -> Option<Value> {
+    /// `a op b` for floats, with a test for special values: if one operand is the literal 0, if both look
+    /// equal, or if the operation is a division by a value that is not a literal. None if no test is needed.
+    pub(super) fn checked_for_zero(&mut self, op: Op, dtype: DType, a: Value, b: Value) -> Option<Value> {
         let (a_is_zero, b_is_zero, are_alike) =
             (self.b.is_zero(a), self.b.is_zero(b), self.b.looks_like(a, b));
         let is_valid = match op {
@@ -49,7 +52,7 @@ impl Emitter<'_> {
         Some(self.or_nan(dtype, is_valid, result))
     }
 
-    /// `a / b`, by the bits where `b` is 0.
+    /// `a / b`; the result is selected by the bits if `b` is 0.
     fn quotient(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         let (is_valid, infinity) = (self.is_divisor(a), self.infinity_of(dtype, a, b));
         let by_zero = self.or_nan(dtype, is_valid, infinity);
@@ -65,7 +68,7 @@ impl Emitter<'_> {
 
     /// Whether a float is a zero of either sign.
     fn has_bits_of_zero(&mut self, x: Value) -> Value {
-        let Bits { ty, word, magnitude, .. } = self.bits_of(x);
+        let FloatBits { ty, word, magnitude, .. } = self.bits_of(x);
         let size = self.b.binary(Op::And, word, magnitude);
         let zero = self.b.bits(ty, 0);
         self.b.binary(Op::Equal, size, zero)
@@ -81,22 +84,22 @@ impl Emitter<'_> {
         self.b.select(positive, plus, minus)
     }
 
-    /// Whether two values that look like one have different bits.
+    /// Whether the bits of two values differ.
     fn differ(&mut self, a: Value, b: Value) -> Value {
         let [a, b] = [a, b].map(|x| self.bits_of(x).word);
         self.b.binary(Op::NotEqual, a, b)
     }
 
-    /// Neither infinite nor NaN.
+    /// Whether a float is neither infinite nor NaN.
     fn is_finite(&mut self, x: Value) -> Value {
-        let Bits { word, magnitude, infinity, .. } = self.bits_of(x);
+        let FloatBits { word, magnitude, infinity, .. } = self.bits_of(x);
         let size = self.b.binary(Op::And, word, magnitude);
         self.b.binary(Op::Less, size, infinity)
     }
 
-    /// Neither 0 nor NaN.
+    /// Whether a float is neither 0 nor NaN.
     fn is_divisor(&mut self, x: Value) -> Value {
-        let Bits { ty, word, magnitude, infinity } = self.bits_of(x);
+        let FloatBits { ty, word, magnitude, infinity } = self.bits_of(x);
         let size = self.b.binary(Op::And, word, magnitude);
         let zero = self.b.bits(ty, 0);
         let is_nonzero = self.b.binary(Op::NotEqual, size, zero);
@@ -104,15 +107,15 @@ impl Emitter<'_> {
         self.b.binary(Op::And, is_nonzero, is_number)
     }
 
-    fn bits_of(&mut self, x: Value) -> Bits {
+    fn bits_of(&mut self, x: Value) -> FloatBits {
         let (x, ty, magnitude, infinity) = match x.ty {
             Ty::F64 => (x, Ty::U64, i64::MAX as u64, 0x7ff0_0000_0000_0000),
-            // A half is a normal number, 0, infinite or NaN as a float too.
+            // Converting a half to `f32` preserves whether it is 0, infinite or NaN.
             Ty::F16 => (self.b.convert(Ty::F32, x), Ty::U32, 0x7fff_ffff, 0x7f80_0000),
             _ => (x, Ty::U32, 0x7fff_ffff, 0x7f80_0000),
         };
         let word = self.b.bitcast(ty, x);
         let [magnitude, infinity] = [magnitude, infinity].map(|k| self.b.bits(ty, k));
-        Bits { ty, word, magnitude, infinity }
+        FloatBits { ty, word, magnitude, infinity }
     }
 }

@@ -1,4 +1,4 @@
-//! What tests share: a device that has every type, and a second opinion on texts.
+//! Shared by the tests: a device with every type, and a validator for texts.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
@@ -6,7 +6,7 @@ use codegen_wgsl::baseline_caps;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use tnode::DType;
 
-/// A device that has every type that shaders may compute in.
+/// The capabilities of a device with every type in which shaders can compute.
 pub(crate) fn full_caps() -> Caps {
     let more = [DType::F16, DType::I64, DType::U64, DType::F64];
     let least = baseline_caps();
@@ -14,12 +14,12 @@ pub(crate) fn full_caps() -> Caps {
     Caps { target: "everything".into(), arithmetic, ..least }
 }
 
-/// How many parameters of a kernel are memory.
+/// The number of memory parameters of a kernel.
 pub(crate) fn memory_params(kernel: &KernelAbi) -> usize {
     kernel.params.iter().filter(|p| !matches!(p, Param::StaticIndex { .. })).count()
 }
 
-/// Parses and validates text as the device would.
+/// Parses and validates text as a device would.
 pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
     let has = |dtype| caps.arithmetic.contains(dtype);
@@ -33,7 +33,7 @@ pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String
     Ok(module)
 }
 
-/// A routine as one kernel, without the scheduler: what it declares is what it launches.
+/// A routine as one kernel, without the scheduler: the ABI follows the routine's declarations.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
     let ir = scheduling::legalise(&routine, caps).expect("the target has the operations");

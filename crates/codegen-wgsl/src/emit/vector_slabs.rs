@@ -1,8 +1,9 @@
-//! Slabs as vectors of four words: where all stores into a slab are whole vectors, and some accesses run along the lanes of a vector
-//! loop, four lanes read and write a vector at once.
+//! Slabs with vectors of four words as elements. A slab is one if all stores into it write whole vectors and
+//! some vector loop accesses neighbouring elements: four of its iterations then load or store one vector.
 //!
-//! A store into one lane of a vector may touch the others, which may be another thread's, so one such store keeps a slab to words.
-//! Offsets in slabs are multiples of four words, so that the index alone says where vectors begin.
+//! A store into one lane of a vector may write the other lanes too, which may belong to another thread, so a
+//! single such store makes the slab's elements words. Offsets in slabs are multiples of four words, so the
+//! index alone determines where vectors begin.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +14,24 @@ use codegen_core::threads::Plan;
 use super::Emitter;
 use crate::builder::{Ty, Value};
 
-/// How a kernel's nodes are accessed.
+/// The accesses to a kernel's nodes.
 #[derive(Debug, Default)]
-pub(super) struct Quads {
-    /// Nodes that vectors are read from or stored into.
+pub(super) struct VectorAccesses {
+    /// Nodes of which vectors are loaded or stored.
     along: BTreeSet<NodeRef>,
-    /// Nodes that something less than a vector is stored into.
+    /// Nodes with a store of less than a vector.
     scattered: BTreeSet<NodeRef>,
 }
 
-impl Quads {
-    pub(super) fn of(routine: &Routine, plan: &Plan) -> Quads {
-        let mut quads = Quads::default();
-        quads.block(routine, plan, &routine.body, None);
-        quads
+impl VectorAccesses {
+    pub(super) fn of(routine: &Routine, plan: &Plan) -> VectorAccesses {
+        let mut vector_slabs = VectorAccesses::default();
+        vector_slabs.block(routine, plan, &routine.body, None);
+        vector_slabs
     }
 
-    /// Whether the slab that holds these nodes is made of vectors.
-    pub(super) fn is_vectors(&self, holds: impl Fn(NodeRef) -> bool) -> bool {
+    /// Whether a slab has vectors as elements; `holds` says which nodes are in it.
+    pub(super) fn has_vector_elements(&self, holds: impl Fn(NodeRef) -> bool) -> bool {
         self.along.iter().any(|&node| holds(node)) && !self.scattered.iter().any(|&node| holds(node))
     }
 
@@ -72,7 +73,8 @@ impl Quads {
     }
 }
 
-/// Whether the lanes of a vector loop are neighbours in memory, and its first lane lies where a vector begins.
+/// Whether consecutive iterations of a vector loop access neighbouring elements, beginning at a vector
+/// boundary.
 fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
     let (Some(var), decl) = (lanes, routine.node(node)) else { return false };
     let flat = Emitter::flat(index, &decl.dims);
@@ -83,7 +85,8 @@ fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<Loo
         && flat.terms().iter().all(rest)
 }
 
-/// Whether nothing after a store mentions the node, and no other store does, so that it may wait for the other lanes.
+/// Whether a store is the only one to its node in the block and no later statement reads the node, so that
+/// the store may wait for the other lanes.
 fn is_last_mention(block: &[Stmt], at: usize, node: NodeRef) -> bool {
     let stores = |stmt: &Stmt| matches!(stmt, Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } if *n == node);
     let mut mentions = block.iter().filter(|stmt| stores(stmt)).count() > 1;
@@ -99,13 +102,16 @@ fn is_last_mention(block: &[Stmt], at: usize, node: NodeRef) -> bool {
 }
 
 impl<'k> Emitter<'k> {
-    /// The vector of a slab of vectors, and the lane in it, where an element of four bytes lies; `None` where that is not known.
+    /// The vector, and the lane in it, that holds a four-byte element of a slab of vectors; none if the lane
+    /// is not known at compile time.
     pub(super) fn vector_of(&mut self, node: NodeRef, flat: &Affine) -> Option<(Value, u32)> {
         let param = self.params[node.index()];
-        if !self.b.is_vectors(self.slabs[param.slab]) || self.routine.node(node).dtype.size_bytes() != 4 {
+        if !self.b.has_vector_elements(self.slabs[param.slab])
+            || self.routine.node(node).dtype.size_bytes() != 4
+        {
             return None;
         }
-        let (terms, offset) = self.run_time_part(flat);
+        let (terms, offset) = self.computed_terms(flat);
         if terms.terms().iter().any(|(_, factor)| factor % 4 != 0) {
             return None;
         }
@@ -115,7 +121,7 @@ impl<'k> Emitter<'k> {
         Some((self.vector_at(node, index), offset.rem_euclid(4) as u32))
     }
 
-    /// The vector of a slab that is so many vectors behind a node's beginning.
+    /// The number in the slab of vector `index` of a node.
     pub(super) fn vector_at(&mut self, node: NodeRef, index: Value) -> Value {
         let two = self.b.u32(2);
         let base = self.b.binary(naga::BinaryOperator::ShiftRight, self.params[node.index()].offset, two);
@@ -123,18 +129,18 @@ impl<'k> Emitter<'k> {
         self.b.binary(naga::BinaryOperator::Add, base, index)
     }
 
-    /// Stores one lane of a vector with the three before it, once it is the last.
+    /// Collects one lane of a vector, and stores the vector once all four are known.
     pub(super) fn store_lane(&mut self, stmt: &'k Stmt, node: NodeRef, index: &Indices, value: Value) {
         let word = self.b.bitcast(Ty::U32, value);
-        let waiting = self.waiting.entry(std::ptr::from_ref(stmt)).or_default();
-        waiting.push(word);
-        let &[a, b, c, d] = waiting.as_slice() else { return };
-        waiting.clear();
+        let pending_lanes = self.pending_lanes.entry(std::ptr::from_ref(stmt)).or_default();
+        pending_lanes.push(word);
+        let &[a, b, c, d] = pending_lanes.as_slice() else { return };
+        pending_lanes.clear();
         let flat = Self::flat(index, &self.routine.node(node).dims);
         if let Some((vector, _)) = self.vector_of(node, &flat) {
             let lanes = self.b.lanes([a, b, c, d]);
-            let place = self.b.word(self.slabs[self.params[node.index()].slab], vector);
-            self.b.store(place, lanes);
+            let pointer = self.b.word(self.slabs[self.params[node.index()].slab], vector);
+            self.b.store(pointer, lanes);
         }
     }
 }

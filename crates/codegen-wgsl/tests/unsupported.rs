@@ -1,4 +1,4 @@
-//! What is refused, and why: every refusal has an example.
+//! Unsupported operations: an example of every rejection.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod common;
@@ -6,12 +6,12 @@ mod common;
 use codegen_core::{Caps, CodegenError, Workgroups};
 use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 
-fn refused_by(caps: Caps, text: &str) -> String {
+fn rejected_by(caps: Caps, text: &str) -> String {
     let kernel = common::kernel(text, &caps);
     let codegen = wgsl(caps, WgslOptions::default());
     match codegen.render(&kernel, &vec![0; kernel.ir().nodes.len()]) {
         Err(error @ CodegenError::Unsupported { .. }) => error.to_string(),
-        other => panic!("expected a refusal, found {other:?}"),
+        other => panic!("expected a rejection, found {other:?}"),
     }
 }
 
@@ -25,7 +25,7 @@ fn check_by(caps: Caps, body: &str, expected: &str) {
     let text = format!(
         "routine @r strict {{ symbol @n in 0..8 node %0 \"x\" f32[64] on_device node %1 \"y\" f32[64] on_device {body} }}"
     );
-    let error = refused_by(caps, &text);
+    let error = rejected_by(caps, &text);
     assert!(error.contains(expected), "{error}");
     assert!(error.contains("kernel `r`"), "{error}");
 }
@@ -103,30 +103,30 @@ fn deep_nests() {
 #[test]
 fn nodes_and_symbols_beyond_31_bits() {
     let huge = "routine @r strict { node %0 \"x\" u8[70000, 70000] on_device %0[1, 1] := 1u8 }";
-    assert!(refused_by(baseline_caps(), huge).contains("it has 2^31 elements or words or more"));
+    assert!(rejected_by(baseline_caps(), huge).contains("it has 2^31 elements or words or more"));
     let wide = "routine @r strict { symbol @n in 0..5000000000 node %0 \"x\" f32[4] on_device
                 for i0 in 0..min(4, @n) { %0[i0] := 1.0f32 } }";
-    assert!(refused_by(baseline_caps(), wide).contains("symbol @n: its range is 5000000000"));
+    assert!(rejected_by(baseline_caps(), wide).contains("symbol @n: its range is 5000000000"));
 }
 
 #[test]
 fn a_grid_beyond_32_bits() {
     let text = "routine @r strict { node %0 \"x\" f32[2, 2] on_device
                 for i0 in 0..70000 parallel { for i1 in 0..70000 parallel { } } }";
-    assert!(refused_by(baseline_caps(), text).contains("2^32 iterations"));
+    assert!(rejected_by(baseline_caps(), text).contains("2^32 iterations"));
 }
 
 #[test]
 fn angles_of_f64_that_no_expansion_reaches() {
     let text = "routine @r strict { node %0 \"x\" f64[4] on_device %0[0] := sin(%0[1]) }";
-    assert!(refused_by(common::full_caps(), text).contains("`sin` on f64"));
+    assert!(rejected_by(common::full_caps(), text).contains("`sin` on f64"));
 }
 
 #[test]
 fn numbers_of_64_bits_where_there_are_none() {
     let text =
         "routine @r strict { node %0 \"x\" f64[4] on_device node %1 \"y\" f64[4] on_device %0[0] := %1[1] }";
-    assert!(refused_by(baseline_caps(), text).contains("f64: webgpu has no numbers of this type"));
+    assert!(rejected_by(baseline_caps(), text).contains("f64: webgpu has no numbers of this type"));
 }
 
 #[test]
