@@ -1,25 +1,25 @@
-//! Adapters: which there are, choosing one, and opening a device of it.
+//! Adapters: listing them, choosing one, and opening a device of it.
 
 use std::{fmt, str::FromStr};
 
 use wgpu::{Features, Limits};
 
-/// An adapter of this machine: a GPU, or a program that stands in for one.
+/// An adapter of this machine: a GPU, or a program that emulates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterInfo {
-    /// Its position in [`adapters`].
+    /// The adapter's position in [`adapters`].
     pub index: usize,
-    /// Its name.
+    /// The adapter's name, as the platform reports it.
     pub name: String,
-    /// The interface it is reached through, such as `vulkan`.
+    /// The graphics interface of the adapter, such as `vulkan`.
     pub backend: String,
-    /// What it is.
+    /// Whether the adapter is a GPU, and of which kind.
     pub kind: AdapterKind,
     /// The driver's name and version.
     pub driver: String,
 }
 
-/// What an adapter is.
+/// The kinds of adapters, the most preferred one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdapterKind {
     /// A GPU with memory of its own.
@@ -28,14 +28,14 @@ pub enum AdapterKind {
     Integrated,
     /// A GPU of a virtual machine.
     Virtual,
-    /// Something else.
+    /// An adapter of unknown kind.
     Other,
-    /// A program that runs on the processor: right, and slow.
+    /// A program that runs on the CPU: correct but slow.
     Cpu,
 }
 
 impl AdapterInfo {
-    /// Whether it computes on the processor, so that its speed says nothing about a GPU.
+    /// Whether the adapter computes on the CPU, so that its speed says nothing about a GPU.
     pub fn is_software(&self) -> bool {
         self.kind == AdapterKind::Cpu
     }
@@ -73,15 +73,16 @@ impl fmt::Display for AdapterKind {
     }
 }
 
-/// Which adapter to open. As text: nothing for any, a number for a position, anything else for part of a name.
+/// Selects the adapter to open. Parsed from text: an empty text chooses any adapter, a number a position, other text
+/// a part of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdapterChoice {
-    /// The first of the best kind, in the order of [`AdapterKind`].
+    /// The first adapter of the most preferred kind, in the order of [`AdapterKind`].
     #[default]
     Any,
-    /// The one at a position of [`adapters`].
+    /// The adapter at a position of [`adapters`].
     Index(usize),
-    /// The first whose name, driver or interface contains the text, whatever the case of letters.
+    /// The first adapter whose name, driver or interface contains the text; case is ignored.
     Name(String),
 }
 
@@ -121,45 +122,45 @@ impl AdapterChoice {
     }
 }
 
-/// Why no device was opened.
+/// The reason why no device was opened.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No adapter is what was asked for.
+    /// No adapter matches the choice.
     #[error("found no GPU adapter for {wanted} (looked for {interfaces}); {}", listed(found))]
     NoAdapter {
-        /// What was asked for.
+        /// The choice.
         wanted: AdapterChoice,
-        /// The interfaces this build looks behind.
+        /// The graphics interfaces of this build.
         interfaces: String,
-        /// The adapters there are.
+        /// The adapters of this machine.
         found: Vec<AdapterInfo>,
     },
-    /// The adapter has less than arrayjit cannot do without.
-    #[error("adapter {adapter} is too small: {limit} is {found}, and at least {needed} is needed")]
+    /// A limit of the adapter is below arrayjit's minimum.
+    #[error("adapter {adapter} is not sufficient: {limit} is {found}, and at least {needed} is needed")]
     TooSmall {
-        /// Which adapter.
+        /// The adapter with the low limit.
         adapter: Box<AdapterInfo>,
-        /// The limit, by its name in WebGPU with underscores.
+        /// The limit's name in WebGPU, with underscores.
         limit: &'static str,
-        /// The least that suffices.
+        /// The required minimum.
         needed: u64,
-        /// What there is.
+        /// The adapter's value.
         found: u64,
     },
-    /// The platform gives no device.
-    #[error("adapter {adapter} gives no device: {message}")]
-    Refused {
-        /// Which adapter.
+    /// The platform failed to open a device.
+    #[error("adapter {adapter} could not be opened: {message}")]
+    Rejected {
+        /// The adapter that was chosen.
         adapter: Box<AdapterInfo>,
-        /// What the platform said.
+        /// The platform's message.
         message: String,
     },
 }
 
 fn listed(found: &[AdapterInfo]) -> String {
     if found.is_empty() {
-        return "there is none; a driver is missing, or its device".to_owned();
+        return "there is none; a driver or a device is missing".to_owned();
     }
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     format!("there are: {}", lines.join("; "))
@@ -179,21 +180,24 @@ fn enumerate() -> Vec<wgpu::Adapter> {
         return Vec::new();
     }
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    // The same in debug and release builds; the environment may ask for the platform's own validation.
+    // The same flags in debug and release builds; the environment may enable the platform's own validation.
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
     let instance = wgpu::Instance::new(descriptor);
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
 }
 
-/// A device of an adapter, with its queue.
-pub(crate) struct Opened {
+/// An opened device of an adapter, with its queue.
+pub(crate) struct OpenedAdapter {
     pub(crate) info: AdapterInfo,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
 }
 
-/// Opens a device of the adapter chosen; `lower` lowers the adapter's limits.
-pub(crate) fn open(choice: &AdapterChoice, lower: impl FnOnce(&mut Limits)) -> Result<Opened, OpenError> {
+/// Opens a device of the chosen adapter; `lower` may lower the adapter's limits.
+pub(crate) fn open(
+    choice: &AdapterChoice,
+    lower: impl FnOnce(&mut Limits),
+) -> Result<OpenedAdapter, OpenError> {
     let adapters = enumerate();
     let found = described(&adapters);
     let Some(info) = choice.find(&found).cloned() else {
@@ -211,20 +215,20 @@ pub(crate) fn open(choice: &AdapterChoice, lower: impl FnOnce(&mut Limits)) -> R
         ..Default::default()
     };
     let opened = pollster::block_on(adapter.request_device(&descriptor));
-    let refused = |error: wgpu::RequestDeviceError| OpenError::Refused {
+    let rejected = |error: wgpu::RequestDeviceError| OpenError::Rejected {
         adapter: Box::new(info.clone()),
         message: error.to_string(),
     };
-    let (device, queue) = opened.map_err(refused)?;
-    Ok(Opened { info, device, queue })
+    let (device, queue) = opened.map_err(rejected)?;
+    Ok(OpenedAdapter { info, device, queue })
 }
 
-/// What is asked for where the adapter has it.
+/// Features that are enabled if the adapter has them.
 fn useful_features() -> Features {
     Features::SHADER_F16 | Features::SHADER_F64 | Features::SHADER_INT64 | Features::TIMESTAMP_QUERY
 }
 
-/// Whether an adapter has what nothing here works without.
+/// Checks the adapter's limits against the required minima.
 fn check(info: &AdapterInfo, limits: &Limits) -> Result<(), OpenError> {
     let needs = [
         ("max_storage_buffers_per_shader_stage", 4, u64::from(limits.max_storage_buffers_per_shader_stage)),
@@ -304,7 +308,7 @@ mod tests {
         let error = check(&three()[1], &limits).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "adapter 1: Little (integrated, vulkan, driver one 2.0) is too small: max_storage_buffers_per_shader_stage is 2, and at least 4 is needed"
+            "adapter 1: Little (integrated, vulkan, driver one 2.0) is not sufficient: max_storage_buffers_per_shader_stage is 2, and at least 4 is needed"
         );
         assert_eq!(check(&three()[1], &Limits::downlevel_defaults()), Ok(()));
     }

@@ -1,30 +1,31 @@
-//! What an adapter holds and computes, from its limits and features.
+//! Capabilities of an adapter, derived from its limits and features.
 
 use codegen_core::{Caps, DTypeSet, Workgroups};
 use tnode::DType;
 use wgpu::{Features, Limits};
 
-/// Threads of a workgroup that codegens may ask for: more make no kernel of ours faster, and the default limit of browsers is this.
-const MOST_THREADS: u32 = 256;
+/// Maximum number of threads per workgroup for codegens: more threads make none of the kernels faster, and
+/// browsers have this as their default limit.
+const MAX_THREADS: u32 = 256;
 
-/// The least alignment of buffers of nodes: dynamic offsets of any device are multiples of it.
-const LEAST_ALIGNMENT: usize = 256;
+/// Minimum alignment of buffers and nodes, in bytes: dynamic offsets of every device are multiples of it.
+const MIN_ALIGNMENT: usize = 256;
 
-/// The largest buffer whose bytes `i32` counts, so that computed indices fit.
-const MOST_INDEXABLE: u64 = (1 << 31) - LEAST_ALIGNMENT as u64;
+/// The size of the largest buffer whose bytes `i32` can number, so that computed indices fit.
+const MAX_INDEXABLE_BYTES: u64 = (1 << 31) - MIN_ALIGNMENT as u64;
 
 pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
     let workgroups = Workgroups::new(
         limits
             .max_compute_invocations_per_workgroup
             .min(limits.max_compute_workgroup_size_x)
-            .min(MOST_THREADS),
+            .min(MAX_THREADS),
         limits.max_compute_workgroup_storage_size as usize,
     );
     Caps { arithmetic: arithmetic(features), alignment: alignment(limits), ..Caps::gpu("wgpu", workgroups) }
 }
 
-/// Types with native arithmetic.
+/// The types with native arithmetic.
 fn arithmetic(features: Features) -> DTypeSet {
     let always = [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4];
     let with = [
@@ -37,14 +38,14 @@ fn arithmetic(features: Features) -> DTypeSet {
     always.into_iter().chain(there.map(|(_, dtype)| dtype)).collect()
 }
 
-/// Alignment of pools and of nodes in them.
+/// Alignment of pools and of nodes in them, in bytes.
 pub(crate) fn alignment(limits: &Limits) -> usize {
-    (limits.min_storage_buffer_offset_alignment as usize).max(LEAST_ALIGNMENT)
+    (limits.min_storage_buffer_offset_alignment as usize).max(MIN_ALIGNMENT)
 }
 
-/// Bytes of the largest pool: what one binding reaches, in whole alignments.
+/// Size of the largest pool, in bytes: the size of the largest binding, rounded down to the alignment.
 pub(crate) fn largest_pool(limits: &Limits) -> usize {
-    let bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MOST_INDEXABLE);
+    let bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_INDEXABLE_BYTES);
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     bytes - bytes % alignment(limits)
 }

@@ -1,37 +1,37 @@
-//! What streams are handed: commands, recorded until a batch of them is submitted.
+//! Commands of streams, recorded until a batch of them is submitted.
 //!
-//! A command owns what it uses: memory, pipelines, host arrays. So whatever is dropped meanwhile, nothing is freed under a pending
-//! command.
+//! A command owns everything that it uses: memory, pipelines, host arrays. So nothing is freed while a
+//! pending command uses it, whatever the user drops.
 
 use std::sync::Arc;
 
 use device_runtime::{CopyInTask, DriverError, HostLanding};
 use smallvec::SmallVec;
 
-use crate::{kernel::Bound, slab::Region};
+use crate::{kernel::BoundPipeline, slab::MemoryRegion};
 
 /// One task of a stream.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Run a kernel with the values of its static indices.
-    Launch(Arc<Bound>, SmallVec<[u32; 4]>),
+    Launch(Arc<BoundPipeline>, SmallVec<[u32; 4]>),
     /// Fill with zeros.
-    Zero(Region),
-    /// Copy from a host array, which the task has.
-    CopyIn(Region, CopyInTask),
-    /// Copy to a landing array.
-    CopyOut(Region, HostLanding),
-    /// Copy within the device: to, from.
-    Copy(Region, Region),
+    Zero(MemoryRegion),
+    /// Copy from the task's host array.
+    CopyIn(MemoryRegion, CopyInTask),
+    /// Copy to a host array.
+    CopyOut(MemoryRegion, HostLanding),
+    /// Copy within the device: destination, source.
+    Copy(MemoryRegion, MemoryRegion),
 }
 
 impl Command {
-    /// Running a kernel.
+    /// A launch of a kernel.
     ///
     /// # Errors
     ///
-    /// A binding that 31 bits do not hold.
-    pub(crate) fn launch(bound: Arc<Bound>, bindings: &[i64]) -> Result<Command, DriverError> {
+    /// [`DriverError::Platform`] for a binding that does not fit 32-bit signed indices.
+    pub(crate) fn launch(bound: Arc<BoundPipeline>, bindings: &[i64]) -> Result<Command, DriverError> {
         let index = |&value: &i64| {
             i32::try_from(value).map(|value| value as u32).map_err(|_| DriverError::Platform {
                 what: "launching a kernel",
@@ -45,7 +45,7 @@ impl Command {
         Ok(Command::Launch(bound, indices))
     }
 
-    /// What to call it in messages.
+    /// The command's name in messages: the kernel's, or the operation.
     pub(crate) fn name(&self) -> &str {
         match self {
             Command::Launch(bound, _) => &bound.name,
@@ -56,7 +56,7 @@ impl Command {
         }
     }
 
-    /// Bytes that it moves between host and device, for which a batch has room.
+    /// The number of bytes copied between host and device, which count for the size of a batch.
     pub(crate) fn host_bytes(&self) -> usize {
         match self {
             Command::CopyIn(region, ..) | Command::CopyOut(region, ..) => region.bytes,
@@ -64,7 +64,7 @@ impl Command {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the command has no effect.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Command::Launch(bound, _) => bound.grid.is_none(),

@@ -18,27 +18,27 @@ use crate::{
     adapter::{self, AdapterChoice, AdapterInfo, OpenError},
     caps::{caps, largest_pool},
     command::Command,
-    core::Core,
     event::Event,
     gpu::{Gpu, lock},
-    kernel::{Bound, Kernel},
-    slab::{Region, Slabs},
+    kernel::{BoundPipeline, LoadedKernel},
+    shared_state::SharedState,
+    slab::{MemoryRegion, SlabAllocator},
     stream::Stream,
     timing::{KernelTime, can_time},
 };
 
-/// What may be chosen about a device.
+/// Options of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Which adapter.
+    /// The choice of the adapter; by default any.
     pub adapter: AdapterChoice,
-    /// Bytes that pools may occupy together; no limit by default.
+    /// Limit on the total size of the device's pools, in bytes; none by default.
     pub memory_limit: Option<usize>,
-    /// The most bytes of one binding, and so of a pool, where the adapter has more.
+    /// Maximum size in bytes of a binding, and so of a pool, if the adapter's limit is higher.
     pub binding_bytes: Option<u64>,
-    /// The most buffers that a kernel may use, where the adapter has more; browsers offer eight or so.
+    /// Maximum number of buffers per kernel, if the adapter's limit is higher; browsers offer about eight.
     pub storage_buffers: Option<u32>,
-    /// The most workgroups in one dimension, where the adapter has more.
+    /// Maximum number of workgroups in one dimension, if the adapter's limit is higher.
     pub groups_per_dimension: Option<u32>,
 }
 
@@ -55,12 +55,12 @@ fn lower_to<N: Ord + Copy>(limit: &mut N, wanted: Option<N>) {
     *limit = wanted.map_or(*limit, |wanted| wanted.min(*limit));
 }
 
-/// A device of an adapter. One process may have several, of one adapter too; they share nothing.
+/// A device of an adapter. One process may have several, even of one adapter; they share nothing.
 pub struct WgpuDevice {
     adapter: AdapterInfo,
     caps: Caps,
-    pub(crate) core: Arc<Core>,
-    slabs: Arc<Slabs>,
+    pub(crate) shared: Arc<SharedState>,
+    slabs: Arc<SlabAllocator>,
     memory_limit: Option<usize>,
     strategy: OnceLock<StreamStrategy>,
     streams: Mutex<Vec<Weak<Stream>>>,
@@ -71,102 +71,105 @@ impl WgpuDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no adapter like that (with a list of those there are), one that is too small, or a platform that refuses.
+    /// [`OpenError`]: no adapter matches (the error lists those of the machine), its limits are too low, or
+    /// the platform fails to open it.
     pub fn open(config: &Config) -> Result<WgpuDevice, OpenError> {
         WgpuDevice::open_with(config, |_| ())
     }
 
-    /// Opens a device. `believe` may change the limits that are believed of it, so that tests make tasks that it refuses.
+    /// Opens a device. `override_limits` may change the limits that this crate assumes, so that tests can
+    /// make tasks that the device rejects.
     pub(crate) fn open_with(
         config: &Config,
-        believe: impl FnOnce(&mut Limits),
+        override_limits: impl FnOnce(&mut Limits),
     ) -> Result<WgpuDevice, OpenError> {
         let opened = adapter::open(&config.adapter, |limits| config.lower(limits))?;
         let mut gpu = Gpu::new(&opened);
-        believe(&mut gpu.limits);
+        override_limits(&mut gpu.limits);
         let gpu = Arc::new(gpu);
         let adapter = opened.info;
-        let core = Core::new(Arc::clone(&gpu)).map_err(|objection| OpenError::Refused {
+        let shared = SharedState::new(Arc::clone(&gpu)).map_err(|error| OpenError::Rejected {
             adapter: Box::new(adapter.clone()),
-            message: objection.driver_error("allocating tables", 0, 0).to_string(),
+            message: error.driver_error("allocating tables", 0, 0).to_string(),
         })?;
         Ok(WgpuDevice {
             adapter,
             caps: caps(&gpu.limits, gpu.device.features()),
-            slabs: Slabs::new(gpu, config.memory_limit),
-            core: Arc::new(core),
+            slabs: SlabAllocator::new(gpu, config.memory_limit),
+            shared: Arc::new(shared),
             memory_limit: config.memory_limit,
             strategy: OnceLock::new(),
             streams: Mutex::default(),
         })
     }
 
-    /// The adapter it is a device of.
+    /// The adapter on which the device was opened.
     pub fn adapter(&self) -> &AdapterInfo {
         &self.adapter
     }
 
-    /// Whether it computes on the processor, so that its speed says nothing about a GPU.
+    /// Whether the device computes on the CPU, so that its speed says nothing about a GPU.
     pub fn is_software(&self) -> bool {
         self.adapter.is_software()
     }
 
-    /// Bytes of the largest pool, for [`device_runtime::Device::with_pool_cap`]: what one binding reaches.
+    /// Size of the largest pool in bytes, for [`device_runtime::Device::with_pool_cap`]: the size of the
+    /// largest binding.
     pub fn pool_cap(&self) -> usize {
-        largest_pool(&self.core.gpu.limits)
+        largest_pool(&self.shared.gpu.limits)
     }
 
-    /// Gives the device back to the platform, as if it were lost: tasks that are not done fail, and all after them.
+    /// Destroys the device, as if it were lost: unfinished and later tasks fail.
     pub fn destroy(&self) {
-        self.core.gpu.lose("it was given back");
-        self.core.gpu.device.destroy();
+        self.shared.gpu.lose("it was destroyed");
+        self.shared.gpu.device.destroy();
     }
 
-    /// Turns timing of kernels on or off for what is submitted from now on. While it is on, launches run one by one.
+    /// Turns timing of kernels on or off for batches submitted from now on. While it is on, launches do not
+    /// overlap.
     ///
     /// # Errors
     ///
-    /// [`DriverError::Platform`] where the device has no clock.
+    /// [`DriverError::Platform`] if the device has no clock.
     pub fn time_kernels(&self, is_on: bool) -> Result<(), DriverError> {
-        if is_on && !can_time(&self.core.gpu) {
+        if is_on && !can_time(&self.shared.gpu) {
             let message = format!("{} has no timestamps", self.adapter);
             return Err(DriverError::Platform { what: "timing kernels", message });
         }
-        self.core.timings.set(is_on);
+        self.shared.timings.set(is_on);
         Ok(())
     }
 
-    /// What each kernel took since the last call, by name, of launches that are done and whose events somebody has seen.
+    /// Removes and returns the running time of each kernel by name, since the last call. It covers launches
+    /// that are done and behind which an event was waited for or polled.
     pub fn take_kernel_times(&self) -> BTreeMap<String, KernelTime> {
-        self.core.timings.take()
+        self.shared.timings.take()
     }
 
-    /// How many batches of tasks were submitted so far.
+    /// The number of batches submitted so far.
     pub fn submissions(&self) -> u64 {
-        self.core.submissions()
+        self.shared.submissions()
     }
 
-    /// The streams that somebody holds.
+    /// The streams that are still in use.
     fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A stream of this device.
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
         let stream: &Arc<Stream> = handle.get()?;
-        self.own(&stream.core, "stream")?;
+        self.check_own(&stream.shared, "stream")?;
         Ok(stream)
     }
 
-    /// An event of this device.
     fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Arc<Event>, DriverError> {
         let event: &Arc<Event> = handle.get()?;
-        self.own(&event.stream.core, "event")?;
+        self.check_own(&event.stream.shared, "event")?;
         Ok(event)
     }
 
-    fn own(&self, core: &Arc<Core>, what: &'static str) -> Result<(), DriverError> {
-        if Arc::ptr_eq(core, &self.core) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
+    fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
+        if Arc::ptr_eq(shared, &self.shared) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
     }
 }
 
@@ -175,7 +178,7 @@ impl fmt::Debug for WgpuDevice {
         f.debug_struct("WgpuDevice")
             .field("adapter", &self.adapter.to_string())
             .field("memory", &self.slabs)
-            .field("pipelines", &self.core.pipelines)
+            .field("pipelines", &self.shared.pipelines)
             .finish()
     }
 }
@@ -186,15 +189,15 @@ struct Module {
     kernels: Vec<KernelAbi>,
 }
 
-/// A kernel with its memory fixed, and the device it is bound on.
-struct OwnBound {
-    core: Arc<Core>,
-    bound: Arc<Bound>,
+/// A bound kernel, and the device on which it is bound.
+struct DeviceBinding {
+    shared: Arc<SharedState>,
+    bound: Arc<BoundPipeline>,
 }
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
-// SAFETY: wgpu's interface is safe, whatever the order of tasks and whatever a kernel does: no memory of the process is reached
-// but through it.
+// SAFETY: wgpu's interface is safe for any order of tasks and any kernel: memory of the process is reached
+// only through it.
 unsafe impl Driver for WgpuDevice {
     fn name(&self) -> &str {
         "wgpu"
@@ -206,14 +209,14 @@ unsafe impl Driver for WgpuDevice {
 
     fn static_properties(&self) -> Vec<(&'static str, String)> {
         let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        let limits = &self.core.gpu.limits;
+        let limits = &self.shared.gpu.limits;
         vec![
             ("adapter", self.adapter.name.clone()),
             ("adapter_kind", self.adapter.kind.to_string()),
             ("software", self.is_software().to_string()),
             ("interface", self.adapter.backend.clone()),
             ("driver", self.adapter.driver.clone()),
-            ("has_clock", can_time(&self.core.gpu).to_string()),
+            ("has_clock", can_time(&self.shared.gpu).to_string()),
             ("alignment_bytes", self.caps.alignment.to_string()),
             ("largest_pool_bytes", self.pool_cap().to_string()),
             ("buffers_per_kernel", limits.max_storage_buffers_per_shader_stage.to_string()),
@@ -229,19 +232,19 @@ unsafe impl Driver for WgpuDevice {
         self.strategy.get().is_some()
     }
 
-    /// One under every strategy: the device has one queue.
+    /// One with every strategy: the device has one queue.
     fn suggested_num_streams(&self) -> usize {
         1
     }
 
     fn used_memory(&self) -> usize {
-        // What is done holds its memory until somebody looks.
+        // Completed tasks keep their memory until their batch is retired.
         self.streams().iter().for_each(|stream| stream.advance());
         self.slabs.used()
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        let info = |stream: &Arc<Stream>| format!("{stream}; {:?}; {:?}", self.slabs, self.core.pipelines);
+        let info = |stream: &Arc<Stream>| format!("{stream}; {:?}; {:?}", self.slabs, self.shared.pipelines);
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 
@@ -250,7 +253,7 @@ unsafe impl Driver for WgpuDevice {
             if !matches!(error, DriverError::OutOfMemory { .. }) {
                 return Err(error);
             }
-            // Tasks that are not done may hold memory that was freed: there is room after them.
+            // Unfinished tasks may keep freed memory alive: wait for them and try again.
             self.streams().iter().for_each(|stream| stream.drain());
             self.slabs.allocate(pool, bytes)
         })?;
@@ -258,8 +261,8 @@ unsafe impl Driver for WgpuDevice {
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        self.core.gpu.alive()?;
-        let stream = Stream::new(name, &self.core);
+        self.shared.gpu.check_alive()?;
+        let stream = Stream::new(name, &self.shared);
         let mut streams = lock(&self.streams);
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
@@ -275,8 +278,8 @@ unsafe impl Driver for WgpuDevice {
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
         let stream = self.stream(stream)?;
         stream.drain();
-        self.core.gpu.alive()?;
-        stream.forgive();
+        self.shared.gpu.check_alive()?;
+        stream.clear_failure();
         Ok(())
     }
 
@@ -299,38 +302,39 @@ unsafe impl Driver for WgpuDevice {
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
         let Module { code, kernels } = module.get()?;
         let abi = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(Kernel { code: Arc::clone(code), index, abi: abi.clone() }))
+        Ok(KernelHandle::new(LoadedKernel { code: Arc::clone(code), index, abi: abi.clone() }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        let kernel: &Kernel = args.kernel().get()?;
-        let regions = args.ranges().iter().map(Region::new).collect::<Result<_, _>>()?;
-        let Core { gpu, pipelines, tables, .. } = &*self.core;
-        gpu.alive()?;
-        let bound = Arc::new(Bound::new(gpu, pipelines, tables, kernel, regions)?);
-        Ok(BoundHandle::new(OwnBound { core: Arc::clone(&self.core), bound }))
+        let kernel: &LoadedKernel = args.kernel().get()?;
+        let regions = args.ranges().iter().map(MemoryRegion::new).collect::<Result<_, _>>()?;
+        let SharedState { gpu, pipelines, tables, .. } = &*self.shared;
+        gpu.check_alive()?;
+        let bound = Arc::new(BoundPipeline::new(gpu, pipelines, tables, kernel, regions)?);
+        Ok(BoundHandle::new(DeviceBinding { shared: Arc::clone(&self.shared), bound }))
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        let OwnBound { core, bound } = task.kernel().get()?;
-        self.own(core, "bound kernel")?;
+        let DeviceBinding { shared, bound } = task.kernel().get()?;
+        self.check_own(shared, "bound kernel")?;
         self.stream(stream)?.push(Command::launch(Arc::clone(bound), task.bindings())?)
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        self.stream(stream)?.push(Command::Zero(Region::new(task.dst())?))
+        self.stream(stream)?.push(Command::Zero(MemoryRegion::new(task.dst())?))
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        self.stream(stream)?.push(Command::CopyIn(Region::new(task.dst())?, task))
+        self.stream(stream)?.push(Command::CopyIn(MemoryRegion::new(task.dst())?, task))
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        self.stream(stream)?.push(Command::CopyOut(Region::new(task.src())?, task.dst().clone()))
+        self.stream(stream)?.push(Command::CopyOut(MemoryRegion::new(task.src())?, task.dst().clone()))
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        self.stream(stream)?.push(Command::Copy(Region::new(task.dst())?, Region::new(task.src())?))
+        self.stream(stream)?
+            .push(Command::Copy(MemoryRegion::new(task.dst())?, MemoryRegion::new(task.src())?))
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
@@ -339,13 +343,13 @@ unsafe impl Driver for WgpuDevice {
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
         let (stream, event) = (self.stream(stream)?, self.event(event)?);
-        self.core.gpu.alive()?;
+        self.shared.gpu.check_alive()?;
         if Arc::ptr_eq(stream, &event.stream) {
             return Ok(());
         }
-        event.stream.settle(event);
+        event.stream.submit_up_to(event);
         if let (After::Data, Some(Err(error))) = (after, event.outcome()) {
-            stream.inherit(error);
+            stream.propagate_failure(error);
         }
         Ok(())
     }

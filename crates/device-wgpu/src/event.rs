@@ -1,4 +1,4 @@
-//! Events: points in a stream, whose outcome is set once.
+//! Events: points in a stream's sequence of tasks, with an outcome that is set once.
 
 use std::{
     fmt,
@@ -9,12 +9,12 @@ use device_runtime::DriverError;
 
 use crate::stream::Stream;
 
-/// What became of everything in front of an event.
+/// The result of all tasks before an event.
 pub(crate) type Outcome = Result<(), DriverError>;
 
-/// A point in a stream's work.
+/// A point in a stream's sequence of tasks.
 pub(crate) struct Event {
-    /// The stream that reaches it.
+    /// The stream on which the event is recorded.
     pub(crate) stream: Arc<Stream>,
     outcome: OnceLock<Outcome>,
 }
@@ -29,7 +29,7 @@ impl Event {
         self.outcome.get()
     }
 
-    /// Sets the outcome; the first one counts.
+    /// Sets the outcome; later calls have no effect.
     pub(crate) fn reach(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
     }

@@ -1,5 +1,5 @@
-//! Tests of tasks that fail after they were handed over. No caller can make one, so the device of these tests believes that it
-//! runs more workgroups in a row than it does.
+//! Tests of tasks that fail after they were submitted. Callers cannot make such tasks, so these tests
+//! override the device's limit of workgroups with a larger one.
 
 #![allow(unsafe_code, reason = "the tasks of these tests are ordered by streams and waits")]
 
@@ -14,10 +14,10 @@ use tnode::{DType, HostArray};
 
 use crate::device::{Config, WgpuDevice};
 
-/// More workgroups in a row than any device runs.
+/// More workgroups in one dimension than any device runs.
 const MANY: u32 = 1 << 20;
 
-/// Adds one to a word in each of some workgroups.
+/// A kernel that adds one to a word in each of its workgroups.
 #[derive(Debug)]
 struct Increment(u32);
 
@@ -32,8 +32,8 @@ impl ShaderModule for Increment {
 }
 
 fn open(test: &str) -> Option<DirectDriver<WgpuDevice>> {
-    let believe = |limits: &mut wgpu::Limits| limits.max_compute_workgroups_per_dimension = MANY;
-    let opened = WgpuDevice::open_with(&Config::default(), believe);
+    let override_limits = |limits: &mut wgpu::Limits| limits.max_compute_workgroups_per_dimension = MANY;
+    let opened = WgpuDevice::open_with(&Config::default(), override_limits);
     or_skip(test, opened).map(|device| DirectDriver::new(Arc::new(device)))
 }
 
@@ -41,7 +41,7 @@ fn at(pool: u32) -> Location {
     Location { pool: PoolId(pool), offset: 0 }
 }
 
-/// The kernel on the first word of a pool, with a grid that no device runs if it is `bad`.
+/// Binds the kernel to the first word of a pool; if `bad`, with a grid that no device runs.
 fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) -> BoundKernel {
     let params = vec![Param::Node { access: Access::ReadWrite, bytes: 4 }];
     let launch = Launch { extent: 1, grain: 1, threads: 1 };
@@ -70,7 +70,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         // SAFETY: see the module.
         unsafe { device.launch(&streams[stream], bound, &[]) }
     };
-    // One batch: no event is recorded in between, and the stream is not looked at.
+    // One batch: no event is recorded in between, and the stream is not polled.
     launch(0, &good).unwrap();
     launch(0, &bad).unwrap();
     launch(0, &good).unwrap();

@@ -1,8 +1,9 @@
-//! A device and its queue, with every way in which wgpu reports that something is wrong turned into values.
+//! A wgpu device and its queue, with all of wgpu's ways of reporting errors turned into values.
 //!
-//! wgpu reports errors in four ways: error scopes (which belong to a thread), a callback when the device is lost, results, and panics
-//! (a wait that finds the device lost panics). [`Gpu::checked`] and [`Gpu::poll`] are the only places that know. Once a device is
-//! lost, whatever asks is told so, and nothing waits for it any more.
+//! wgpu reports errors in four ways: error scopes (one stack per thread), a callback when the device is lost,
+//! results, and panics (a wait that finds the device lost panics). Only [`Gpu::checked`] and [`Gpu::poll`]
+//! handle them. Once a device is lost, every call fails with that error, and nothing waits for the device any
+//! more.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,21 +18,22 @@ use codegen_core::panic_message;
 use device_runtime::DriverError;
 use wgpu::{ErrorFilter, Limits, PollType, SubmissionIndex};
 
-use crate::adapter::Opened;
+use crate::adapter::OpenedAdapter;
 
-/// How long a wait goes without looking whether the device is lost. Longer than kernels take: where a wait ends before what it waits for, and
-/// another thread sees that done in the next moment, wgpu 30 panics over a queue that is empty too early.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a wait may take before it checks whether the device is lost. It is longer than kernels take: if a
+/// wait times out just before its submission completes while another thread observes the completion, wgpu 30
+/// panics because its queue is already empty.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Polls without waiting are at least this far apart: each costs as much as recording several tasks.
+/// Minimum interval between polls that do not wait: each costs as much as recording several tasks.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Locks; our values are never half-written by a panic elsewhere.
+/// Locks a mutex and ignores poisoning, since a panic elsewhere leaves no value half-written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device of an adapter.
+/// A wgpu device, its queue and its limits.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
@@ -39,30 +41,29 @@ pub(crate) struct Gpu {
     pub(crate) limits: Limits,
     lost: Arc<OnceLock<String>>,
     opened: Instant,
-    /// Nanoseconds since `opened` of the last poll that did not wait.
+    /// Time of the last poll that did not wait, in nanoseconds since `opened`.
     polled: AtomicU64,
 }
 
-/// What wgpu objected to.
+/// An error of wgpu.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Objection {
-    /// No memory.
+pub(crate) enum GpuError {
     OutOfMemory,
-    /// It holds what was asked for wrong, or failed inside.
-    Refused(String),
-    /// The device is gone.
+    /// wgpu rejected the call, or failed internally.
+    Rejected(String),
+    /// The device is lost.
     Lost(String),
 }
 
 impl Gpu {
-    pub(crate) fn new(opened: &Opened) -> Gpu {
+    pub(crate) fn new(opened: &OpenedAdapter) -> Gpu {
         let lost = Arc::new(OnceLock::new());
         let losing = Arc::clone(&lost);
         opened.device.set_device_lost_callback(move |reason, message| {
-            // The first reason given counts.
+            // The first reason is kept.
             let _ = losing.set(format!("{reason:?}: {message}"));
         });
-        // What no scope catches is nobody's task; without a handler it would be a panic.
+        // Errors outside of all scopes belong to no task. Without a handler, wgpu would panic.
         opened
             .device
             .on_uncaptured_error(Arc::new(|error| tracing::error!(%error, "wgpu, outside of any task")));
@@ -76,44 +77,46 @@ impl Gpu {
         }
     }
 
-    /// Marks the device lost.
+    /// Marks the device as lost.
     pub(crate) fn lose(&self, why: &str) {
         let _ = self.lost.set(why.to_owned());
     }
 
-    /// Why the device is lost, if it is.
+    /// The reason why the device is lost, if it is.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
     /// # Errors
     ///
-    /// [`DriverError::Lost`].
-    pub(crate) fn alive(&self) -> Result<(), DriverError> {
+    /// [`DriverError::Lost`] if the device is lost.
+    pub(crate) fn check_alive(&self) -> Result<(), DriverError> {
         self.lost().map_or(Ok(()), |why| Err(lost_error(why)))
     }
 
-    /// Does something with the device and tells what it objected to.
-    pub(crate) fn checked<T>(&self, body: impl FnOnce() -> Result<T, Objection>) -> Result<T, Objection> {
+    /// Calls `body` and returns its result, or the first error that wgpu reports meanwhile.
+    pub(crate) fn checked<T>(&self, body: impl FnOnce() -> Result<T, GpuError>) -> Result<T, GpuError> {
         let filters = [ErrorFilter::OutOfMemory, ErrorFilter::Internal, ErrorFilter::Validation];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
-        // AssertUnwindSafe: what the body made is dropped with the panic, and locks here have no half-written values.
+        // AssertUnwindSafe: the panic drops everything that the body made, and a panic leaves no locked value
+        // half-written.
         let result = catch_unwind(AssertUnwindSafe(body));
-        // Popped in reverse, as they must be; on native platforms the answers are there at once.
+        // Scopes are popped in reverse order, as required; on native platforms the results are available at
+        // once.
         let mut errors: Vec<_> =
             scopes.into_iter().rev().map(|scope| pollster::block_on(scope.pop())).collect();
         if let Some(why) = self.lost() {
-            return Err(Objection::Lost(why.to_owned()));
+            return Err(GpuError::Lost(why.to_owned()));
         }
-        let result = result.unwrap_or_else(|panic| Err(Objection::Refused(panic_message(panic))));
+        let result = result.unwrap_or_else(|panic| Err(GpuError::Rejected(panic_message(panic))));
         match errors.drain(..).flatten().next() {
-            Some(wgpu::Error::OutOfMemory { .. }) => Err(Objection::OutOfMemory),
-            Some(error) => Err(Objection::Refused(error.to_string().trim().to_owned())),
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(GpuError::OutOfMemory),
+            Some(error) => Err(GpuError::Rejected(error.to_string().trim().to_owned())),
             None => result,
         }
     }
 
-    /// Lets wgpu notice what is done, unless it just did.
+    /// Lets wgpu process completed work, unless it did so within [`POLL_INTERVAL`].
     pub(crate) fn poll(&self) {
         let now = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let last = self.polled.load(Ordering::Relaxed);
@@ -123,9 +126,9 @@ impl Gpu {
         }
     }
 
-    /// Waits until a submission is done, or a moment has passed; whoever calls looks again.
+    /// Waits until a submission is done, or [`WAIT_TIMEOUT`] has passed. The caller must check again.
     pub(crate) fn wait(&self, submission: &SubmissionIndex) {
-        let wait = PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(PATIENCE) };
+        let wait = PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(WAIT_TIMEOUT) };
         self.poll_for(wait);
     }
 
@@ -141,13 +144,13 @@ impl Gpu {
     }
 }
 
-impl Objection {
-    /// As the answer to what was tried, in words.
+impl GpuError {
+    /// The error of an operation `what`; `requested` and `used` are sizes in bytes for running out of memory.
     pub(crate) fn driver_error(self, what: &'static str, requested: usize, used: usize) -> DriverError {
         match self {
-            Objection::OutOfMemory => DriverError::OutOfMemory { requested, used },
-            Objection::Refused(message) => DriverError::Platform { what, message },
-            Objection::Lost(why) => lost_error(&why),
+            GpuError::OutOfMemory => DriverError::OutOfMemory { requested, used },
+            GpuError::Rejected(message) => DriverError::Platform { what, message },
+            GpuError::Lost(why) => lost_error(&why),
         }
     }
 }

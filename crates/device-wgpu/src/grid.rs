@@ -1,9 +1,10 @@
-//! Workgroups over three dimensions, each of which has a limit.
+//! Distributes workgroups over three dimensions, each of which has a limit.
 
 use device_runtime::DriverError;
 
-/// Workgroups in each dimension, at least `groups` together, with few to spare; none where there are none. Kernels number their
-/// workgroups by themselves, and those from `groups` on do nothing.
+/// The number of workgroups in each dimension, with a product of at least `groups` and as little more as
+/// possible; none if `groups` is 0. Kernels compute the numbers of their workgroups, and those from `groups`
+/// on do nothing.
 ///
 /// # Errors
 ///
@@ -12,7 +13,7 @@ pub(crate) fn split(kernel: &str, groups: u64, limit: u32) -> Result<Option<[u32
     if groups == 0 {
         return Ok(None);
     }
-    // Kernels count in 32 bits, the spare groups included.
+    // Kernels number workgroups in 32 bits, including the surplus ones.
     let side = u64::from(limit);
     let most = side.saturating_mul(side).saturating_mul(side).min(u64::from(u32::MAX) - 2 * side);
     if groups > most {

@@ -1,8 +1,9 @@
-//! Kernels: text to pipelines, and pipelines bound to memory.
+//! Kernels: compiling their text to pipelines, and binding pipelines to memory.
 //!
-//! The text of a kernel is made when its memory is fixed, for the slabs that its parameters lie in ([`codegen_core::ShaderModule`]).
-//! Equal texts are one pipeline. wgpu's bounds checks and loop bounds stay on: any implementation of `ShaderModule` may give the
-//! text, and what a verified kernel does not need the platform's compiler mostly removes.
+//! The text of a kernel is made when the kernel is bound, for the slabs of its parameters
+//! ([`codegen_core::ShaderModule`]). Equal texts share one pipeline. wgpu's bounds checks and loop bounds
+//! stay on, because any implementation of `ShaderModule` may have written the text; for a verified kernel the
+//! platform's compiler removes most of them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,72 +23,66 @@ use wgpu::{
 
 use crate::{
     encode::TABLES_BYTES,
-    gpu::{Gpu, Objection, lock, lost_error},
+    gpu::{Gpu, GpuError, lock, lost_error},
     grid,
-    slab::Region,
+    slab::MemoryRegion,
 };
 
-/// So many pipelines are kept whether anybody uses them or not.
-const KEPT: usize = 512;
+/// The cache drops unused pipelines once it has this many.
+const MIN_CACHED: usize = 512;
 
-/// The pipelines of a device by their text, and the layouts of bindings by the number of slabs.
+/// The pipelines of a device by their text, and the binding layouts by the number of slabs.
 #[derive(Default)]
-pub(crate) struct Pipelines {
-    layouts: Mutex<BTreeMap<usize, Arc<Layout>>>,
+pub(crate) struct PipelineCache {
+    layouts: Mutex<BTreeMap<usize, Arc<BindingLayout>>>,
     pipelines: Mutex<HashMap<String, Arc<ComputePipeline>>>,
 }
 
-/// The bindings of kernels with a number of slabs.
-struct Layout {
+/// The layout of bindings for kernels with a given number of slabs.
+struct BindingLayout {
     group: BindGroupLayout,
     pipeline: PipelineLayout,
 }
 
-impl Pipelines {
-    /// The pipeline of a text with so many slabs.
-    fn get(
-        &self,
-        gpu: &Gpu,
-        name: &str,
-        wgsl: &str,
-        slabs: usize,
-    ) -> Result<Arc<ComputePipeline>, Objection> {
+impl PipelineCache {
+    /// The pipeline of a text for kernels with `slabs` slabs.
+    fn get(&self, gpu: &Gpu, name: &str, wgsl: &str, slabs: usize) -> Result<Arc<ComputePipeline>, GpuError> {
         if let Some(pipeline) = lock(&self.pipelines).get(wgsl) {
             return Ok(Arc::clone(pipeline));
         }
-        // Compiled outside of the lock: other kernels need not wait for this one.
+        // Compiled outside of the lock, so that other kernels need not wait.
         let layout = self.layout(gpu, slabs)?;
         let pipeline = Arc::new(gpu.checked(|| Ok(compile(gpu, name, wgsl, &layout.pipeline)))?);
         let mut pipelines = lock(&self.pipelines);
-        if pipelines.len() >= KEPT {
+        if pipelines.len() >= MIN_CACHED {
             pipelines.retain(|_, pipeline| Arc::strong_count(pipeline) > 1);
         }
         Ok(Arc::clone(pipelines.entry(wgsl.to_owned()).or_insert(pipeline)))
     }
 
-    /// How many pipelines there are.
+    /// The number of cached pipelines.
     pub(crate) fn len(&self) -> usize {
         lock(&self.pipelines).len()
     }
 
-    fn layout(&self, gpu: &Gpu, slabs: usize) -> Result<Arc<Layout>, Objection> {
+    fn layout(&self, gpu: &Gpu, slabs: usize) -> Result<Arc<BindingLayout>, GpuError> {
         let mut layouts = lock(&self.layouts);
         if let Some(layout) = layouts.get(&slabs) {
             return Ok(Arc::clone(layout));
         }
-        let layout = Arc::new(gpu.checked(|| Ok(Layout::new(gpu, slabs)))?);
+        let layout = Arc::new(gpu.checked(|| Ok(BindingLayout::new(gpu, slabs)))?);
         layouts.insert(slabs, Arc::clone(&layout));
         Ok(layout)
     }
 
-    /// A pipeline with the buffers that it uses: the table in `tables`, then slabs. Tables have `words` words.
+    /// A pipeline with its buffers bound: the parameter table in `tables`, then the slabs.
     pub(crate) fn assemble(
         &self,
         gpu: &Gpu,
         tables: &wgpu::Buffer,
-        text: &Text<'_>,
+        text: &KernelText<'_>,
         slabs: &[&wgpu::Buffer],
-    ) -> Result<Assembled, Objection> {
+    ) -> Result<PreparedPipeline, GpuError> {
         let pipeline = self.get(gpu, text.name, text.wgsl, slabs.len())?;
         let layout = self.layout(gpu, slabs.len())?;
         let table_bytes = table_bytes(text.words);
@@ -101,39 +96,39 @@ impl Pipelines {
         let descriptor =
             BindGroupDescriptor { label: Some(text.name), layout: &layout.group, entries: &entries };
         let group = gpu.checked(|| Ok(gpu.device.create_bind_group(&descriptor)))?;
-        Ok(Assembled { pipeline, group, table_bytes })
+        Ok(PreparedPipeline { pipeline, group, table_bytes })
     }
 }
 
-impl fmt::Debug for Pipelines {
+impl fmt::Debug for PipelineCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pipelines", self.len())
     }
 }
 
-/// A kernel's text.
-pub(crate) struct Text<'a> {
+/// The text of a kernel.
+pub(crate) struct KernelText<'a> {
     pub(crate) name: &'a str,
     pub(crate) wgsl: &'a str,
-    /// Words of its table.
+    /// Size of the kernel's parameter table, in words.
     pub(crate) words: usize,
 }
 
-/// A pipeline with its buffers; only the place of its table is open.
+/// A pipeline with its buffers bound; a launch only sets the offset of the parameter table.
 #[derive(Debug)]
-pub(crate) struct Assembled {
+pub(crate) struct PreparedPipeline {
     pub(crate) pipeline: Arc<ComputePipeline>,
     pub(crate) group: BindGroup,
     pub(crate) table_bytes: usize,
 }
 
-/// Bytes of a table: whole vectors of four words, and at least one.
+/// Size in bytes of a parameter table of `words` words: whole vectors of four words, at least one.
 fn table_bytes(words: usize) -> usize {
     words.max(1).next_multiple_of(4) * 4
 }
 
-impl Layout {
-    fn new(gpu: &Gpu, slabs: usize) -> Layout {
+impl BindingLayout {
+    fn new(gpu: &Gpu, slabs: usize) -> BindingLayout {
         let entry = |binding, ty, has_dynamic_offset| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
@@ -150,60 +145,61 @@ impl Layout {
             bind_group_layouts: &[Some(&group)],
             immediate_size: 0,
         });
-        Layout { group, pipeline }
+        BindingLayout { group, pipeline }
     }
 }
 
 fn compile(gpu: &Gpu, name: &str, wgsl: &str, layout: &PipelineLayout) -> ComputePipeline {
     let source = ShaderSource::Wgsl(wgsl.into());
-    // Made with all of wgpu's checks at run time: whatever the text says, it stays inside of the slabs that are bound, and it ends.
+    // With all of wgpu's run-time checks, the shader accesses only the bound slabs and terminates, whatever
+    // the text.
     let module = gpu.device.create_shader_module(ShaderModuleDescriptor { label: Some(name), source });
     gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
         label: Some(name),
         layout: Some(layout),
         module: &module,
         entry_point: Some("main"),
-        // WGSL means what it says: workgroup memory begins as zeros.
+        // The default options zero workgroup memory, as WGSL requires.
         compilation_options: wgpu::PipelineCompilationOptions::default(),
         cache: None,
     })
 }
 
-/// A kernel of a loaded artifact.
+/// One kernel of a loaded artifact.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct LoadedKernel {
     pub(crate) code: Arc<dyn ShaderModule>,
     pub(crate) index: usize,
     pub(crate) abi: KernelAbi,
 }
 
-/// A kernel with its memory fixed.
+/// A kernel bound to its memory.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct BoundPipeline {
     pub(crate) name: String,
-    pub(crate) assembled: Assembled,
-    /// Where each memory parameter begins in its slab, in words.
+    pub(crate) assembled: PreparedPipeline,
+    /// The offset of each memory parameter in its slab, in words.
     pub(crate) offsets: Vec<u32>,
-    /// Workgroups in each dimension; none at all where a kernel has nothing to do.
+    /// The number of workgroups in each dimension; none if the kernel has nothing to do.
     pub(crate) grid: Option<[u32; 3]>,
-    /// What the bindings point into.
-    _regions: Vec<Region>,
+    /// Keeps alive the memory that the bindings refer to.
+    _regions: Vec<MemoryRegion>,
 }
 
-impl Bound {
+impl BoundPipeline {
     /// Binds a kernel to one region per memory parameter.
     ///
     /// # Errors
     ///
-    /// Too many slabs or workgroups, and whatever the codegen or the
-    /// platform's compiler says of the text.
+    /// [`DriverError::TooManyBuffers`], [`DriverError::TooManyGroups`], and errors of the codegen or of the
+    /// platform's compiler.
     pub(crate) fn new(
         gpu: &Gpu,
-        pipelines: &Pipelines,
+        pipelines: &PipelineCache,
         tables: &wgpu::Buffer,
-        kernel: &Kernel,
-        regions: Vec<Region>,
-    ) -> Result<Bound, DriverError> {
+        kernel: &LoadedKernel,
+        regions: Vec<MemoryRegion>,
+    ) -> Result<BoundPipeline, DriverError> {
         let abi = &kernel.abi;
         let (numbers, slabs) = number_slabs(&regions);
         let limit = gpu.limits.max_storage_buffers_per_shader_stage as usize;
@@ -214,11 +210,11 @@ impl Bound {
         let shader = kernel.code.shader(kernel.index, &numbers)?;
         check_table(abi, &shader, &gpu.limits)?;
         let grid = grid::split(&abi.name, shader.groups, gpu.limits.max_compute_workgroups_per_dimension)?;
-        let text = Text { name: &abi.name, wgsl: &shader.wgsl, words: shader.table_words };
+        let text = KernelText { name: &abi.name, wgsl: &shader.wgsl, words: shader.table_words };
         let assembled = pipelines.assemble(gpu, tables, &text, &slabs);
-        Ok(Bound {
+        Ok(BoundPipeline {
             name: abi.name.clone(),
-            assembled: assembled.map_err(|objection| refused(&abi.name, objection))?,
+            assembled: assembled.map_err(|error| rejected(&abi.name, error))?,
             offsets: regions.iter().map(|region| (region.begin() / 4) as u32).collect(),
             grid,
             _regions: regions,
@@ -226,20 +222,20 @@ impl Bound {
     }
 }
 
-/// What the platform said of a kernel's text.
-fn refused(kernel: &str, objection: Objection) -> DriverError {
-    match objection {
-        Objection::Lost(why) => lost_error(&why),
-        Objection::Refused(message) => DriverError::CodeRefused { kernel: kernel.to_owned(), message },
-        Objection::OutOfMemory => DriverError::Platform {
+/// The error for a kernel text that the platform rejects.
+fn rejected(kernel: &str, error: GpuError) -> DriverError {
+    match error {
+        GpuError::Lost(why) => lost_error(&why),
+        GpuError::Rejected(message) => DriverError::CodeRefused { kernel: kernel.to_owned(), message },
+        GpuError::OutOfMemory => DriverError::Platform {
             what: "compiling a kernel",
             message: format!("no memory for the code of `{kernel}`"),
         },
     }
 }
 
-/// Each region's slab, numbered in the order of first mention, and the slabs in that order.
-fn number_slabs(regions: &[Region]) -> (Vec<u32>, Vec<&wgpu::Buffer>) {
+/// The number of each region's slab, numbered in order of first use, and the slabs in that order.
+fn number_slabs(regions: &[MemoryRegion]) -> (Vec<u32>, Vec<&wgpu::Buffer>) {
     let (mut ids, mut slabs) = (Vec::new(), Vec::new());
     let numbers = regions.iter().map(|region| {
         let slab = region.slab();
@@ -253,7 +249,8 @@ fn number_slabs(regions: &[Region]) -> (Vec<u32>, Vec<&wgpu::Buffer>) {
     (numbers.collect(), slabs)
 }
 
-/// The table that the text expects is the one that launches fill in, and a device can bind it.
+/// Checks that the shader's parameter table has the size that launches fill in, and that the device can bind
+/// it.
 fn check_table(abi: &KernelAbi, shader: &Shader, limits: &wgpu::Limits) -> Result<(), DriverError> {
     let words = shader.table_words;
     check::count(&abi.name, "words in the table of its text", abi.params.len(), words)?;

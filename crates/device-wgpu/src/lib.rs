@@ -1,9 +1,10 @@
-//! GPUs through wgpu, as a [`device_runtime::Driver`]: Vulkan here, and what wgpu has for other platforms.
+//! GPUs through wgpu, as a [`device_runtime::Driver`]: Vulkan on this platform, and wgpu's backends for
+//! others.
 //!
 //! # Should I be using this crate?
 //!
-//! To run shaders through `device-runtime`: yes, [`WgpuDevice::open`] is a driver for it. To compute something: use `arrayjit`, where
-//! it is the backend `wgpu`.
+//! To run shaders through `device-runtime`: yes, [`WgpuDevice::open`] is a driver for it. To compute
+//! something: use `arrayjit`, where it is the backend `wgpu`.
 //!
 //! # Example
 //!
@@ -29,32 +30,35 @@
 //!
 //! # Promises
 //!
-//! * Code is text: what a [`codegen_core::ShaderModule`] gives, run with wgpu's checks, so that no text harms memory of others.
-//! * Nothing here panics or hangs when a device is lost: what is not done fails with [`device_runtime::DriverError::Lost`].
-//! * Memory goes back when the last task that uses it is done; [`device_runtime::Driver::used_memory`] returns to zero.
-//! * A host that runs ahead submits few batches, whatever the number of launches.
+//! * Code is the text of a [`codegen_core::ShaderModule`] and runs with wgpu's checks, so that no shader
+//!   accesses memory that is not bound to it.
+//! * Nothing panics or hangs when a device is lost: unfinished tasks fail with
+//!   [`device_runtime::DriverError::Lost`].
+//! * Memory is released when the last task that uses it is done; [`device_runtime::Driver::used_memory`]
+//!   returns to zero.
+//! * A host that runs ahead of the device submits few batches, whatever the number of launches.
 #![deny(unsafe_code)]
 
 mod device; // the driver
 
 // Opening.
-mod adapter; // which adapters there are
-mod caps; // what they can do
+mod adapter; // listing and opening adapters
+mod caps; // capabilities from limits and features
 
 // Memory.
-mod free_list; // which parts of a slab are free
+mod free_list; // free ranges of a slab
 mod slab; // pools in slabs, slabs in buffers
-mod staging; // bytes between host and device
+mod staging; // buffers between host and device
 
 // Work.
-mod command; // what streams are handed
-mod core; // what all streams share
+mod command; // the tasks of streams
 mod encode; // commands to a command buffer
 mod event; // points in a stream
 mod grid; // workgroups over three dimensions
 mod kernel; // text to pipelines bound to memory
+mod shared_state; // state that all streams share
 mod stream; // batches in order
-mod timing; // how long kernels take
+mod timing; // running times of kernels
 
 mod gpu; // wgpu, with its errors as values
 

@@ -1,11 +1,12 @@
-//! Memory of pools: parts of slabs, which are buffers of the device.
+//! Memory of pools: ranges of slabs, which are buffers of the device.
 //!
-//! A kernel binds whole slabs, and few, so pools share slabs as long as a slab is small enough to be bound. Slabs double: the first is
-//! small, and each further one is as large as all before it together, up to [`MOST_SHARED`]; so a program has few slabs
-//! whatever its size, and no more than about twice the memory it needs. A pool larger than that has a slab of its own.
+//! A kernel binds whole slabs, and only a few of them. Therefore pools share slabs, as long as a slab is
+//! small enough to be bound. The first slab is small, and each further one is as large as all before it
+//! together, up to [`MAX_SHARED_SLAB_BYTES`]. So a program has few slabs whatever its size, and reserves at
+//! most about twice the memory it needs. A larger pool has a slab of its own.
 //!
-//! A [`Memory`] is a share of a slab that goes back with its last owner; pending tasks are owners. One empty slab is kept for the next
-//! pool, the others are given back to the platform.
+//! A [`PoolMemory`] is a range of a slab that is released with its last reference; pending tasks hold
+//! references. One empty slab is kept for the next pool, further ones are released to the platform.
 
 use std::{
     collections::BTreeMap,
@@ -22,77 +23,80 @@ use wgpu::{BufferDescriptor, BufferUsages};
 use crate::{
     caps::{alignment, largest_pool},
     free_list::FreeList,
-    gpu::{Gpu, Objection, lock},
+    gpu::{Gpu, GpuError, lock},
 };
 
-/// The first slab.
-const FIRST: usize = 4 << 20;
+/// Size of the first slab, in bytes.
+const FIRST_SLAB_BYTES: usize = 4 << 20;
 
-/// The largest slab that pools share: what every device binds.
-const MOST_SHARED: usize = 128 << 20;
+/// Maximum size in bytes of a slab that pools share: every device can bind this size.
+const MAX_SHARED_SLAB_BYTES: usize = 128 << 20;
 
-/// A buffer of the device.
+/// A buffer that several pools may share.
 #[derive(Debug)]
 pub(crate) struct Slab {
-    /// Its number; never reused.
+    /// The slab's number; never reused.
     pub(crate) id: u32,
     pub(crate) buffer: wgpu::Buffer,
     bytes: usize,
 }
 
-/// The slabs of a device.
-pub(crate) struct Slabs {
+pub(crate) struct SlabAllocator {
     gpu: Arc<Gpu>,
     alignment: usize,
-    /// Bytes of the largest pool.
+    /// Size of the largest pool, in bytes.
     largest: usize,
-    /// Bytes that pools may have together.
+    /// Limit on the total size of pools, in bytes.
     limit: usize,
-    /// Bytes that pools have, as they were asked for.
+    /// Total size of pools in bytes, as requested.
     used: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<SlabTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct SlabTable {
     next: u32,
     slabs: BTreeMap<u32, (Arc<Slab>, FreeList)>,
 }
 
-/// A pool's memory: part of a slab.
-pub(crate) struct Memory {
-    slabs: Arc<Slabs>,
+/// The memory of a pool: a range of a slab.
+pub(crate) struct PoolMemory {
+    slabs: Arc<SlabAllocator>,
     pub(crate) slab: Arc<Slab>,
-    /// Bytes from the slab's beginning.
+    /// Offset in the slab, in bytes.
     pub(crate) offset: usize,
-    /// Bytes asked for; up to the next multiple of the alignment nobody else has any.
+    /// Requested size in bytes; the padding up to the alignment belongs to no other pool.
     pub(crate) bytes: usize,
 }
 
-impl Slabs {
-    pub(crate) fn new(gpu: Arc<Gpu>, limit: Option<usize>) -> Arc<Slabs> {
+impl SlabAllocator {
+    pub(crate) fn new(gpu: Arc<Gpu>, limit: Option<usize>) -> Arc<SlabAllocator> {
         let (alignment, largest) = (alignment(&gpu.limits), largest_pool(&gpu.limits));
         let (used, table) = (AtomicUsize::new(0), Mutex::default());
-        Arc::new(Slabs { gpu, alignment, largest, limit: limit.unwrap_or(usize::MAX), used, table })
+        Arc::new(SlabAllocator { gpu, alignment, largest, limit: limit.unwrap_or(usize::MAX), used, table })
     }
 
-    /// Bytes that pools have, those that pending tasks hold included.
+    /// Total size of pools in bytes, including freed pools that pending tasks use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the slabs, which the platform sees as taken.
+    /// Total size of slabs in bytes, which the platform counts as used.
     pub(crate) fn reserved(&self) -> usize {
         lock(&self.table).slabs.values().map(|(slab, _)| slab.bytes).sum()
     }
 
-    /// Memory for a pool; all zeros, or what other pools left.
+    /// Allocates memory for a pool. Its contents are zeros, or bytes of earlier pools.
     ///
     /// # Errors
     ///
     /// [`DriverError::PoolTooLarge`], [`DriverError::OutOfMemory`], [`DriverError::Lost`].
-    pub(crate) fn allocate(self: &Arc<Self>, pool: PoolId, bytes: usize) -> Result<Arc<Memory>, DriverError> {
-        self.gpu.alive()?;
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        pool: PoolId,
+        bytes: usize,
+    ) -> Result<Arc<PoolMemory>, DriverError> {
+        self.gpu.check_alive()?;
         if bytes > self.largest {
             return Err(DriverError::PoolTooLarge { pool, bytes, limit: self.largest });
         }
@@ -101,53 +105,54 @@ impl Slabs {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
             .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
         match self.place(self.rounded(bytes)) {
-            Ok((slab, offset)) => Ok(Arc::new(Memory { slabs: Arc::clone(self), slab, offset, bytes })),
-            Err(objection) => {
+            Ok((slab, offset)) => Ok(Arc::new(PoolMemory { slabs: Arc::clone(self), slab, offset, bytes })),
+            Err(error) => {
                 let used = self.used.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-                Err(objection.driver_error("allocating memory", bytes, used))
+                Err(error.driver_error("allocating memory", bytes, used))
             }
         }
     }
 
-    /// At least one alignment, so that every pool has a place of its own.
+    /// Rounds a size up to the alignment. An empty pool gets one alignment, so that every pool has an address
+    /// of its own.
     fn rounded(&self, bytes: usize) -> usize {
         bytes.max(1).next_multiple_of(self.alignment)
     }
 
-    /// Room in a slab there is, or in a new one.
-    fn place(&self, bytes: usize) -> Result<(Arc<Slab>, usize), Objection> {
+    /// Allocates a range in an existing slab, or in a new one.
+    fn place(&self, bytes: usize) -> Result<(Arc<Slab>, usize), GpuError> {
         let mut table = lock(&self.table);
         for (slab, free) in table.slabs.values_mut() {
-            if let Some(offset) = free.take(bytes) {
+            if let Some(offset) = free.allocate(bytes) {
                 return Ok((Arc::clone(slab), offset));
             }
         }
         let slab = self.new_slab(&mut table, bytes)?;
         let mut free = FreeList::new(slab.bytes);
-        let offset = free.take(bytes).expect("a new slab holds what it was made for");
+        let offset = free.allocate(bytes).expect("a new slab holds what it was made for");
         table.slabs.insert(slab.id, (Arc::clone(&slab), free));
         Ok((slab, offset))
     }
 
-    /// A slab of a generous size, or if there is no room for that, of as much as is needed.
-    fn new_slab(&self, table: &mut Table, needed: usize) -> Result<Arc<Slab>, Objection> {
+    /// Creates a slab of the planned size, or, if the platform has not enough memory, of the needed size.
+    fn new_slab(&self, table: &mut SlabTable, needed: usize) -> Result<Arc<Slab>, GpuError> {
         let before: usize = table.slabs.values().map(|(slab, _)| slab.bytes).sum();
-        let shared = MOST_SHARED.min(self.largest);
-        let generous = before.clamp(FIRST.min(shared), shared).max(needed);
+        let shared = MAX_SHARED_SLAB_BYTES.min(self.largest);
+        let generous = before.clamp(FIRST_SLAB_BYTES.min(shared), shared).max(needed);
         let id = table.next;
         table.next += 1;
         let buffer = match self.buffer(generous) {
-            Err(Objection::OutOfMemory) if generous > needed => return self.slab(id, needed),
+            Err(GpuError::OutOfMemory) if generous > needed => return self.slab(id, needed),
             buffer => buffer?,
         };
         Ok(Arc::new(Slab { id, buffer, bytes: generous }))
     }
 
-    fn slab(&self, id: u32, bytes: usize) -> Result<Arc<Slab>, Objection> {
+    fn slab(&self, id: u32, bytes: usize) -> Result<Arc<Slab>, GpuError> {
         Ok(Arc::new(Slab { id, buffer: self.buffer(bytes)?, bytes }))
     }
 
-    fn buffer(&self, bytes: usize) -> Result<wgpu::Buffer, Objection> {
+    fn buffer(&self, bytes: usize) -> Result<wgpu::Buffer, GpuError> {
         let descriptor = BufferDescriptor {
             label: Some("slab"),
             size: bytes as u64,
@@ -157,68 +162,68 @@ impl Slabs {
         self.gpu.checked(|| Ok(self.gpu.device.create_buffer(&descriptor)))
     }
 
-    /// Takes a memory's place back; an empty slab goes with it if there is another empty one.
-    fn give_back(&self, memory: &Memory) {
+    /// Releases a pool's range, and its slab too if that is empty and not kept for later pools.
+    fn release(&self, memory: &PoolMemory) {
         self.used.fetch_sub(memory.bytes, Ordering::Relaxed);
         let mut table = lock(&self.table);
         let id = memory.slab.id;
         let Some((_, free)) = table.slabs.get_mut(&id) else { return };
-        free.give(memory.offset, self.rounded(memory.bytes));
+        free.release(memory.offset, self.rounded(memory.bytes));
         let is_empty = free.is_whole();
         let empty = table.slabs.values().filter(|(_, free)| free.is_whole()).count();
-        let superfluous = is_empty && (memory.slab.bytes > MOST_SHARED || empty > 1);
+        let superfluous = is_empty && (memory.slab.bytes > MAX_SHARED_SLAB_BYTES || empty > 1);
         let dropped = superfluous.then(|| table.slabs.remove(&id));
         drop(table);
-        // Given back to the platform outside of the lock.
+        // The slab is released to the platform outside of the lock.
         drop(dropped);
     }
 }
 
-impl fmt::Debug for Slabs {
+impl fmt::Debug for SlabAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes in use of {}", self.used(), self.reserved())
     }
 }
 
-impl Drop for Memory {
+impl Drop for PoolMemory {
     fn drop(&mut self) {
-        self.slabs.give_back(self);
+        self.slabs.release(self);
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for PoolMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes at {} of slab {}", self.bytes, self.offset, self.slab.id)
     }
 }
 
-/// Part of a pool's memory, which it keeps alive.
+/// A range of a pool's memory, which it keeps alive.
 #[derive(Clone, Debug)]
-pub(crate) struct Region {
-    memory: Arc<Memory>,
-    /// Bytes from the pool's beginning.
+pub(crate) struct MemoryRegion {
+    memory: Arc<PoolMemory>,
+    /// Offset in the pool, in bytes.
     offset: usize,
     pub(crate) bytes: usize,
 }
 
-impl Region {
+impl MemoryRegion {
     /// # Errors
     ///
-    /// Memory of another driver.
-    pub(crate) fn new(range: &MemoryRange) -> Result<Region, DriverError> {
-        Ok(Region { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
+    /// [`DriverError::ForeignHandle`] for memory of another driver.
+    pub(crate) fn new(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
+        Ok(MemoryRegion { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
     }
 
     pub(crate) fn slab(&self) -> &Arc<Slab> {
         &self.memory.slab
     }
 
-    /// Bytes from the slab's beginning.
+    /// Offset in the slab, in bytes.
     pub(crate) fn begin(&self) -> usize {
         self.memory.offset + self.offset
     }
 
-    /// Whether it is whole words, or would be if it went on into bytes that nobody has.
+    /// Whether the range consists of whole words, or of whole words once the pool's padding is added.
     pub(crate) fn is_whole_words(&self) -> bool {
         let is_last = self.offset + self.bytes == self.memory.bytes;
         self.begin().is_multiple_of(4) && (self.bytes.is_multiple_of(4) || is_last)

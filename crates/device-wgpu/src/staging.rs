@@ -1,4 +1,4 @@
-//! Memory through which bytes pass between host and device: one buffer for all uploads of a batch, one for all that it reads back.
+//! Staging memory between host and device: one buffer for all uploads of a batch, one for all its read-backs.
 
 use device_runtime::HostLanding;
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, BufferViewMut};
@@ -6,20 +6,20 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages, BufferViewMut};
 use crate::{
     command::Command,
     encode::enclosing_words,
-    gpu::{Gpu, Objection},
-    slab::Region,
+    gpu::{Gpu, GpuError},
+    slab::MemoryRegion,
 };
 
-/// The bytes that a batch copies from the host; the host fills the buffer until [`Uploads::finish`].
-pub(crate) struct Uploads {
+/// The uploads of a batch. The host fills the buffer until [`UploadBuffer::finish`].
+pub(crate) struct UploadBuffer {
     pub(crate) buffer: Buffer,
     mapped: BufferViewMut,
     used: usize,
 }
 
-impl Uploads {
-    /// Room for every upload of a batch; none if there is no upload.
-    pub(crate) fn new(gpu: &Gpu, commands: &[Command]) -> Result<Option<Uploads>, Objection> {
+impl UploadBuffer {
+    /// Creates a buffer with room for every upload of a batch; none if there is no upload.
+    pub(crate) fn new(gpu: &Gpu, commands: &[Command]) -> Result<Option<UploadBuffer>, GpuError> {
         let room = commands.iter().map(|command| match command {
             Command::CopyIn(region, ..) => region.bytes.next_multiple_of(4),
             Command::Launch(..) | Command::Zero(_) | Command::CopyOut(..) | Command::Copy(..) => 0,
@@ -34,11 +34,11 @@ impl Uploads {
             usage: BufferUsages::COPY_SRC | BufferUsages::STORAGE,
             mapped_at_creation: true,
         });
-        let mapped = buffer.get_mapped_range_mut(..).map_err(|_| Objection::OutOfMemory)?;
-        Ok(Some(Uploads { buffer, mapped, used: 0 }))
+        let mapped = buffer.get_mapped_range_mut(..).map_err(|_| GpuError::OutOfMemory)?;
+        Ok(Some(UploadBuffer { buffer, mapped, used: 0 }))
     }
 
-    /// Takes bytes and gives their place in the buffer, which is a multiple of four.
+    /// Copies bytes into the buffer and returns their offset, which is a multiple of four.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> usize {
         let at = self.used;
         self.mapped.slice(at..at + bytes.len()).copy_from_slice(bytes);
@@ -46,35 +46,36 @@ impl Uploads {
         at
     }
 
-    /// Hands the buffer to the device.
+    /// Unmaps the buffer, so that the device can read it.
     pub(crate) fn finish(self) {
         drop(self.mapped);
         self.buffer.unmap();
     }
 }
 
-/// Bytes on their way to a host array.
+/// One pending copy to a host array.
 #[derive(Debug)]
-struct Landing {
+struct Readback {
     array: HostLanding,
     bytes: usize,
-    /// Where they are in the buffer.
+    /// Offset in the buffer, in bytes.
     at: usize,
 }
 
-/// What a batch reads back: elements of nodes for arrays, and times.
+/// The read-backs of a batch: ranges of nodes for host arrays, and timestamps.
 #[derive(Debug)]
-pub(crate) struct Landings {
+pub(crate) struct ReadbackBuffer {
     pub(crate) buffer: Buffer,
-    landings: Vec<Landing>,
+    readbacks: Vec<Readback>,
     used: usize,
-    /// Where the times begin: they are last.
+    /// Offset of the timestamps, in bytes; they are last.
     pub(crate) times: usize,
 }
 
-impl Landings {
-    /// Room for everything that a batch reads back and the times of so many launches; none if it reads nothing.
-    pub(crate) fn new(gpu: &Gpu, commands: &[Command], launches: usize) -> Option<Landings> {
+impl ReadbackBuffer {
+    /// Creates a buffer with room for every read-back of a batch and for the timestamps of `launches`
+    /// launches; none if there are no read-backs.
+    pub(crate) fn new(gpu: &Gpu, commands: &[Command], launches: usize) -> Option<ReadbackBuffer> {
         let room = commands.iter().map(|command| match command {
             Command::CopyOut(region, ..) => enclosing_words(region).1 as usize,
             Command::Launch(..) | Command::Zero(_) | Command::CopyIn(..) | Command::Copy(..) => 0,
@@ -89,23 +90,23 @@ impl Landings {
                 mapped_at_creation: false,
             })
         })?;
-        Some(Landings { buffer, landings: Vec::new(), used: 0, times })
+        Some(ReadbackBuffer { buffer, readbacks: Vec::new(), used: 0, times })
     }
 
-    /// Gives the place in the buffer where the words around a region are copied to.
-    pub(crate) fn add(&mut self, region: &Region, array: &HostLanding) -> usize {
+    /// Reserves room for the words around a region; returns their offset in the buffer.
+    pub(crate) fn add(&mut self, region: &MemoryRegion, array: &HostLanding) -> usize {
         let place = self.used;
         let at = place + region.begin() % 4;
-        self.landings.push(Landing { array: array.clone(), bytes: region.bytes, at });
+        self.readbacks.push(Readback { array: array.clone(), bytes: region.bytes, at });
         self.used += enclosing_words(region).1 as usize;
         place
     }
 
-    /// Fills the arrays, and gives the times. The buffer is mapped.
-    pub(crate) fn land(self) -> Result<Vec<u64>, Objection> {
+    /// Fills the host arrays and returns the timestamps. The buffer must be mapped.
+    pub(crate) fn complete(self) -> Result<Vec<u64>, GpuError> {
         let mapped =
-            self.buffer.get_mapped_range(..).map_err(|error| Objection::Refused(error.to_string()))?;
-        for landing in &self.landings {
+            self.buffer.get_mapped_range(..).map_err(|error| GpuError::Rejected(error.to_string()))?;
+        for landing in &self.readbacks {
             let arrived = &mapped[landing.at..landing.at + landing.bytes];
             landing.array.fill(0, landing.bytes, |bytes| bytes.copy_from_slice(arrived));
         }

@@ -1,27 +1,32 @@
-//! Streams: commands recorded into batches, batches submitted to the device's one queue, and events behind them.
+//! Streams: commands recorded into batches, batches submitted to the device's one queue, and events behind
+//! them.
 //!
 //! # Order
 //!
-//! The queue runs submissions in order, and the commands of one as if one after the other. A stream records commands into its *open*
-//! batch, so commands of different streams are in the order in which their batches are submitted. A wait for another stream's event
-//! therefore submits the batch in front of the event: what is recorded from then on comes later, whatever the streams. Submitting needs
-//! no other stream's batch, so nothing waits in a circle.
+//! The queue executes submissions in order, and the commands of a submission as if one after the other. A
+//! stream records commands into its *open* batch, so commands of different streams execute in the order in
+//! which their batches are submitted. A wait for another stream's event therefore submits the batch before
+//! the event: commands recorded afterwards, on any stream, execute later. Submitting a batch requires no
+//! other stream's batch, so there is no deadlock.
 //!
 //! # When a batch is submitted
 //!
-//! When an event behind it is recorded and the stream has nothing on its way; otherwise the device has work, and more commands join the
-//! batch until it is full, until somebody waits for an event behind it, or until somebody looks at one when nothing is on its way any
-//! more. So whoever waits or looks makes progress, and a host that runs ahead submits few batches.
+//! A stream submits its open batch when an event behind it is recorded and the stream has no batch in flight.
+//! Otherwise the device is busy, and more commands join the batch until it is full, until a thread waits for
+//! an event behind it, or until a thread polls an event when no batch is in flight any more. So every wait or
+//! poll makes progress, and a host that runs ahead submits few batches.
 //!
 //! # Failures
 //!
-//! A batch that is refused is submitted again command by command, up to the one at fault, which fails the stream. A failed stream has an
-//! empty open batch; events recorded on it have the failure. Losing the device fails everything that is not done.
+//! If a batch is rejected, its commands are submitted one by one up to the one at fault, which fails the
+//! stream. A failed stream has an empty open batch, and events recorded on it have the failure. When the
+//! device is lost, everything unfinished fails.
 //!
 //! # Locks
 //!
-//! The lock of a stream's state is held while the stream records and submits, never while anybody waits for the device, and never two at
-//! once. Under it the locks of memory, pipelines and landing arrays are taken for a moment.
+//! A stream holds the lock of its state while it records and submits, but never while a thread waits for the
+//! device, and a thread never holds two such locks. Under this lock, the locks of memory, pipelines and host
+//! arrays are taken for short times.
 
 use std::{
     collections::VecDeque,
@@ -34,32 +39,32 @@ use wgpu::SubmissionIndex;
 
 use crate::{
     command::Command,
-    core::Core,
-    encode::{self, Submitted, TABLES_BYTES, table_room},
+    encode::{self, SubmittedBatch, TABLES_BYTES, table_room},
     event::Event,
-    gpu::{Objection, lock, lost_error},
+    gpu::{GpuError, lock, lost_error},
+    shared_state::SharedState,
 };
 
-/// The most commands of a batch.
-const MOST_COMMANDS: usize = 256;
+/// Maximum number of commands in a batch.
+const MAX_COMMANDS: usize = 256;
 
-/// Bytes between host and device from which on a batch is full.
-const MOST_HOST_BYTES: usize = 16 << 20;
+/// A batch is full once its copies between host and device have this many bytes.
+const MAX_HOST_BYTES: usize = 16 << 20;
 
-/// The most batches of a stream on their way; whoever adds one has to wait.
-const MOST_ON_THEIR_WAY: usize = 8;
+/// Maximum number of batches of a stream in flight; a producer waits for room.
+const MAX_IN_FLIGHT: usize = 8;
 
 /// An in-order queue of commands.
 pub(crate) struct Stream {
     pub(crate) name: Arc<str>,
-    pub(crate) core: Arc<Core>,
-    state: Mutex<State>,
+    pub(crate) shared: Arc<SharedState>,
+    state: Mutex<StreamState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StreamState {
     open: Batch,
-    on_their_way: VecDeque<OnItsWay>,
+    in_flight: VecDeque<InFlightBatch>,
     /// The first failure since the stream was made or reset.
     failure: Option<Failure>,
 }
@@ -68,43 +73,43 @@ struct State {
 #[derive(Debug, Default)]
 struct Batch {
     commands: Vec<Command>,
-    /// Each with the number of commands in front of it.
+    /// Each event with the number of commands before it.
     events: Vec<(usize, Arc<Event>)>,
     table_bytes: usize,
     host_bytes: usize,
 }
 
-/// Commands that the device has, with the events behind them.
+/// A submitted batch, with the events behind its commands.
 #[derive(Debug)]
-struct OnItsWay {
-    submitted: Submitted,
-    /// They own what the device uses.
+struct InFlightBatch {
+    submitted: SubmittedBatch,
+    /// Keeps alive the memory and pipelines that the device uses.
     _commands: Vec<Command>,
     events: Vec<Arc<Event>>,
 }
 
 impl Stream {
-    pub(crate) fn new(name: &str, core: &Arc<Core>) -> Arc<Stream> {
-        Arc::new(Stream { name: name.into(), core: Arc::clone(core), state: Mutex::default() })
+    pub(crate) fn new(name: &str, shared: &Arc<SharedState>) -> Arc<Stream> {
+        Arc::new(Stream { name: name.into(), shared: Arc::clone(shared), state: Mutex::default() })
     }
 
     /// Records a command.
     ///
     /// # Errors
     ///
-    /// The failure of the stream, or the loss of the device.
+    /// The failure of the stream, or [`DriverError::Lost`].
     pub(crate) fn push(&self, command: Command) -> Result<(), DriverError> {
         self.make_room()?;
         let mut state = lock(&self.state);
-        state.healthy()?;
+        state.check_failure()?;
         if command.is_empty() {
             return Ok(());
         }
-        let alignment = self.core.gpu.limits.min_uniform_buffer_offset_alignment as usize;
+        let alignment = self.shared.gpu.limits.min_uniform_buffer_offset_alignment as usize;
         let table_bytes = table_room(&command, alignment);
         if !state.open.has_room(table_bytes) {
             self.submit(&mut state);
-            state.healthy()?;
+            state.check_failure()?;
         }
         state.open.table_bytes += table_bytes;
         state.open.host_bytes += command.host_bytes();
@@ -112,28 +117,28 @@ impl Stream {
         Ok(())
     }
 
-    /// An event behind everything recorded so far.
+    /// Records an event behind all commands recorded so far.
     ///
     /// # Errors
     ///
-    /// The loss of the device.
+    /// [`DriverError::Lost`].
     pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>, DriverError> {
-        self.core.gpu.alive()?;
+        self.shared.gpu.check_alive()?;
         let event = Event::new(self);
         let mut state = lock(&self.state);
-        if !state.on_their_way.is_empty() {
-            self.core.gpu.poll();
-            self.land(&mut state);
+        if !state.in_flight.is_empty() {
+            self.shared.gpu.poll();
+            self.retire_batches(&mut state);
         }
         if let Some(failure) = &state.failure {
             event.reach(Err(DriverError::Failed(failure.clone())));
         } else if !state.open.commands.is_empty() {
             let position = state.open.commands.len();
             state.open.events.push((position, Arc::clone(&event)));
-            if state.on_their_way.is_empty() {
+            if state.in_flight.is_empty() {
                 self.submit(&mut state);
             }
-        } else if let Some(last) = state.on_their_way.back_mut() {
+        } else if let Some(last) = state.in_flight.back_mut() {
             last.events.push(Arc::clone(&event));
         } else {
             event.reach(Ok(()));
@@ -141,16 +146,18 @@ impl Stream {
         Ok(event)
     }
 
-    /// Submits what is in front of an event of this stream, so that whatever is submitted from now on comes behind it.
-    pub(crate) fn settle(&self, event: &Event) {
+    /// Submits the commands before an event of this stream, so that every later submission executes after the
+    /// event.
+    pub(crate) fn submit_up_to(&self, event: &Event) {
         let mut state = lock(&self.state);
         if state.open.events.iter().any(|(_, open)| std::ptr::eq(&**open, event)) {
             self.submit(&mut state);
         }
     }
 
-    /// Fails the stream from here on, as a task of another stream that it builds on failed; what was recorded so far is submitted.
-    pub(crate) fn inherit(&self, error: &DriverError) {
+    /// Fails the stream because a task of another stream on which it depends has failed. Commands recorded so
+    /// far are submitted.
+    pub(crate) fn propagate_failure(&self, error: &DriverError) {
         let mut state = lock(&self.state);
         self.submit(&mut state);
         let failure = match error {
@@ -160,12 +167,13 @@ impl Stream {
         state.failure.get_or_insert(failure);
     }
 
-    /// Lands what is done without waiting, and submits the open batch if nothing is on its way any more.
+    /// Retires completed batches without waiting, and submits the open batch if no batch is in flight any
+    /// more.
     pub(crate) fn advance(&self) {
-        self.core.gpu.poll();
+        self.shared.gpu.poll();
         let mut state = lock(&self.state);
-        self.land(&mut state);
-        if state.on_their_way.is_empty() {
+        self.retire_batches(&mut state);
+        if state.in_flight.is_empty() {
             self.submit(&mut state);
         }
     }
@@ -176,115 +184,116 @@ impl Stream {
             if let Some(outcome) = event.outcome() {
                 return outcome.clone();
             }
-            self.settle(event);
-            if let Some(first) = self.first_on_its_way() {
-                self.core.gpu.wait(&first);
+            self.submit_up_to(event);
+            if let Some(first) = self.first_in_flight() {
+                self.shared.gpu.wait(&first);
             }
-            self.land(&mut lock(&self.state));
+            self.retire_batches(&mut lock(&self.state));
         }
     }
 
-    /// Waits until everything recorded is done, or failed.
+    /// Waits until all recorded commands are done or failed.
     pub(crate) fn drain(&self) {
         loop {
             let mut state = lock(&self.state);
-            self.land(&mut state);
+            self.retire_batches(&mut state);
             self.submit(&mut state);
-            let first = state.on_their_way.front().map(|batch| batch.submitted.index.clone());
+            let first = state.in_flight.front().map(|batch| batch.submitted.index.clone());
             drop(state);
             let Some(first) = first else { return };
-            self.core.gpu.wait(&first);
+            self.shared.gpu.wait(&first);
         }
     }
 
-    /// Forgets the failure.
-    pub(crate) fn forgive(&self) {
+    /// Clears the failure.
+    pub(crate) fn clear_failure(&self) {
         lock(&self.state).failure = None;
     }
 
-    /// Whether everything recorded is done.
+    /// Whether all recorded commands are done.
     pub(crate) fn is_idle(&self) -> bool {
         self.advance();
         let state = lock(&self.state);
-        state.open.commands.is_empty() && state.on_their_way.is_empty()
+        state.open.commands.is_empty() && state.in_flight.is_empty()
     }
 
-    fn first_on_its_way(&self) -> Option<SubmissionIndex> {
-        lock(&self.state).on_their_way.front().map(|batch| batch.submitted.index.clone())
+    fn first_in_flight(&self) -> Option<SubmissionIndex> {
+        lock(&self.state).in_flight.front().map(|batch| batch.submitted.index.clone())
     }
 
-    /// Waits while too much is on its way.
+    /// Waits while too many batches are in flight.
     fn make_room(&self) -> Result<(), DriverError> {
         loop {
-            self.core.gpu.alive()?;
+            self.shared.gpu.check_alive()?;
             let mut state = lock(&self.state);
-            if state.on_their_way.len() < MOST_ON_THEIR_WAY {
+            if state.in_flight.len() < MAX_IN_FLIGHT {
                 return Ok(());
             }
-            self.land(&mut state);
-            let first = state.on_their_way.front().map(|batch| batch.submitted.index.clone());
+            self.retire_batches(&mut state);
+            let first = state.in_flight.front().map(|batch| batch.submitted.index.clone());
             drop(state);
             if let Some(first) = first {
-                self.core.gpu.wait(&first);
+                self.shared.gpu.wait(&first);
             }
         }
     }
 
     /// Submits the open batch.
-    fn submit(&self, state: &mut State) {
+    fn submit(&self, state: &mut StreamState) {
         if state.open.commands.is_empty() {
             return;
         }
         let batch = std::mem::take(&mut state.open);
-        match encode::submit(&self.core, &batch.commands) {
+        match encode::submit(&self.shared, &batch.commands) {
             Ok(submitted) => {
                 let events = batch.events.into_iter().map(|(_, event)| event).collect();
-                state.on_their_way.push_back(OnItsWay { submitted, _commands: batch.commands, events });
+                state.in_flight.push_back(InFlightBatch { submitted, _commands: batch.commands, events });
             }
-            Err(Objection::Lost(why)) => batch.lose(&why),
+            Err(GpuError::Lost(why)) => batch.lose(&why),
             Err(_) => self.submit_singly(state, batch),
         }
     }
 
-    /// Submits a refused batch command by command, up to the one at fault.
-    fn submit_singly(&self, state: &mut State, batch: Batch) {
+    /// Submits a rejected batch command by command, up to the one at fault.
+    fn submit_singly(&self, state: &mut StreamState, batch: Batch) {
         let mut events = batch.events.into_iter().peekable();
         for (position, command) in batch.commands.into_iter().enumerate() {
-            let objection = match encode::submit(&self.core, std::slice::from_ref(&command)) {
+            let error = match encode::submit(&self.shared, std::slice::from_ref(&command)) {
                 Ok(submitted) => {
                     let behind = std::iter::from_fn(|| events.next_if(|(at, _)| *at == position + 1));
                     let events = behind.map(|(_, event)| event).collect();
-                    state.on_their_way.push_back(OnItsWay { submitted, _commands: vec![command], events });
+                    state.in_flight.push_back(InFlightBatch { submitted, _commands: vec![command], events });
                     continue;
                 }
-                Err(objection) => objection,
+                Err(error) => error,
             };
-            let failure = self.failure(&command, objection);
+            let failure = self.failure(&command, error);
             events.for_each(|(_, event)| event.reach(Err(DriverError::Failed(failure.clone()))));
             state.failure.get_or_insert(failure);
             return;
         }
     }
 
-    fn failure(&self, command: &Command, objection: Objection) -> Failure {
-        let message = match objection {
-            Objection::OutOfMemory => "the device has no memory for it".to_owned(),
-            Objection::Refused(message) => message,
-            Objection::Lost(why) => lost_error(&why).to_string(),
+    fn failure(&self, command: &Command, error: GpuError) -> Failure {
+        let message = match error {
+            GpuError::OutOfMemory => "the device has no memory for the task".to_owned(),
+            GpuError::Rejected(message) => message,
+            GpuError::Lost(why) => lost_error(&why).to_string(),
         };
         Failure::new(self.name.clone(), command.name(), message)
     }
 
-    /// Takes batches that are done off the way, hands out what they read back, and sets the outcomes of their events.
-    fn land(&self, state: &mut State) {
-        if let Some(why) = self.core.gpu.lost() {
+    /// Removes completed batches from those in flight, fills the host arrays of their read-backs, and sets
+    /// the outcomes of their events.
+    fn retire_batches(&self, state: &mut StreamState) {
+        if let Some(why) = self.shared.gpu.lost() {
             state.lose(why);
         }
-        while state.on_their_way.front().is_some_and(|batch| batch.submitted.is_done()) {
-            let Some(batch) = state.on_their_way.pop_front() else { return };
-            let landed = self.core.gpu.checked(|| batch.submitted.land(&self.core));
-            let outcome = landed.map_err(|objection| match objection {
-                Objection::Lost(why) => lost_error(&why),
+        while state.in_flight.front().is_some_and(|batch| batch.submitted.is_done()) {
+            let Some(batch) = state.in_flight.pop_front() else { return };
+            let landed = self.shared.gpu.checked(|| batch.submitted.complete(&self.shared));
+            let outcome = landed.map_err(|error| match error {
+                GpuError::Lost(why) => lost_error(&why),
                 other => {
                     let message = other.driver_error("reading back", 0, 0).to_string();
                     let failure = Failure::new(self.name.clone(), "copy to host", message);
@@ -297,11 +306,11 @@ impl Stream {
 }
 
 impl Batch {
-    /// Whether a command with so many bytes of table may join.
+    /// Whether a command with this many bytes of parameter table fits into the batch.
     fn has_room(&self, table_bytes: usize) -> bool {
-        self.commands.len() < MOST_COMMANDS
+        self.commands.len() < MAX_COMMANDS
             && self.table_bytes + table_bytes <= TABLES_BYTES
-            && self.host_bytes < MOST_HOST_BYTES
+            && self.host_bytes < MAX_HOST_BYTES
     }
 
     fn lose(self, why: &str) {
@@ -309,27 +318,27 @@ impl Batch {
     }
 }
 
-impl State {
-    fn healthy(&self) -> Result<(), DriverError> {
+impl StreamState {
+    fn check_failure(&self) -> Result<(), DriverError> {
         self.failure.as_ref().map_or(Ok(()), |failure| Err(DriverError::Failed(failure.clone())))
     }
 
-    /// Ends everything that is not done.
+    /// Fails everything unfinished because the device is lost.
     fn lose(&mut self, why: &str) {
         std::mem::take(&mut self.open).lose(why);
-        for batch in self.on_their_way.drain(..) {
+        for batch in self.in_flight.drain(..) {
             batch.events.iter().for_each(|event| event.reach(Err(lost_error(why))));
         }
     }
 }
 
-/// What goes on in it, for people.
+/// A one-line description for people.
 impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.state);
-        let (recorded, submitted) = (state.open.commands.len(), state.on_their_way.len());
+        let (recorded, submitted) = (state.open.commands.len(), state.in_flight.len());
         write!(f, "{}: {recorded} tasks recorded, {submitted} batches submitted", self.name)?;
-        if let Some(why) = self.core.gpu.lost() {
+        if let Some(why) = self.shared.gpu.lost() {
             return write!(f, ", device lost: {why}");
         }
         state.failure.as_ref().map_or(Ok(()), |failure| write!(f, ", {failure}"))

@@ -1,7 +1,7 @@
-//! How long kernels take on the device, by its own clock.
+//! Running times of kernels by the device's own clock.
 //!
-//! While timing is on, each launch is a compute pass of its own with a time at either end. That costs time between kernels, so it is off
-//! unless somebody asks.
+//! While timing is on, each launch is a compute pass of its own with a timestamp at its beginning and end.
+//! That costs time between kernels, so timing is off by default.
 
 use std::{
     collections::BTreeMap,
@@ -18,57 +18,57 @@ use wgpu::{
 
 use crate::{
     gpu::{Gpu, lock},
-    staging::Landings,
+    staging::ReadbackBuffer,
 };
 
-/// What the launches of one kernel took on the device, without what is between them.
+/// The total running time of one kernel's launches on the device, without the time between launches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelTime {
-    /// How many launches were timed.
+    /// The number of timed launches.
     pub launches: u64,
-    /// What they took together, in nanoseconds of the device's clock.
+    /// The total time in nanoseconds of the device's clock.
     pub nanos: f64,
 }
 
 /// The times of a device's kernels by name.
 #[derive(Debug)]
-pub(crate) struct Timings {
-    /// Nanoseconds of a tick of the device's clock.
+pub(crate) struct KernelTimings {
+    /// Nanoseconds per tick of the device's clock.
     tick: f64,
     is_on: AtomicBool,
     totals: Mutex<BTreeMap<String, KernelTime>>,
 }
 
-/// The times of a batch's launches in the making.
+/// The timestamps of a batch under construction.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub(crate) struct BatchTimer {
     queries: QuerySet,
-    /// Where the device puts the times before they are read back.
+    /// The buffer to which the device writes the timestamps before they are read back.
     ticks: Buffer,
-    /// The kernel of each launch.
+    /// The kernel's name for each launch.
     names: Vec<String>,
 }
 
-impl Timings {
-    pub(crate) fn new(gpu: &Gpu) -> Timings {
+impl KernelTimings {
+    pub(crate) fn new(gpu: &Gpu) -> KernelTimings {
         let tick = f64::from(gpu.queue.get_timestamp_period());
-        Timings { tick, is_on: AtomicBool::new(false), totals: Mutex::default() }
+        KernelTimings { tick, is_on: AtomicBool::new(false), totals: Mutex::default() }
     }
 
-    /// Whether from now on launches are timed.
+    /// Turns timing on or off for batches submitted from now on.
     pub(crate) fn set(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// What was timed since the last call.
+    /// Removes and returns the times collected since the last call.
     pub(crate) fn take(&self) -> BTreeMap<String, KernelTime> {
         std::mem::take(&mut lock(&self.totals))
     }
 
-    /// Something to time a batch with, if that is wanted and there is anything to time.
-    pub(crate) fn timer(&self, gpu: &Gpu, launches: usize) -> Option<Timer> {
+    /// A timer for a batch, if timing is on, the device has a clock, and the batch has launches.
+    pub(crate) fn timer(&self, gpu: &Gpu, launches: usize) -> Option<BatchTimer> {
         let wanted = self.is_on.load(Ordering::Relaxed) && launches > 0 && can_time(gpu);
-        wanted.then(|| Timer {
+        wanted.then(|| BatchTimer {
             queries: gpu.device.create_query_set(&QuerySetDescriptor {
                 label: Some("times"),
                 ty: QueryType::Timestamp,
@@ -84,8 +84,8 @@ impl Timings {
         })
     }
 
-    /// Adds up what a batch's launches took, from the ticks at their beginnings and ends.
-    pub(crate) fn add(&self, timer: Timer, ticks: &[u64]) {
+    /// Adds the running times of a batch's launches, from the ticks at their beginnings and ends.
+    pub(crate) fn add(&self, timer: BatchTimer, ticks: &[u64]) {
         let mut totals = lock(&self.totals);
         for (name, pair) in timer.names.into_iter().zip(ticks.chunks_exact(2)) {
             let total = totals.entry(name).or_default();
@@ -95,13 +95,13 @@ impl Timings {
     }
 }
 
-/// Whether the device has a clock.
+/// Whether the device has timestamps.
 pub(crate) fn can_time(gpu: &Gpu) -> bool {
     gpu.device.features().contains(Features::TIMESTAMP_QUERY)
 }
 
-impl Timer {
-    /// Where the next launch, of kernel `name`, puts its times.
+impl BatchTimer {
+    /// The timestamps of the next launch, of kernel `name`.
     pub(crate) fn next(&mut self, name: &str) -> ComputePassTimestampWrites<'_> {
         let at = 2 * self.names.len() as u32;
         self.names.push(name.to_owned());
@@ -112,12 +112,12 @@ impl Timer {
         }
     }
 
-    /// Has the times copied to where they are read back.
-    pub(crate) fn resolve(&self, encoder: &mut CommandEncoder, landings: &Landings) {
+    /// Records the copy of the timestamps into the read-back buffer.
+    pub(crate) fn resolve(&self, encoder: &mut CommandEncoder, readbacks: &ReadbackBuffer) {
         let bytes = 16 * self.names.len() as u64;
         if bytes > 0 {
             encoder.resolve_query_set(&self.queries, 0..2 * self.names.len() as u32, &self.ticks, 0);
-            encoder.copy_buffer_to_buffer(&self.ticks, 0, &landings.buffer, landings.times as u64, bytes);
+            encoder.copy_buffer_to_buffer(&self.ticks, 0, &readbacks.buffer, readbacks.times as u64, bytes);
         }
     }
 }

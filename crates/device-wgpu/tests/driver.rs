@@ -1,4 +1,4 @@
-//! The driver itself: copies of any bytes, batches, limits, refusals, failures, times.
+//! The driver itself: copies of any bytes, batches, limits, rejected inputs, failures, times.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(unsafe_code, reason = "each test hands its tasks to one stream, or waits in between")]
 
@@ -79,7 +79,7 @@ fn waits_order_streams_without_waiting() {
 }
 
 #[test]
-fn looking_at_events_makes_progress() {
+fn polling_events_makes_progress() {
     let Some(driver) = open(&Config::default()) else { return };
     let stream = stream(&driver, 0);
     driver.alloc_pool(PoolId(1), 4).unwrap();
@@ -126,7 +126,7 @@ fn pools_share_slabs_and_large_ones_have_their_own() {
 }
 
 #[test]
-fn memory_that_pending_tasks_hold_is_waited_for() {
+fn memory_that_pending_tasks_use_is_waited_for() {
     let Some(driver) = open(&Config { memory_limit: Some(1000), ..Config::default() }) else { return };
     let stream = stream(&driver, 0);
     driver.alloc_pool(PoolId(1), 600).unwrap();
@@ -172,7 +172,7 @@ fn large_grids_are_split_over_dimensions() {
     for threads in [300 * 64, 70_000 * 64 - 5] {
         let bytes = threads / 8;
         driver.alloc_pool(PoolId(1), bytes).unwrap();
-        // Each 32nd thread writes a word, so that all workgroups have to run.
+        // Every 32nd thread writes a word, so that all workgroups have to run.
         let body = "if t % 32u == 0u { w0(t / 32u, t + 1u); }";
         let kernel = Kernel::new("fill", &[(Access::Write, bytes / 4 * 4)], threads as u32, body);
         let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
@@ -195,19 +195,19 @@ fn large_grids_are_split_over_dimensions() {
 }
 
 #[test]
-fn refused_code_names_the_kernel_and_the_line() {
+fn rejected_code_names_the_kernel_and_the_line() {
     let Some(driver) = open(&Config::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
-    let refused = |body: &str| {
+    let rejected = |body: &str| {
         let kernel = Kernel::new("sums", &[(Access::Write, 4)], 1, body);
         bind(&driver, kernel, &[at(1, 0)]).unwrap_err()
     };
-    let error = refused("w0(0u, 1.5 + nonsense);");
+    let error = rejected("w0(0u, 1.5 + nonsense);");
     assert!(matches!(&error, DriverError::CodeRefused { kernel, .. } if kernel == "sums"), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("kernel `sums`: the device refused its code, which is a bug: "), "{text}");
     assert!(text.contains("nonsense") && text.contains("wgsl:9:18"), "{text}");
-    assert!(matches!(refused("w0(0u, 1.5);"), DriverError::CodeRefused { .. }));
+    assert!(matches!(rejected("w0(0u, 1.5);"), DriverError::CodeRefused { .. }));
 
     let unsupported = CodegenError::Unsupported {
         codegen: "hand".to_owned(),
@@ -223,7 +223,7 @@ fn refused_code_names_the_kernel_and_the_line() {
     assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
     assert_eq!(driver.kernel(&module, 1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
 
-    // The device goes on.
+    // The device remains usable.
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
     let stream = stream(&driver, 0);
     copy_in(&driver, &stream, at(1, 0), &[6, 0, 0, 0]);
@@ -232,7 +232,7 @@ fn refused_code_names_the_kernel_and_the_line() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_rejected() {
     let Some(driver) = open(&Config::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
     let host = Artifact::host(HostModule::interpreted(vec![]));
@@ -240,10 +240,10 @@ fn what_does_not_fit_is_refused() {
     let other = open(&Config::default()).unwrap();
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
     let [own, foreign] = [&driver, &other].map(|driver| stream(driver, 0));
-    let refused = |what| Err(DriverError::ForeignHandle { what });
-    // SAFETY: nothing is handed over.
+    let rejected = |what| Err(DriverError::ForeignHandle { what });
+    // SAFETY: no task is submitted.
     let launched = unsafe { [driver.launch(&foreign, &bound, &[]), other.launch(&foreign, &bound, &[])] };
-    assert_eq!(launched, [refused("stream"), refused("bound kernel")]);
+    assert_eq!(launched, [rejected("stream"), rejected("bound kernel")]);
     assert!(driver.is_idle(&own));
 }
 
@@ -261,7 +261,7 @@ fn kernels_are_timed_by_the_device() {
     let slow = bind(&driver, slow, &[at(1, 0)]).unwrap();
     launch(&driver, &stream, &quick, &[]);
     driver.sync(&driver.record(&stream).unwrap()).unwrap();
-    assert!(driver.take_kernel_times().is_empty(), "nobody asked");
+    assert!(driver.take_kernel_times().is_empty(), "timing is off");
     driver.time_kernels(true).unwrap();
     (0..3).for_each(|_| launch(&driver, &stream, &quick, &[]));
     launch(&driver, &stream, &slow, &[]);

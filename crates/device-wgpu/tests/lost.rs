@@ -1,4 +1,4 @@
-//! A device that is lost: what is not done fails, nothing hangs, nothing stale is returned.
+//! A lost device: unfinished tasks fail, nothing hangs, and no outdated value is returned.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -60,19 +60,19 @@ fn everything_fails_after_the_loss_and_nothing_hangs() {
     ] {
         assert!(is_lost(&error), "{error}");
     }
-    assert!(context.stream().debug_info().contains("device lost: it was given back"));
+    assert!(context.stream().debug_info().contains("device lost: it was destroyed"));
     drop((routine, context, other));
-    assert_eq!(driver.used_memory(), 0, "the runtime holds nothing, and no task is pending");
+    assert_eq!(driver.used_memory(), 0, "the runtime keeps no memory, and no task is pending");
     assert!(Arc::strong_count(driver.driver()) >= 1);
 
-    // Another device of the process is another matter.
+    // The loss does not affect another device of the process.
     let fresh = open(&Config::default()).unwrap();
     fresh.alloc_pool(PoolId(1), 4).unwrap();
     assert!(fresh.new_stream("wgpu:0:0").is_ok());
 }
 
 #[test]
-fn readers_on_other_streams_are_told() {
+fn readers_on_other_streams_get_the_error() {
     let Some(driver) = open(&Config::default()) else { return };
     let device = device(&driver);
     let x = node("x", 4);

@@ -1,11 +1,12 @@
-//! A machine without adapters: opening says what it looked for. Its own program, as the environment is read when a device is opened.
+//! A machine without adapters: the error of opening lists the interfaces. A program of its own, since a
+//! process reads the environment when it opens a device.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::process::Command;
 
 use device_wgpu::{Config, OpenError, WgpuDevice, adapters};
 
-/// Set for the child, which sees no driver.
+/// Set in the child process, which sees no driver.
 const CHILD: &str = "DEVICE_WGPU_TEST_WITHOUT_DRIVERS";
 
 #[test]
@@ -29,7 +30,7 @@ fn opening_without_an_adapter_is_an_error() {
 }
 
 fn without_adapters() {
-    // Interfaces other than Vulkan bring drivers that the environment does not hide.
+    // Interfaces other than Vulkan have drivers that the environment does not hide.
     let found = adapters();
     if !found.is_empty() {
         assert!(found.iter().all(|info| info.backend != "vulkan"), "{found:?}");
@@ -40,7 +41,7 @@ fn without_adapters() {
     let text = error.to_string();
     assert!(text.starts_with("found no GPU adapter for any adapter (looked for "), "{text}");
     assert!(
-        text.contains("vulkan") && text.ends_with("there is none; a driver is missing, or its device"),
+        text.contains("vulkan") && text.ends_with("there is none; a driver or a device is missing"),
         "{text}"
     );
 }

@@ -11,7 +11,7 @@ use support::*;
 codegen_testkit::gpu_suite! { |scenario: fn(&dyn Gpu)| scenario(&Wgpu) }
 
 #[test]
-fn streams_of_another_device_are_refused() {
+fn streams_of_another_device_are_rejected() {
     let Some(first) = shared() else { return };
     let Some(driver) = open(&Config::default()) else { return };
     let stream = driver.new_stream("wgpu:0:0").unwrap();

@@ -18,7 +18,7 @@ use device_wgpu::{Config, OpenError, WgpuDevice};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
-/// Opens a device, to be driven by hand; or skips the test where the machine has none.
+/// Opens a device to call without the runtime, or skips the test if the machine has none.
 pub fn open(config: &Config) -> Option<DirectDriver<WgpuDevice>> {
     match WgpuDevice::open(config) {
         Err(error @ OpenError::NoAdapter { .. }) => or_skip(&test(), Err(error)),
@@ -26,17 +26,17 @@ pub fn open(config: &Config) -> Option<DirectDriver<WgpuDevice>> {
     }
 }
 
-/// Skips a test.
+/// Reports that a test is skipped.
 pub fn skip(test: &str, why: &str) {
     let _: Option<()> = or_skip(test, Err(why));
 }
 
-/// The test that runs on this thread.
+/// The name of the test that runs on this thread.
 fn test() -> String {
     thread::current().name().unwrap_or("a test").to_owned()
 }
 
-/// The device that the tests of one program share, for those that do not look at its memory: making one takes a while.
+/// A device that the tests of one program share, unless they check its memory: opening one is slow.
 pub fn shared() -> Option<Device> {
     static SHARED: OnceLock<Option<Device>> = OnceLock::new();
     let device = SHARED.get_or_init(|| open(&Config::default()).map(|driver| device(&driver)));
@@ -47,8 +47,8 @@ pub fn device(driver: &DirectDriver<WgpuDevice>) -> Device {
     Device::with_pool_cap(Arc::clone(driver.driver()) as Arc<_>, 0, driver.pool_cap())
 }
 
-/// A kernel in WGSL: `threads` threads, numbered `t`, run `body`. Parameter `p` is read by `rP(i)` and written by `wP(i, value)`, with
-/// words for elements; static index `s` is `iS`.
+/// A kernel in WGSL: `threads` threads, numbered `t`, run `body`. It reads parameter `p` by `rP(i)` and
+/// writes it by `wP(i, value)`, where elements are words; `iS` is static index `s`.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
@@ -98,7 +98,7 @@ impl Kernel {
     }
 }
 
-/// Hand-written kernels as a codegen's.
+/// Hand-written kernels as the output of a codegen.
 #[derive(Debug)]
 pub struct Kernels(pub Vec<Kernel>);
 
@@ -108,7 +108,7 @@ impl ShaderModule for Kernels {
     }
 }
 
-/// Kernels as texts that somebody else made.
+/// Kernels whose texts a function returns.
 pub struct Texts<F>(pub F);
 
 impl<F> fmt::Debug for Texts<F> {
@@ -128,7 +128,7 @@ pub fn artifact(kernels: Vec<Kernel>) -> Artifact {
     Artifact::shaders(Arc::new(Kernels(kernels)), abis)
 }
 
-/// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.
+/// Code of one kernel on the nodes of `uses`, in their order, and with all `symbols`.
 pub fn code(
     name: &str,
     uses: &[(&TensorNode, Access)],
@@ -140,7 +140,7 @@ pub fn code(
     one_kernel(name, uses, symbols, artifact(vec![kernel]))
 }
 
-/// The machine's adapter, for the suite.
+/// The machine's adapter, for the test suite.
 pub struct Wgpu;
 
 impl Gpu for Wgpu {
@@ -159,7 +159,7 @@ impl Gpu for Wgpu {
     }
 }
 
-/// A kernel of the suite in WGSL.
+/// A kernel of the test suite in WGSL.
 fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
     let store =
         |store: &Store| format!("w{}({}, {}); ", store.param, computed(&store.index), computed(&store.value));
@@ -179,7 +179,7 @@ fn computed(word: &Word) -> String {
     }
 }
 
-/// Facts of a device by name.
+/// Static properties of a device by name.
 pub fn properties(driver: &WgpuDevice) -> BTreeMap<&'static str, String> {
     device_runtime::Driver::static_properties(driver).into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! What all streams of a device share.
+//! State that all streams of a device share.
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -9,25 +9,25 @@ use wgpu::{BufferDescriptor, BufferUsages};
 
 use crate::{
     encode::TABLES_BYTES,
-    gpu::{Gpu, Objection, lock},
-    kernel::Pipelines,
-    timing::Timings,
+    gpu::{Gpu, GpuError, lock},
+    kernel::PipelineCache,
+    timing::KernelTimings,
 };
 
-/// A device, its pipelines, and the buffer of its kernels' tables.
+/// A device, its pipelines, and the buffer of its kernels' parameter tables.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct SharedState {
     pub(crate) gpu: Arc<Gpu>,
-    pub(crate) pipelines: Pipelines,
-    /// The tables of the batch that is submitted next; written in front of each submission.
+    pub(crate) pipelines: PipelineCache,
+    /// The parameter tables of the next batch; written before each submission.
     pub(crate) tables: wgpu::Buffer,
-    pub(crate) timings: Timings,
+    pub(crate) timings: KernelTimings,
     submitting: Mutex<()>,
     submissions: AtomicU64,
 }
 
-impl Core {
-    pub(crate) fn new(gpu: Arc<Gpu>) -> Result<Core, Objection> {
+impl SharedState {
+    pub(crate) fn new(gpu: Arc<Gpu>) -> Result<SharedState, GpuError> {
         let descriptor = BufferDescriptor {
             label: Some("tables"),
             size: TABLES_BYTES as u64,
@@ -35,19 +35,20 @@ impl Core {
             mapped_at_creation: false,
         };
         let tables = gpu.checked(|| Ok(gpu.device.create_buffer(&descriptor)))?;
-        let timings = Timings::new(&gpu);
+        let timings = KernelTimings::new(&gpu);
         let (pipelines, submitting, submissions) =
-            (Pipelines::default(), Mutex::default(), AtomicU64::new(0));
-        Ok(Core { gpu, pipelines, tables, timings, submitting, submissions })
+            (PipelineCache::default(), Mutex::default(), AtomicU64::new(0));
+        Ok(SharedState { gpu, pipelines, tables, timings, submitting, submissions })
     }
 
-    /// Held while a batch's tables are written and its commands submitted: one step to all other batches.
+    /// Locks the device for a submission: between writing a batch's tables and submitting its commands, no
+    /// other batch may do so.
     pub(crate) fn submitting(&self) -> MutexGuard<'_, ()> {
         self.submissions.fetch_add(1, Ordering::Relaxed);
         lock(&self.submitting)
     }
 
-    /// How many batches were submitted.
+    /// The number of submitted batches.
     pub(crate) fn submissions(&self) -> u64 {
         self.submissions.load(Ordering::Relaxed)
     }
