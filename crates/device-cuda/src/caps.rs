@@ -1,4 +1,4 @@
-//! What a device holds and computes, from its attributes; and which code a driver takes.
+//! Capabilities of a device, derived from its attributes; and the code that a driver accepts.
 
 use codegen_core::{Caps, Workgroups};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
@@ -6,38 +6,38 @@ use tnode::DType;
 
 use crate::api::{CallError, Gpu};
 
-/// Where pools and nodes in them begin: allocations do.
+/// Alignment of allocations, and so of pools and of nodes in them, in bytes.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// What a device has, of which something depends on it.
+/// The attributes of a device that this crate uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attributes {
-    /// Major and minor.
+pub(crate) struct DeviceAttributes {
+    /// The compute capability: major and minor version.
     pub(crate) capability: (u32, u32),
     pub(crate) multiprocessors: usize,
-    /// Threads of a block.
+    /// Maximum number of threads per block.
     pub(crate) threads: usize,
-    /// Registers of a block.
+    /// Maximum number of registers per block.
     pub(crate) registers: usize,
-    /// Blocks of a launch.
+    /// Maximum number of blocks per launch.
     pub(crate) blocks: usize,
-    /// Bytes of shared memory that a block's code may declare.
+    /// Maximum size in bytes of shared memory that code may declare per block.
     pub(crate) shared: usize,
-    /// Bytes of shared memory that a block may be launched with.
-    pub(crate) most_shared: usize,
+    /// Maximum size in bytes of shared memory per block of a launch.
+    pub(crate) max_shared: usize,
     pub(crate) l2: usize,
-    /// Engines that copy while kernels run.
+    /// The number of copy engines, which copy while kernels run.
     pub(crate) copy_engines: usize,
-    /// Whether memory is allocated in the order of streams.
+    /// Whether memory can be allocated in stream order.
     pub(crate) pools: bool,
 }
 
-impl Attributes {
-    pub(crate) fn of(gpu: &Gpu) -> Result<Attributes, CallError> {
+impl DeviceAttributes {
+    pub(crate) fn of(gpu: &Gpu) -> Result<DeviceAttributes, CallError> {
         let capability = |attribute| gpu.attribute(attribute).map(|value| u32::try_from(value).unwrap_or(0));
         let shared = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?;
         let optin = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        Ok(Attributes {
+        Ok(DeviceAttributes {
             capability: (
                 capability(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 capability(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -47,7 +47,7 @@ impl Attributes {
             registers: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)?,
             blocks: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
             shared,
-            most_shared: optin.max(shared),
+            max_shared: optin.max(shared),
             l2: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
             copy_engines: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
             pools: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
@@ -55,8 +55,8 @@ impl Attributes {
     }
 }
 
-/// What the device computes with code for a target.
-pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
+/// The capabilities of the device with code for a target.
+pub(crate) fn caps(attributes: &DeviceAttributes, target: &str) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
     // A thread has 128 registers if an SM holds two blocks of 256 threads; the others are for addresses.
     let workgroups = Workgroups {
@@ -74,13 +74,13 @@ pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
     }
 }
 
-/// The oldest processors that there is code for.
+/// The oldest supported compute capability.
 pub(crate) const OLDEST: (u32, u32) = (7, 0);
 
-/// The target of code for a device of a compute capability, and the version of PTX that has it.
+/// The target of code for a compute capability, and the PTX version that introduced the target.
 pub(crate) fn target(capability: (u32, u32)) -> Option<(&'static str, (u32, u32))> {
     match capability {
-        // What `sm_90a` adds works on this capability alone.
+        // The additional features of `sm_90a` work on this capability only.
         (9, 0) => Some(("sm_90a", (8, 0))),
         (8.., _) => Some(("sm_80", (7, 0))),
         (7, _) => Some(("sm_70", (6, 0))),
@@ -98,7 +98,7 @@ pub(crate) fn runs(capability: (u32, u32), target: &str) -> bool {
     if only_this.is_some() { number == own } else { number <= own }
 }
 
-/// The newest version of PTX that a driver of a CUDA version takes.
+/// The newest PTX version that a driver of a CUDA version accepts.
 pub(crate) fn language(cuda: (u32, u32)) -> (u32, u32) {
     match cuda {
         (..=9, _) => (6, 0),

@@ -1,8 +1,9 @@
-//! Machine code kept on disk: what `ptxas` makes of a text is found again by the next process.
+//! A cache of machine code on disk: a later process finds what `ptxas` made of a text.
 //!
-//! Nothing here fails: where there is no assembler, or it or the disk refuses, the driver compiles the text itself, and says what is
-//! wrong with it. A file holds a digest of the machine code in front of it, because the driver finds the end of an image by reading
-//! it: one that was cut off must not reach it. Whoever can write to the folder decides what runs on the device.
+//! Nothing here fails: without an assembler, or if it or the disk reports an error, the driver compiles the
+//! text itself and reports errors in it. A file begins with a digest of the machine code, because the driver
+//! determines the end of an image by parsing it: a truncated image must not reach the driver. Every user who
+//! can write to the folder determines what code runs on the device.
 
 use std::{
     env, fs,
@@ -13,40 +14,41 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Bytes of the digest in front of the machine code, as hexadecimal digits and a line end.
+/// Size in bytes of the digest in front of the machine code: hexadecimal digits and a line end.
 const DIGEST_BYTES: usize = 33;
 
-/// A folder of machine code, and what makes it.
+/// A folder of machine code, and the assembler that makes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Cache {
+pub(crate) struct CubinCache {
     folder: PathBuf,
     assembler: PathBuf,
 }
 
-impl Cache {
-    /// Machine code in a folder, made by the assembler given, or by the `ptxas` of `PATH`; none if that has none.
-    pub(crate) fn new(folder: &Path, assembler: Option<&Path>) -> Option<Cache> {
+impl CubinCache {
+    /// A cache in a folder, with the given assembler or the `ptxas` of `PATH`; none if there is no assembler.
+    pub(crate) fn new(folder: &Path, assembler: Option<&Path>) -> Option<CubinCache> {
         let assembler = assembler.map(Path::to_path_buf).or_else(on_path)?;
-        Some(Cache { folder: folder.to_path_buf(), assembler })
+        Some(CubinCache { folder: folder.to_path_buf(), assembler })
     }
 
-    /// The machine code of a text for a processor, such as `sm_90a`. `driver` is what will load it.
+    /// The machine code of a text for an architecture, such as `sm_90a`. `driver` is the CUDA version of the
+    /// driver that will load it.
     pub(crate) fn get(&self, text: &str, processor: &str, driver: (u32, u32)) -> Option<Vec<u8>> {
         let path = self.path(text, processor, driver);
-        if let Some(cubin) = fs::read(&path).ok().and_then(whole) {
+        if let Some(cubin) = fs::read(&path).ok().and_then(verified) {
             return Some(cubin);
         }
         let made = self.assemble(text, processor, &path);
         made.inspect_err(|error| {
             let (assembler, path) = (self.assembler.display(), path.display());
-            tracing::warn!(%assembler, %path, %error, "no machine code is kept; the driver compiles the text");
+            tracing::warn!(%assembler, %path, %error, "machine code is not cached; the driver compiles the text");
         })
         .ok()
     }
 
-    /// Forgets the machine code of a text, which the driver refused.
+    /// Removes the machine code of a text, because the driver rejected it.
     pub(crate) fn forget(&self, text: &str, processor: &str, driver: (u32, u32)) {
-        // It may be gone already, which is as good.
+        // An error is harmless: the file may be gone already.
         let _ = fs::remove_file(self.path(text, processor, driver));
     }
 
@@ -57,7 +59,7 @@ impl Cache {
 
     fn assemble(&self, text: &str, processor: &str, path: &Path) -> io::Result<Vec<u8>> {
         fs::create_dir_all(&self.folder)?;
-        let files = Scratch::beside(path);
+        let files = TempFiles::beside(path);
         fs::write(&files.source, text)?;
         let mut command = Command::new(&self.assembler);
         command.arg(format!("-arch={processor}")).arg(&files.source).arg("-o").arg(&files.made);
@@ -69,44 +71,44 @@ impl Cache {
         let cubin = fs::read(&files.made)?;
         let digest = digest(&cubin[..]);
         fs::write(&files.made, [digest.as_bytes(), b"\n", &cubin].concat())?;
-        // Whole or not at all, whoever else does the same.
+        // A rename is atomic, so concurrent processes see no partial file.
         fs::rename(&files.made, path)?;
         Ok(cubin)
     }
 }
 
-/// Files that nobody else uses, removed in the end.
-struct Scratch {
+/// Temporary files, removed on drop.
+struct TempFiles {
     source: PathBuf,
     made: PathBuf,
 }
 
-impl Scratch {
-    fn beside(path: &Path) -> Scratch {
+impl TempFiles {
+    fn beside(path: &Path) -> TempFiles {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let own = format!("{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Scratch {
+        TempFiles {
             source: path.with_extension(format!("{own}.ptx")),
             made: path.with_extension(format!("{own}.part")),
         }
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempFiles {
     fn drop(&mut self) {
-        // What was moved or never made is not there.
+        // Errors are harmless: a file may have been renamed or never created.
         let _ = fs::remove_file(&self.source);
         let _ = fs::remove_file(&self.made);
     }
 }
 
-/// The machine code of a file, unless it is damaged.
-fn whole(file: Vec<u8>) -> Option<Vec<u8>> {
+/// The machine code of a file; none if its digest does not match.
+fn verified(file: Vec<u8>) -> Option<Vec<u8>> {
     let (found, cubin) = file.split_at_checked(DIGEST_BYTES)?;
     (found[..DIGEST_BYTES - 1] == *digest(cubin).as_bytes()).then(|| cubin.to_vec())
 }
 
-/// A value's digest of 128 bits.
+/// A 128-bit digest of a value, in hexadecimal.
 fn digest<T: Hash + ?Sized>(value: &T) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

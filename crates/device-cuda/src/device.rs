@@ -17,31 +17,31 @@ use device_runtime::{
 };
 
 use crate::{
-    api::{Memory, Region},
-    caps::{self, ALIGNMENT, Attributes},
-    core::{Core, NAME},
-    cubin::Cache,
+    api::{DeviceMemory, MemoryRegion},
+    caps::{self, ALIGNMENT, DeviceAttributes},
+    cubin::CubinCache,
     event::Event,
-    kernel::{Bound, Kernel, Loader},
+    kernel::{BoundFunction, CodeLoader, LoadedKernel},
     open::{self, Config, DeviceInfo, OpenError},
-    sequence::{LEAST_KERNELS, Sequence},
+    sequence::{MIN_KERNELS, Sequence},
+    shared_state::{DRIVER_NAME, SharedState},
     stream::{Stream, lock},
 };
 
 mod memory; // allocations
 
-/// The most streams that are suggested: more make no kernel of ours faster.
-const MOST_STREAMS: usize = 8;
+/// Maximum number of suggested streams: more make no kernel faster.
+const MAX_STREAMS: usize = 8;
 
-/// A device of NVIDIA's. One process may have several; those of one position share a context, and its loss.
+/// An NVIDIA GPU. One process may open several. Those of one position share a context, and are lost together.
 pub struct CudaDevice {
     info: DeviceInfo,
-    attributes: Attributes,
+    attributes: DeviceAttributes,
     caps: Caps,
     /// The CUDA version of the driver.
     cuda: (u32, u32),
-    core: Arc<Core>,
-    cache: Option<Cache>,
+    shared: Arc<SharedState>,
+    cache: Option<CubinCache>,
     memory_limit: Option<usize>,
     strategy: OnceLock<StreamStrategy>,
     used: Arc<AtomicUsize>,
@@ -53,7 +53,8 @@ impl CudaDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no driver, an old one, no such device (with a list of those there are), an old one, or the driver's refusal.
+    /// [`OpenError`]: there is no driver, the driver is too old or fails to open the device, there is no such
+    /// device (the error lists those of the machine), or the device is too old.
     pub fn open(config: &Config) -> Result<CudaDevice, OpenError> {
         let opened = open::open(config.ordinal)?;
         tracing::debug!(device = %opened.info, target = opened.target, cuda = ?opened.cuda, "opened");
@@ -63,8 +64,8 @@ impl CudaDevice {
             info: opened.info,
             attributes: opened.attributes,
             cuda: opened.cuda,
-            core: Core::new(opened.context),
-            cache: folder.and_then(|folder| Cache::new(folder, config.assembler.as_deref())),
+            shared: SharedState::new(opened.context),
+            cache: folder.and_then(|folder| CubinCache::new(folder, config.assembler.as_deref())),
             memory_limit: config.memory_limit,
             strategy: OnceLock::new(),
             used: Arc::default(),
@@ -72,37 +73,35 @@ impl CudaDevice {
         })
     }
 
-    /// Which device it is.
+    /// The device's name, position, compute capability and memory size.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// The newest version of PTX that its driver takes: major and minor.
+    /// The newest PTX version that the driver accepts: major and minor.
     pub fn language(&self) -> (u32, u32) {
         caps::language(self.cuda)
     }
 
-    /// The streams that somebody holds.
+    /// The streams that are still in use.
     fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A stream of this device.
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
         let stream: &Arc<Stream> = handle.get()?;
-        self.own(&stream.core, "stream")?;
+        self.check_own(&stream.shared, "stream")?;
         Ok(stream)
     }
 
-    /// An event of this device.
     fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Event, DriverError> {
         let event: &Event = handle.get()?;
-        self.own(&event.stream.core, "event")?;
+        self.check_own(&event.stream.shared, "event")?;
         Ok(event)
     }
 
-    fn own(&self, core: &Arc<Core>, what: &'static str) -> Result<(), DriverError> {
-        if Arc::ptr_eq(core, &self.core) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
+    fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
+        if Arc::ptr_eq(shared, &self.shared) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
     }
 
     fn unreachable(&self) -> DriverError {
@@ -112,7 +111,7 @@ impl CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // A stream and its pending events hold each other.
+        // A stream and its pending events refer to each other; draining breaks the cycle.
         self.streams().iter().for_each(|stream| stream.drain());
     }
 }
@@ -122,23 +121,23 @@ impl fmt::Debug for CudaDevice {
         f.debug_struct("CudaDevice")
             .field("device", &self.info.to_string())
             .field("used_memory", &self.used)
-            .field("staging", &self.core.staging)
+            .field("staging", &self.shared.staging)
             .finish_non_exhaustive()
     }
 }
 
-/// A loaded artifact, or what of one a handle stands for, and the device it is loaded on.
-struct Own<T> {
-    core: Arc<Core>,
-    it: T,
+/// A value of this driver behind a handle, and the device to which it belongs.
+struct DeviceOwned<T> {
+    shared: Arc<SharedState>,
+    value: T,
 }
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
-// SAFETY: `api` is a safe interface: kernels and copies reach memory of the device alone, in the order of their stream, which
-// keeps what its tasks use until they are done.
+// SAFETY: `api` is a safe interface: kernels and copies access only memory of the device, in the order of
+// their stream, which keeps the resources of its tasks alive until they are done.
 unsafe impl Driver for CudaDevice {
     fn name(&self) -> &str {
-        NAME
+        DRIVER_NAME
     }
 
     fn caps(&self) -> &Caps {
@@ -148,7 +147,7 @@ unsafe impl Driver for CudaDevice {
     fn static_properties(&self) -> Vec<(&'static str, String)> {
         let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
         let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        let Attributes { capability, multiprocessors, threads, registers, .. } = self.attributes;
+        let DeviceAttributes { capability, multiprocessors, threads, registers, .. } = self.attributes;
         vec![
             ("device", self.info.name.clone()),
             ("ordinal", self.info.ordinal.to_string()),
@@ -160,7 +159,7 @@ unsafe impl Driver for CudaDevice {
             ("multiprocessors", multiprocessors.to_string()),
             ("threads_per_block", threads.to_string()),
             ("registers_per_block", registers.to_string()),
-            ("shared_bytes_per_block", self.attributes.most_shared.to_string()),
+            ("shared_bytes_per_block", self.attributes.max_shared.to_string()),
             ("l2_bytes", self.attributes.l2.to_string()),
             ("copy_engines", self.attributes.copy_engines.to_string()),
             ("memory_pools", self.attributes.pools.to_string()),
@@ -182,19 +181,19 @@ unsafe impl Driver for CudaDevice {
         match self.strategy.get().copied().unwrap_or_default() {
             StreamStrategy::OnlyDevicesParallel => 1,
             StreamStrategy::ForParallelCopying => 1 + self.attributes.copy_engines.clamp(1, 2),
-            StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MOST_STREAMS),
+            StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MAX_STREAMS),
         }
     }
 
     fn used_memory(&self) -> usize {
-        // What is done holds its memory until somebody looks.
+        // Completed tasks keep their memory until they are retired.
         self.streams().iter().for_each(|stream| stream.advance());
         self.used.load(Ordering::Relaxed)
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
         let used = self.used.load(Ordering::Relaxed);
-        let info = |stream: &Arc<Stream>| format!("{stream}; {used} bytes in use; {:?}", self.core.staging);
+        let info = |stream: &Arc<Stream>| format!("{stream}; {used} bytes in use; {:?}", self.shared.staging);
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 
@@ -203,22 +202,22 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        memory.get::<Memory>().map(|_| memory.clone())
+        memory.get::<DeviceMemory>().map(|_| memory.clone())
     }
 
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        let reached = memory.get::<Memory>().map_err(|_| self.unreachable())?;
-        self.core.alive()?;
-        let reached = reached.is_reached_by(&self.core.context);
-        if !reached.map_err(|error| self.core.platform(error))? {
+        let reached = memory.get::<DeviceMemory>().map_err(|_| self.unreachable())?;
+        self.shared.check_alive()?;
+        let reached = reached.enable_access_from(&self.shared.context);
+        if !reached.map_err(|error| self.shared.platform(error))? {
             return Err(self.unreachable());
         }
         Ok(memory.clone())
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        self.core.alive()?;
-        let stream = Stream::new(name, &self.core)?;
+        self.shared.check_alive()?;
+        let stream = Stream::new(name, &self.shared)?;
         let mut streams = lock(&self.streams);
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
@@ -234,8 +233,8 @@ unsafe impl Driver for CudaDevice {
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
         let stream = self.stream(stream)?;
         stream.drain();
-        self.core.alive()?;
-        stream.forgive();
+        self.shared.check_alive()?;
+        stream.clear_failure();
         Ok(())
     }
 
@@ -246,10 +245,10 @@ unsafe impl Driver for CudaDevice {
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
         let payload = match artifact.payload() {
             Payload::Ptx(code) => {
-                let Self { core, attributes, cuda, cache, .. } = self;
-                let loader = Loader { core, attributes, cuda: *cuda, cache: cache.as_ref() };
+                let Self { shared, attributes, cuda, cache, .. } = self;
+                let loader = CodeLoader { shared, attributes, cuda: *cuda, cache: cache.as_ref() };
                 let it = loader.load(artifact, code)?;
-                return Ok(ModuleHandle::new(Own { core: Arc::clone(core), it }));
+                return Ok(ModuleHandle::new(DeviceOwned { shared: Arc::clone(shared), value: it }));
             }
             Payload::Host(_) => "host",
             Payload::Shader(_) => "shader",
@@ -259,64 +258,64 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let Own { core, it: kernels } = module.get::<Own<Vec<Arc<Kernel>>>>()?;
-        self.own(core, "module")?;
+        let DeviceOwned { shared, value: kernels } = module.get::<DeviceOwned<Vec<Arc<LoadedKernel>>>>()?;
+        self.check_own(shared, "module")?;
         let kernel = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(Own { core: Arc::clone(core), it: Arc::clone(kernel) }))
+        Ok(KernelHandle::new(DeviceOwned { shared: Arc::clone(shared), value: Arc::clone(kernel) }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        let Own { core, it: kernel } = args.kernel().get::<Own<Arc<Kernel>>>()?;
-        self.own(core, "kernel")?;
-        let regions = args.ranges().iter().map(Region::new).collect::<Result<_, _>>()?;
-        core.alive()?;
+        let DeviceOwned { shared, value: kernel } = args.kernel().get::<DeviceOwned<Arc<LoadedKernel>>>()?;
+        self.check_own(shared, "kernel")?;
+        let regions = args.ranges().iter().map(MemoryRegion::new).collect::<Result<_, _>>()?;
+        shared.check_alive()?;
         let log = self.log_memory(kernel)?;
-        let it = Arc::new(Bound::new(core, Arc::clone(kernel), regions, log)?);
-        Ok(BoundHandle::new(Own { core: Arc::clone(core), it }))
+        let it = Arc::new(BoundFunction::new(shared, Arc::clone(kernel), regions, log)?);
+        Ok(BoundHandle::new(DeviceOwned { shared: Arc::clone(shared), value: it }))
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        let Own { core, it: bound } = task.kernel().get::<Own<Arc<Bound>>>()?;
-        self.own(core, "bound kernel")?;
+        let DeviceOwned { shared, value: bound } = task.kernel().get::<DeviceOwned<Arc<BoundFunction>>>()?;
+        self.check_own(shared, "bound kernel")?;
         self.stream(stream)?.launch(bound, task.bindings())
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
         let bound = kernels.iter().map(|kernel| {
-            let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
-            self.own(core, "bound kernel")?;
+            let DeviceOwned { shared, value: bound } = kernel.get::<DeviceOwned<Arc<BoundFunction>>>()?;
+            self.check_own(shared, "bound kernel")?;
             Ok(Arc::clone(bound))
         });
         let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
-        self.core.alive()?;
+        self.shared.check_alive()?;
         if bound.iter().any(|bound| bound.log().is_some()) {
-            // Each run of a log is cleared before its kernel, and copied behind it.
+            // A log must be cleared before each run of its kernel, and copied after it.
             return Ok(None);
         }
-        let own = |it| SequenceHandle::new(Own { core: Arc::clone(&self.core), it });
-        Ok((bound.len() >= LEAST_KERNELS).then(|| own(Sequence::new(bound))))
+        let own = |it| SequenceHandle::new(DeviceOwned { shared: Arc::clone(&self.shared), value: it });
+        Ok((bound.len() >= MIN_KERNELS).then(|| own(Sequence::new(bound))))
     }
 
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
-        let Own { core, it: sequence } = task.sequence().get::<Own<Sequence>>()?;
-        self.own(core, "sequence of kernels")?;
+        let DeviceOwned { shared, value: sequence } = task.sequence().get::<DeviceOwned<Sequence>>()?;
+        self.check_own(shared, "sequence of kernels")?;
         self.stream(stream)?.launch_sequence(sequence, task.bindings())
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        self.stream(stream)?.zero(&Region::new(task.dst())?)
+        self.stream(stream)?.zero(&MemoryRegion::new(task.dst())?)
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        self.stream(stream)?.copy_in(&Region::new(task.dst())?, task.src())
+        self.stream(stream)?.copy_in(&MemoryRegion::new(task.dst())?, task.src())
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        self.stream(stream)?.copy_out(&Region::new(task.src())?, task.dst())
+        self.stream(stream)?.copy_out(&MemoryRegion::new(task.src())?, task.dst())
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        self.stream(stream)?.copy(&Region::new(task.dst())?, &Region::new(task.src())?)
+        self.stream(stream)?.copy(&MemoryRegion::new(task.dst())?, &MemoryRegion::new(task.src())?)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
@@ -325,7 +324,7 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
-        // The event may be another device's of this driver.
+        // The event may belong to another device of this driver.
         self.stream(stream)?.wait(event.get::<Event>()?, after)
     }
 

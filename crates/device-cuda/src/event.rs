@@ -1,4 +1,4 @@
-//! Events: points in a stream, whose outcome is set once.
+//! Events: points in a stream's sequence of tasks, with an outcome that is set once.
 
 use std::{
     fmt,
@@ -7,25 +7,29 @@ use std::{
 
 use device_runtime::{DriverError, Failure};
 
-use crate::{api::Mark, stream::Stream};
+use crate::{api::RecordedEvent, stream::Stream};
 
-/// What became of everything in front of an event.
+/// The result of all tasks before an event.
 pub(crate) type Outcome = Result<(), DriverError>;
 
-/// A point in a stream's work.
+/// A point in a stream's sequence of tasks.
 pub(crate) struct Event {
-    /// The stream that reaches it.
+    /// The stream on which the event is recorded.
     pub(crate) stream: Arc<Stream>,
-    /// Where it is; none if everything in front of it was done when it was made.
-    pub(crate) mark: Option<Arc<Mark>>,
-    /// The failure of the stream when it was made: what it will have been reached with.
+    /// The driver's event; none if all tasks before the event were done when it was recorded.
+    pub(crate) recorded: Option<Arc<RecordedEvent>>,
+    /// The failure of the stream when the event was recorded; it becomes the event's outcome.
     pub(crate) failure: Option<Failure>,
     outcome: OnceLock<Outcome>,
 }
 
 impl Event {
-    pub(crate) fn new(stream: &Arc<Stream>, mark: Option<Arc<Mark>>, failure: Option<Failure>) -> Arc<Event> {
-        Arc::new(Event { stream: Arc::clone(stream), mark, failure, outcome: OnceLock::new() })
+    pub(crate) fn new(
+        stream: &Arc<Stream>,
+        recorded: Option<Arc<RecordedEvent>>,
+        failure: Option<Failure>,
+    ) -> Arc<Event> {
+        Arc::new(Event { stream: Arc::clone(stream), recorded, failure, outcome: OnceLock::new() })
     }
 
     /// The outcome, once it is known.
@@ -33,18 +37,18 @@ impl Event {
         self.outcome.get()
     }
 
-    /// Everything in front of it is done.
+    /// Sets the outcome after all tasks before the event are done.
     pub(crate) fn reach(&self) {
         let failed = self.failure.clone().map(DriverError::Failed);
         let _ = self.outcome.set(failed.map_or(Ok(()), Err));
     }
 
-    /// It will not be reached; the first outcome counts.
+    /// Sets an error as the outcome of an event that will not be reached; the first outcome is kept.
     pub(crate) fn lose(&self, error: DriverError) {
         let _ = self.outcome.set(Err(error));
     }
 
-    /// The error that it is, or will be, reached with, as far as that is known.
+    /// The error that is, or will become, the outcome, as far as that is known.
     pub(crate) fn error(&self) -> Option<DriverError> {
         match self.outcome() {
             Some(outcome) => outcome.clone().err(),

@@ -1,4 +1,4 @@
-//! Kernels: a text to functions of the device, and functions bound to memory.
+//! Kernels: loading PTX as functions of the device, and binding functions to memory.
 
 use std::sync::Arc;
 
@@ -7,61 +7,62 @@ use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use device_runtime::{DriverError, check};
 
 use crate::{
-    api::{CallError, Function, Grid, Module, Refusal, Region},
-    caps::{self, Attributes},
-    core::{Core, NAME, is_out_of_memory},
-    cubin::Cache,
-    maps::{self, Encoded, check_capability, mismatch},
-    ptx::{self, Entry},
+    api::{CallError, CodeError, Function, Grid, MemoryRegion, Module},
+    caps::{self, DeviceAttributes},
+    cubin::CubinCache,
+    maps::{self, EncodedMap, check_capability, mismatch},
+    ptx::{self, EntryPoint},
+    shared_state::{DRIVER_NAME, SharedState, is_out_of_memory},
     stream::logs::LogBuffer,
 };
 
-/// A block's registers are given out in units of so many for each of its threads, and to whole warps.
+/// Registers are allocated per thread in multiples of this number, and for whole warps.
 const REGISTER_UNIT: usize = 8;
 const WARP: u32 = 32;
 
-/// The most blocks of a cluster that every processor with clusters runs.
-const MOST_CLUSTER: u32 = 8;
+/// Maximum number of blocks per cluster that every GPU with clusters supports.
+const MAX_CLUSTER: u32 = 8;
 
-/// Words of a kernel's parameters; maps begin at multiples of so many.
+/// The words of a kernel's parameters; maps begin at multiples of [`MAP_ALIGNMENT`] words.
 pub(crate) type Params = smallvec::SmallVec<[u64; 16]>;
 const MAP_ALIGNMENT: usize = 8;
 
-/// What loading code depends on.
-pub(crate) struct Loader<'a> {
-    pub(crate) core: &'a Core,
-    pub(crate) attributes: &'a Attributes,
+/// The device state that loading code depends on.
+pub(crate) struct CodeLoader<'a> {
+    pub(crate) shared: &'a SharedState,
+    pub(crate) attributes: &'a DeviceAttributes,
     /// The CUDA version of the driver.
     pub(crate) cuda: (u32, u32),
-    pub(crate) cache: Option<&'a Cache>,
+    pub(crate) cache: Option<&'a CubinCache>,
 }
 
-/// A kernel of a loaded artifact.
+/// One kernel of a loaded artifact.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct LoadedKernel {
     pub(crate) abi: KernelAbi,
     function: Function,
     grid: Grid,
     maps: Vec<TensorMap>,
-    /// Bytes of the buffer that it logs to; 0 if it logs nothing.
+    /// Size in bytes of the kernel's log buffer; 0 if it logs nothing.
     pub(crate) log_bytes: usize,
-    /// Where what it logs goes.
+    /// The sink of the kernel's log.
     pub(crate) logging: Option<Logging>,
 }
 
-impl Loader<'_> {
-    /// The kernels of an artifact.
+impl CodeLoader<'_> {
+    /// Loads the kernels of an artifact.
     ///
     /// # Errors
     ///
-    /// Code for other devices or a newer driver, code that contradicts the artifact, code that the driver refuses, and kernels that
-    /// take more than the device gives a block.
+    /// [`DriverError::UnsupportedPayload`] for code that needs another device or a newer driver, and errors
+    /// for code that contradicts the artifact, code that the driver rejects, and kernels that exceed the
+    /// device's limits per block.
     pub(crate) fn load(
         &self,
         artifact: &Artifact,
         code: &PtxModule,
-    ) -> Result<Vec<Arc<Kernel>>, DriverError> {
-        self.core.alive()?;
+    ) -> Result<Vec<Arc<LoadedKernel>>, DriverError> {
+        self.shared.check_alive()?;
         self.check_target(code)?;
         if artifact.kernels().is_empty() {
             return Ok(Vec::new());
@@ -91,51 +92,51 @@ impl Loader<'_> {
             }
             _ => return Ok(()),
         };
-        Err(DriverError::UnsupportedPayload { driver: NAME.to_owned(), payload })
+        Err(DriverError::UnsupportedPayload { driver: DRIVER_NAME.to_owned(), payload })
     }
 
-    /// The code, as machine code that is kept on disk or as text.
+    /// Loads the code: cached machine code if there is any, else the text.
     fn module(
         &self,
         artifact: &Artifact,
         code: &PtxModule,
-        entries: &[Entry],
+        entries: &[EntryPoint],
     ) -> Result<Module, DriverError> {
         let _span = tracing::debug_span!("load", target = %code.target(), kernels = entries.len()).entered();
-        let context = &self.core.context;
+        let context = &self.shared.context;
         if let Some(cache) = self.cache {
             let processor = self.processor(code.target());
             let cubin = cache.get(code.text(), &processor, self.cuda);
             match cubin.map(|cubin| Module::from_cubin(context, &cubin)) {
                 Some(Ok(module)) => return Ok(module),
-                Some(Err(refusal)) => {
-                    tracing::warn!(error = %refusal.error, "machine code refused; the driver compiles the text");
+                Some(Err(code_error)) => {
+                    tracing::warn!(error = %code_error.error, "machine code rejected; the driver compiles the text");
                     cache.forget(code.text(), &processor, self.cuda);
                 }
                 None => {}
             }
         }
         Module::from_text(context, code.text())
-            .map_err(|refusal| self.refused(artifact, code, entries, refusal))
+            .map_err(|code_error| self.rejected(artifact, code, entries, code_error))
     }
 
-    /// The processor that machine code is for: this one, with what the target adds.
+    /// The architecture for which machine code is made: this device's, with the suffix of the target.
     fn processor(&self, target: &str) -> String {
         let (major, minor) = self.attributes.capability;
         let suffix = target.chars().last().filter(char::is_ascii_lowercase);
         format!("sm_{major}{minor}{}", suffix.map(String::from).unwrap_or_default())
     }
 
-    /// A refusal with the kernel and the line that the driver's compiler names.
-    fn refused(
+    /// The error for rejected code, with the kernel and the line that the driver's compiler names.
+    fn rejected(
         &self,
         artifact: &Artifact,
         code: &PtxModule,
-        entries: &[Entry],
-        refusal: Refusal,
+        entries: &[EntryPoint],
+        code_error: CodeError,
     ) -> DriverError {
-        let Refusal { error, log } = refusal;
-        if let Some(lost) = self.core.loss(&error, String::new) {
+        let CodeError { error, log } = code_error;
+        if let Some(lost) = self.shared.lost_by(&error, String::new) {
             return lost;
         }
         let line = ptx::line_in(&log);
@@ -166,71 +167,72 @@ impl Loader<'_> {
         abi: &KernelAbi,
         launch: &PtxLaunch,
         logging: Option<&Logging>,
-    ) -> Result<Kernel, DriverError> {
-        let refused = |error: CallError| {
-            self.core.loss(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
+    ) -> Result<LoadedKernel, DriverError> {
+        let rejected = |error: CallError| {
+            self.shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
                 kernel: abi.name.clone(),
                 message: error.to_string(),
             })
         };
-        let function = Function::new(module, &launch.entry).map_err(refused)?;
-        let declared = function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map_err(refused)?;
+        let function = Function::new(module, &launch.entry).map_err(rejected)?;
+        let declared =
+            function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map_err(rejected)?;
         let shared_bytes = launch.dynamic_shared_bytes;
         let shared_total = declared.saturating_add(shared_bytes) as usize;
-        self.check_size(&function, abi, launch, shared_total, refused)?;
-        self.check_cluster(&function, abi, launch, refused)?;
+        self.check_size(&function, abi, launch, shared_total, rejected)?;
+        self.check_cluster(&function, abi, launch, rejected)?;
         if shared_total > self.attributes.shared {
-            function.allow_shared(shared_bytes).map_err(refused)?;
+            function.allow_shared(shared_bytes).map_err(rejected)?;
         }
         let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
         let (abi, maps, log_bytes) = (abi.clone(), launch.maps.clone(), launch.log_bytes as usize);
-        Ok(Kernel { abi, function, grid, maps, log_bytes, logging: logging.cloned() })
+        Ok(LoadedKernel { abi, function, grid, maps, log_bytes, logging: logging.cloned() })
     }
 
-    /// Whether the blocks come in the clusters that the text asks for. A text that says how large they are needs nothing else in a
-    /// launch, and one that does not is launched without.
+    /// Checks that the launch has the cluster size that the text requires. A text that states its cluster
+    /// size needs no launch attribute, and a text that does not is launched without clusters.
     fn check_cluster(
         &self,
         function: &Function,
         abi: &KernelAbi,
         launch: &PtxLaunch,
-        refused: impl Fn(CallError) -> DriverError,
+        rejected: impl Fn(CallError) -> DriverError,
     ) -> Result<(), DriverError> {
         let PtxLaunch { cluster, blocks, .. } = *launch;
         let expect = |holds: bool, what: &str, expected: String, found: u32| match holds {
             true => Ok(()),
             false => Err(mismatch(&abi.name, what, expected, found)),
         };
-        let within = (1..=MOST_CLUSTER).contains(&cluster);
-        expect(within, "blocks of a cluster", format!("1 to {MOST_CLUSTER}"), cluster)?;
+        let within = (1..=MAX_CLUSTER).contains(&cluster);
+        expect(within, "blocks of a cluster", format!("1 to {MAX_CLUSTER}"), cluster)?;
         if cluster > 1 {
             check_capability(&abi.name, "clusters", self.attributes.capability)?;
         }
         expect(blocks % cluster == 0, "blocks", format!("a multiple of the {cluster} of a cluster"), blocks)?;
-        if self.attributes.capability < maps::LEAST {
+        if self.attributes.capability < maps::MIN_CAPABILITY {
             return Ok(());
         }
-        // 0 where the text says nothing.
+        // 0 if the text states no cluster size.
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-        let required = function.attribute(attribute).map_err(refused)?.max(1);
+        let required = function.attribute(attribute).map_err(rejected)?.max(1);
         expect(required == cluster, "blocks of a cluster", format!("{required}, as its PTX says"), cluster)
     }
 
-    /// Whether the device has a block of that size, and as many of them.
+    /// Checks the launch against the device's limits on blocks and their sizes.
     fn check_size(
         &self,
         function: &Function,
         abi: &KernelAbi,
         launch: &PtxLaunch,
         shared_total: usize,
-        refused: impl Fn(CallError) -> DriverError + Copy,
+        rejected: impl Fn(CallError) -> DriverError + Copy,
     ) -> Result<(), DriverError> {
-        let Attributes { registers: most, blocks, most_shared, .. } = *self.attributes;
+        let DeviceAttributes { registers: most, blocks, max_shared, .. } = *self.attributes;
         if launch.blocks as usize > blocks {
             let (kernel, groups, limit) = (abi.name.clone(), u64::from(launch.blocks), blocks as u64);
             return Err(DriverError::TooManyGroups { kernel, groups, limit });
         }
-        let attribute = |attribute| function.attribute(attribute).map_err(refused);
+        let attribute = |attribute| function.attribute(attribute).map_err(rejected);
         let registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)? as usize;
         let threads = attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)? as usize;
         let in_warps = launch.threads.next_multiple_of(WARP) as usize;
@@ -238,7 +240,7 @@ impl Loader<'_> {
         let sizes = [
             ("registers", taken, most),
             ("threads", launch.threads as usize, threads),
-            ("bytes of shared memory", shared_total, most_shared),
+            ("bytes of shared memory", shared_total, max_shared),
         ];
         match sizes.into_iter().find(|(_, needed, limit)| needed > limit) {
             Some((what, needed, limit)) => {
@@ -249,8 +251,9 @@ impl Loader<'_> {
     }
 }
 
-/// Whether the text has the entry point, with a parameter for each of the artifact's, for the log and for each map.
-fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result<(), DriverError> {
+/// Checks that the text has the entry point, with one parameter for each of the artifact's parameters, for
+/// the log and for each map.
+fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> Result<(), DriverError> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
@@ -260,7 +263,7 @@ fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result
     check::count(&abi.name, "parameters in its PTX", expected, entry.params)
 }
 
-/// Whether there is a buffer for the log if the kernel logs, and only then.
+/// Checks that the launch has a log buffer if and only if the kernel logs.
 fn check_log(abi: &KernelAbi, launch: &PtxLaunch) -> Result<(), DriverError> {
     let header = log_buffer::HEADER_BYTES as u32;
     match (abi.log.is_empty(), launch.log_bytes) {
@@ -273,51 +276,51 @@ fn check_log(abi: &KernelAbi, launch: &PtxLaunch) -> Result<(), DriverError> {
     }
 }
 
-/// A kernel with its memory fixed.
+/// A kernel bound to its memory.
 #[derive(Debug)]
-pub(crate) struct Bound {
-    kernel: Arc<Kernel>,
-    /// One region per memory parameter; they keep it alive.
-    regions: Vec<Region>,
-    /// What the kernel's maps are for these regions.
-    maps: Vec<Encoded>,
+pub(crate) struct BoundFunction {
+    kernel: Arc<LoadedKernel>,
+    /// One region per memory parameter; they keep the memory alive.
+    regions: Vec<MemoryRegion>,
+    /// The kernel's tensor maps, encoded for these regions.
+    maps: Vec<EncodedMap>,
     static_indices: usize,
     log: Option<LogBuffer>,
 }
 
-impl Bound {
-    /// Binds a kernel to one region per memory parameter, and to one for its log if it logs.
+impl BoundFunction {
+    /// Binds a kernel to one region per memory parameter, and to a region for its log if it logs.
     ///
     /// # Errors
     ///
-    /// The driver's refusal of a map.
+    /// An error of the driver for a tensor map.
     pub(crate) fn new(
-        core: &Core,
-        kernel: Arc<Kernel>,
-        regions: Vec<Region>,
-        log: Option<Region>,
-    ) -> Result<Bound, DriverError> {
+        shared: &SharedState,
+        kernel: Arc<LoadedKernel>,
+        regions: Vec<MemoryRegion>,
+        log: Option<MemoryRegion>,
+    ) -> Result<BoundFunction, DriverError> {
         let name = &kernel.abi.name;
-        let refused = |error: CallError| {
-            core.loss(&error, String::new).unwrap_or_else(|| DriverError::Platform {
+        let rejected = |error: CallError| {
+            shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::Platform {
                 what: "encoding a tensor map",
                 message: format!("`{name}`: {error}"),
             })
         };
-        let maps = maps::encoded(&core.context, name, &kernel.maps, &regions, refused)?;
+        let maps = maps::encoded(&shared.context, name, &kernel.maps, &regions, rejected)?;
         let static_indices = kernel.abi.params.len() - regions.len();
-        Ok(Bound { kernel, regions, maps, static_indices, log: log.map(LogBuffer::new) })
+        Ok(BoundFunction { kernel, regions, maps, static_indices, log: log.map(LogBuffer::new) })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.kernel.abi.name
     }
 
-    pub(crate) fn kernel(&self) -> &Arc<Kernel> {
+    pub(crate) fn kernel(&self) -> &Arc<LoadedKernel> {
         &self.kernel
     }
 
-    /// Where it logs to, if it does.
+    /// The log buffer, if the kernel logs.
     pub(crate) fn log(&self) -> Option<&LogBuffer> {
         self.log.as_ref()
     }
@@ -334,10 +337,11 @@ impl Bound {
         self.static_indices
     }
 
-    /// What a launch hands over: addresses, that of the log behind them, then the values of static indices, then maps.
+    /// The parameters of a launch: addresses, then the address of the log, then the values of static indices,
+    /// then maps.
     pub(crate) fn params(&self, bindings: &[i64]) -> Params {
         let bindings = bindings.iter().map(|value| value.cast_unsigned());
-        let addresses = self.regions.iter().map(Region::address);
+        let addresses = self.regions.iter().map(MemoryRegion::address);
         let addresses = addresses.chain(self.log.as_ref().map(LogBuffer::address));
         let mut params: Params = addresses.chain(bindings).collect();
         if !self.maps.is_empty() {

@@ -1,28 +1,29 @@
-//! Tensor maps of a kernel: what its launch says of them, checked, and what the kernel gets.
+//! Tensor maps of a kernel: checking their descriptions, and encoding them for the kernel.
 //!
-//! Maps are checked when code is loaded: a map that is wrong is a bug of a codegen, and found before anything is bound. Memory of
-//! a kernel begins at multiples of [`ALIGNMENT`](crate::caps::ALIGNMENT), where the copy engine can begin.
+//! Maps are checked when code is loaded: a wrong map is a bug of a codegen, and is found before anything is
+//! bound. A kernel's memory begins at multiples of [`ALIGNMENT`](crate::caps::ALIGNMENT), which satisfies
+//! TMA.
 
 use std::fmt::Display;
 
 use codegen_core::{KernelAbi, PtxLaunch, TensorMap, TileSwizzle};
 use device_runtime::{DriverError, check};
 
-use crate::api::{CallError, Context, MOST_AXES, Region, element, encode};
+use crate::api::{CallError, Context, MAX_AXES, MemoryRegion, element, encode};
 
-/// The first processors with a copy engine.
-pub(crate) const LEAST: (u32, u32) = (9, 0);
+/// The minimum compute capability for TMA and clusters.
+pub(crate) const MIN_CAPABILITY: (u32, u32) = (9, 0);
 
-/// What begins in memory, and steps there, does so at multiples of so many bytes.
-const UNIT: u64 = 16;
-const MOST_SIZE: u64 = 1 << 32;
-const MOST_STRIDE: u64 = (1 << 40) - UNIT;
-const MOST_TILE: u32 = 256;
+/// Alignment of a map's offset, strides and lines, in bytes.
+const ALIGNMENT_BYTES: u64 = 16;
+const MAX_SIZE: u64 = 1 << 32;
+const MAX_STRIDE: u64 = (1 << 40) - ALIGNMENT_BYTES;
+const MAX_TILE: u32 = 256;
 
-/// Words of a map as a parameter.
-pub(crate) type Encoded = [u64; 16];
+/// The words of an encoded map, a kernel parameter.
+pub(crate) type EncodedMap = [u64; 16];
 
-/// What is wrong with how a kernel is to be launched.
+/// The error for a launch description that the device or the text does not permit.
 pub(crate) fn mismatch(
     kernel: &str,
     what: impl Into<Box<str>>,
@@ -38,21 +39,21 @@ pub(crate) fn mismatch(
     }
 }
 
-/// Whether the device has what a feature of a launch needs.
+/// Checks that the device supports a feature of a launch.
 ///
 /// # Errors
 ///
 /// [`DriverError::BadLaunch`].
 pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32)) -> Result<(), DriverError> {
-    if capability >= LEAST {
+    if capability >= MIN_CAPABILITY {
         return Ok(());
     }
     let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
     let what = format!("the compute capability for {what}");
-    Err(mismatch(kernel, what, format!("{} or later", version(LEAST)), version(capability)))
+    Err(mismatch(kernel, what, format!("{} or later", version(MIN_CAPABILITY)), version(capability)))
 }
 
-/// Whether the maps of a launch are such as the copy engine takes, and stay within the kernel's memory.
+/// Checks that TMA accepts the maps of a launch, and that they stay within the kernel's memory.
 ///
 /// # Errors
 ///
@@ -68,17 +69,17 @@ pub(crate) fn check_all(
     check_capability(&abi.name, "tensor maps", capability)?;
     let memory: Vec<usize> = check::memory_params(abi).map(|(_, bytes)| bytes).collect();
     let maps = launch.maps.iter().enumerate();
-    maps.map(|(number, map)| Checked { kernel: &abi.name, number, map }).try_for_each(|it| it.check(&memory))
+    maps.map(|(number, map)| MapCheck { kernel: &abi.name, number, map }).try_for_each(|it| it.check(&memory))
 }
 
 /// A map that is being checked.
-struct Checked<'a> {
+struct MapCheck<'a> {
     kernel: &'a str,
     number: usize,
     map: &'a TensorMap,
 }
 
-impl Checked<'_> {
+impl MapCheck<'_> {
     fn check(&self, memory: &[usize]) -> Result<(), DriverError> {
         let TensorMap { param, offset, dtype, sizes, strides, tile, swizzle } = self.map;
         let number = memory.len();
@@ -86,30 +87,40 @@ impl Checked<'_> {
             return Err(self.error("its memory parameter", format!("one of {number}"), param));
         };
         let axes = sizes.len();
-        self.expect((1..=MOST_AXES).contains(&axes), "axes", format!("1 to {MOST_AXES}"), axes)?;
+        self.expect((1..=MAX_AXES).contains(&axes), "axes", format!("1 to {MAX_AXES}"), axes)?;
         self.expect(strides.len() + 1 == axes, "strides", axes - 1, strides.len())?;
         self.expect(tile.len() == axes, "axes of the tile", axes, tile.len())?;
         for (axis, (size, tile)) in sizes.iter().zip(tile).enumerate() {
-            let fits = (1..=MOST_SIZE).contains(size);
-            self.expect(fits, format!("the size of axis {axis}"), format!("1 to {MOST_SIZE}"), size)?;
-            let fits = (1..=MOST_TILE).contains(tile);
-            self.expect(fits, format!("the tile along axis {axis}"), format!("1 to {MOST_TILE}"), tile)?;
+            let fits = (1..=MAX_SIZE).contains(size);
+            self.expect(fits, format!("the size of axis {axis}"), format!("1 to {MAX_SIZE}"), size)?;
+            let fits = (1..=MAX_TILE).contains(tile);
+            self.expect(fits, format!("the tile along axis {axis}"), format!("1 to {MAX_TILE}"), tile)?;
         }
         for (axis, stride) in (1..).zip(strides) {
-            let fits = stride % UNIT == 0 && *stride <= MOST_STRIDE;
-            let expected = format!("a multiple of {UNIT} up to {MOST_STRIDE}");
+            let fits = stride % ALIGNMENT_BYTES == 0 && *stride <= MAX_STRIDE;
+            let expected = format!("a multiple of {ALIGNMENT_BYTES} up to {MAX_STRIDE}");
             self.expect(fits, format!("the stride of axis {axis}"), expected, stride)?;
         }
-        self.expect(offset % UNIT == 0, "the offset", format!("a multiple of {UNIT}"), offset)?;
+        self.expect(
+            offset % ALIGNMENT_BYTES == 0,
+            "the offset",
+            format!("a multiple of {ALIGNMENT_BYTES}"),
+            offset,
+        )?;
         self.expect(element(*dtype).is_some(), "elements", "a type of at most 8 bytes", dtype)?;
         let line = u64::from(tile[0]) * dtype.size_bytes() as u64;
-        self.expect(line.is_multiple_of(UNIT), "bytes of a line", format!("a multiple of {UNIT}"), line)?;
-        let most = most_line(*swizzle);
+        self.expect(
+            line.is_multiple_of(ALIGNMENT_BYTES),
+            "bytes of a line",
+            format!("a multiple of {ALIGNMENT_BYTES}"),
+            line,
+        )?;
+        let most = max_line_bytes(*swizzle);
         self.expect(line <= most, "bytes of a line", format!("at most {most}, as it is swizzled"), line)?;
         self.check_reach(bytes)
     }
 
-    /// Whether the last element ends within the memory.
+    /// Checks that the last element ends within the memory.
     fn check_reach(&self, size: usize) -> Result<(), DriverError> {
         let TensorMap { dtype, sizes, strides, offset, .. } = self.map;
         let element = dtype.size_bytes() as u64;
@@ -140,8 +151,8 @@ impl Checked<'_> {
     }
 }
 
-/// The most bytes of a tile's line.
-fn most_line(swizzle: TileSwizzle) -> u64 {
+/// Maximum size of a tile's line, in bytes.
+fn max_line_bytes(swizzle: TileSwizzle) -> u64 {
     match swizzle {
         TileSwizzle::None => u64::MAX,
         TileSwizzle::Bytes32 => 32,
@@ -150,25 +161,25 @@ fn most_line(swizzle: TileSwizzle) -> u64 {
     }
 }
 
-/// The maps of a kernel for the regions that it is bound to.
+/// Encodes the maps of a kernel for the regions to which it is bound.
 ///
 /// # Errors
 ///
-/// What `refused` makes of the driver's refusal.
+/// An error of the driver, converted by `rejected`.
 pub(crate) fn encoded(
     context: &Context,
     kernel: &str,
     maps: &[TensorMap],
-    regions: &[Region],
-    refused: impl Fn(CallError) -> DriverError,
-) -> Result<Vec<Encoded>, DriverError> {
+    regions: &[MemoryRegion],
+    rejected: impl Fn(CallError) -> DriverError,
+) -> Result<Vec<EncodedMap>, DriverError> {
     let encoded = maps.iter().enumerate().map(|(number, map)| {
-        let it = Checked { kernel, number, map };
+        let it = MapCheck { kernel, number, map };
         // Both were checked when the code was loaded.
         let (Some(region), Some(element)) = (regions.get(map.param as usize), element(map.dtype)) else {
             return Err(it.error("its memory parameter", format!("one of {}", regions.len()), map.param));
         };
-        encode(context, region, map, element).map_err(&refused)
+        encode(context, region, map, element).map_err(&rejected)
     });
     encoded.collect()
 }

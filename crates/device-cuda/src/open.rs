@@ -1,43 +1,44 @@
-//! Finding devices: which there are, choosing one, and why not.
+//! Finding and opening devices, and the errors of that.
 
 use std::{fmt, path::PathBuf};
 
 use crate::{
     api::{Api, CallError, Context, Gpu, LoadError},
-    caps::{self, Attributes},
-    core::is_loss,
+    caps::{self, DeviceAttributes},
+    shared_state::is_device_lost,
 };
 
-/// What may be chosen about a device.
+/// Options of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Which device, by its position in [`devices`].
+    /// The device's position in [`devices`].
     pub ordinal: u32,
-    /// Bytes that pools may occupy together; no limit by default.
+    /// Limit on the total size of the device's pools, in bytes; none by default.
     pub memory_limit: Option<usize>,
-    /// A folder that keeps machine code from process to process; none by default. Whoever can write there decides what runs on the
-    /// device. It takes an assembler; the driver keeps code of its own, whether there is one or not.
+    /// A folder that caches machine code across processes; none by default. It requires an assembler. Every
+    /// user who can write to the folder determines what code runs on the device. The driver has a cache of
+    /// its own in any case.
     pub code_folder: Option<PathBuf>,
-    /// The assembler; by default the `ptxas` of `PATH`.
+    /// The path of the assembler; by default, `ptxas` is looked up in `PATH`.
     pub assembler: Option<PathBuf>,
 }
 
 /// A device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its position, from 0 on.
+    /// The device's position in [`devices`].
     pub ordinal: u32,
-    /// Its name.
+    /// The device's name, as the driver reports it.
     pub name: String,
-    /// Its compute capability: major and minor.
+    /// The compute capability: major and minor version.
     pub capability: (u32, u32),
-    /// Bytes of its memory.
+    /// Size of the device's memory, in bytes.
     pub memory_bytes: usize,
 }
 
 impl DeviceInfo {
-    fn of(gpu: &Gpu) -> Result<(DeviceInfo, Attributes), CallError> {
-        let attributes = Attributes::of(gpu)?;
+    fn of(gpu: &Gpu) -> Result<(DeviceInfo, DeviceAttributes), CallError> {
+        let attributes = DeviceAttributes::of(gpu)?;
         let (ordinal, capability) = (gpu.ordinal, attributes.capability);
         let info = DeviceInfo { ordinal, name: gpu.name()?, capability, memory_bytes: gpu.memory_bytes()? };
         Ok((info, attributes))
@@ -53,79 +54,79 @@ impl fmt::Display for DeviceInfo {
     }
 }
 
-/// Why no device was opened.
+/// The reason why no device was opened.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The driver's library is nowhere.
+    /// The driver's library was not found.
     #[error(
         "found no NVIDIA driver (looked for {} and {} other names); install one, or set LD_LIBRARY_PATH to where it is",
         looked_for.iter().find(|name| name.ends_with(".so.1")).or(looked_for.first()).map_or("nothing", String::as_str),
         looked_for.len().saturating_sub(1)
     )]
     NoDriver {
-        /// The names it may have.
+        /// The file names that were tried.
         looked_for: Vec<String>,
     },
-    /// The driver is from before CUDA 12, and does not have what is used here.
+    /// The driver is from before CUDA 12 and lacks a required function.
     #[error(
         "the NVIDIA driver is too old: it has no function `{symbol}`; install one for CUDA 12.0 or later"
     )]
     NoSymbol {
-        /// A function that it lacks.
+        /// A function that the driver lacks.
         symbol: &'static str,
     },
     /// The driver does not start.
     #[error("the NVIDIA driver does not start: {message}")]
     NotStarted {
-        /// What it said.
+        /// The driver's message.
         message: String,
     },
-    /// The driver works and sees no device.
+    /// The driver works but sees no device.
     #[error("the NVIDIA driver has no device{}", said(message))]
     NoDevice {
-        /// What it said, if anything.
+        /// The driver's message, or an empty string.
         message: String,
     },
-    /// There are devices, but not that one.
+    /// The machine has devices, but none at this position.
     #[error("there is no CUDA device {ordinal}; there are {}: {}", found.len(), listed(found))]
     NoSuchDevice {
-        /// The position asked for.
+        /// The requested position.
         ordinal: u32,
-        /// The devices there are.
+        /// The devices of the machine.
         found: Vec<DeviceInfo>,
     },
-    /// The device is from before the oldest one that there is code for.
+    /// The device is older than the oldest supported compute capability.
     #[error("CUDA device {device} is too old: compute capability {}.{} is needed", needed.0, needed.1)]
     Unsupported {
-        /// Which device.
+        /// The position, name and capability of the device.
         device: Box<DeviceInfo>,
-        /// The least compute capability.
+        /// The minimum compute capability.
         needed: (u32, u32),
     },
-    /// The driver does not take code for the device's target.
+    /// The driver does not accept code for the device's target.
     #[error(
         "the NVIDIA driver (CUDA {}.{}) takes PTX {}.{}, and code for {target}, for CUDA device {device}, is PTX {}.{}; install a newer driver",
         cuda.0, cuda.1, language.0, language.1, needed.0, needed.1
     )]
     OldDriver {
-        /// Which device.
+        /// The position, name and capability of the device.
         device: Box<DeviceInfo>,
-        /// The target of its code.
+        /// The target of code for the device.
         target: &'static str,
         /// The CUDA version of the driver.
         cuda: (u32, u32),
-        /// The newest version of PTX that it takes.
+        /// The newest PTX version that the driver accepts.
         language: (u32, u32),
-        /// The version that the target needs.
+        /// The PTX version that the target needs.
         needed: (u32, u32),
     },
-    /// The driver refuses to work with the device.
+    /// The driver does not open the device.
     #[error("CUDA device {ordinal} is not usable: {message}")]
-    Refused {
-        /// Its position.
+    Rejected {
+        /// The device's position.
         ordinal: u32,
-        /// What the driver said.
+        /// The driver's message.
         message: String,
     },
 }
@@ -151,7 +152,7 @@ impl From<LoadError> for OpenError {
 ///
 /// # Errors
 ///
-/// No driver, or none that works; no device.
+/// [`OpenError`] if there is no driver, no working driver, or no device.
 pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
     gpus()?.iter().map(|gpu| describe(gpu).map(|(info, _)| info)).collect()
 }
@@ -168,23 +169,23 @@ fn gpus() -> Result<Vec<Gpu>, OpenError> {
     Ok(found)
 }
 
-fn describe(gpu: &Gpu) -> Result<(DeviceInfo, Attributes), OpenError> {
-    DeviceInfo::of(gpu).map_err(|error| refused(gpu, &error))
+fn describe(gpu: &Gpu) -> Result<(DeviceInfo, DeviceAttributes), OpenError> {
+    DeviceInfo::of(gpu).map_err(|error| rejected(gpu, &error))
 }
 
-fn refused(gpu: &Gpu, error: &CallError) -> OpenError {
-    let hint = if is_loss(error) {
-        ", after an error that lost it; what was made for the lost device has to go first"
+fn rejected(gpu: &Gpu, error: &CallError) -> OpenError {
+    let hint = if is_device_lost(error) {
+        ", since an earlier error made it unusable; drop everything that was made for the lost device first"
     } else {
         ""
     };
-    OpenError::Refused { ordinal: gpu.ordinal, message: format!("{error}{hint}") }
+    OpenError::Rejected { ordinal: gpu.ordinal, message: format!("{error}{hint}") }
 }
 
-/// A device with its context.
-pub(crate) struct Opened {
+/// An opened device with its context.
+pub(crate) struct OpenedDevice {
     pub(crate) info: DeviceInfo,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: DeviceAttributes,
     pub(crate) target: &'static str,
     /// The CUDA version of the driver.
     pub(crate) cuda: (u32, u32),
@@ -192,7 +193,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens the device at a position.
-pub(crate) fn open(ordinal: u32) -> Result<Opened, OpenError> {
+pub(crate) fn open(ordinal: u32) -> Result<OpenedDevice, OpenError> {
     let gpus = gpus()?;
     let Some(gpu) = gpus.iter().find(|gpu| gpu.ordinal == ordinal) else {
         return Err(OpenError::NoSuchDevice { ordinal, found: devices()? });
@@ -200,11 +201,11 @@ pub(crate) fn open(ordinal: u32) -> Result<Opened, OpenError> {
     let (info, attributes) = describe(gpu)?;
     let (target, needed) = caps::target(info.capability)
         .ok_or_else(|| OpenError::Unsupported { device: Box::new(info.clone()), needed: caps::OLDEST })?;
-    let cuda = gpu.driver_version().map_err(|error| refused(gpu, &error))?;
+    let cuda = gpu.driver_version().map_err(|error| rejected(gpu, &error))?;
     let language = caps::language(cuda);
     if language < needed {
         return Err(OpenError::OldDriver { device: Box::new(info), target, cuda, language, needed });
     }
-    let context = Context::open(*gpu).map_err(|error| refused(gpu, &error))?;
-    Ok(Opened { info, attributes, target, cuda, context })
+    let context = Context::open(*gpu).map_err(|error| rejected(gpu, &error))?;
+    Ok(OpenedDevice { info, attributes, target, cuda, context })
 }

@@ -1,28 +1,29 @@
-//! What a text in PTX says about itself: its version, its entry points, and which of them a line is in.
+//! Finds facts in a PTX text: its version, its entry points, and the entry point of a line.
 //!
-//! This is no parser: it finds what is looked for in texts that an assembler accepts, and finds nothing in others.
+//! This is no parser: it finds these facts in texts that an assembler accepts, and may find nothing in
+//! others.
 
 /// An entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct EntryPoint {
     pub(crate) name: String,
-    /// The line of its name, from 1 on.
+    /// The line of its name, counted from 1.
     pub(crate) line: usize,
-    /// How many parameters it has.
+    /// The number of its parameters.
     pub(crate) params: usize,
 }
 
 /// The entry points of a text, in order.
-pub(crate) fn entries(text: &str) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    // Whether the last one's parameters are being counted.
+pub(crate) fn entries(text: &str) -> Vec<EntryPoint> {
+    let mut entries: Vec<EntryPoint> = Vec::new();
+    // Whether the current line continues the parameter list of the last entry point.
     let mut counting = false;
     for (line, code) in (1..).zip(text.lines().map(without_comment)) {
         let mut rest = code;
         if let Some((_, behind)) = code.split_once(".entry") {
             let behind = behind.trim_start();
             let end = behind.find(|c: char| !is_name(c)).unwrap_or(behind.len());
-            entries.push(Entry { name: behind[..end].to_owned(), line, params: 0 });
+            entries.push(EntryPoint { name: behind[..end].to_owned(), line, params: 0 });
             (rest, counting) = (&behind[end..], true);
         }
         if let (true, Some(entry)) = (counting, entries.last_mut()) {
@@ -34,14 +35,14 @@ pub(crate) fn entries(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// The version of the language that a text is in.
+/// The PTX version of a text.
 pub(crate) fn version(text: &str) -> Option<(u32, u32)> {
     let line = text.lines().map(without_comment).find_map(|line| line.trim().strip_prefix(".version"))?;
     let (major, minor) = line.trim().split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The first line of a text that an assembler's message names.
+/// The first line number in an assembler's message.
 pub(crate) fn line_in(log: &str) -> Option<usize> {
     log.match_indices("line ").find_map(|(at, word)| {
         let number = &log[at + word.len()..];
@@ -50,8 +51,8 @@ pub(crate) fn line_in(log: &str) -> Option<usize> {
     })
 }
 
-/// The entry point that a line is in.
-pub(crate) fn entry_at(entries: &[Entry], line: usize) -> Option<&Entry> {
+/// The entry point that contains a line.
+pub(crate) fn entry_at(entries: &[EntryPoint], line: usize) -> Option<&EntryPoint> {
     entries.iter().rev().find(|entry| entry.line <= line)
 }
 

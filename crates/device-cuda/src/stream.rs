@@ -1,21 +1,25 @@
-//! Streams: tasks handed to the device as they come, and events behind them.
+//! Streams: tasks submitted to the device, and events behind them.
 //!
 //! # Failures
 //!
-//! A task that the driver refuses fails its stream: later ones are not handed over, and events behind it carry the failure. They are
-//! reached no sooner than the tasks in front of them, so that who overwrites what those use waits for them. What goes wrong *while*
-//! a task runs takes the whole context with it: the device is lost, and everything on it that is not known to be done fails with that.
+//! If the driver rejects a task, the stream fails: later tasks are not submitted, and later events have the
+//! failure. These events are reached no sooner than the tasks before them, so that a stream that overwrites
+//! the memory of those tasks waits for them. An error *during* a task makes the whole context unusable: the
+//! device is lost, and everything on it fails that is not known to be done.
 //!
 //! # Progress
 //!
-//! The device needs nobody to make progress. That something is done is noticed by whoever looks: at an event, at whether the stream is
-//! idle, at the memory in use, or by recording the next event. Host arrays are filled then, and memory is let go. What kernels [log](logs) is told by
-//! who looks at an event, at whether the stream is idle, or runs the next kernel that logs.
+//! The device makes progress by itself. The host observes completion when a thread polls an event, asks
+//! whether the stream is idle or how much memory is in use, or records the next event. It then fills host
+//! arrays and releases memory. [Logs](logs) are reported when a thread polls an event, asks whether the
+//! stream is idle, or runs the next kernel that logs.
 //!
 //! # Locks
 //!
-//! The lock of a stream's state is held while tasks are handed over or looked at, never while anybody waits for the device or a log is told, and
-//! never two at once. In front of it comes the turn of a buffer for logs; under it the locks of sequences, landing arrays, staging and spare events are taken for a moment.
+//! A stream holds the lock of its state while it submits or polls tasks, but never while a thread waits for
+//! the device or reports a log, and a thread never holds two such locks. The lock of a log buffer is taken
+//! before it. Under it, the locks of sequences, host arrays, staging memory and free events are taken for
+//! short times.
 
 use std::{
     fmt,
@@ -25,184 +29,191 @@ use std::{
 use device_runtime::{After, DriverError, Failure};
 
 use crate::{
-    api::{CallError, Cutter, Launch, Mark, Queue},
-    core::Core,
+    api::{CallError, KernelLaunch, RecordedEvent, StagingAllocator, TaskQueue},
     event::Event,
-    kernel::Bound,
-    sequence::{Replay, Sequence},
+    kernel::BoundFunction,
+    sequence::{Sequence, SequenceGraph},
+    shared_state::SharedState,
 };
 
-mod copies; // zeros and copies
-pub(crate) mod logs; // what kernels log
+mod copies; // filling and copying
+pub(crate) mod logs; // logs of kernels
 
-use logs::{Arrived, Watcher, is_telling};
+use logs::{Completion, PendingReports, is_reporting_log};
 
-/// So many tasks are handed over without an event behind them before one is put there, so that what they use is let go in time.
-const MOST_OPEN: usize = 256;
+/// An event is recorded after this many tasks without one, so that their resources are released in time.
+const MAX_OPEN_TASKS: usize = 256;
 
-/// So many kernels are named in the message of a loss.
-const MOST_NAMED: usize = 4;
+/// Maximum number of kernels that the message of a lost device names.
+const MAX_NAMED_KERNELS: usize = 4;
 
 /// An in-order queue of tasks.
 pub(crate) struct Stream {
     pub(crate) name: Arc<str>,
-    pub(crate) core: Arc<Core>,
-    state: Mutex<State>,
-    /// Told when a log has been told.
-    told: Condvar,
+    pub(crate) shared: Arc<SharedState>,
+    state: Mutex<StreamState>,
+    /// Notified when a log has been reported.
+    log_reported: Condvar,
 }
 
-struct State {
-    queue: Queue<Watcher>,
-    cutter: Cutter,
-    /// Tasks since the last mark.
+struct StreamState {
+    queue: TaskQueue<Completion>,
+    allocator: StagingAllocator,
+    /// The number of tasks since the last recorded event.
     open: usize,
     /// The first failure since the stream was made or reset.
     failure: Option<Failure>,
-    arrived: Arrived,
+    reports: PendingReports,
 }
 
 impl Stream {
     /// # Errors
     ///
-    /// The driver's refusal of a stream.
-    pub(crate) fn new(name: &str, core: &Arc<Core>) -> Result<Arc<Stream>, DriverError> {
-        let queue = Queue::new(&core.context).map_err(|error| core.platform(error))?;
-        let (cutter, arrived) = (Cutter::new(&core.staging), Arrived::default());
-        let state = Mutex::new(State { queue, cutter, open: 0, failure: None, arrived });
-        Ok(Arc::new(Stream { name: name.into(), core: Arc::clone(core), state, told: Condvar::new() }))
+    /// An error of the driver.
+    pub(crate) fn new(name: &str, shared: &Arc<SharedState>) -> Result<Arc<Stream>, DriverError> {
+        let queue = TaskQueue::new(&shared.context).map_err(|error| shared.platform(error))?;
+        let (allocator, reports) = (StagingAllocator::new(&shared.staging), PendingReports::default());
+        let state = Mutex::new(StreamState { queue, allocator, open: 0, failure: None, reports });
+        Ok(Arc::new(Stream {
+            name: name.into(),
+            shared: Arc::clone(shared),
+            state,
+            log_reported: Condvar::new(),
+        }))
     }
 
     /// Runs a kernel with the values of its static indices.
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`].
-    pub(crate) fn launch(&self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), DriverError> {
+    /// [`DriverError::Failed`] if the stream has failed or the driver rejects the launch;
+    /// [`DriverError::Lost`].
+    pub(crate) fn launch(&self, bound: &Arc<BoundFunction>, bindings: &[i64]) -> Result<(), DriverError> {
         match bound.log() {
             Some(log) => self.launch_logging(bound, log, bindings),
-            None => self.hand_over(bound.name(), |state| state.launch(bound, bindings)),
+            None => self.submit(bound.name(), |state| state.launch(bound, bindings)),
         }
     }
 
-    /// Runs all kernels of a sequence with the values of their static indices; `false` if none, since they are to be launched one by
-    /// one.
+    /// Runs all kernels of a sequence with the values of their static indices. Returns false, and runs none,
+    /// if they must be launched one by one.
     ///
     /// # Errors
     ///
-    /// As [`Stream::launch`].
+    /// [`DriverError::Failed`] or [`DriverError::Lost`].
     pub(crate) fn launch_sequence(
         self: &Arc<Self>,
         sequence: &Sequence,
         bindings: &[i64],
     ) -> Result<bool, DriverError> {
         let mut launched = false;
-        self.hand_over(sequence.name(), |state| {
+        self.submit(sequence.name(), |state| {
             launched = sequence.launch(self, &mut state.queue, bindings)?;
             Ok(())
         })?;
         Ok(launched)
     }
 
-    /// Hands a task over, unless the stream has failed; if the driver refuses it, the stream fails. If it refuses no more
-    /// than the mark behind the task, the stream fails too, but the task was handed over.
-    fn hand_over(
+    /// Submits a task, unless the stream has failed. If the driver rejects the task, the stream fails. If it
+    /// rejects only the event behind the task, the stream fails too, but the task has been submitted.
+    fn submit(
         &self,
         name: &str,
-        task: impl FnOnce(&mut State) -> Result<(), CallError>,
+        task: impl FnOnce(&mut StreamState) -> Result<(), CallError>,
     ) -> Result<(), DriverError> {
         let mut state = lock(&self.state);
-        self.healthy(&state)?;
-        task(&mut state).map_err(|error| self.refused(&mut state, name, &error))?;
+        self.check_failure(&state)?;
+        task(&mut state).map_err(|error| self.rejected(&mut state, name, &error))?;
         if let Err(error) = state.count() {
-            self.refused(&mut state, name, &error);
+            self.rejected(&mut state, name, &error);
         }
         if !state.queue.is_open() {
-            self.land(&mut state);
+            self.retire_tasks(&mut state);
         }
         Ok(())
     }
 
     /// # Errors
     ///
-    /// The loss of the device, or the failure of the stream.
-    fn healthy(&self, state: &State) -> Result<(), DriverError> {
-        self.core.alive()?;
+    /// [`DriverError::Lost`], or the failure of the stream.
+    fn check_failure(&self, state: &StreamState) -> Result<(), DriverError> {
+        self.shared.check_alive()?;
         state.failure.as_ref().map_or(Ok(()), |failure| Err(DriverError::Failed(failure.clone())))
     }
 
-    /// Fails the stream with a task that was refused.
-    fn refused(&self, state: &mut State, name: &str, error: &CallError) -> DriverError {
-        if let Some(lost) = self.core.loss(error, || self.pending(state)) {
+    /// Fails the stream because a task was rejected.
+    fn rejected(&self, state: &mut StreamState, name: &str, error: &CallError) -> DriverError {
+        if let Some(lost) = self.shared.lost_by(error, || self.pending(state)) {
             return lost;
         }
         let failure = Failure::new(Arc::clone(&self.name), name, error.to_string());
         DriverError::Failed(state.failure.get_or_insert(failure).clone())
     }
 
-    /// The kernels that may be to blame for a loss that this stream saw.
-    fn pending(&self, state: &State) -> String {
+    /// A description of the pending kernels: one of them may have made the device lost.
+    fn pending(&self, state: &StreamState) -> String {
         let mut names: Vec<&str> = Vec::new();
-        for share in state.queue.pending() {
-            let one = share.downcast_ref::<Bound>();
-            let many = share.downcast_ref::<Replay>().map_or(&[][..], Replay::kernels);
+        for resource in state.queue.pending() {
+            let one = resource.downcast_ref::<BoundFunction>();
+            let many = resource.downcast_ref::<SequenceGraph>().map_or(&[][..], SequenceGraph::kernels);
             for bound in many.iter().map(|bound| &**bound).chain(one) {
                 if !names.contains(&bound.name()) {
                     names.push(bound.name());
                 }
             }
         }
-        let more = if names.len() > MOST_NAMED { " and others" } else { "" };
-        names.truncate(MOST_NAMED);
+        let more = if names.len() > MAX_NAMED_KERNELS { " and others" } else { "" };
+        names.truncate(MAX_NAMED_KERNELS);
         match names.is_empty() {
             true => format!(" (seen by {})", self.name),
             false => format!(" (seen by {}, where `{}`{more} ran or waited)", self.name, names.join("`, `")),
         }
     }
 
-    /// An event behind everything handed over so far.
+    /// Records an event behind all tasks submitted so far.
     ///
     /// # Errors
     ///
-    /// The loss of the device, or the driver's refusal of an event.
+    /// [`DriverError::Lost`], or an error of the driver.
     pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>, DriverError> {
         let mut state = lock(&self.state);
-        self.land(&mut state);
-        // An event of a stream that was cleared by a loss would be one with nothing in front of it.
-        self.core.alive()?;
+        self.retire_tasks(&mut state);
+        // A lost device clears its streams, and an event recorded afterwards must not appear to be reached.
+        self.shared.check_alive()?;
         if let Err(error) = state.close() {
-            return Err(self.unmarked(&state, &error));
+            return Err(self.event_error(&state, &error));
         }
         let failure = state.failure.clone();
-        let Some((mark, watchers)) = state.queue.last() else {
+        let Some((recorded, completions)) = state.queue.last() else {
             let event = Event::new(self, None, failure);
-            state.arrived.add([Watcher::Event(Arc::clone(&event))]);
+            state.reports.add([Completion::Event(Arc::clone(&event))]);
             return Ok(event);
         };
-        let event = Event::new(self, Some(Arc::clone(mark)), failure);
-        watchers.push(Watcher::Event(Arc::clone(&event)));
+        let event = Event::new(self, Some(Arc::clone(recorded)), failure);
+        completions.push(Completion::Event(Arc::clone(&event)));
         Ok(event)
     }
 
-    /// Makes later tasks wait for another stream's event, and fail with it if they build on it.
+    /// Makes later tasks wait for another stream's event, and fail with it if they depend on its data.
     ///
     /// # Errors
     ///
-    /// The loss of the device; an event of another device that the driver cannot wait for.
+    /// [`DriverError::Lost`]; [`DriverError::ForeignHandle`] for an event of another device that the driver
+    /// cannot wait for.
     pub(crate) fn wait(&self, event: &Event, after: After) -> Result<(), DriverError> {
-        self.core.alive()?;
+        self.shared.check_alive()?;
         if std::ptr::eq(self, &*event.stream) {
             return Ok(());
         }
-        let lost = event.stream.core.alive().err();
+        let lost = event.stream.shared.check_alive().err();
         let mut state = lock(&self.state);
-        if let (None, None, Some(mark)) = (event.outcome(), &lost, &event.mark) {
-            let waited = state.queue.wait(mark).and_then(|()| state.count());
+        if let (None, None, Some(recorded)) = (event.outcome(), &lost, &event.recorded) {
+            let waited = state.queue.wait(recorded).and_then(|()| state.count());
             if let Err(error) = waited {
-                if !Arc::ptr_eq(&self.core, &event.stream.core) {
+                if !Arc::ptr_eq(&self.shared, &event.stream.shared) {
                     return Err(DriverError::ForeignHandle { what: "event" });
                 }
-                return Err(self.unmarked(&state, &error));
+                return Err(self.event_error(&state, &error));
             }
         }
         if let (After::Data, Some(error)) = (after, event.error().or(lost)) {
@@ -215,126 +226,128 @@ impl Stream {
         Ok(())
     }
 
-    fn unmarked(&self, state: &State, error: &CallError) -> DriverError {
-        let lost = self.core.loss(error, || self.pending(state));
-        lost.unwrap_or_else(|| crate::core::platform(error))
+    fn event_error(&self, state: &StreamState, error: &CallError) -> DriverError {
+        let lost = self.shared.lost_by(error, || self.pending(state));
+        lost.unwrap_or_else(|| crate::shared_state::platform(error))
     }
 
-    /// Notices what is done without waiting, and tells logs.
+    /// Retires completed tasks without waiting, and reports logs.
     pub(crate) fn advance(&self) {
-        self.look();
-        self.tell();
+        self.poll();
+        self.report_logs();
     }
 
-    fn look(&self) {
+    fn poll(&self) {
         let mut state = lock(&self.state);
-        if self.core.lost().is_none()
+        if self.shared.lost().is_none()
             && let Err(error) = state.close()
         {
-            // Whoever hands over the next task is told, if it is no loss.
-            let _ = self.core.loss(&error, || self.pending(&state));
+            // Any other error is returned when the next task is submitted.
+            let _ = self.shared.lost_by(&error, || self.pending(&state));
         }
-        self.land(&mut state);
+        self.retire_tasks(&mut state);
     }
 
     /// Waits until an event of this stream has an outcome.
     ///
     /// # Errors
     ///
-    /// Its failure; [`DriverError::SelfWait`] while the thread tells a log, unless there is an outcome.
+    /// The event's failure; [`DriverError::SelfWait`] while the thread reports a log, unless the event has an
+    /// outcome.
     pub(crate) fn sync(&self, event: &Event) -> Result<(), DriverError> {
         loop {
             if let Some(outcome) = event.outcome() {
                 return outcome.clone();
             }
-            if is_telling() {
+            if is_reporting_log() {
                 let (stream, doing) = (self.name.to_string(), "waiting for an event");
                 return Err(DriverError::SelfWait { stream, doing });
             }
-            if let Some(mark) = &event.mark {
-                self.wait_for(mark);
+            if let Some(recorded) = &event.recorded {
+                self.wait_for(recorded);
             }
-            self.tell();
-            self.wait_until_told();
+            self.report_logs();
+            self.wait_until_reported();
         }
     }
 
-    /// Waits until everything handed over is done, or lost, and logs are told.
+    /// Waits until all submitted tasks are done or lost, and their logs are reported.
     pub(crate) fn drain(&self) {
         loop {
             self.advance();
             let first = lock(&self.state).queue.first().cloned();
-            let Some(mark) = first else { return self.wait_until_told() };
-            self.wait_for(&mark);
+            let Some(recorded) = first else { return self.wait_until_reported() };
+            self.wait_for(&recorded);
         }
     }
 
-    /// Waits for a mark, and notices what is done then.
-    fn wait_for(&self, mark: &Mark) {
-        let waited = if self.core.lost().is_none() { mark.sync() } else { Ok(()) };
+    /// Waits for a recorded event, and retires completed tasks.
+    fn wait_for(&self, recorded: &RecordedEvent) {
+        let waited = if self.shared.lost().is_none() { recorded.sync() } else { Ok(()) };
         let mut state = lock(&self.state);
         if let Err(error) = waited {
-            self.lose(&state, &error);
+            self.mark_lost(&state, &error);
         }
-        self.land(&mut state);
+        self.retire_tasks(&mut state);
     }
 
-    /// Forgets the failure.
-    pub(crate) fn forgive(&self) {
+    /// Clears the failure.
+    pub(crate) fn clear_failure(&self) {
         let mut state = lock(&self.state);
         state.failure = None;
-        state.arrived.forgive();
+        state.reports.clear_failure();
     }
 
-    /// Whether everything handed over is done.
+    /// Whether all submitted tasks are done.
     pub(crate) fn is_idle(&self) -> bool {
         self.advance();
         let state = lock(&self.state);
-        state.queue.len() == 0 && !state.queue.is_open() && state.arrived.is_empty()
+        state.queue.len() == 0 && !state.queue.is_open() && state.reports.is_empty()
     }
 
-    /// Takes off what is done and tells who watches it; if the device is lost, everything.
-    fn land(&self, state: &mut State) {
-        while self.core.lost().is_none() {
+    /// Retires completed tasks and handles their events and logs; if the device is lost, all tasks.
+    fn retire_tasks(&self, state: &mut StreamState) {
+        while self.shared.lost().is_none() {
             match state.queue.retire() {
-                Ok(Some(watchers)) => state.arrived.add(watchers),
+                Ok(Some(completions)) => state.reports.add(completions),
                 Ok(None) => return,
-                Err(error) => self.lose(state, &error),
+                Err(error) => self.mark_lost(state, &error),
             }
         }
-        if let Some(why) = self.core.lost() {
+        if let Some(why) = self.shared.lost() {
             state.open = 0;
-            state.queue.abandon().iter().for_each(|watcher| watcher.lose(why));
+            state.queue.abandon().iter().for_each(|completion| completion.lose(why));
         }
     }
 
-    /// What does not even tell whether it is done is lost, whatever the driver calls it.
-    fn lose(&self, state: &State, error: &CallError) {
-        self.core.lose(format!("{error}{}", self.pending(state)));
+    /// Marks the device as lost: an error of a query or a wait leaves the state of its tasks unknown,
+    /// whatever its code.
+    fn mark_lost(&self, state: &StreamState, error: &CallError) {
+        self.shared.lose(format!("{error}{}", self.pending(state)));
     }
 }
 
-impl State {
-    fn launch(&mut self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), CallError> {
+impl StreamState {
+    fn launch(&mut self, bound: &Arc<BoundFunction>, bindings: &[i64]) -> Result<(), CallError> {
         let params = bound.params(bindings);
-        let launch = Launch { function: bound.function(), grid: bound.grid(), params: &params };
+        let launch = KernelLaunch { function: bound.function(), grid: bound.grid(), params: &params };
         self.queue.launch(launch, Arc::clone(bound) as Arc<_>)
     }
 
-    /// Counts a task, and marks it if many have none.
+    /// Counts a task, and records an event if many tasks have none.
     fn count(&mut self) -> Result<(), CallError> {
         self.open += 1;
-        if self.open >= MOST_OPEN { self.close() } else { Ok(()) }
+        if self.open >= MAX_OPEN_TASKS { self.close() } else { Ok(()) }
     }
 
-    /// Puts a mark behind the open tasks, if there are any.
+    /// Records an event behind the open tasks, if there are any.
     fn close(&mut self) -> Result<(), CallError> {
         self.open = 0;
         if self.queue.is_open() { self.queue.close() } else { Ok(()) }
     }
 
-    /// The first mark, made if there is none; none if nothing is on its way.
-    fn first_mark(&mut self) -> Result<Option<Arc<Mark>>, CallError> {
+    /// The first recorded event, recorded now if there is none; none if no task is pending.
+    fn first_recorded(&mut self) -> Result<Option<Arc<RecordedEvent>>, CallError> {
         if self.queue.first().is_none() {
             self.close()?;
         }
@@ -342,12 +355,12 @@ impl State {
     }
 }
 
-/// Locks; our values are never half-written by a panic elsewhere.
+/// Locks a mutex and ignores poisoning, since a panic elsewhere leaves no value half-written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What goes on in it, for people.
+/// A one-line description for people.
 impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.state);
@@ -358,7 +371,7 @@ impl fmt::Display for Stream {
             state.open,
             state.queue.len()
         )?;
-        if let Some(why) = self.core.lost() {
+        if let Some(why) = self.shared.lost() {
             return write!(f, ", device lost: {why}");
         }
         state.failure.as_ref().map_or(Ok(()), |failure| write!(f, ", {failure}"))

@@ -1,4 +1,4 @@
-//! Code: what the driver's compiler refuses, what a processor has too little of, and machine code that is kept on disk.
+//! Code: errors of the driver's compiler, limits of the GPU, and machine code cached on disk.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -11,12 +11,12 @@ use device_cuda::Config;
 use device_runtime::{Driver, DriverError, PoolId};
 use support::*;
 
-fn refused(driver: &Direct, kernels: &[Kernel], module: Module) -> DriverError {
+fn rejected(driver: &Direct, kernels: &[Kernel], module: Module) -> DriverError {
     driver.load(&artifact_of(kernels, module)).unwrap_err()
 }
 
 #[test]
-fn refused_code_names_the_kernel_the_line_and_what_was_said() {
+fn rejected_code_names_the_kernel_the_line_and_what_was_said() {
     on_fake("", || {
         let driver = open(&Config::default());
         let bad = Kernel::new("sums", &[(Access::Write, 4)], 1, "mov.u32 %r4, 7;\nfrobnicate.u32 %r4, %r4;");
@@ -24,12 +24,12 @@ fn refused_code_names_the_kernel_the_line_and_what_was_said() {
         let text = module(&kernels).text;
         let line = 1 + text.lines().position(|line| line.contains("frobnicate")).unwrap();
         assert_eq!(
-            refused(&driver, &kernels, module(&kernels)).to_string(),
+            rejected(&driver, &kernels, module(&kernels)).to_string(),
             format!(
                 "kernel `sums`: the device refused its code, which is a bug: cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed; line {line}: `frobnicate.u32 %r4, %r4;`; ptxas application ptx input, line {line}; error   : Not a name of any known instruction: 'frobnicate.u32'\nptxas fatal   : Ptx assembly aborted due to errors"
             )
         );
-        // The device goes on.
+        // The device remains usable.
         let good = driver.load(&artifact(&kernels[..1])).unwrap();
         driver.alloc_pool(PoolId(1), 4).unwrap();
         assert!(driver.bind(&driver.kernel(&good, 0).unwrap(), &[at(1, 0)]).is_ok());
@@ -43,14 +43,14 @@ fn a_text_that_contradicts_its_artifact() {
         let kernels = [count("one"), count("two")];
         let mut renamed = module(&kernels);
         renamed.launches[1].entry = "other".to_owned();
-        let error = refused(&driver, &kernels, renamed);
+        let error = rejected(&driver, &kernels, renamed);
         assert!(error.to_string().ends_with("its PTX has no entry point `other`"), "{error}");
         let more = [kernels[0].clone(), kernels[1].clone().with_symbols(1)];
-        let error = refused(&driver, &more, module(&kernels));
+        let error = rejected(&driver, &more, module(&kernels));
         assert_eq!(error.to_string(), "kernel `two`: expected 2 parameters in its PTX, found 1");
         let mut cut = module(&kernels);
         cut.text = format!("{}\0", cut.text);
-        let error = refused(&driver, &kernels, cut);
+        let error = rejected(&driver, &kernels, cut);
         assert!(error.to_string().contains("kernel `one`, `two`: the device refused its code"), "{error}");
         assert!(error.to_string().contains("a zero at byte"), "{error}");
     });
@@ -63,24 +63,24 @@ fn code_for_others_is_not_loaded() {
         let kernels = [count("count")];
         let targeted = |target: &str| Module { target: target.to_owned(), ..module(&kernels) };
         assert_eq!(
-            refused(&driver, &kernels, targeted("sm_90a")).to_string(),
+            rejected(&driver, &kernels, targeted("sm_90a")).to_string(),
             "device `cuda` does not load sm_90a (compute capability 8.6) artifacts"
         );
         assert!(matches!(
-            refused(&driver, &kernels, targeted("sm_89")),
+            rejected(&driver, &kernels, targeted("sm_89")),
             DriverError::UnsupportedPayload { .. }
         ));
         let mut newer = targeted("sm_80");
         newer.text = newer.text.replace(".version 7.0", ".version 8.3");
         assert_eq!(
-            refused(&driver, &kernels, newer).to_string(),
+            rejected(&driver, &kernels, newer).to_string(),
             "device `cuda` does not load PTX 8.3 (its driver, for CUDA 12.2, takes 8.2) artifacts"
         );
         assert!(driver.load(&artifact_of(&kernels, targeted("sm_80"))).is_ok());
     });
 }
 
-/// A module whose only kernel is launched so.
+/// A module with one kernel and the given launch.
 fn launched(kernel: &Kernel, blocks: u32, threads: u32) -> Module {
     let mut module = module(from_ref(kernel));
     (module.launches[0].blocks, module.launches[0].threads) = (blocks, threads);
@@ -92,16 +92,16 @@ fn a_kernel_that_takes_too_much_says_what_and_how_much_there_is() {
     on_fake("registers=130", || {
         let driver = open(&Config::default());
         let large = count("large");
-        let error = refused(&driver, from_ref(&large), launched(&large, 1, 512));
+        let error = rejected(&driver, from_ref(&large), launched(&large, 1, 512));
         assert_eq!(error.to_string(), "kernel `large`: 69632 registers, the device gives a workgroup 65536");
         assert!(driver.load(&artifact_of(from_ref(&large), launched(&large, 1, 256))).is_ok());
         let shared = count("shared").with_shared(1024, 300_000);
-        let error = refused(&driver, from_ref(&shared), module(from_ref(&shared)));
+        let error = rejected(&driver, from_ref(&shared), module(from_ref(&shared)));
         assert_eq!(
             error.to_string(),
             "kernel `shared`: 300000 bytes of shared memory, the device gives a workgroup 232448"
         );
-        let many = refused(&driver, from_ref(&large), launched(&large, 1 << 31, 64));
+        let many = rejected(&driver, from_ref(&large), launched(&large, 1 << 31, 64));
         assert_eq!(
             many.to_string(),
             "kernel `large`: 2147483648 workgroups, the device runs 2147483647 in one launch"
@@ -110,7 +110,7 @@ fn a_kernel_that_takes_too_much_says_what_and_how_much_there_is() {
     on_fake("registers=8", || {
         let driver = open(&Config::default());
         let wide = count("wide");
-        let error = refused(&driver, from_ref(&wide), launched(&wide, 1, 2048));
+        let error = rejected(&driver, from_ref(&wide), launched(&wide, 1, 2048));
         assert_eq!(error.to_string(), "kernel `wide`: 2048 threads, the device gives a workgroup 1024");
     });
 }
@@ -144,7 +144,7 @@ fn shared_memory_beyond_what_code_may_declare_is_asked_for() {
     }
 }
 
-/// An assembler that notes what it is asked to do.
+/// An assembler that records its arguments.
 fn assembler(script: &str) -> PathBuf {
     let path = folder().join("ptxas");
     fs::write(&path, format!("#!/bin/sh\necho \"$1\" >> {}\n{script}\n", folder().join("asked").display()))
@@ -153,7 +153,7 @@ fn assembler(script: &str) -> PathBuf {
     path
 }
 
-/// What the fake driver takes for machine code.
+/// The beginning of machine code of the fake driver.
 const ASSEMBLE: &str = r#"{ printf 'FAKECUBIN\n'; cat "$2"; printf '\0'; } > "$4""#;
 
 fn asked() -> Vec<String> {
@@ -184,12 +184,12 @@ fn machine_code_is_kept_from_device_to_device() {
         let special = Module { target: "sm_90a".to_owned(), ..module(&kernels) };
         open(&config).load(&artifact_of(&kernels, special)).unwrap();
         assert_eq!(asked(), ["-arch=sm_90", "-arch=sm_90a"]);
-        // The assembler is on the path as well.
+        // The assembler is also found in `PATH`.
         let found = Config { assembler: None, ..config.clone() };
         open(&found).load(&artifact(&[count("other")])).unwrap();
         assert_eq!((asked().len(), kept().len()), (3, 3), "and nothing else is left in the folder");
 
-        // A file that was cut off is made anew.
+        // A truncated file is replaced.
         for path in kept() {
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
@@ -222,8 +222,8 @@ fn without_an_assembler_that_works_the_driver_compiles() {
 }
 
 #[test]
-fn machine_code_that_the_driver_refuses_is_forgotten() {
-    let notes = on_fake("cubins=refused", || {
+fn machine_code_that_the_driver_rejects_is_removed() {
+    let notes = on_fake("cubins=rejected", || {
         let driver = open(&with_folder(assembler(ASSEMBLE)));
         let kernels = [count("count")];
         driver.load(&artifact(&kernels)).unwrap();
@@ -233,7 +233,7 @@ fn machine_code_that_the_driver_refuses_is_forgotten() {
     assert_eq!(notes.count("module ptx"), 1);
 }
 
-/// The texts of the tests are PTX, if there is an assembler to say so.
+/// The texts of the tests are valid PTX, according to the assembler if there is one.
 #[test]
 fn the_texts_are_ptx() {
     assembles(&[count("count"), step("step", 3), stray("stray"), count("shared").with_shared(1024, 1024)]);

@@ -1,4 +1,4 @@
-//! The driver itself: copies of any bytes, launches, waits, memory, refusals, failures.
+//! The driver itself: copies of any bytes, launches, waits, memory, rejected inputs, failures.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(unsafe_code, reason = "each test hands its tasks to one stream, or waits in between")]
@@ -36,7 +36,8 @@ fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKerne
     driver.bind(&driver.kernel(&module, 0).unwrap(), args)
 }
 
-/// Many small copies at once, and one of more bytes than a stream may have on their way: pieces are not used again too early.
+/// Many small copies at once, and one that exceeds a stream's staging memory: staging ranges are not reused
+/// too early.
 #[test]
 fn copies_of_all_sizes_are_on_their_way_at_once() {
     let notes = on_device(|| {
@@ -53,7 +54,7 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
             let place = at(2, i as usize * 16);
             copy_in(&driver, &second, place, &[i.to_le_bytes(), (!i).to_le_bytes()].concat());
             let landing = landing(8);
-            // SAFETY: behind the copy before it, on one stream.
+            // SAFETY: ordered after the copy before it, on one stream.
             unsafe { driver.copy_out(&second, place, &landing).unwrap() };
             landings.push(landing);
         }
@@ -133,7 +134,7 @@ fn waits_order_streams_that_run_at_once() {
 }
 
 #[test]
-fn looking_at_events_notices_what_is_done() {
+fn polling_events_retires_completed_tasks() {
     on_device(|| {
         let driver = open(&Config::default());
         let stream = stream(&driver, 0);
@@ -172,7 +173,7 @@ fn memory_returns() {
 }
 
 #[test]
-fn memory_that_pending_tasks_hold_is_waited_for() {
+fn memory_that_pending_tasks_use_is_waited_for() {
     on_device(memory_returns);
 }
 
@@ -181,7 +182,7 @@ fn memory_without_pools_is_waited_for() {
     on_fake("pools=0", memory_returns);
 }
 
-/// What any task uses stays until it is done, whatever is freed meanwhile.
+/// The resources of every kind of task stay alive until the task is done, whatever is freed meanwhile.
 fn tasks_own_what_they_use() {
     let driver = open(&Config::default());
     let stream = stream(&driver, 0);
@@ -252,7 +253,7 @@ fn tasks_that_nobody_looks_at_let_go_of_what_they_used() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_rejected() {
     on_device(|| {
         let driver = open(&Config::default());
         driver.alloc_pool(PoolId(1), 1024).unwrap();
@@ -284,22 +285,22 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 4).unwrap());
         let streams: Vec<_> = (0..4).map(|id| stream(&driver, id)).collect();
         let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
-        let bad = bind(&driver, count("refused"), &[at(2, 0)]).unwrap();
+        let bad = bind(&driver, count("rejected"), &[at(2, 0)]).unwrap();
         copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
         let before = driver.record(&streams[0]).unwrap();
         launch(&driver, &streams[0], &good, &[]);
         let error = try_launch(&driver, &streams[0], &bad, &[]).unwrap_err();
         let DriverError::Failed(failure) = &error else { panic!("{error}") };
-        assert_eq!((failure.stream(), failure.task()), ("cuda:0:0", "refused"));
+        assert_eq!((failure.stream(), failure.task()), ("cuda:0:0", "rejected"));
         assert_eq!(
             failure.message(),
             "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch"
         );
         let event = driver.record(&streams[0]).unwrap();
         assert_eq!(try_launch(&driver, &streams[0], &good, &[]), Err(error.clone()));
-        assert!(driver.debug_info(&streams[0]).contains("`refused` failed on cuda:0:0"));
+        assert!(driver.debug_info(&streams[0]).contains("`rejected` failed on cuda:0:0"));
 
-        // Order holds behind a failure: the launch in front of it is done before this one begins.
+        // Order is preserved after a failure: the launch before the event is done before this one begins.
         driver.wait(&streams[2], &event, After::Order).unwrap();
         assert!(driver.is_done(&event) != Ok(true), "it is not done, or done by failing");
         assert_eq!(copy_out(&driver, &streams[2], at(1, 0), 4), [1, 0, 0, 0]);
@@ -313,9 +314,9 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
             "it builds on a failure"
         );
         let landing = landing(4);
-        // SAFETY: nothing is handed over.
+        // SAFETY: no task is submitted.
         assert_eq!(unsafe { driver.copy_out(&streams[1], at(1, 0), &landing) }, Err(error.clone()));
-        // SAFETY: nothing is handed over.
+        // SAFETY: no task is submitted.
         assert_eq!(unsafe { driver.memset_zero(&streams[1], at(1, 0), 0) }, Err(error.clone()));
         assert_eq!(driver.is_done(&driver.record(&streams[1]).unwrap()), Err(error));
 
@@ -327,13 +328,13 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     });
 }
 
-/// An event behind nothing but a wait, and one behind a failure, are reached no sooner than what is in front of them.
+/// An event behind only a wait, and one behind a failure, are reached no sooner than the tasks before them.
 fn events_keep_order() {
     let driver = open(&Config::default());
     let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
     driver.alloc_pool(PoolId(1), 4).unwrap();
     let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
-    let bad = bind(&driver, count("refused"), &[at(1, 0)]).unwrap();
+    let bad = bind(&driver, count("rejected"), &[at(1, 0)]).unwrap();
     copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
     let launch_many = || (0..50).for_each(|_| launch(&driver, &streams[0], &good, &[]));
     launch_many();
@@ -355,7 +356,7 @@ fn events_behind_waits_and_failures_keep_the_order() {
     }
 }
 
-/// Each thread has a stream, and all look at everything all the time.
+/// Each thread has a stream, and all threads poll everything all the time.
 fn threads_use_one_device() {
     let driver = open(&Config::default());
     let events = Mutex::new(Vec::new());
@@ -410,31 +411,31 @@ fn events_outlive_their_streams_and_pools() {
         driver.wait(&second, &event, After::Data).unwrap();
         assert_eq!(copy_out(&driver, &second, at(1, 0), 4), [7, 0, 0, 0]);
         driver.free_pool(PoolId(1));
-        // SAFETY: nothing is handed over.
+        // SAFETY: no task is submitted.
         let freed = unsafe { driver.memset_zero(&second, at(1, 0), 4) };
         assert_eq!(freed, Err(DriverError::NoSuchPool { pool: PoolId(1) }));
     });
 }
 
-/// Bytes of three pieces of a copy.
-const THREE_PIECES: usize = 12 << 20;
+/// Size in bytes of a copy that takes three staging ranges.
+const THREE_RANGES: usize = 12 << 20;
 
-/// A context with a node of three pieces, whose elements are all 1.
+/// A context with a node of [`THREE_RANGES`] bytes, whose elements are all 1.
 fn with_large_node() -> (device_runtime::Context, tnode::TensorNode) {
     let device = device(&open(&Config::default()));
-    let x = node("x", THREE_PIECES / 4);
+    let x = node("x", THREE_RANGES / 4);
     let context = context(&device).init_from_host(&x, &large_array(1)).unwrap();
     assert_eq!(context.to_host(&x).unwrap(), large_array(1));
     (context, x)
 }
 
 fn large_array(value: i32) -> tnode::HostArray {
-    array(&vec![value; THREE_PIECES / 4])
+    array(&vec![value; THREE_RANGES / 4])
 }
 
-/// A copy of which one piece was handed over has written a part of its node, which has no value then.
+/// A copy with one submitted range has written a part of its node, so the node has no value.
 #[test]
-fn a_copy_that_fails_between_its_pieces_poisons_its_node() {
+fn a_partly_submitted_copy_poisons_its_node() {
     on_fake("uploads=4", || {
         let (context, x) = with_large_node();
         let copied = context.from_host(&x, &large_array(2)).unwrap();
@@ -448,7 +449,7 @@ fn a_copy_that_fails_between_its_pieces_poisons_its_node() {
 }
 
 #[test]
-fn a_copy_that_is_refused_whole_leaves_its_node() {
+fn an_entirely_rejected_copy_leaves_its_node() {
     on_fake("uploads=3", || {
         let (context, x) = with_large_node();
         assert!(context.from_host(&x, &large_array(2)).is_err());
@@ -458,7 +459,7 @@ fn a_copy_that_is_refused_whole_leaves_its_node() {
 }
 
 #[test]
-fn a_read_that_fails_between_its_pieces_gives_no_values_and_poisons_nothing() {
+fn a_partly_submitted_read_returns_no_values_and_poisons_nothing() {
     on_fake("downloads=4", || {
         let (context, x) = with_large_node();
         let error = context.to_host(&x).unwrap_err();

@@ -1,4 +1,5 @@
-//! What kernels log: the text of every run, in order, complete when the run is; what has no room, what goes wrong, sinks that misbehave.
+//! Logs of kernels: the text of every run, in order, complete when the run is done; logs without room,
+//! failures, and sinks that misbehave.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(unsafe_code, reason = "each test hands its tasks to one stream")]
@@ -27,10 +28,11 @@ fn lines() -> Vec<LogLine> {
     lowered_ir::log::lines(&lowered_ir::text::parse(text).unwrap())
 }
 
-/// The most bytes that [`counting`] logs.
+/// Maximum size in bytes of the log of [`counting`].
 const LOG_BYTES: u32 = 16 + 12;
 
-/// Adds one to its only element, logs that and the value of its static index, and counts as many lines as that without room.
+/// A kernel that adds one to its only element, logs the element and the value of its static index, and counts
+/// lines without room.
 fn counting(name: &str) -> Kernel {
     let record = "st.global.u32 [%d1+16], 0;\nst.global.u32 [%d1+20], %r4;\nst.global.u32 [%d1+24], %r10;\n";
     let header = "mov.u32 %r5, 3;\nst.global.u32 [%d1], %r5;\nld.global.u32 %r6, [%d1+8];\nadd.u32 %r6, %r6, %r10;\nst.global.u32 [%d1+8], %r6;\n";
@@ -38,7 +40,7 @@ fn counting(name: &str) -> Kernel {
     Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body).with_symbols(1).with_log(lines(), LOG_BYTES)
 }
 
-/// A text that grows.
+/// A sink that collects its text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
@@ -82,7 +84,7 @@ fn sync(driver: &Direct, stream: &StreamHandle) -> Result<(), DriverError> {
     driver.sync(&driver.record(stream)?)
 }
 
-/// What runs of [`counting`] log that begin with `first` and have these values.
+/// The log of runs of [`counting`] with these values; `first` is the first element.
 fn expected(first: usize, values: &[i64]) -> String {
     let run = |(x, n): (usize, &i64)| match n {
         0 => format!("x = {x}, n = 0\n"),
@@ -142,9 +144,10 @@ fn a_routine_that_logs_runs_kernel_by_kernel() {
     assert_eq!((notes.count("launch"), notes.count("graph"), notes.count("replay")), (6, 0, 0));
 }
 
-/// Whatever way one learns that a run is done, its log is told then, also while another thread tells it.
+/// The log of a run is reported before any call shows that the run is done, even if another thread reports
+/// it.
 #[test]
-fn a_run_is_done_when_its_log_is_told() {
+fn a_run_is_done_when_its_log_is_reported() {
     on_device(|| {
         let (driver, stream) = started(&Config::default());
         let log = Log::default();
@@ -186,9 +189,9 @@ fn a_run_is_done_when_its_log_is_told() {
     });
 }
 
-/// An event behind a log whose marks are all reached, but which is not told yet, waits for that.
+/// An event behind a log waits until the log is reported, even if the driver has reached all recorded events.
 #[test]
-fn an_event_recorded_while_a_log_is_told_is_behind_it() {
+fn an_event_recorded_while_a_log_is_reported_is_behind_it() {
     on_fake("order=eager", || {
         let (driver, stream) = started(&Config::default());
         let (log, recorded) = (Log::default(), Arc::new(OnceLock::<EventHandle>::new()));
@@ -212,7 +215,7 @@ fn an_event_recorded_while_a_log_is_told_is_behind_it() {
     });
 }
 
-/// A sink may run what logs to it: that comes later.
+/// A sink may run a kernel that logs to it: that log is reported later.
 #[test]
 fn a_sink_may_launch_what_logs_to_it() {
     on_device(|| {
@@ -236,7 +239,7 @@ fn a_sink_may_launch_what_logs_to_it() {
             sync(&driver, &stream).unwrap();
         }
         assert_eq!(log.text(), expected(1, &[0; 4]));
-        // The kernel has the sink, and the sink the kernel.
+        // The kernel and the sink refer to each other.
         drop(again.lock().unwrap().take());
     });
 }
@@ -329,13 +332,13 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
 }
 
 #[test]
-fn code_that_contradicts_itself_about_logs_is_refused() {
+fn code_that_contradicts_itself_about_logs_is_rejected() {
     on_device(|| {
         let driver = open(&Config::default());
-        let refused = |kernel: Kernel| driver.load(&artifact(&[kernel])).map(drop).unwrap_err().to_string();
-        let text = refused(counting("talker").with_log(lines(), 15));
+        let rejected = |kernel: Kernel| driver.load(&artifact(&[kernel])).map(drop).unwrap_err().to_string();
+        let text = rejected(counting("talker").with_log(lines(), 15));
         assert!(text.contains("kernel `talker`: bytes of its log: expected 16 or more, found 15"), "{text}");
-        let text = refused(counting("mute").with_log(vec![], 16));
+        let text = rejected(counting("mute").with_log(vec![], 16));
         assert!(text.contains("kernel `mute`: bytes of its log: expected 0"), "{text}");
         let kernel = [counting("talker")];
         let fewer = [kernel[0].clone().with_symbols(0)];
@@ -344,7 +347,7 @@ fn code_that_contradicts_itself_about_logs_is_refused() {
     });
 }
 
-/// More than the memory that copies go through, and nobody who listens.
+/// A log larger than a stream's staging memory, without a sink.
 #[test]
 fn logs_of_any_size_are_copied_if_anybody_listens() {
     let notes = on_device(|| {

@@ -1,4 +1,4 @@
-//! A device that is lost: what is not done fails, nothing hangs, nothing stale is returned.
+//! A lost device: unfinished tasks fail, nothing hangs, and no outdated value is returned.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -19,7 +19,7 @@ fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// A routine of a good kernel and one that strays.
+/// A routine of a good kernel and one that accesses an invalid address.
 fn straying(x: &tnode::TensorNode) -> Arc<codegen_core::Code> {
     let kernels = [count("good"), stray("stray")];
     let calls =
@@ -72,12 +72,12 @@ fn fails_everything() {
     }
     assert!(context.stream().debug_info().contains("device lost: cu"), "{}", context.stream().debug_info());
     let again = CudaDevice::open(&Config::default()).unwrap_err();
-    assert!(again.to_string().contains("what was made for the lost device has to go first"), "{again}");
+    assert!(again.to_string().contains("drop everything that was made for the lost device first"), "{again}");
     drop((routine, good, context, other, pending, before));
     assert_eq!(driver.used_memory(), 0, "the runtime holds nothing, and no task is pending");
     drop((device, driver));
 
-    // Once everything is gone the device works again.
+    // Once everything is dropped, the device can be opened again.
     let fresh = open(&Config::default());
     fresh.alloc_pool(PoolId(1), 4).unwrap();
     assert!(fresh.new_stream("cuda:0:0").is_ok());
@@ -94,7 +94,7 @@ fn an_illegal_access_without_pools() {
 }
 
 #[test]
-fn readers_on_other_streams_are_told() {
+fn readers_on_other_streams_get_the_error() {
     on_fake("seed=3", || {
         let driver = open(&Config::default());
         let device = device(&driver);
@@ -109,7 +109,7 @@ fn readers_on_other_streams_are_told() {
     });
 }
 
-/// Another processor knows nothing of it.
+/// The loss does not affect another device.
 #[test]
 fn the_loss_of_a_device_concerns_no_other() {
     on_fake("devices=2", || {

@@ -1,4 +1,5 @@
-//! Tensor maps and clusters: what a kernel gets, and what is refused before the driver sees it.
+//! Tensor maps and clusters: the parameters of a kernel, and errors that are found before the driver is
+//! called.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -12,7 +13,7 @@ use device_runtime::{BoundKernel, DriverError, Location, PoolId};
 use support::*;
 use tnode::DType;
 
-/// Of 8 lines of 32 elements, of which tiles have 4 by 16.
+/// A map of 8 lines of 32 elements, with tiles of 4 by 16.
 fn map() -> TensorMap {
     TensorMap {
         param: 1,
@@ -25,7 +26,8 @@ fn map() -> TensorMap {
     }
 }
 
-/// Copies the first word that its map is of, and the value of its static index, into the first parameter.
+/// A kernel that copies the first word of its map's memory, and the value of its static index, into the first
+/// parameter.
 fn copy(map: TensorMap) -> Kernel {
     let body = "ld.param.u64 %d29, [map0];\nld.global.u32 %r4, [%d29];\n".to_owned();
     let body = body + &write(0, "0", "%r4") + &write(0, "1", "%r10");
@@ -38,7 +40,7 @@ fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKerne
     driver.bind(&driver.kernel(&module, 0).unwrap(), args)
 }
 
-/// The last parameter has the place that its alignment gives it, and is of the memory that the kernel is bound to.
+/// The map is the last parameter, is aligned, and refers to the memory to which the kernel is bound.
 #[test]
 fn a_kernel_gets_its_maps_behind_all_else() {
     let notes = on_fake("", || {
@@ -103,7 +105,7 @@ fn every_type_that_the_copy_engine_has() {
     }
 }
 
-/// The error for a map that is changed so.
+/// The error for a changed map.
 fn error(driver: &Direct, change: impl FnOnce(&mut TensorMap)) -> String {
     let mut map = map();
     change(&mut map);
@@ -115,7 +117,7 @@ fn is_wrong(driver: &Direct, said: &str, change: impl FnOnce(&mut TensorMap)) {
 }
 
 #[test]
-fn maps_that_the_copy_engine_does_not_take() {
+fn maps_that_tma_does_not_accept() {
     let notes = on_fake("", || {
         let driver = &open(&Config::default());
         is_wrong(driver, "its memory parameter: expected one of 2, found 2", |map| map.param = 2);
@@ -172,7 +174,7 @@ fn maps_stay_within_the_memory_that_the_kernel_has() {
             }),
             outside(u64::MAX, 0)
         );
-        // The first byte behind it is the next one's.
+        // The first byte behind it belongs to the next node.
         let fits = |change: &dyn Fn(&mut TensorMap)| {
             let mut map = map();
             change(&mut map);
@@ -186,8 +188,8 @@ fn maps_stay_within_the_memory_that_the_kernel_has() {
 }
 
 #[test]
-fn a_map_that_the_driver_refuses() {
-    on_fake("maps=refused", || {
+fn a_map_that_the_driver_rejects() {
+    on_fake("maps=rejected", || {
         let driver = open(&Config::default());
         driver.alloc_pool(PoolId(1), 2048).unwrap();
         let error = bind(&driver, copy(map()), &[at(1, 0), at(1, 1024)]).unwrap_err();
@@ -225,7 +227,7 @@ fn processors_without_a_copy_engine() {
     });
 }
 
-/// Both are PTX, if there is an assembler to say so.
+/// Both texts are valid PTX, according to the assembler if there is one.
 #[test]
 fn the_texts_are_ptx() {
     assembles(&[copy(map()), clustered(8, 8, 8)]);

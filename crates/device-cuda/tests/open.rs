@@ -1,4 +1,4 @@
-//! Finding devices, and the one line that says why there is none.
+//! Finding devices, and the error messages if there is none.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -30,7 +30,7 @@ fn without_a_driver_the_name_looked_for_is_said() {
     });
 }
 
-/// Some library of the system, which is no driver.
+/// A library of the system that is not a driver.
 fn other_library() -> PathBuf {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let found =
@@ -74,7 +74,7 @@ fn a_driver_that_does_not_start() {
     });
 }
 
-/// Numbers that no table has, as newer drivers bring.
+/// Error codes that no table contains, as newer drivers return them.
 #[test]
 fn an_error_without_a_name() {
     on_fake("init=977", || {
@@ -147,7 +147,7 @@ fn capabilities_and_facts_are_the_devices() {
         assert_eq!((driver.is_initialized(), driver.suggested_num_streams()), (true, 3));
     });
     let Some(notes) = notes else { return };
-    // Freed memory is kept for the next allocation; streams wait for no other.
+    // Freed memory is kept for later allocations; streams synchronise with no other.
     assert_eq!((notes.count("pool attribute 4 268435456"), notes.count("stream 1")), (1, 1));
 }
 

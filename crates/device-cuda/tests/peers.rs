@@ -1,4 +1,5 @@
-//! Several devices: copies between them, kernels that read another one's memory, and devices that are not connected.
+//! Several devices: copies between them, kernels that access another device's memory, and devices that are
+//! not connected.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -12,7 +13,6 @@ use device_runtime::{Device, Driver, DriverError, MergeBufferUse, NullDevice, Po
 use lowered_ir::ir::NodeRef;
 use support::*;
 
-/// Two devices.
 fn two() -> [Device; 2] {
     [0, 1].map(|ordinal| {
         let driver = open(&Config { ordinal, ..Config::default() });
@@ -20,7 +20,7 @@ fn two() -> [Device; 2] {
     })
 }
 
-/// Values go to the other device and come back changed, many times.
+/// Values are copied to the other device, changed there and copied back, many times.
 fn pass_to_and_fro() {
     let [first, second] = two();
     let x = node("x", 1000);
@@ -61,7 +61,7 @@ fn devices_that_are_not_connected_copy_through_the_host() {
     on_fake("devices=2 peers=0", pass_to_and_fro);
 }
 
-/// A routine that adds what the other device has, in place.
+/// A routine that adds the other device's values, read in place.
 fn merge() -> u64 {
     let [first, second] = two();
     let x = node("x", 4);

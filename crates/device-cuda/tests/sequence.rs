@@ -1,4 +1,5 @@
-//! Routines that run again: their kernels as one task, in order, with their own bindings, and what becomes of failures in them.
+//! Routines that run repeatedly: their kernels as one task, in order, with their own bindings, and failures
+//! in them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(unsafe_code, reason = "each test hands its tasks to one stream, or orders them by waits")]
@@ -17,7 +18,7 @@ use lowered_ir::ir::{NodeRef, SymbolId};
 use support::*;
 use tnode::{DType, HostArray, TensorNode};
 
-/// A routine of kernels on one node, which take its symbols in turns.
+/// A routine of kernels on one node, which use its symbols in turn.
 fn chain(x: &TensorNode, kernels: &[Kernel], symbols: usize) -> Arc<Code> {
     let mut turns = (0..symbols as u32).map(SymbolId).cycle();
     let call = |(kernel, it): (usize, &Kernel)| KernelCall {
@@ -30,7 +31,7 @@ fn chain(x: &TensorNode, kernels: &[Kernel], symbols: usize) -> Arc<Code> {
     many_kernels("chain", from_ref(x), &symbols, artifact(kernels), calls, vec![])
 }
 
-/// Multiplies the only element, and adds the value of a static index.
+/// A kernel that multiplies its only element and adds the value of a static index.
 fn taking(name: &str, factor: u32) -> Kernel {
     let body =
         read("%r4", 0, "0") + &format!("mad.lo.u32 %r4, %r4, {factor}, %r10;\n") + &write(0, "0", "%r4");
@@ -41,7 +42,7 @@ fn started(x: &TensorNode) -> Context {
     context(&device(&open(&Config::default()))).init_from_host(x, &array(&[1])).unwrap()
 }
 
-/// 2, 3 and 5 times as much and 1 more, in this order, ten times.
+/// The routine multiplies by 2, 3 and 5 and adds 1 each time, ten times over.
 fn three_kernels_run_ten_times() {
     let x = node("x", 1);
     let kernels = [step("two", 2), step("three", 3), step("five", 5)];
@@ -62,10 +63,10 @@ fn a_routine_that_runs_again_is_one_task() {
     assert_eq!(notes.count("launch"), 30);
 }
 
-/// Whatever the driver refuses of graphs, kernels run as they would without.
+/// Whatever graph operation the driver rejects, kernels run as without graphs.
 #[test]
 fn without_graphs_kernels_are_launched_one_by_one() {
-    for (settings, made) in [("graphs=refused", 0), ("graphs=unlaunched", 1)] {
+    for (settings, made) in [("graphs=rejected", 0), ("graphs=unlaunched", 1)] {
         let notes = on_fake(settings, three_kernels_run_ten_times);
         let Some(notes) = notes else { continue };
         assert_eq!((notes.count("instantiate"), notes.count("replay")), (made, 0), "{settings}");
@@ -77,7 +78,7 @@ fn without_graphs_kernels_are_launched_one_by_one() {
     }
 }
 
-/// A kernel without symbol between two with one each, whose values come and go.
+/// A kernel without a symbol between two kernels with one each, whose values alternate.
 fn bindings_change() {
     let x = node("x", 1);
     let kernels = [taking("first", 3), step("second", 5), taking("third", 7)];
@@ -109,7 +110,7 @@ fn parameters_that_cannot_be_changed_are_no_failure() {
     assert_eq!(notes.count("launch"), 21);
 }
 
-/// Two streams whose routines of two kernels change one node in turns.
+/// Two streams, whose routines of two kernels change one node in turn.
 fn streams_take_turns() {
     let x = node("x", 1);
     let first = started(&x);
@@ -194,7 +195,7 @@ fn each_stream_has_a_graph_of_its_own() {
             }
         }
         assert_eq!(word(&driver, &second), model);
-        // The graph of a stream that is gone goes with the next that is made.
+        // The graph of a dropped stream is freed when the next graph is made.
         driver.drop_stream(first);
         let third = driver.new_stream("cuda:0:2").unwrap();
         assert_eq!(launch(&driver, &third, &sequence, &[0, 0]), Ok(true));
@@ -226,17 +227,18 @@ fn what_is_no_sequence() {
     });
 }
 
-/// Behind a kernel that the driver refuses nothing runs, and all in front of it does; the second time as the first.
+/// No kernel behind a rejected one runs, and every kernel before it does; the second run behaves like the
+/// first.
 #[test]
-fn a_kernel_that_is_refused_fails_as_if_it_were_alone() {
+fn a_kernel_that_is_rejected_fails_as_if_it_were_alone() {
     let notes = on_fake("", || {
         let x = node("x", 1);
         let context = started(&x);
-        let kernels = [count("good"), count("refused"), count("behind")];
+        let kernels = [count("good"), count("rejected"), count("behind")];
         let routine = context.link(&chain(&x, &kernels, 0), from_ref(&x)).unwrap();
         for _ in 0..3 {
             let error = routine.run(&[]).unwrap_err();
-            assert!(error.to_string().contains("`refused` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
+            assert!(error.to_string().contains("`rejected` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
             assert!(matches!(context.to_host(&x), Err(Error::Poisoned { .. })));
             let error = routine.run(&[]).unwrap_err();
             assert!(matches!(error, Error::Poisoned { .. }), "{error}");
@@ -249,12 +251,13 @@ fn a_kernel_that_is_refused_fails_as_if_it_were_alone() {
     assert_eq!((notes.count("launch k_good"), notes.count("launch"), notes.count("replay")), (3, 3, 0));
 }
 
-/// A stream that has failed takes no sequence, as it takes no kernel; what a run would have written stays what it was.
+/// A failed stream rejects sequences as it rejects kernels; memory that a run would have written is
+/// unchanged.
 #[test]
 fn a_stream_that_failed_takes_no_sequence() {
     on_fake("", || {
         let (driver, stream) = zeroed();
-        let kernels = bound(&driver, &[count("one"), count("other"), count("refused")]);
+        let kernels = bound(&driver, &[count("one"), count("other"), count("rejected")]);
         let sequence = driver.sequence(&kernels[..2]).unwrap().unwrap();
         assert_eq!(launch(&driver, &stream, &sequence, &[]), Ok(false));
         assert_eq!(launch(&driver, &stream, &sequence, &[]), Ok(true));
@@ -268,7 +271,7 @@ fn a_stream_that_failed_takes_no_sequence() {
     });
 }
 
-/// Writes where nothing is once its element is at least 3.
+/// A kernel that writes to an invalid address once its element is at least 3.
 fn late(name: &str) -> Kernel {
     let body = read("%r4", 0, "0") + "setp.ge.u32 %p1, %r4, 3;\nmul.wide.u32 %d29, %r4, 4;\n";
     Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &(body + "@%p1 st.global.u32 [%d29], %r4;\n"))
@@ -292,7 +295,7 @@ fn a_loss_names_the_kernels_of_a_graph() {
     assert_eq!((notes.count("replay 2"), notes.count("lost 700")), (1, 1));
 }
 
-/// A device that is lost while a graph is made, changed or launched: nothing is launched one by one then.
+/// A device that is lost while a graph is made, updated or launched: no kernel is launched one by one then.
 #[test]
 fn a_loss_is_seen_by_the_next_run() {
     on_fake("order=eager", || {
@@ -309,7 +312,7 @@ fn a_loss_is_seen_by_the_next_run() {
     });
 }
 
-/// What a graph uses stays until it is done, whatever is dropped; and goes then.
+/// The resources of a graph stay alive until its task is done, whatever is dropped, and are released then.
 #[test]
 fn graphs_own_what_they_use() {
     let notes = on_device(|| {
@@ -325,7 +328,7 @@ fn graphs_own_what_they_use() {
             assert_eq!(word(&driver, &stream), 6);
             driver.free_pool(PoolId(1));
             assert_eq!(driver.used_memory(), 0);
-            // The same where nobody looks any more.
+            // The same if no thread polls any more.
             driver.alloc_pool(PoolId(1), 4).unwrap();
             let kernels = bound(&driver, &[count("one"), count("other")]);
             let sequence = driver.sequence(&kernels).unwrap().unwrap();
@@ -338,7 +341,8 @@ fn graphs_own_what_they_use() {
     assert_eq!((notes.count("instantiate"), notes.count("lost")), (10, 0));
 }
 
-/// Faults around graphs: of three kernels that each count, those in front of the one that fails have counted.
+/// Faults around graphs: if one of three kernels that each count fails, exactly the kernels before it have
+/// counted.
 #[test]
 fn a_fault_strikes_between_kernels() {
     on_fake("", || {

@@ -23,7 +23,8 @@ fn random_programs_equal_the_model_in_every_order() {
     on_fake("order=eager pools=0", || random_programs(&Cuda, 0..3));
 }
 
-/// Two kernels of a routine: what the second would have written has no value, and the stream works again after a reset.
+/// Two kernels of a routine, of which the first is good and the second is rejected: the second's output has
+/// no value, and the stream works again after a reset.
 #[test]
 fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
     on_fake("", || {
@@ -32,13 +33,13 @@ fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
         let (x, y) = (node("x", 1), node("y", 1));
         let context = context(&device).init_from_host(&x, &array(&[3])).unwrap();
         let context = context.init_from_host(&y, &array(&[4])).unwrap();
-        let kernels = [count("good"), count("refused")];
+        let kernels = [count("good"), count("rejected")];
         let calls =
             (0..2).map(|k| KernelCall { kernel: k, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] });
         let code = many_kernels("work", from_ref(&x), &[], artifact(&kernels), calls.collect(), vec![]);
         let routine = context.link(&code, from_ref(&x)).unwrap();
         let error = routine.run(&[]).unwrap_err();
-        assert!(error.to_string().contains("`refused` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
+        assert!(error.to_string().contains("`rejected` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
         let other = context.on_stream(&device.new_stream().unwrap()).unwrap();
         assert!(matches!(other.to_host(&x), Err(Error::Poisoned { .. })));
         assert_eq!(values(&other, &y), [4]);

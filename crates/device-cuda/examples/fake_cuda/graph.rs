@@ -1,4 +1,5 @@
-//! Launches, one by one and as graphs. What waits for nothing in a graph runs in the worst order, which is the last first.
+//! Launches, one by one and as graphs. Independent nodes of a graph run in the least expected order: the last
+//! one first.
 
 use std::ffi::{c_uint, c_void};
 
@@ -13,10 +14,10 @@ const TOO_MANY_RESOURCES: u32 = 701;
 const NOT_SUPPORTED: u32 = 801;
 const INVALID_CLUSTER_SIZE: u32 = 912;
 
-/// Blocks of a cluster that every processor runs.
-const MOST_CLUSTER: u32 = 8;
+/// Maximum number of blocks per cluster that every GPU supports.
+const MAX_CLUSTER: u32 = 8;
 
-/// A kernel with what it is launched with.
+/// A kernel and the arguments of its launch.
 #[derive(Clone)]
 pub(crate) struct Launch {
     function: Handle,
@@ -26,13 +27,13 @@ pub(crate) struct Launch {
     params: Vec<u64>,
 }
 
-/// A graph: its nodes, each with what it waits for.
+/// A graph: its nodes, each with its dependencies.
 pub(crate) struct Graph {
     pub(crate) device: u64,
     nodes: Vec<(Handle, Vec<Handle>, Launch)>,
 }
 
-/// A graph that is ready: its nodes in the order in which they run.
+/// An instantiated graph: its nodes in the order in which they run.
 pub(crate) struct Exec {
     pub(crate) device: u64,
     nodes: Vec<(Handle, Launch)>,
@@ -52,18 +53,18 @@ pub(crate) struct NodeParams {
     context: Handle,
 }
 
-/// What a launch asks for, if it is one.
+/// The launch of a node, if its description is valid.
 fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> {
     let NodeParams { function, blocks, threads, shared, params, extra, .. } = *node;
-    let Function { device: owner, entry, most_dynamic, .. } =
+    let Function { device: owner, entry, max_dynamic, .. } =
         world.functions.get(&function).ok_or(INVALID_HANDLE)?;
     let flat = [blocks[1], blocks[2], threads[1], threads[2]] == [1; 4] && params.is_null();
-    // A list of keys and values: where the parameters are, and where their size is.
+    // A list of keys and values: the address of the parameters, and the address of their size.
     let [first, address, second, size, end] = get(extra.cast::<[usize; 5]>());
     let bytes = get(std::ptr::with_exposed_provenance::<usize>(size));
     let listed = [first, second, end] == [1, 2, 0] && bytes == entry.param_bytes();
     let ([blocks, ..], [threads, ..]) = (blocks, threads);
-    if *owner != device || !flat || !listed || blocks == 0 || threads == 0 || shared > *most_dynamic {
+    if *owner != device || !flat || !listed || blocks == 0 || threads == 0 || shared > *max_dynamic {
         return Err(INVALID_VALUE);
     }
     let words = host_bytes(address, bytes).chunks_exact(8);
@@ -73,13 +74,13 @@ fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> 
     if entry.params.iter().filter(is_map).any(|param| !crate::maps::is_map(&params[param.offset / 8..])) {
         return Err(INVALID_VALUE);
     }
-    if entry.cluster > MOST_CLUSTER || blocks % entry.cluster.max(1) != 0 {
+    if entry.cluster > MAX_CLUSTER || blocks % entry.cluster.max(1) != 0 {
         return Err(INVALID_CLUSTER_SIZE);
     }
     Ok(Launch { function, blocks, threads, shared, params })
 }
 
-/// Puts a kernel into a stream.
+/// Appends a kernel to a stream.
 fn push(world: &mut World, stream: Handle, launch: Launch) -> Result<(), u32> {
     let Launch { function, blocks, threads, shared, params } = launch;
     let Function { entry, module, .. } = world.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
@@ -87,9 +88,9 @@ fn push(world: &mut World, stream: Handle, launch: Launch) -> Result<(), u32> {
     world.push(stream, Task::Launch { module, entry, blocks, threads, params })
 }
 
-/// Whether the kernel is one that nothing can run.
-fn is_refused(world: &World, launch: &Launch) -> bool {
-    world.functions.get(&launch.function).is_none_or(|function| function.entry.name.contains("refused"))
+/// Whether the kernel is one that the driver rejects.
+fn is_rejected(world: &World, launch: &Launch) -> bool {
+    world.functions.get(&launch.function).is_none_or(|function| function.entry.name.contains("rejected"))
 }
 
 #[unsafe(no_mangle)]
@@ -112,7 +113,7 @@ extern "C" fn cuLaunchKernel(
         let device = current()?;
         let mut world = world();
         let launch = launch(&world, device, &node)?;
-        if is_refused(&world, &launch) {
+        if is_rejected(&world, &launch) {
             return Err(TOO_MANY_RESOURCES);
         }
         push(&mut world, stream, launch)
@@ -149,7 +150,7 @@ extern "C" fn cuGraphAddKernelNode_v2(
     let add = || {
         let device = current()?;
         let mut world = world();
-        // SAFETY: the caller gives so many nodes, as for the driver.
+        // SAFETY: the caller passes this many nodes, as the driver requires.
         let before: Vec<Handle> = (0..count).map(|at| get(unsafe { before.add(at) })).collect();
         let params = get(params);
         if (params.kernel, params.context) != (0, 0) {
@@ -176,10 +177,10 @@ extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flag
         if *owner != device || flags != 0 {
             return Err(INVALID_VALUE);
         }
-        if setting("graphs").as_deref() == Some("refused") {
+        if setting("graphs").as_deref() == Some("rejected") {
             return Err(NOT_SUPPORTED);
         }
-        if nodes.iter().any(|(.., launch)| is_refused(&world, launch)) {
+        if nodes.iter().any(|(.., launch)| is_rejected(&world, launch)) {
             return Err(TOO_MANY_RESOURCES);
         }
         let (mut left, mut ordered) = (nodes.clone(), Vec::new());

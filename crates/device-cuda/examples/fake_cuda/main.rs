@@ -1,9 +1,11 @@
-//! A library with the functions of NVIDIA's driver that `device-cuda` calls, over host memory: what its tests run on.
+//! A library with the functions of NVIDIA's driver that `device-cuda` calls, over host memory, for the
+//! crate's tests.
 //!
-//! It runs the few instructions that the tests' kernels are made of, in an order of tasks that is as bad as streams and waits allow, and
-//! goes wrong as `FAKE_CUDA` in the environment says: words like `devices=2 capability=61 version=11040 memory=4096 init=100`;
-//! `uploads=4` and `downloads=4` refuse the copy from or to the host that follows the fourth, once. What is made, freed and launched
-//! is written to the file that `FAKE_CUDA_LOG` names.
+//! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
+//! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures:
+//! words like `devices=2 capability=61 version=11040 memory=4096 init=100`; `uploads=4` and `downloads=4`
+//! reject the fifth copy from or to the host. The library writes what is created, freed and launched to the
+//! file that `FAKE_CUDA_LOG` names.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(unsafe_code, reason = "takes pointers as the driver does")]
 
@@ -25,18 +27,18 @@ mod maps; // tensor maps
 mod ptx; // kernels
 mod world; // everything else
 
-/// What a function answers: a number, 0 where all is well.
+/// The driver's return code: 0 for success.
 type Answer = c_uint;
 
-/// A handle of any kind, which the caller takes for a pointer.
+/// A handle of any kind, which the caller treats as a pointer.
 type Handle = u64;
 
-/// How a log's text is told where the machine code begins.
+/// The magic number at the beginning of machine code.
 const CUBIN: &[u8] = b"FAKECUBIN\n";
 
-/// Shared memory that a launch may take without asking.
+/// Maximum size in bytes of shared memory that a launch may use without a function attribute.
 const SHARED: u32 = 48 << 10;
-const MOST_SHARED: u32 = 227 << 10;
+const MAX_SHARED: u32 = 227 << 10;
 const REGISTERS: u64 = 65536;
 
 thread_local! {
@@ -47,35 +49,36 @@ fn answer(result: Result<(), u32>) -> Answer {
     result.err().unwrap_or(0)
 }
 
-/// Writes what the caller asked for.
+/// Writes a result through the caller's pointer.
 fn put<T>(place: *mut T, value: T) -> Result<(), u32> {
     if place.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller gives a place for a value of this type, as for the driver.
+    // SAFETY: the caller passes a valid place for a value of this type, as the driver requires.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Reads a value of the caller's.
+/// Reads a value through the caller's pointer.
 fn get<T: Copy>(place: *const T) -> T {
-    // SAFETY: the caller gives a value of this type, as for the driver.
+    // SAFETY: the caller passes a value of this type, as the driver requires.
     unsafe { *place }
 }
 
 fn text<'a>(text: *const c_char) -> &'a CStr {
-    // SAFETY: the caller gives a text that ends in a zero, as for the driver.
+    // SAFETY: the caller passes a text that ends in a zero, as the driver requires.
     unsafe { CStr::from_ptr(text) }
 }
 
-/// Host memory that a task was given.
+/// Host memory of a task.
 pub(crate) fn host_bytes<'a>(address: usize, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: the caller keeps the memory for the task until the task is done, as for the driver. Only one task runs at a time.
+    // SAFETY: the caller keeps the memory exclusive to the task until the task is done, as the driver
+    // requires. Only one task runs at a time.
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), bytes) }
 }
 
-/// Counts a call, and refuses the one that follows as many calls as the setting says.
-fn refused_once(name: &str, count: &AtomicU64) -> Answer {
+/// Counts a call, and rejects the one after the number of calls that the setting `name` states.
+fn rejected_once(name: &str, count: &AtomicU64) -> Answer {
     let before = count.fetch_add(1, Ordering::Relaxed);
     if setting(name).is_some() && before == number(name, 0) { 2 } else { 0 }
 }
@@ -136,7 +139,7 @@ extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device:
         40 => 3,
         75 => capability / 10,
         76 => capability % 10,
-        97 => MOST_SHARED as c_int,
+        97 => MAX_SHARED as c_int,
         115 => number("pools", 1) as c_int,
         _ => return INVALID_VALUE,
     };
@@ -191,7 +194,7 @@ extern "C" fn cuCtxEnablePeerAccess(peer: Handle, _flags: c_uint) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolCreate(pool: *mut Handle, props: *const c_int) -> Answer {
-    // Type of allocation, kind of handle, kind of place, device.
+    // Type of allocation, kind of handle, kind of location, device.
     let [kind, handle, place, device] = get(props.cast::<[c_int; 4]>());
     if (kind, handle, place) != (1, 0, 1) {
         return INVALID_VALUE;
@@ -220,7 +223,7 @@ extern "C" fn cuMemPoolSetAttribute(pool: Handle, attribute: c_uint, value: *mut
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolSetAccess(pool: Handle, map: *const c_int, count: usize) -> Answer {
-    // Kind of place, device, what it may do.
+    // Kind of location, device, access flags.
     let [place, device, access] = get(map.cast::<[c_int; 3]>());
     let mut world = world();
     match world.pools.get_mut(&pool) {
@@ -272,7 +275,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Answer {
     answer(current().and_then(|_| world().free(address)))
 }
 
-/// Host memory has its size in front of it.
+/// A host allocation begins with its size.
 const HEAD: usize = 4096;
 
 #[unsafe(no_mangle)]
@@ -305,7 +308,7 @@ extern "C" fn cuMemFreeHost(memory: *mut c_void) -> Answer {
     0
 }
 
-/// Hands a task to a stream of the current context.
+/// Submits a task to a stream of the current context.
 fn push(stream: Handle, task: Task) -> Answer {
     answer(current().and_then(|_| world().push(stream, task)))
 }
@@ -318,7 +321,7 @@ extern "C" fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: Handle) 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) -> Answer {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    match refused_once("uploads", &COUNT) {
+    match rejected_once("uploads", &COUNT) {
         0 => push(stream, Task::Upload { to, from: from.expose_provenance(), bytes }),
         code => code,
     }
@@ -327,7 +330,7 @@ extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, s
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) -> Answer {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    match refused_once("downloads", &COUNT) {
+    match rejected_once("downloads", &COUNT) {
         0 => push(stream, Task::Download { to: to.expose_provenance(), from, bytes }),
         code => code,
     }
@@ -419,7 +422,7 @@ extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Answer {
     answer(record())
 }
 
-/// Looking makes a little progress, as time does on a device.
+/// A query makes a little progress, as a device makes over time.
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: Handle) -> Answer {
     let query = || {
@@ -450,7 +453,7 @@ extern "C" fn cuModuleLoadDataEx(
         let device = current()?;
         let bytes = text(image).to_bytes();
         let source = bytes.strip_prefix(CUBIN).unwrap_or(bytes);
-        if bytes.len() > source.len() && setting("cubins").as_deref() == Some("refused") {
+        if bytes.len() > source.len() && setting("cubins").as_deref() == Some("rejected") {
             return Err(209);
         }
         log(if bytes.len() > source.len() { "module cubin" } else { "module ptx" });
@@ -466,10 +469,10 @@ extern "C" fn cuModuleLoadDataEx(
     answer(load())
 }
 
-/// Writes an assembler's log to where the options say.
+/// Writes an assembler's log into the buffer of the options.
 fn complain(Complaint(said): &Complaint, count: c_uint, options: *const c_uint, values: *const *mut c_void) {
     let option = |wanted: c_uint| {
-        // SAFETY: the caller gives so many options, and a value for each.
+        // SAFETY: the caller passes this many options, and a value for each.
         let found = (0..count as usize).find(|at| unsafe { *options.add(*at) } == wanted)?;
         // SAFETY: as above.
         Some(unsafe { *values.add(found) })
@@ -498,9 +501,9 @@ extern "C" fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *
         let found = world.modules.get(&module).ok_or(INVALID_HANDLE)?;
         let name = text(name).to_string_lossy();
         let entry = found.entries.iter().find(|entry| entry.name == name).ok_or(500u32)?.clone();
-        let (device, most_dynamic) = (found.device, SHARED - entry.shared.min(SHARED));
+        let (device, max_dynamic) = (found.device, SHARED - entry.shared.min(SHARED));
         let made = world.handle();
-        world.functions.insert(made, Function { device, module, entry, most_dynamic });
+        world.functions.insert(made, Function { device, module, entry, max_dynamic });
         put(function, made)
     };
     answer(find())
@@ -515,7 +518,7 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function:
         0 => (REGISTERS / registers.next_multiple_of(8) / 32 * 32).min(1024),
         1 => function.entry.shared.into(),
         4 => registers,
-        // Older processors know of no clusters.
+        // Older GPUs have no clusters.
         11 if number("capability", 90) >= 90 => function.entry.cluster.into(),
         _ => return INVALID_VALUE,
     };
@@ -526,15 +529,15 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function:
 extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_int) -> Answer {
     let mut world = world();
     let Some(function) = world.functions.get_mut(&function) else { return INVALID_HANDLE };
-    if attribute != 8 || function.entry.shared + value as u32 > MOST_SHARED {
+    if attribute != 8 || function.entry.shared + value as u32 > MAX_SHARED {
         return INVALID_VALUE;
     }
     log(&format!("allow {} {value}", function.entry.name));
-    function.most_dynamic = value as u32;
+    function.max_dynamic = value as u32;
     0
 }
 
-/// The driver's names of its numbers.
+/// The driver's names of its error codes.
 const NAMES: [(u32, &CStr, &CStr); 16] = [
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),

@@ -1,4 +1,4 @@
-//! Tensor maps: what is asked of them, and 128 bytes that a launch knows again.
+//! Tensor maps: the checks of their descriptions, and 128 bytes that a launch recognises.
 
 use std::ffi::{c_uint, c_void};
 
@@ -7,16 +7,16 @@ use crate::{
     world::{INVALID_VALUE, log, number, setting},
 };
 
-/// Bytes of a map as a parameter.
+/// Size of an encoded map, in bytes.
 pub(crate) const BYTES: usize = 128;
 
-/// The last word of a map.
+/// The last word of an encoded map, by which it is recognised.
 const SIGN: u64 = 0x0070_a57e_40a7;
 
-/// Bytes of elements of each type.
+/// Element sizes in bytes, by type.
 const ELEMENTS: [u64; 13] = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4];
 
-/// Bytes that a swizzled line has at most.
+/// Maximum line sizes in bytes, by swizzle.
 const LINES: [u64; 4] = [u64::MAX, 32, 64, 128];
 
 /// Whether these words begin with a map.
@@ -24,9 +24,9 @@ pub(crate) fn is_map(words: &[u64]) -> bool {
     words.get(BYTES / 8 - 1) == Some(&SIGN)
 }
 
-/// Numbers of the caller's.
+/// An array of the caller.
 fn list<T: Copy>(numbers: *const T, count: usize) -> Vec<T> {
-    // SAFETY: the caller gives so many, as for the driver.
+    // SAFETY: the caller passes this many numbers, as the driver requires.
     (0..count).map(|at| get(unsafe { numbers.add(at) })).collect()
 }
 
@@ -66,7 +66,7 @@ extern "C" fn cuTensorMapEncodeTiled(
             && line <= *most
             && (interleave, outside) == (0, 0)
             && promotion <= 3;
-        if !fits || setting("maps").as_deref() == Some("refused") {
+        if !fits || setting("maps").as_deref() == Some("rejected") {
             return Err(INVALID_VALUE);
         }
         log(&format!("map {element} {sizes:?} {strides:?} {tile:?} {steps:?} {swizzle} {promotion}"));

@@ -1,8 +1,8 @@
-//! The few instructions of PTX that the tests' kernels are made of, and an assembler's complaints about all others.
+//! The few PTX instructions that the tests' kernels consist of, and an assembler's errors for all others.
 
 use std::collections::HashMap;
 
-/// A text, assembled.
+/// An assembled text.
 pub(crate) struct Program {
     pub(crate) entries: Vec<Entry>,
 }
@@ -12,9 +12,9 @@ pub(crate) struct Program {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) params: Vec<Param>,
-    /// Bytes of shared memory that it declares.
+    /// Size in bytes of declared shared memory.
     pub(crate) shared: u32,
-    /// Blocks of a cluster; 0 if it does not say.
+    /// Blocks per cluster; 0 if the text does not state it.
     pub(crate) cluster: u32,
     code: Vec<Inst>,
     labels: HashMap<String, usize>,
@@ -36,16 +36,16 @@ struct Inst {
     args: Vec<String>,
 }
 
-/// What is wrong with a text, as an assembler says it.
+/// An error in a text, in an assembler's words.
 pub(crate) struct Complaint(pub(crate) String);
 
-/// Memory that a thread reaches, by words.
+/// Access to memory of the device, by words.
 pub(crate) trait Reach {
     fn load(&mut self, address: u64) -> Option<u32>;
     fn store(&mut self, address: u64, value: u32) -> Option<()>;
 }
 
-/// Why a thread stopped: the driver's number for it.
+/// The driver's error code for a thread that failed.
 pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
 pub(crate) const LAUNCH_FAILED: u32 = 719;
 
@@ -122,7 +122,7 @@ impl Entry {
         Some(entry)
     }
 
-    /// Bytes of all parameters.
+    /// Total size of the parameters, in bytes.
     pub(crate) fn param_bytes(&self) -> usize {
         self.params.last().map_or(0, |last| last.offset + last.bytes)
     }
@@ -177,7 +177,7 @@ impl Entry {
 
 struct Thread<'a> {
     entry: &'a Entry,
-    /// Its number, the number of threads in a block, and the number of its block.
+    /// The thread's number, the number of threads in a block, and the number of its block.
     special: [u32; 3],
     params: &'a [u64],
     registers: HashMap<&'a str, u64>,

@@ -1,7 +1,8 @@
-//! What there is on the machine that the library pretends to be part of: devices, memory, streams, events, code.
+//! The simulated machine: devices, memory, streams, events, code.
 //!
-//! Tasks wait in their streams until somebody synchronises or asks, and then run in an order that the seed decides, as far as streams and
-//! waits leave it open: whoever relies on more is found out. Memory that is freed is gone, and fresh memory is full of garbage.
+//! Tasks wait in their streams until a call synchronises or queries. They then run in an order that depends
+//! on the seed, within the limits of streams and waits, so that a program that relies on more fails. Freed
+//! memory is inaccessible, and fresh memory has arbitrary contents.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,17 +17,17 @@ use crate::{
     ptx::{Entry, ILLEGAL_ADDRESS, Reach},
 };
 
-/// Where device memory begins. Nothing of the process is there.
+/// The first address of device memory. No memory of the process is near.
 const FIRST_ADDRESS: u64 = 0x7000_0000_0000_0000;
 
-/// What fresh memory is full of.
+/// The value of every byte of fresh memory.
 const GARBAGE: u8 = 0xa5;
 
 pub(crate) const INVALID_VALUE: u32 = 1;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const INVALID_HANDLE: u32 = 400;
 
-/// The machine.
+/// The simulated machine.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) contexts: BTreeMap<u64, Context>,
@@ -39,16 +40,16 @@ pub(crate) struct World {
     pub(crate) functions: BTreeMap<u64, Function>,
     pub(crate) graphs: BTreeMap<u64, Graph>,
     pub(crate) execs: BTreeMap<u64, Exec>,
-    /// Each with its device and the devices that reach it.
+    /// Each pool's device, and the devices with access to the pool.
     pub(crate) pools: BTreeMap<u64, (u64, BTreeSet<u64>)>,
     random: u64,
 }
 
-/// A device's context, by its device.
+/// The context of a device.
 #[derive(Default)]
 pub(crate) struct Context {
     pub(crate) owners: u32,
-    /// The error that ended it.
+    /// The error that made the context unusable.
     pub(crate) error: Option<u32>,
     pub(crate) peers: BTreeSet<u64>,
 }
@@ -57,7 +58,7 @@ pub(crate) struct Context {
 struct Block {
     device: u64,
     pool: Option<u64>,
-    /// Whether the stream that allocates it has come that far.
+    /// Whether the stream of the allocation has executed it.
     is_there: bool,
     bytes: Vec<u8>,
 }
@@ -68,7 +69,7 @@ pub(crate) struct Stream {
     pub(crate) tasks: VecDeque<Task>,
 }
 
-/// How often it was recorded, and which of those was reached.
+/// How often the event was recorded, and the last of these recordings that was reached.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Event {
     pub(crate) device: u64,
@@ -86,10 +87,10 @@ pub(crate) struct Function {
     pub(crate) device: u64,
     pub(crate) module: u64,
     pub(crate) entry: Entry,
-    pub(crate) most_dynamic: u32,
+    pub(crate) max_dynamic: u32,
 }
 
-/// What a stream does.
+/// A task of a stream.
 pub(crate) enum Task {
     Launch {
         module: u64,
@@ -102,7 +103,7 @@ pub(crate) enum Task {
         to: u64,
         bytes: usize,
     },
-    /// Host memory by its address.
+    /// A copy from host memory, by its address.
     Upload {
         to: u64,
         from: usize,
@@ -162,7 +163,7 @@ impl World {
 
     /// # Errors
     ///
-    /// The error that ended the device's context.
+    /// The error that made the device's context unusable.
     pub(crate) fn healthy(&self, device: u64) -> Result<(), u32> {
         match self.contexts.get(&device) {
             Some(Context { error: Some(error), .. }) => Err(*error),
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Bytes of a device's allocations.
+    /// Total size of a device's allocations, in bytes.
     pub(crate) fn used(&self, device: u64) -> u64 {
         self.memory
             .values()
@@ -207,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs what is in front of an event, if it can.
+    /// Runs the tasks before an event, as far as they can run.
     pub(crate) fn reach(&mut self, event: u64) -> Result<(), u32> {
         loop {
             let Event { device, recorded, reached } = *self.events.get(&event).ok_or(INVALID_HANDLE)?;
@@ -219,7 +220,7 @@ impl World {
         }
     }
 
-    /// Runs what is in a stream.
+    /// Runs the tasks of a stream.
     pub(crate) fn drain(&mut self, stream: u64) -> Result<(), u32> {
         loop {
             let Stream { device, tasks } = self.streams.get(&stream).ok_or(INVALID_HANDLE)?;
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Runs a task of some stream that can run one; whether there was one.
+    /// Runs a task of a stream that can run one; returns whether there was one.
     pub(crate) fn step(&mut self) -> bool {
         let ready = |stream: &Stream| match stream.tasks.front() {
             Some(Task::Wait(event, ticket)) => {
@@ -257,7 +258,7 @@ impl World {
         true
     }
 
-    /// Ends a context: nothing more runs on it.
+    /// Makes a context unusable: it runs no more tasks.
     fn end(&mut self, device: u64, error: u32) {
         log(&format!("lost {error}"));
         self.contexts.entry(device).or_default().error.get_or_insert(error);
@@ -269,7 +270,7 @@ impl World {
 
     fn run(&mut self, device: u64, task: Task) -> Result<(), u32> {
         match task {
-            // Its code is gone, and something else may be there.
+            // The code is unloaded, and other code may be at its address.
             Task::Launch { module, .. } if !self.modules.contains_key(&module) => Err(ILLEGAL_ADDRESS),
             Task::Launch { entry, blocks, threads, params, .. } => {
                 entry.run(blocks, threads, &params, &mut Seen { world: self, device })
@@ -308,7 +309,7 @@ impl World {
         self.memory.range(..=address).next_back().map(|(begin, block)| (*begin, block))
     }
 
-    /// Memory, if it is there and the device reaches it.
+    /// The bytes at an address, if they are allocated and the device has access.
     fn bytes(&mut self, device: u64, address: u64, bytes: usize) -> Result<&mut [u8], u32> {
         let (begin, block) = self.block(address).ok_or(ILLEGAL_ADDRESS)?;
         let peers = |device: u64| self.contexts.get(&device).map(|context| &context.peers);
@@ -323,7 +324,7 @@ impl World {
         block.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes)).ok_or(ILLEGAL_ADDRESS)
     }
 
-    /// The context's last owner is gone: so is all that was made in it, which should be nothing.
+    /// The last owner released the context. All its objects are freed, and there should be none.
     pub(crate) fn forget(&mut self, device: u64) {
         let allocations = self.memory.values().filter(|block| block.device == device).count();
         let streams = self.streams.values().filter(|stream| stream.device == device).count();
@@ -342,7 +343,7 @@ impl World {
     }
 }
 
-/// Memory as a device's kernels see it.
+/// Memory as the kernels of a device access it.
 struct Seen<'a> {
     world: &'a mut World,
     device: u64,

@@ -10,39 +10,39 @@ use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUjit_option, CUmodu
 
 use super::{CallError, Context};
 
-/// Bytes of the log in which the driver's compiler says what it refuses.
+/// Size in bytes of the buffer for messages of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Code of a context.
+/// A module of code in a context.
 pub(crate) struct Module {
     context: Arc<Context>,
     raw: CUmodule,
 }
 
-// SAFETY: the driver takes calls from any thread, and the fields do not change.
+// SAFETY: the driver accepts calls from any thread, and the fields do not change.
 unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
 
-/// Code that the driver refused.
+/// The error for code that the driver rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct CodeError {
     pub(crate) error: CallError,
-    /// What its compiler said.
+    /// The message of the driver's compiler.
     pub(crate) log: String,
 }
 
-impl From<CallError> for Refusal {
-    fn from(error: CallError) -> Refusal {
-        Refusal { error, log: String::new() }
+impl From<CallError> for CodeError {
+    fn from(error: CallError) -> CodeError {
+        CodeError { error, log: String::new() }
     }
 }
 
 impl Module {
-    /// Loads a text in PTX, which the driver compiles.
-    pub(crate) fn from_text(context: &Arc<Context>, text: &str) -> Result<Module, Refusal> {
-        // A zero would end the text: what comes after it is refused here rather than left out there.
-        let text = CString::new(text).map_err(|error| Refusal {
+    /// Loads PTX, which the driver compiles.
+    pub(crate) fn from_text(context: &Arc<Context>, text: &str) -> Result<Module, CodeError> {
+        // A zero byte would end the text for the driver. The text is rejected instead of being truncated.
+        let text = CString::new(text).map_err(|error| CodeError {
             error: CallError {
                 call: "cuModuleLoadDataEx",
                 code: 218,
@@ -54,24 +54,25 @@ impl Module {
         Module::load(context, text.as_bytes_with_nul())
     }
 
-    /// Loads machine code, which is whole.
-    pub(crate) fn from_cubin(context: &Arc<Context>, cubin: &[u8]) -> Result<Module, Refusal> {
+    /// Loads a complete image of machine code.
+    pub(crate) fn from_cubin(context: &Arc<Context>, cubin: &[u8]) -> Result<Module, CodeError> {
         Module::load(context, cubin)
     }
 
-    /// The image is a text that ends in a zero, or a whole file of machine code: the driver finds its end by itself.
-    fn load(context: &Arc<Context>, image: &[u8]) -> Result<Module, Refusal> {
+    /// The image is a text that ends in a zero, or a complete file of machine code: the driver determines its
+    /// end by itself.
+    fn load(context: &Arc<Context>, image: &[u8]) -> Result<Module, CodeError> {
         context.enter()?;
         let mut log = vec![0u8; LOG_BYTES];
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The driver overwrites the size with how much it wrote.
+        // The driver overwrites the size with the number of bytes that it wrote.
         let mut values: [*mut c_void; 2] =
             [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES - 1)];
         let mut raw = ptr::null_mut();
         let image = image.as_ptr().cast();
-        // SAFETY: an image with an end; two options with a value each, of which one is a buffer of the size that the other says; a
-        // place for the handle; the context is current.
+        // SAFETY: the image has an end; there are two options with a value each, a buffer and its size; the
+        // place for the handle is valid; the context is current.
         let loaded = unsafe {
             let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
             context.api.cuModuleLoadDataEx(&raw mut raw, image, 2, options, values)
@@ -80,7 +81,7 @@ impl Module {
             Ok(()) => Ok(Module { context: Arc::clone(context), raw }),
             Err(error) => {
                 let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-                Err(Refusal { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
+                Err(CodeError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
             }
         }
     }
@@ -89,7 +90,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: loaded by `load`; each of its functions and each task that runs one had a share of this value.
+        // SAFETY: loaded by `load`; each of its functions, and each task that runs one, referred to this
+        // value.
         let _ = unsafe { self.context.api.cuModuleUnload(self.raw) };
     }
 }
@@ -107,28 +109,29 @@ pub(crate) struct Function {
     raw: CUfunction,
 }
 
-// SAFETY: the driver takes calls from any thread, and the fields do not change.
+// SAFETY: the driver accepts calls from any thread, and the fields do not change.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// How a function is launched.
+/// The size of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) blocks: u32,
     pub(crate) threads: u32,
-    /// Bytes of shared memory besides what the code declares.
+    /// Size in bytes of dynamic shared memory per block.
     pub(crate) shared_bytes: u32,
 }
 
 impl Function {
-    /// The entry point of that name.
+    /// The entry point with the given name.
     pub(crate) fn new(module: &Arc<Module>, entry: &str) -> Result<Function, CallError> {
         module.context.enter()?;
-        // No entry point has a zero in its name: the driver will not find what is left.
+        // No entry point has a zero byte in its name: the driver will not find the truncated name.
         let name = CString::new(entry.split('\0').next().unwrap_or_default()).unwrap_or_default();
         let mut raw = ptr::null_mut();
-        // SAFETY: a name that ends in a zero, a place for the handle; the module lives as long as this value.
+        // SAFETY: the name ends in a zero, and the place for the handle is valid; the module exists as long
+        // as this value.
         unsafe { module.context.api.cuModuleGetFunction(&raw mut raw, module.raw, name.as_ptr())? };
         Ok(Function { module: Arc::clone(module), raw })
     }
@@ -141,32 +144,33 @@ impl Function {
         let context = &self.module.context;
         context.enter()?;
         let read = |api: &super::Api, value: *mut i32| {
-            // SAFETY: a place for the number; the function lives as long as its module.
+            // SAFETY: a valid place for the number; the function exists as long as its module.
             unsafe { api.cuFuncGetAttribute(value, attribute, self.raw) }
         };
         context.api.number(read).map(|value| u32::try_from(value).unwrap_or(0))
     }
 
-    /// Lets launches take so many bytes of shared memory besides what the code declares.
+    /// Raises the limit of dynamic shared memory for launches, in bytes.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), CallError> {
         let context = &self.module.context;
         context.enter()?;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        // SAFETY: the function lives as long as its module; the driver checks the number.
+        // SAFETY: the function exists as long as its module; the driver checks the number.
         unsafe { context.api.cuFuncSetAttribute(self.raw, attribute, bytes) }
     }
 }
 
-/// Tells the driver where a launch's parameters are.
-pub(super) type List = *mut *mut c_void;
+/// A list of keys and values that tells the driver where a launch's parameters are.
+pub(super) type ParameterList = *mut *mut c_void;
 
-/// Keys of such a list.
+/// Keys of the list.
 const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
 const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
 
-/// Makes a call with a list of parameters, laid out as the code has them. The list lasts as long as the call.
-pub(super) fn listed<R>(params: &[u64], call: impl FnOnce(List) -> R) -> R {
+/// Makes a call with a parameter list, whose parameters are laid out as the code expects. The list exists
+/// during the call only.
+pub(super) fn with_parameter_list<R>(params: &[u64], call: impl FnOnce(ParameterList) -> R) -> R {
     let mut bytes = size_of_val(params);
     let mut list: [*mut c_void; 5] = [
         ptr::without_provenance_mut(BUFFER_POINTER),

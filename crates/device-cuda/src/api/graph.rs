@@ -1,4 +1,4 @@
-//! Kernels that are launched together: a graph of the driver's in which each waits for the one before.
+//! CUDA graphs of kernels in which each kernel waits for the one before.
 
 use std::{fmt, ptr, sync::Arc};
 
@@ -6,50 +6,50 @@ use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraph
 
 use super::{
     CallError, Context, Function, Grid,
-    code::{List, listed},
+    code::{ParameterList, with_parameter_list},
 };
 
-/// A kernel with what it is launched with.
+/// A kernel and the arguments of its launch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Launch<'a> {
+pub(crate) struct KernelLaunch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) grid: Grid,
-    /// The bytes of its parameters.
+    /// The words of its parameters.
     pub(crate) params: &'a [u64],
 }
 
-/// A graph, ready to run. Who has it has the functions of its kernels as well, and the memory that their parameters point to.
+/// A graph. Its owner also owns the functions of its kernels and the memory that their parameters point to.
 pub(crate) struct Graph {
     context: Arc<Context>,
     raw: CUgraph,
     exec: CUgraphExec,
-    /// One for each kernel, in order.
+    /// One node per kernel, in order.
     nodes: Vec<CUgraphNode>,
 }
 
-// SAFETY: the driver takes calls from any thread, as long as those for one graph do not come at once: only one value has the
-// handles, and it is not shared between threads.
+// SAFETY: the driver accepts calls from any thread, but not concurrent calls for one graph: only one value
+// has the handles, and it is not shared between threads.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// A graph without kernels, which is not ready.
+    /// An empty graph that is not instantiated.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Graph, CallError> {
         context.enter()?;
         let (context, nodes, exec) = (Arc::clone(context), Vec::new(), ptr::null_mut());
         let mut graph = Graph { context, raw: ptr::null_mut(), exec, nodes };
-        // SAFETY: a place for the handle; 0 is the only value of the flags.
+        // SAFETY: a valid place for the handle; 0 is the only valid value of the flags.
         unsafe { graph.context.api.cuGraphCreate(&raw mut graph.raw, 0)? };
         Ok(graph)
     }
 
-    /// Adds a kernel behind the last one.
-    pub(crate) fn add(&mut self, launch: Launch<'_>) -> Result<(), CallError> {
+    /// Adds a kernel that waits for the last one.
+    pub(crate) fn add(&mut self, launch: KernelLaunch<'_>) -> Result<(), CallError> {
         self.context.enter()?;
         let before = self.nodes.last().map_or(ptr::null(), ptr::from_ref);
         let count = self.nodes.len().min(1);
         let mut node = ptr::null_mut();
-        // SAFETY: as many nodes to wait for as it is told; the driver copies the parameters before it returns.
-        listed(launch.params, |list| unsafe {
+        // SAFETY: `before` points to `count` nodes; the driver copies the parameters before it returns.
+        with_parameter_list(launch.params, |list| unsafe {
             let params = node_params(launch, list);
             self.context.api.cuGraphAddKernelNode_v2(
                 &raw mut node,
@@ -63,20 +63,20 @@ impl Graph {
         Ok(())
     }
 
-    /// Makes it ready.
+    /// Instantiates the graph, so that it can be launched.
     pub(crate) fn finish(&mut self) -> Result<(), CallError> {
         self.context.enter()?;
-        // SAFETY: a place for the handle, which nothing is in yet or the graph is given up.
+        // SAFETY: a valid place for the handle, which is still null: a graph is finished once, or dropped.
         unsafe { self.context.api.cuGraphInstantiateWithFlags(&raw mut self.exec, self.raw, 0) }
     }
 
-    /// Gives a kernel other parameters, for runs that are handed over from now on.
-    pub(crate) fn set(&mut self, at: usize, launch: Launch<'_>) -> Result<(), CallError> {
+    /// Changes the parameters of a kernel for launches that are submitted from now on.
+    pub(crate) fn set(&mut self, at: usize, launch: KernelLaunch<'_>) -> Result<(), CallError> {
         self.context.enter()?;
         let Some(&node) = self.nodes.get(at) else { return Ok(()) };
-        // SAFETY: the node is of the graph that the other was made of; the driver copies the parameters before it returns, and what
-        // is on its way keeps its own.
-        listed(launch.params, |list| unsafe {
+        // SAFETY: the node belongs to the graph from which `exec` was instantiated; the driver copies the
+        // parameters before it returns, and pending launches keep their own.
+        with_parameter_list(launch.params, |list| unsafe {
             let params = node_params(launch, list);
             self.context.api.cuGraphExecKernelNodeSetParams_v2(self.exec, node, &raw const params)
         })
@@ -87,7 +87,7 @@ impl Graph {
     }
 }
 
-fn node_params(launch: Launch<'_>, list: List) -> CUDA_KERNEL_NODE_PARAMS {
+fn node_params(launch: KernelLaunch<'_>, list: ParameterList) -> CUDA_KERNEL_NODE_PARAMS {
     let Grid { blocks, threads, shared_bytes } = launch.grid;
     CUDA_KERNEL_NODE_PARAMS {
         func: launch.function.raw(),
@@ -101,16 +101,17 @@ fn node_params(launch: Launch<'_>, list: List) -> CUDA_KERNEL_NODE_PARAMS {
         kernelParams: ptr::null_mut(),
         extra: list,
         kern: ptr::null_mut(),
-        // The current one.
+        // The current context.
         ctx: ptr::null_mut(),
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // What fails here fails because the device is lost.
+        // Errors mean that the device is lost.
         let _ = self.context.enter();
-        // SAFETY: made for this value; each run that was handed over is done, since it had a share of who has this value.
+        // SAFETY: made for this value; each submitted launch is done, since its task referred to the owner of
+        // this value.
         unsafe {
             if !self.exec.is_null() {
                 let _ = self.context.api.cuGraphExecDestroy(self.exec);

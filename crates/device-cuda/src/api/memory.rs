@@ -1,4 +1,4 @@
-//! Memory of a device: allocations that count themselves, and parts of them.
+//! Memory of a device: allocations that count their sizes, and regions of them.
 
 use std::{
     fmt,
@@ -12,113 +12,116 @@ use device_runtime::{DriverError, MemoryRange};
 
 use super::{CallError, Context};
 
-/// An allocation. It is freed with its last share, so whoever has tasks pending keeps one.
-pub(crate) struct Memory {
+/// An allocation. It is freed with its last reference; pending tasks hold references.
+pub(crate) struct DeviceMemory {
     pub(super) context: Arc<Context>,
     address: u64,
-    /// Bytes asked for.
+    /// Requested size, in bytes.
     pub(crate) bytes: usize,
-    /// Bytes of all allocations of the device.
+    /// Total size of the device's allocations, in bytes.
     used: Arc<AtomicUsize>,
 }
 
-impl Memory {
-    /// Allocates, once `used` has been raised by as many bytes; it is lowered when the memory is freed, or if there is none.
+impl DeviceMemory {
+    /// Allocates `bytes` bytes. The caller has added them to `used`; they are subtracted when the memory is
+    /// freed or if the allocation fails.
     pub(crate) fn new(
         context: &Arc<Context>,
         bytes: usize,
         used: &Arc<AtomicUsize>,
-    ) -> Result<Memory, CallError> {
+    ) -> Result<DeviceMemory, CallError> {
         let address = allocate(context, bytes.max(1)).inspect_err(|_| {
             used.fetch_sub(bytes, Ordering::Relaxed);
         })?;
-        Ok(Memory { context: Arc::clone(context), address, bytes, used: Arc::clone(used) })
+        Ok(DeviceMemory { context: Arc::clone(context), address, bytes, used: Arc::clone(used) })
     }
 
-    /// Whether another device's tasks reach this memory; they do from now on, if they can.
-    pub(crate) fn is_reached_by(&self, context: &Context) -> Result<bool, CallError> {
-        context.reach(&self.context)
+    /// Enables access of another device's tasks to this memory; returns whether that is possible.
+    pub(crate) fn enable_access_from(&self, context: &Context) -> Result<bool, CallError> {
+        context.enable_access(&self.context)
     }
 }
 
-/// Memory that every stream may use at once.
+/// Allocates memory that every stream may use at once.
 fn allocate(context: &Context, bytes: usize) -> Result<u64, CallError> {
     context.enter()?;
     let api = context.api;
     let Some(pool) = context.pool else {
-        // SAFETY: a place for the address; the context is current.
+        // SAFETY: a valid place for the address; the context is current.
         return api.number(|api, address| unsafe { api.cuMemAlloc_v2(address, bytes) });
     };
     let address = api.number(|api, address| {
-        // SAFETY: a place for the address; pool and stream live as long as the context.
-        unsafe { api.cuMemAllocFromPoolAsync(address, bytes, pool, context.home) }
+        // SAFETY: a valid place for the address; pool and stream exist as long as the context.
+        unsafe { api.cuMemAllocFromPoolAsync(address, bytes, pool, context.allocation_stream) }
     })?;
-    // The memory is there for other streams from here on. Nothing else is on this stream, so that takes no time.
-    // SAFETY: the stream lives as long as the context.
-    unsafe { api.cuStreamSynchronize(context.home)? };
+    // After synchronisation, other streams may use the memory. It takes no time, since nothing else is on
+    // this stream.
+    // SAFETY: the stream exists as long as the context.
+    unsafe { api.cuStreamSynchronize(context.allocation_stream)? };
     Ok(address)
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         self.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        let Context { api, home, pool, .. } = *self.context;
-        // What fails here fails because the device is lost, and the driver has taken the memory back.
+        let Context { api, allocation_stream, pool, .. } = *self.context;
+        // Errors mean that the device is lost; the driver has freed the memory then.
         let _ = self.context.enter();
-        // SAFETY: allocated by `new`; the tasks that used it are done, since each kept a share until then.
+        // SAFETY: allocated by `new`; the tasks that used it are done, since each kept a reference until
+        // then.
         let _ = unsafe {
             match pool {
-                Some(_) => api.cuMemFreeAsync(self.address, home),
+                Some(_) => api.cuMemFreeAsync(self.address, allocation_stream),
                 None => api.cuMemFree_v2(self.address),
             }
         };
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for DeviceMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of device {}", self.bytes, self.context.gpu.ordinal)
     }
 }
 
-/// Part of an allocation, which it keeps alive.
+/// A region of an allocation, which it keeps alive.
 #[derive(Clone, Debug)]
-pub(crate) struct Region {
-    memory: Arc<Memory>,
+pub(crate) struct MemoryRegion {
+    memory: Arc<DeviceMemory>,
     offset: usize,
     bytes: usize,
 }
 
-impl Region {
+impl MemoryRegion {
     /// # Errors
     ///
-    /// Memory of another driver.
-    pub(crate) fn new(range: &MemoryRange) -> Result<Region, DriverError> {
-        Ok(Region { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
+    /// [`DriverError::ForeignHandle`] for memory of another driver.
+    pub(crate) fn new(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
+        Ok(MemoryRegion { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
     }
 
-    /// All of a memory.
-    pub(crate) fn whole(memory: Arc<Memory>) -> Region {
+    /// The region of a whole allocation.
+    pub(crate) fn whole(memory: Arc<DeviceMemory>) -> MemoryRegion {
         let bytes = memory.bytes;
-        Region { memory, offset: 0, bytes }
+        MemoryRegion { memory, offset: 0, bytes }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
+    pub(crate) fn memory(&self) -> &Arc<DeviceMemory> {
         &self.memory
     }
 
-    /// The bytes from `offset` on, as many as there are up to `bytes`.
-    pub(crate) fn part(&self, offset: usize, bytes: usize) -> Region {
+    /// The bytes from `offset` on, at most `bytes`.
+    pub(crate) fn subregion(&self, offset: usize, bytes: usize) -> MemoryRegion {
         let offset = offset.min(self.bytes);
         let bytes = bytes.min(self.bytes - offset);
-        Region { memory: Arc::clone(&self.memory), offset: self.offset + offset, bytes }
+        MemoryRegion { memory: Arc::clone(&self.memory), offset: self.offset + offset, bytes }
     }
 
-    /// Where it begins, for tasks. It stays in the crate.
+    /// The address of the region, for tasks. It is not exposed outside of the crate.
     pub(crate) fn address(&self) -> u64 {
         self.memory.address + self.offset as u64
     }

@@ -1,17 +1,22 @@
-//! NVIDIA's driver as a safe interface: all unsafe code of the crate, but for the signatures of `Driver`.
+//! NVIDIA's driver as a safe interface: all unsafe code of the crate, except the implementation of `Driver`.
 //!
-//! cudarc finds the library and has its types. The functions are looked up here, all of them when the first device is opened, so
-//! that a driver without one of them is an error and not a panic of the first call. They are declared to return a plain number,
-//! since newer drivers have error codes that an enumeration of older ones does not.
+//! cudarc finds the library and declares its types. This module looks the functions up, all of them when the
+//! first device is opened, so that a driver without one of them is an error instead of a panic of the first
+//! call. They are declared to return a plain number, since newer drivers have error codes that cudarc's
+//! enumeration lacks.
 //!
 //! Invariants relied on:
-//! * handles are used only while what they stand for exists: each type here owns its handle and a share of its [`Context`];
-//! * the context of a handle is current on the thread that uses it ([`Context::enter`], first in every method), and the driver
-//!   takes calls from any thread;
-//! * memory that a task uses is alive until the task is done: [`Queue`] holds shares of it until the event behind the task is;
-//! * a range of host memory that the processor copies from or to is nobody else's until then: [`staging::Piece`];
-//! * the code of an artifact stays within its parameters, as `docs/abi.md` says of compiled kernels. The number of parameters is
-//!   checked when it is loaded, and the driver is told how long the list is.
+//! * a handle is used only while its object exists: each type here owns its handle and a reference to its
+//!   [`Context`];
+//! * the context of a handle is current on the thread that uses it ([`Context::enter`], first in every
+//!   method), and the driver accepts calls from any thread;
+//! * memory that a task uses is alive until the task is done: [`TaskQueue`] keeps references to it until the
+//!   event behind the task is reached;
+//! * a range of host memory is exclusive to the copy that reads or writes it until the copy is done:
+//!   [`staging::StagingRange`];
+//! * the code of an artifact stays within its parameters, as `docs/abi.md` requires of compiled kernels. The
+//!   number of parameters is checked when the code is loaded, and each launch passes the size of the
+//!   parameter list to the driver.
 #![allow(unsafe_code, reason = "calls NVIDIA's driver, a library without types")]
 
 use std::{
@@ -28,33 +33,33 @@ use cudarc::driver::sys::{
 };
 
 mod code; // modules and functions
-mod context; // a device, ready for work
+mod context; // a device and its context
 mod graph; // kernels that are launched together
 mod memory; // memory of a device
-mod queue; // tasks in order, with what they use
-mod staging; // host memory that a device copies from and to
-mod tensor; // tensors whose tiles a device copies
+mod queue; // tasks in order, with their resources
+mod staging; // pinned host memory for copies
+mod tensor; // encoded tensor maps
 
 pub(crate) use self::{
-    code::{Function, Grid, Module, Refusal},
+    code::{CodeError, Function, Grid, Module},
     context::{Context, Gpu},
-    graph::{Graph, Launch},
-    memory::{Memory, Region},
-    queue::{Mark, Queue},
-    staging::{Cutter, Piece, Staging},
-    tensor::{MOST_AXES, element, encode},
+    graph::{Graph, KernelLaunch},
+    memory::{DeviceMemory, MemoryRegion},
+    queue::{RecordedEvent, TaskQueue},
+    staging::{StagingAllocator, StagingPool, StagingRange},
+    tensor::{MAX_AXES, element, encode},
 };
 
-/// A call that the driver refused.
+/// A call that the driver rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallError {
-    /// The function.
+    /// The name of the driver's function.
     pub(crate) call: &'static str,
-    /// The driver's number.
+    /// The driver's error code.
     pub(crate) code: u32,
-    /// Its name for that.
+    /// The driver's name for the code.
     pub(crate) name: String,
-    /// What it says about it.
+    /// The driver's description of the error.
     pub(crate) text: String,
 }
 
@@ -71,16 +76,17 @@ impl fmt::Display for CallError {
     }
 }
 
-/// Why there is no driver.
+/// The reason why the driver cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LoadError {
-    /// No library of any of these names.
+    /// No library with any of these names exists.
     NoLibrary(Vec<String>),
-    /// A library without this function.
+    /// The library lacks this function.
     NoSymbol(&'static str),
 }
 
-/// Declares the functions: a table of their addresses, and for each a method that turns its answer into a result.
+/// Declares the functions: a table of their addresses, and for each a method that converts its return code to
+/// a result.
 macro_rules! functions {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
         /// The functions of the driver.
@@ -94,10 +100,11 @@ macro_rules! functions {
         impl Api {
             /// # Safety
             ///
-            /// There is a driver's library.
+            /// The driver's library is loaded.
             unsafe fn look_up() -> Result<Api, LoadError> {
                 $(
-                    // SAFETY: there is a library; its function of this name has this signature, and returns a number.
+                    // SAFETY: the library is loaded; its function of this name has this signature, and
+                    // returns a number.
                     let $name = unsafe { symbol(stringify!($name))? };
                 )*
                 Ok(Api { $($name),* })
@@ -106,10 +113,10 @@ macro_rules! functions {
             $(
                 /// # Safety
                 ///
-                /// What the driver's manual asks of the arguments.
+                /// The arguments satisfy the driver's manual.
                 #[allow(dead_code, reason = "those that explain errors are called by address")]
                 unsafe fn $name(&self, $($arg: $type),*) -> Result<(), CallError> {
-                    // SAFETY: the caller's promise is the one asked for.
+                    // SAFETY: the caller's promise is the required one.
                     let code = unsafe { (self.$name)($($arg),*) };
                     if code == 0 { Ok(()) } else { Err(self.error(stringify!($name), code)) }
                 }
@@ -193,31 +200,33 @@ functions! {
 }
 
 impl Api {
-    /// The driver of this machine, started.
+    /// The driver of this machine, initialised.
     ///
     /// # Errors
     ///
-    /// There is none, or it lacks a function. Both last as long as the process.
+    /// There is no driver, or it lacks a function. Both hold for the life of the process.
     pub(crate) fn get() -> Result<&'static Api, LoadError> {
         static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
         API.get_or_init(Api::load).as_ref().map_err(Clone::clone)
     }
 
     fn load() -> Result<Api, LoadError> {
-        // SAFETY: opens libraries by the driver's names, which run nothing of note when they are opened.
+        // SAFETY: opens libraries with the driver's names, which execute no relevant code when they are
+        // opened.
         if !unsafe { sys::is_culib_present() } {
             let names = ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates);
             return Err(LoadError::NoLibrary(names.collect()));
         }
-        // SAFETY: there is one.
+        // SAFETY: the library is loaded.
         unsafe { Api::look_up() }
     }
 
-    /// What the driver says of a number.
+    /// The error for a code, with the driver's name and description.
     fn error(&self, call: &'static str, code: u32) -> CallError {
         let words = |function: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint| {
             let mut text = ptr::null();
-            // SAFETY: the pointer is written before the function returns 0; what it points to is static and ends in a zero.
+            // SAFETY: the function writes the pointer before it returns 0; the text is static and ends in a
+            // zero.
             let known = unsafe { function(code, &raw mut text) } == 0 && !text.is_null();
             // SAFETY: as above.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
@@ -227,7 +236,7 @@ impl Api {
         CallError { call, code, name, text }
     }
 
-    /// A number that the driver writes.
+    /// The number that the driver writes to a pointer.
     fn number<T: Default>(
         &self,
         write: impl FnOnce(&Self, *mut T) -> Result<(), CallError>,
@@ -244,13 +253,11 @@ impl fmt::Debug for Api {
     }
 }
 
-/// The address of a function.
-///
 /// # Safety
 ///
-/// There is a driver's library, and `F` is the type of its function of that name.
+/// The driver's library is loaded, and `F` is the type of its function of this name.
 unsafe fn symbol<F: Copy>(name: &'static str) -> Result<F, LoadError> {
-    // SAFETY: the caller's promise. The library is never closed, so a copy of the address stays good.
+    // SAFETY: the caller's promise. The library is never closed, so the address stays valid.
     let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
     found.map(|symbol| *symbol).map_err(|_| LoadError::NoSymbol(name))
 }

@@ -1,7 +1,7 @@
-//! A stream with everything that its tasks use, which it keeps until they are done.
+//! A CUDA stream with the resources of its tasks, which it keeps until the tasks are done.
 //!
-//! Tasks are *open* until [`Queue::close`] puts an event behind them; when that event is done so are they, and what they used is let
-//! go. What they bring to the host lands in its arrays then.
+//! Tasks are *open* until [`TaskQueue::close`] records an event behind them. When that event is reached, so
+//! are they: their resources are released, and their copies to the host fill the host arrays.
 
 use std::{
     any::Any,
@@ -14,131 +14,141 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostLanding;
 use smallvec::SmallVec;
 
-use super::{CallError, Context, Graph, Grid, Launch, Piece, Region, code::listed};
+use super::{
+    CallError, Context, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange, code::with_parameter_list,
+};
 
-/// Something that a task uses.
-pub(crate) type Share = Arc<dyn Any + Send + Sync>;
+/// A resource of a task: memory or code, kept alive.
+pub(crate) type Resource = Arc<dyn Any + Send + Sync>;
 
-/// Who wants to know when a mark is reached: one, unless events are recorded with nothing between them.
-pub(crate) type Watchers<E> = SmallVec<[E; 1]>;
+/// Values that the caller attached to a recorded event; usually one.
+pub(crate) type Completions<E> = SmallVec<[E; 1]>;
 
-/// A point in a stream's work.
-pub(crate) struct Mark {
+/// An event of the driver, recorded in a stream.
+pub(crate) struct RecordedEvent {
     context: Arc<Context>,
     raw: CUevent,
 }
 
-// SAFETY: the driver takes calls from any thread, and the fields do not change.
-unsafe impl Send for Mark {}
+// SAFETY: the driver accepts calls from any thread, and the fields do not change.
+unsafe impl Send for RecordedEvent {}
 // SAFETY: as above.
-unsafe impl Sync for Mark {}
+unsafe impl Sync for RecordedEvent {}
 
-impl Mark {
-    /// The context is current.
-    fn new(context: &Arc<Context>) -> Result<Mark, CallError> {
-        let found = context.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+impl RecordedEvent {
+    /// Makes an event, or reuses a free one. The context must be current.
+    fn new(context: &Arc<Context>) -> Result<RecordedEvent, CallError> {
+        let found = context.free_events.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let raw = match found {
-            Some(spare) => spare.0,
+            Some(free_events) => free_events.0,
             None => {
                 let mut raw = ptr::null_mut();
                 let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-                // SAFETY: a place for the handle; the context is current.
+                // SAFETY: a valid place for the handle; the context is current.
                 unsafe { context.api.cuEventCreate(&raw mut raw, flags)? };
                 raw
             }
         };
-        Ok(Mark { context: Arc::clone(context), raw })
+        Ok(RecordedEvent { context: Arc::clone(context), raw })
     }
 
-    /// Whether everything in front of it is done. The context is current.
+    /// Whether all tasks before the event are done. The context must be current.
     fn is_done(&self) -> Result<bool, CallError> {
-        // SAFETY: the event lives as long as this value.
+        // SAFETY: the event exists as long as this value.
         match unsafe { self.context.api.cuEventQuery(self.raw) } {
             Err(error) if error.name == "CUDA_ERROR_NOT_READY" => Ok(false),
             answer => answer.map(|()| true),
         }
     }
 
-    /// Waits until everything in front of it is done.
+    /// Waits until all tasks before the event are done.
     pub(crate) fn sync(&self) -> Result<(), CallError> {
         self.context.enter()?;
-        // SAFETY: the event lives as long as this value.
+        // SAFETY: the event exists as long as this value.
         unsafe { self.context.api.cuEventSynchronize(self.raw) }
     }
 }
 
-impl Drop for Mark {
+impl Drop for RecordedEvent {
     fn drop(&mut self) {
-        // Waits that were made for it are for what it marked then, whatever it marks next.
-        self.context.spare.lock().unwrap_or_else(PoisonError::into_inner).push(SpareEvent(self.raw));
+        // Earlier waits refer to the state that the event had recorded then. Recording it again does not
+        // affect them.
+        self.context.free_events.lock().unwrap_or_else(PoisonError::into_inner).push(FreeEvent(self.raw));
     }
 }
 
-/// An event that may serve again: making one takes longer than all else that a task does.
+/// An event that can be reused: making one takes longer than all other steps of a task.
 #[derive(Debug)]
-pub(super) struct SpareEvent(pub(super) CUevent);
+pub(super) struct FreeEvent(pub(super) CUevent);
 
-// SAFETY: the driver takes calls from any thread.
-unsafe impl Send for SpareEvent {}
+// SAFETY: the driver accepts calls from any thread.
+unsafe impl Send for FreeEvent {}
 
-/// Bytes on their way to a host array.
-struct Landing {
-    piece: Piece,
+/// A pending copy to a host array.
+struct Readback {
+    range: StagingRange,
     array: HostLanding,
-    /// Bytes from the array's beginning.
+    /// Offset in the array, in bytes.
     offset: usize,
 }
 
-impl Landing {
-    /// The task that wrote the piece is done.
-    fn land(&self) {
-        self.array.fill(self.offset, self.piece.bytes(), |bytes| self.piece.read(bytes));
+impl Readback {
+    /// Fills the array. The task that wrote the staging range must be done.
+    fn complete(&self) {
+        self.array.fill(self.offset, self.range.bytes(), |bytes| self.range.read(bytes));
     }
 }
 
-/// What tasks use.
+/// Tasks between two events, with their resources.
 #[derive(Default)]
-struct Tasks {
-    /// Whether there is any task, be it one that uses nothing.
+struct TaskGroup {
+    /// Whether there is any task, including one without resources.
     any: bool,
-    /// One for a launch, two for a copy: no allocation where each task has an event.
-    shares: SmallVec<[Share; 2]>,
-    uploads: Vec<Piece>,
-    landings: Vec<Landing>,
+    /// A launch has one, a copy two, so a group of one task allocates nothing.
+    resources: SmallVec<[Resource; 2]>,
+    uploads: Vec<StagingRange>,
+    readbacks: Vec<Readback>,
 }
 
-/// Tasks with the event behind them.
-struct Closed<E> {
-    mark: Arc<Mark>,
-    tasks: Tasks,
-    watchers: Watchers<E>,
+/// A group of tasks with the event behind it.
+struct ClosedGroup<E> {
+    recorded: Arc<RecordedEvent>,
+    tasks: TaskGroup,
+    completions: Completions<E>,
 }
 
-/// A stream. `E` is what its user wants back when a mark is reached.
-pub(crate) struct Queue<E> {
+/// A CUDA stream. `E` is a value that the caller attaches to a recorded event and gets back when the event is
+/// reached.
+pub(crate) struct TaskQueue<E> {
     context: Arc<Context>,
     raw: CUstream,
-    open: Tasks,
-    closed: VecDeque<Closed<E>>,
+    open: TaskGroup,
+    closed: VecDeque<ClosedGroup<E>>,
 }
 
-// SAFETY: the driver takes calls from any thread.
-unsafe impl<E: Send> Send for Queue<E> {}
+// SAFETY: the driver accepts calls from any thread.
+unsafe impl<E: Send> Send for TaskQueue<E> {}
 
-impl<E> Queue<E> {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Queue<E>, CallError> {
+impl<E> TaskQueue<E> {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<TaskQueue<E>, CallError> {
         context.enter()?;
         let raw = context.new_stream()?;
-        Ok(Queue { context: Arc::clone(context), raw, open: Tasks::default(), closed: VecDeque::new() })
+        Ok(TaskQueue {
+            context: Arc::clone(context),
+            raw,
+            open: TaskGroup::default(),
+            closed: VecDeque::new(),
+        })
     }
 
-    /// Runs a kernel; `share` owns it and the memory that its parameters point to.
-    pub(crate) fn launch(&mut self, launch: Launch<'_>, share: Share) -> Result<(), CallError> {
+    /// Launches a kernel; `resource` owns it and the memory that its parameters point to.
+    pub(crate) fn launch(&mut self, launch: KernelLaunch<'_>, resource: Resource) -> Result<(), CallError> {
         self.context.enter()?;
-        let Launch { function, grid: Grid { blocks, threads, shared_bytes }, params } = launch;
-        // SAFETY: the driver copies as many bytes of parameters as it is told, before it returns. The code stays within what they
-        // point to, see the module; `share` keeps that, and the code, until the task is done.
-        listed(params, |list| unsafe {
+        let KernelLaunch { function, grid: Grid { blocks, threads, shared_bytes }, params } = launch;
+        // SAFETY: the driver copies the parameters, whose size it is told, before it returns. The code stays
+        // within the memory that they point to, see the module; `resource` keeps that memory and the code
+        // alive until the task is done.
+        with_parameter_list(params, |list| unsafe {
             self.context.api.cuLaunchKernel(
                 function.raw(),
                 blocks,
@@ -153,66 +163,69 @@ impl<E> Queue<E> {
                 list,
             )
         })?;
-        self.used([share]);
+        self.add_resources([resource]);
         Ok(())
     }
 
-    /// Runs a graph; `share` owns it and what its kernels use.
-    pub(crate) fn launch_graph(&mut self, graph: &Graph, share: Share) -> Result<(), CallError> {
+    /// Launches a graph; `resource` owns it and everything that its kernels use.
+    pub(crate) fn launch_graph(&mut self, graph: &Graph, resource: Resource) -> Result<(), CallError> {
         self.context.enter()?;
-        // SAFETY: as for a kernel, of each of them; the graph is ready, and `share` keeps it until the task is done.
+        // SAFETY: the reasons for a kernel launch hold for each of its kernels; the graph is instantiated,
+        // and `resource` keeps it alive until the task is done.
         unsafe { self.context.api.cuGraphLaunch(graph.exec(), self.raw)? };
-        self.used([share]);
+        self.add_resources([resource]);
         Ok(())
     }
 
-    /// Fills with zeros.
-    pub(crate) fn zero(&mut self, dst: &Region) -> Result<(), CallError> {
+    /// Fills a region with zeros.
+    pub(crate) fn zero(&mut self, dst: &MemoryRegion) -> Result<(), CallError> {
         self.context.enter()?;
-        // SAFETY: the region lies within its memory, which the queue keeps until the task is done.
+        // SAFETY: the region lies within its memory, which the queue keeps alive until the task is done.
         unsafe { self.context.api.cuMemsetD8Async(dst.address(), 0, dst.bytes(), self.raw)? };
-        self.used([share(dst)]);
+        self.add_resources([resource(dst)]);
         Ok(())
     }
 
-    /// Copies the beginning of a piece to a region, as much as fits.
-    pub(crate) fn upload(&mut self, dst: &Region, piece: Piece) -> Result<(), CallError> {
+    /// Copies a staging range to a region; the shorter of the two determines the size.
+    pub(crate) fn upload(&mut self, dst: &MemoryRegion, range: StagingRange) -> Result<(), CallError> {
         self.context.enter()?;
-        let bytes = dst.bytes().min(piece.bytes());
-        let src = piece.address().cast_const().cast();
-        // SAFETY: so many bytes are in both, and the queue keeps both until the task is done.
+        let bytes = dst.bytes().min(range.bytes());
+        let src = range.address().cast_const().cast();
+        // SAFETY: both have `bytes` bytes, and the queue keeps both alive until the task is done.
         unsafe { self.context.api.cuMemcpyHtoDAsync_v2(dst.address(), src, bytes, self.raw)? };
-        self.open.uploads.push(piece);
-        self.used([share(dst)]);
+        self.open.uploads.push(range);
+        self.add_resources([resource(dst)]);
         Ok(())
     }
 
-    /// Copies a region to a piece, and to an array from `offset` on when it is done.
+    /// Copies a region to a staging range, and to `array` from byte `offset` on when the copy is done.
     pub(crate) fn download(
         &mut self,
-        src: &Region,
-        piece: Piece,
+        src: &MemoryRegion,
+        range: StagingRange,
         array: &HostLanding,
         offset: usize,
     ) -> Result<(), CallError> {
         self.context.enter()?;
-        let bytes = src.bytes().min(piece.bytes());
-        let dst = piece.address().cast();
-        // SAFETY: so many bytes are in both, and the queue keeps both until the task is done.
+        let bytes = src.bytes().min(range.bytes());
+        let dst = range.address().cast();
+        // SAFETY: both have `bytes` bytes, and the queue keeps both alive until the task is done.
         unsafe { self.context.api.cuMemcpyDtoHAsync_v2(dst, src.address(), bytes, self.raw)? };
-        self.open.landings.push(Landing { piece, array: array.clone(), offset });
-        self.used([share(src)]);
+        self.open.readbacks.push(Readback { range, array: array.clone(), offset });
+        self.add_resources([resource(src)]);
         Ok(())
     }
 
-    /// Copies a region to another, as much as fits; either may be another device's that this one reaches.
-    pub(crate) fn copy(&mut self, dst: &Region, src: &Region) -> Result<(), CallError> {
+    /// Copies a region to another; the shorter of the two determines the size. Either may belong to another
+    /// device to which this one has access.
+    pub(crate) fn copy(&mut self, dst: &MemoryRegion, src: &MemoryRegion) -> Result<(), CallError> {
         self.context.enter()?;
         let bytes = dst.bytes().min(src.bytes());
         let (to, from) = (&dst.memory().context, &src.memory().context);
         let (dst_address, src_address) = (dst.address(), src.address());
         let api = self.context.api;
-        // SAFETY: so many bytes are in both, and the queue keeps both until the task is done; their contexts live as long as they.
+        // SAFETY: both have `bytes` bytes, and the queue keeps both alive until the task is done; their
+        // contexts exist as long as they.
         unsafe {
             if to.raw == from.raw {
                 api.cuMemcpyDtoDAsync_v2(dst_address, src_address, bytes, self.raw)?;
@@ -220,88 +233,91 @@ impl<E> Queue<E> {
                 api.cuMemcpyPeerAsync(dst_address, to.raw, src_address, from.raw, bytes, self.raw)?;
             }
         }
-        self.used([share(dst), share(src)]);
+        self.add_resources([resource(dst), resource(src)]);
         Ok(())
     }
 
-    /// Makes later tasks wait for a point in another stream's work.
-    pub(crate) fn wait(&mut self, mark: &Mark) -> Result<(), CallError> {
+    /// Makes later tasks wait for an event of another stream.
+    pub(crate) fn wait(&mut self, recorded: &RecordedEvent) -> Result<(), CallError> {
         self.context.enter()?;
-        // SAFETY: both live; what is waited for is settled now, so the event may serve again.
-        unsafe { self.context.api.cuStreamWaitEvent(self.raw, mark.raw, 0)? };
-        self.used([]);
+        // SAFETY: both exist; the wait refers to the recorded state from now on, so the event may be reused.
+        unsafe { self.context.api.cuStreamWaitEvent(self.raw, recorded.raw, 0)? };
+        self.add_resources([]);
         Ok(())
     }
 
-    /// Puts a mark behind the open tasks.
+    /// Records an event behind the open tasks.
     pub(crate) fn close(&mut self) -> Result<(), CallError> {
         self.context.enter()?;
-        let mark = Arc::new(Mark::new(&self.context)?);
-        // SAFETY: both live, and are of one context.
-        unsafe { self.context.api.cuEventRecord(mark.raw, self.raw)? };
+        let recorded = Arc::new(RecordedEvent::new(&self.context)?);
+        // SAFETY: both exist and belong to one context.
+        unsafe { self.context.api.cuEventRecord(recorded.raw, self.raw)? };
         let tasks = std::mem::take(&mut self.open);
-        self.closed.push_back(Closed { mark, tasks, watchers: Watchers::new() });
+        self.closed.push_back(ClosedGroup { recorded, tasks, completions: Completions::new() });
         Ok(())
     }
 
-    /// The last mark, with a place for who wants to know when it is reached; none if everything that is closed is done.
-    pub(crate) fn last(&mut self) -> Option<(&Arc<Mark>, &mut Watchers<E>)> {
-        self.closed.back_mut().map(|closed| (&closed.mark, &mut closed.watchers))
+    /// The last recorded event, with the values attached to it; none if all closed groups are retired.
+    pub(crate) fn last(&mut self) -> Option<(&Arc<RecordedEvent>, &mut Completions<E>)> {
+        self.closed.back_mut().map(|closed| (&closed.recorded, &mut closed.completions))
     }
 
-    /// The first mark that is not known to be reached.
-    pub(crate) fn first(&self) -> Option<&Arc<Mark>> {
-        self.closed.front().map(|closed| &closed.mark)
+    /// The first recorded event that is not known to be reached.
+    pub(crate) fn first(&self) -> Option<&Arc<RecordedEvent>> {
+        self.closed.front().map(|closed| &closed.recorded)
     }
 
-    /// Whether tasks were handed over since the last mark.
+    /// Whether tasks were submitted since the last recorded event.
     pub(crate) fn is_open(&self) -> bool {
         self.open.any
     }
 
-    /// Marks that are not known to be reached.
+    /// The number of recorded events that are not known to be reached.
     pub(crate) fn len(&self) -> usize {
         self.closed.len()
     }
 
-    /// What the tasks use that are not known to be done, as far as [`Queue::launch`] was told.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = &Share> {
-        self.closed.iter().map(|closed| &closed.tasks).chain([&self.open]).flat_map(|tasks| &tasks.shares)
+    /// The resources of tasks that are not known to be done.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Resource> {
+        self.closed.iter().map(|closed| &closed.tasks).chain([&self.open]).flat_map(|tasks| &tasks.resources)
     }
 
-    /// Takes the first mark off if it is reached: fills host arrays, lets go of what the tasks used, and gives back the watchers.
-    pub(crate) fn retire(&mut self) -> Result<Option<Watchers<E>>, CallError> {
+    /// Retires the first group of tasks if its event is reached: fills host arrays, releases resources, and
+    /// returns the attached values.
+    pub(crate) fn retire(&mut self) -> Result<Option<Completions<E>>, CallError> {
         self.context.enter()?;
         let Some(first) = self.closed.front() else { return Ok(None) };
-        if !first.mark.is_done()? {
+        if !first.recorded.is_done()? {
             return Ok(None);
         }
-        let Some(Closed { tasks, watchers, .. }) = self.closed.pop_front() else { return Ok(None) };
-        tasks.landings.iter().for_each(Landing::land);
-        Ok(Some(watchers))
+        let Some(ClosedGroup { tasks, completions, .. }) = self.closed.pop_front() else { return Ok(None) };
+        tasks.readbacks.iter().for_each(Readback::complete);
+        Ok(Some(completions))
     }
 
-    /// Takes everything off, since the context is lost: nothing runs on it any more. Gives back the watchers.
+    /// Drops all groups, because the device is lost and executes nothing any more. Returns the attached
+    /// values.
     pub(crate) fn abandon(&mut self) -> Vec<E> {
-        self.open = Tasks::default();
-        self.closed.drain(..).flat_map(|closed| closed.watchers).collect()
+        self.open = TaskGroup::default();
+        self.closed.drain(..).flat_map(|closed| closed.completions).collect()
     }
 
-    fn used<const N: usize>(&mut self, shares: [Share; N]) {
+    fn add_resources<const N: usize>(&mut self, resources: [Resource; N]) {
         self.open.any = true;
-        self.open.shares.extend(shares);
+        self.open.resources.extend(resources);
     }
 }
 
-fn share(region: &Region) -> Share {
-    Arc::clone(region.memory()) as Share
+fn resource(region: &MemoryRegion) -> Resource {
+    Arc::clone(region.memory()) as Resource
 }
 
-impl<E> Drop for Queue<E> {
+impl<E> Drop for TaskQueue<E> {
     fn drop(&mut self) {
-        // A stream that cannot be waited for is one of a lost context, on which nothing runs.
+        // A stream that cannot be waited for belongs to a lost context, which executes nothing.
         let _ = self.context.enter();
-        // SAFETY: made by `new`, and no other value has it; its tasks are done before what they use is dropped.
+        // SAFETY: made by `new`, and no other value has it; its tasks are done before their resources are
+        // dropped.
         unsafe {
             let _ = self.context.api.cuStreamSynchronize(self.raw);
             let _ = self.context.api.cuStreamDestroy_v2(self.raw);
@@ -309,7 +325,7 @@ impl<E> Drop for Queue<E> {
     }
 }
 
-impl<E> fmt::Debug for Queue<E> {
+impl<E> fmt::Debug for TaskQueue<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a stream with {} marks", self.len())
     }

@@ -1,4 +1,4 @@
-//! Tensor maps as the copy engine of a device reads them.
+//! Tensor maps in the encoding of TMA.
 
 use std::ptr;
 
@@ -9,12 +9,13 @@ use cudarc::driver::sys::{
 };
 use tnode::DType;
 
-use super::{CallError, Context, Region};
+use super::{CallError, Context, MemoryRegion};
 
-/// The most axes that a map has.
-pub(crate) const MOST_AXES: usize = 5;
+/// Maximum number of axes of a map.
+pub(crate) const MAX_AXES: usize = 5;
 
-/// What the copy engine takes elements of a type for; none if it has nothing of that size. Their bits are copied, whatever they mean.
+/// The element type by which TMA copies values of a type; none if there is none of that size. TMA copies the
+/// bits unchanged.
 pub(crate) fn element(dtype: DType) -> Option<Element> {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
@@ -33,16 +34,16 @@ pub(crate) fn element(dtype: DType) -> Option<Element> {
     }
 }
 
-/// The 128 bytes of a map of a region. The driver checks what it is given.
+/// Encodes the 128 bytes of a map of a region. The driver checks the description.
 pub(crate) fn encode(
     context: &Context,
-    region: &Region,
+    region: &MemoryRegion,
     map: &TensorMap,
     element: Element,
 ) -> Result<[u64; 16], CallError> {
     context.enter()?;
-    let axes = map.sizes.len().min(MOST_AXES);
-    let (mut sizes, mut strides, mut tile) = ([0; MOST_AXES], [0; MOST_AXES], [0; MOST_AXES]);
+    let axes = map.sizes.len().min(MAX_AXES);
+    let (mut sizes, mut strides, mut tile) = ([0; MAX_AXES], [0; MAX_AXES], [0; MAX_AXES]);
     sizes.iter_mut().zip(&map.sizes).for_each(|(to, from)| *to = *from);
     strides.iter_mut().zip(&map.strides).for_each(|(to, from)| *to = *from);
     tile.iter_mut().zip(&map.tile).for_each(|(to, from)| *to = *from);
@@ -54,7 +55,8 @@ pub(crate) fn encode(
     };
     let address = region.address().wrapping_add(map.offset);
     let mut made = CUtensorMap { opaque: [0; 16] };
-    // SAFETY: a place for the map; each array has as many numbers as there can be axes. The address is a number to the driver.
+    // SAFETY: a valid place for the map; each array has `MAX_AXES` numbers. The driver treats the address as
+    // a number.
     unsafe {
         context.api.cuTensorMapEncodeTiled(
             &raw mut made,
@@ -64,13 +66,13 @@ pub(crate) fn encode(
             sizes.as_ptr(),
             strides.as_ptr(),
             tile.as_ptr(),
-            // Every element of a tile is taken.
-            [1; MOST_AXES].as_ptr(),
+            // Every element of a tile is copied.
+            [1; MAX_AXES].as_ptr(),
             CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,
-            // Neighbouring tiles follow soon.
+            // Adjacent tiles are likely to be copied soon.
             CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            // Zeros.
+            // Elements outside are zeros.
             CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )?;
     }

@@ -1,4 +1,4 @@
-//! Memory: of pools, and what kernels log to.
+//! Allocates memory of pools and log buffers of kernels.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -6,42 +6,42 @@ use device_runtime::DriverError;
 
 use super::CudaDevice;
 use crate::{
-    api::{Memory, Region},
-    core::is_out_of_memory,
-    kernel::Kernel,
+    api::{DeviceMemory, MemoryRegion},
+    kernel::LoadedKernel,
+    shared_state::is_out_of_memory,
 };
 
 impl CudaDevice {
-    /// Memory for a pool, within the limit.
-    fn allocate(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
-        self.core.alive()?;
+    /// Allocates memory within the limit.
+    fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DriverError> {
+        self.shared.check_alive()?;
         let limit = self.memory_limit.unwrap_or(usize::MAX);
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
             .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
-        let memory = Memory::new(&self.core.context, bytes, &self.used);
+        let memory = DeviceMemory::new(&self.shared.context, bytes, &self.used);
         memory.map(Arc::new).map_err(|error| match is_out_of_memory(&error) {
             true => DriverError::OutOfMemory { requested: bytes, used: self.used.load(Ordering::Relaxed) },
-            false => self.core.platform(error),
+            false => self.shared.platform(error),
         })
     }
 
-    /// Memory, if need be after what is on its way.
-    pub(super) fn find_room(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
+    /// Allocates memory; if there is not enough, waits for pending tasks and tries again.
+    pub(super) fn find_room(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DriverError> {
         self.allocate(bytes).or_else(|error| {
             if !matches!(error, DriverError::OutOfMemory { .. }) {
                 return Err(error);
             }
-            // Tasks that are not done may hold memory that was freed: there is room after them.
+            // Unfinished tasks may keep freed memory alive: wait for them and try again.
             self.streams().iter().for_each(|stream| stream.drain());
-            self.core.context.settle_memory().map_err(|error| self.core.platform(error))?;
+            self.shared.context.release_freed_memory().map_err(|error| self.shared.platform(error))?;
             self.allocate(bytes)
         })
     }
 
-    /// What a kernel logs to, if it logs.
-    pub(super) fn log_memory(&self, kernel: &Kernel) -> Result<Option<Region>, DriverError> {
+    /// Allocates the log buffer of a kernel, if it logs.
+    pub(super) fn log_memory(&self, kernel: &LoadedKernel) -> Result<Option<MemoryRegion>, DriverError> {
         if kernel.log_bytes == 0 {
             return Ok(None);
         }
@@ -51,6 +51,6 @@ impl CudaDevice {
             }
             other => other,
         })?;
-        Ok(Some(Region::whole(memory)))
+        Ok(Some(MemoryRegion::whole(memory)))
     }
 }

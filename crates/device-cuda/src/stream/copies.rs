@@ -1,108 +1,109 @@
-//! Zeros, and copies within the device and between it and the host.
+//! Filling with zeros, and copies within the device and between device and host.
 
 use device_runtime::{DriverError, HostLanding};
 
-use super::{State, Stream, lock};
-use crate::api::{CallError, Piece, Region};
+use super::{Stream, StreamState, lock};
+use crate::api::{CallError, MemoryRegion, StagingRange};
 
-/// A copy that was refused, perhaps after some of its pieces were handed over.
-pub(super) struct RefusedCopy {
+/// The error of a copy that was rejected, perhaps after some of its ranges were submitted.
+pub(super) struct RejectedCopy {
     pub(super) error: DriverError,
-    bytes_handed_over: usize,
+    submitted_bytes: usize,
 }
 
-impl RefusedCopy {
-    /// The answer of the driver. A copy of which a part was handed over is answered as handed over, so that what it
-    /// writes counts as written: its stream has failed, and the event behind the copy carries the failure.
-    fn answer(self) -> Result<(), DriverError> {
-        if self.bytes_handed_over > 0 { Ok(()) } else { Err(self.error) }
+impl RejectedCopy {
+    /// The driver's result. A partly submitted copy counts as submitted, so that the runtime treats its
+    /// destination as written: its stream has failed, and the event behind the copy carries the failure.
+    fn result(self) -> Result<(), DriverError> {
+        if self.submitted_bytes > 0 { Ok(()) } else { Err(self.error) }
     }
 }
 
 impl Stream {
-    /// Fills with zeros.
+    /// Fills a region with zeros.
     ///
     /// # Errors
     ///
-    /// The failure of the stream, the driver's refusal, or the loss of the device.
-    pub(crate) fn zero(&self, dst: &Region) -> Result<(), DriverError> {
-        self.unless_empty(dst, || self.hand_over("zero", |state| state.queue.zero(dst)))
+    /// [`DriverError::Failed`] if the stream has failed or the driver rejects the task;
+    /// [`DriverError::Lost`].
+    pub(crate) fn zero(&self, dst: &MemoryRegion) -> Result<(), DriverError> {
+        self.unless_empty(dst, || self.submit("zero", |state| state.queue.zero(dst)))
     }
 
-    /// Copies within the device, or from another one.
+    /// Copies within the device, or from another device.
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`].
-    pub(crate) fn copy(&self, dst: &Region, src: &Region) -> Result<(), DriverError> {
-        self.unless_empty(dst, || self.hand_over("copy", |state| state.queue.copy(dst, src)))
+    /// [`DriverError::Failed`] or [`DriverError::Lost`].
+    pub(crate) fn copy(&self, dst: &MemoryRegion, src: &MemoryRegion) -> Result<(), DriverError> {
+        self.unless_empty(dst, || self.submit("copy", |state| state.queue.copy(dst, src)))
     }
 
-    /// Copies from the host. The bytes are read before this returns.
+    /// Copies from the host. Reads all bytes before it returns.
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`].
-    pub(crate) fn copy_in(&self, dst: &Region, bytes: &[u8]) -> Result<(), DriverError> {
-        let copied = self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
-            let part = dst.part(at, piece.bytes());
-            piece.fill(&bytes[at..at + part.bytes()]);
-            state.queue.upload(&part, piece)
+    /// [`DriverError::Failed`] or [`DriverError::Lost`].
+    pub(crate) fn copy_in(&self, dst: &MemoryRegion, bytes: &[u8]) -> Result<(), DriverError> {
+        let copied = self.in_ranges("copy from host", bytes.len(), |state, at, mut range| {
+            let part = dst.subregion(at, range.bytes());
+            range.fill(&bytes[at..at + part.bytes()]);
+            state.queue.upload(&part, range)
         });
-        copied.or_else(RefusedCopy::answer)
+        copied.or_else(RejectedCopy::result)
     }
 
-    /// Copies to a host array, which is filled when somebody sees that it is done.
+    /// Copies to a host array, which is filled when a thread observes that the copy is done.
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`].
-    pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding) -> Result<(), DriverError> {
-        self.download(src, dst).or_else(RefusedCopy::answer)
+    /// [`DriverError::Failed`] or [`DriverError::Lost`].
+    pub(crate) fn copy_out(&self, src: &MemoryRegion, dst: &HostLanding) -> Result<(), DriverError> {
+        self.download(src, dst).or_else(RejectedCopy::result)
     }
 
-    /// [`Stream::copy_out`], but for the answer about a copy of which a part was handed over.
-    pub(super) fn download(&self, src: &Region, dst: &HostLanding) -> Result<(), RefusedCopy> {
-        self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
-            state.queue.download(&src.part(at, piece.bytes()), piece, dst, at)
+    /// Like [`Stream::copy_out`], but also fails if only a part of the copy was submitted.
+    pub(super) fn download(&self, src: &MemoryRegion, dst: &HostLanding) -> Result<(), RejectedCopy> {
+        self.in_ranges("copy to host", src.bytes(), |state, at, range| {
+            state.queue.download(&src.subregion(at, range.bytes()), range, dst, at)
         })
     }
 
     fn unless_empty(
         &self,
-        region: &Region,
+        region: &MemoryRegion,
         task: impl FnOnce() -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
-        if region.bytes() > 0 { task() } else { self.healthy(&lock(&self.state)) }
+        if region.bytes() > 0 { task() } else { self.check_failure(&lock(&self.state)) }
     }
 
-    /// Hands pieces of a copy over, each with how many bytes are in front of it; waits for the stream's tasks while it has as many
-    /// bytes on their way as it may have.
-    fn by_pieces(
+    /// Splits a copy into ranges of staging memory and submits each with its offset. Waits for the stream's
+    /// tasks while the stream has used up its staging memory.
+    fn in_ranges(
         &self,
         name: &str,
         bytes: usize,
-        mut hand_over: impl FnMut(&mut State, usize, Piece) -> Result<(), CallError>,
-    ) -> Result<(), RefusedCopy> {
-        let refused = |error, bytes_handed_over| RefusedCopy { error, bytes_handed_over };
-        self.healthy(&lock(&self.state)).map_err(|error| refused(error, 0))?;
+        mut submit: impl FnMut(&mut StreamState, usize, StagingRange) -> Result<(), CallError>,
+    ) -> Result<(), RejectedCopy> {
+        let rejected = |error, submitted_bytes| RejectedCopy { error, submitted_bytes };
+        self.check_failure(&lock(&self.state)).map_err(|error| rejected(error, 0))?;
         let mut done = 0;
         while done < bytes {
             let mut awaited = None;
             let before = done;
-            let handed_over = self.hand_over(name, |state| {
-                let Some(piece) = state.cutter.cut(bytes - done)? else {
-                    awaited = state.first_mark()?;
+            let submitted = self.submit(name, |state| {
+                let Some(range) = state.allocator.allocate(bytes - done)? else {
+                    awaited = state.first_recorded()?;
                     return Ok(());
                 };
-                let count = piece.bytes();
-                hand_over(state, done, piece)?;
+                let count = range.bytes();
+                submit(state, done, range)?;
                 done += count;
                 Ok(())
             });
-            handed_over.map_err(|error| refused(error, before))?;
-            if let Some(mark) = awaited {
-                self.wait_for(&mark);
+            submitted.map_err(|error| rejected(error, before))?;
+            if let Some(recorded) = awaited {
+                self.wait_for(&recorded);
             }
         }
         Ok(())

@@ -1,10 +1,12 @@
-//! What kernels log: a buffer for each bound kernel that logs, and the text of what its runs left there.
+//! Logs of kernels: a buffer for each bound kernel that logs, and the report of its contents after each run.
 //!
-//! A run clears the buffer's header, runs the kernel, and copies the buffer to the host. Whoever notices that the copy is done tells the
-//! log, which is: has the sink take the text. Events behind a log are reached when it has been told, so who has waited for a run has its
-//! log, and logs of a stream are told in order, by one thread at a time. What waits on the device does not wait for logs.
+//! A run clears the buffer's header, runs the kernel, and copies the buffer to the host. The thread that
+//! observes the end of the copy reports the log: it passes the text to the sink. Events behind a log are
+//! reached after the log is reported, so a thread that has waited for a run has its log. One thread at a time
+//! reports the logs of a stream, in order. Tasks that wait on the device do not wait for logs.
 //!
-//! A sink is code of others: no lock is held while it runs, and it may not wait. If it panics, the stream fails as if the kernel had.
+//! A sink is the user's code: it runs without locks held, and it must not wait. If it panics, the stream
+//! fails as if the kernel had.
 
 use std::{
     cell::Cell,
@@ -23,84 +25,84 @@ use tnode::{DType, HostArray};
 
 use super::{Stream, lock};
 use crate::{
-    api::Region,
-    core::lost_error,
+    api::MemoryRegion,
     event::Event,
-    kernel::{Bound, Kernel},
+    kernel::{BoundFunction, LoadedKernel},
+    shared_state::lost_error,
 };
 
-/// Where the runs of a bound kernel log to, one after another.
+/// The log buffer of a bound kernel, which its runs use one after another.
 #[derive(Debug)]
 pub(crate) struct LogBuffer {
-    region: Region,
-    /// Held while a run is handed over with the copy behind it.
+    region: MemoryRegion,
+    /// Held while a run and the copy behind it are submitted.
     turn: Mutex<()>,
 }
 
 impl LogBuffer {
-    pub(crate) fn new(region: Region) -> LogBuffer {
+    pub(crate) fn new(region: MemoryRegion) -> LogBuffer {
         LogBuffer { region, turn: Mutex::default() }
     }
 
-    /// Where it begins, for the kernel.
+    /// The buffer's address, for the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.region.address()
     }
 
-    fn header(&self) -> Region {
-        self.region.part(0, HEADER_BYTES)
+    fn header(&self) -> MemoryRegion {
+        self.region.subregion(0, HEADER_BYTES)
     }
 }
 
-/// Who wants to know when a mark is reached.
+/// An action for when a recorded event is reached.
 #[derive(Debug)]
-pub(crate) enum Watcher {
+pub(crate) enum Completion {
     Event(Arc<Event>),
     Log(RunLog),
 }
 
-impl Watcher {
-    /// The mark will not be reached. What was logged stays where it is.
+impl Completion {
+    /// Handles a recorded event that will not be reached. A log is then not reported.
     pub(super) fn lose(&self, why: &str) {
         match self {
-            Watcher::Event(event) => event.lose(lost_error(why)),
-            Watcher::Log(_) => {}
+            Completion::Event(event) => event.lose(lost_error(why)),
+            Completion::Log(_) => {}
         }
     }
 }
 
 thread_local! {
-    /// Whether the thread tells a log.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
+    /// Whether the thread reports a log.
+    static REPORTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread tells a log, and so must not wait.
-pub(super) fn is_telling() -> bool {
-    TELLING.get()
+/// Whether the calling thread reports a log, and so must not wait.
+pub(super) fn is_reporting_log() -> bool {
+    REPORTING.get()
 }
 
-/// What a run logged, as it is copied to the host.
+/// The log of one run, which is copied to the host.
 pub(crate) struct RunLog {
-    kernel: Arc<Kernel>,
+    kernel: Arc<LoadedKernel>,
     bytes: HostLanding,
 }
 
 impl RunLog {
-    /// Has the sink take the text.
+    /// Passes the text to the sink.
     ///
     /// # Errors
     ///
-    /// What the sink panicked with.
-    fn tell(&self) -> Result<(), String> {
+    /// The message of the sink's panic.
+    fn report(&self) -> Result<(), String> {
         let Some(logging) = &self.kernel.logging else { return Ok(()) };
         let Some(bytes) = self.bytes.take() else { return Ok(()) };
-        let outside = TELLING.replace(true);
-        // AssertUnwindSafe: the text is gone afterwards, and what else the sink has is its own.
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let outside = REPORTING.replace(true);
+        // AssertUnwindSafe: the text is dropped, and all other state belongs to the sink.
+        let reported = catch_unwind(AssertUnwindSafe(|| {
             run_task(|| log_buffer::write(bytes.bytes(), &self.kernel.abi.log, logging));
         }));
-        TELLING.set(outside);
-        told.map_err(panic_message)
+        REPORTING.set(outside);
+        reported.map_err(panic_message)
     }
 }
 
@@ -110,33 +112,33 @@ impl fmt::Debug for RunLog {
     }
 }
 
-/// What the device is done with and those who wait do not know yet: a log that is to be told, and what is behind it.
+/// Completed logs that are not reported yet, and the events behind them.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
-    waiting: VecDeque<Watcher>,
-    /// Whether somebody tells the log in front of them.
-    is_being_told: bool,
-    /// The first failure of a log since the stream was made or reset: that of all events behind it.
+pub(super) struct PendingReports {
+    waiting: VecDeque<Completion>,
+    /// Whether a thread reports the log in front of `waiting`.
+    is_reporting: bool,
+    /// The first failure of a log since the stream was made or reset; all events behind it fail.
     failure: Option<Failure>,
 }
 
-impl Arrived {
-    pub(super) fn add(&mut self, watchers: impl IntoIterator<Item = Watcher>) {
-        self.waiting.extend(watchers);
+impl PendingReports {
+    pub(super) fn add(&mut self, completions: impl IntoIterator<Item = Completion>) {
+        self.waiting.extend(completions);
         self.reach();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && !self.is_being_told
+        self.waiting.is_empty() && !self.is_reporting
     }
 
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn clear_failure(&mut self) {
         self.failure = None;
     }
 
-    /// Reaches the events that no log is in front of.
+    /// Reaches the events that have no log in front of them.
     fn reach(&mut self) {
-        while let (false, Some(Watcher::Event(event))) = (self.is_being_told, self.waiting.front()) {
+        while let (false, Some(Completion::Event(event))) = (self.is_reporting, self.waiting.front()) {
             match &self.failure {
                 Some(failure) => event.lose(DriverError::Failed(failure.clone())),
                 None => event.reach(),
@@ -145,14 +147,14 @@ impl Arrived {
         }
     }
 
-    /// The next log, which the caller tells; none while another thread tells one.
+    /// Takes the next log, which the caller must report; none while another thread reports one.
     fn next(&mut self) -> Option<RunLog> {
-        if self.is_being_told {
+        if self.is_reporting {
             return None;
         }
         match self.waiting.pop_front()? {
-            Watcher::Log(log) => {
-                self.is_being_told = true;
+            Completion::Log(log) => {
+                self.is_reporting = true;
                 Some(log)
             }
             event => {
@@ -162,9 +164,9 @@ impl Arrived {
         }
     }
 
-    /// The log has been told.
-    fn told(&mut self, failure: Option<Failure>) {
-        self.is_being_told = false;
+    /// Ends the report of a log.
+    fn finish(&mut self, failure: Option<Failure>) {
+        self.is_reporting = false;
         self.failure = self.failure.take().or(failure);
         self.reach();
     }
@@ -175,18 +177,18 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`Stream::launch`], and the refusal of the copy.
+    /// [`DriverError::Failed`] or [`DriverError::Lost`], of the launch or of the copy.
     pub(super) fn launch_logging(
         &self,
-        bound: &Arc<Bound>,
+        bound: &Arc<BoundFunction>,
         log: &LogBuffer,
         bindings: &[i64],
     ) -> Result<(), DriverError> {
-        // Until they are told, logs of earlier runs take memory.
-        self.tell();
+        // Logs of earlier runs occupy memory until they are reported.
+        self.report_logs();
         let _turn = lock(&log.turn);
-        let bytes = landing(log.region.bytes())?;
-        self.hand_over(bound.name(), |state| {
+        let bytes = log_array(log.region.bytes())?;
+        self.submit(bound.name(), |state| {
             state.queue.zero(&log.header())?;
             state.launch(bound, bindings)
         })?;
@@ -194,54 +196,55 @@ impl Stream {
         if kernel.logging.is_none() {
             return Ok(());
         }
-        let copied = self.download(&log.region, &bytes).map_err(|refused| refused.error);
-        // The kernel was handed over. If its log is refused, the stream fails, and the event behind the kernel says so.
-        let _ = copied.and_then(|()| self.watch(RunLog { kernel: Arc::clone(kernel), bytes }));
+        let copied = self.download(&log.region, &bytes).map_err(|rejected| rejected.error);
+        // The kernel has been submitted. If its log is rejected, the stream fails, and the event behind the
+        // kernel has that failure.
+        let _ = copied.and_then(|()| self.report_when_done(RunLog { kernel: Arc::clone(kernel), bytes }));
         Ok(())
     }
 
-    /// Has a log told when everything handed over so far is done.
-    fn watch(&self, log: RunLog) -> Result<(), DriverError> {
+    /// Schedules the report of a log for when all tasks submitted so far are done.
+    fn report_when_done(&self, log: RunLog) -> Result<(), DriverError> {
         let mut state = lock(&self.state);
-        self.core.alive()?;
-        state.close().map_err(|error| self.refused(&mut state, &log.kernel.abi.name, &error))?;
+        self.shared.check_alive()?;
+        state.close().map_err(|error| self.rejected(&mut state, &log.kernel.abi.name, &error))?;
         match state.queue.last() {
-            Some((_, watchers)) => watchers.push(Watcher::Log(log)),
-            None => state.arrived.add([Watcher::Log(log)]),
+            Some((_, completions)) => completions.push(Completion::Log(log)),
+            None => state.reports.add([Completion::Log(log)]),
         }
         Ok(())
     }
 
-    /// Tells the logs that have arrived, unless another thread is at it.
-    pub(super) fn tell(&self) {
+    /// Reports the completed logs, unless another thread does.
+    pub(super) fn report_logs(&self) {
         let mut state = lock(&self.state);
-        while let Some(log) = state.arrived.next() {
+        while let Some(log) = state.reports.next() {
             drop(state);
-            let failed = log.tell().err();
+            let failed = log.report().err();
             state = lock(&self.state);
             let task = &log.kernel.abi.name;
             let failure = failed.map(|message| Failure::new(Arc::clone(&self.name), task.as_str(), message));
             let failure = failure.map(|failure| state.failure.get_or_insert(failure).clone());
-            state.arrived.told(failure);
-            self.told.notify_all();
+            state.reports.finish(failure);
+            self.log_reported.notify_all();
         }
     }
 
-    /// Waits until no other thread tells a log.
-    pub(super) fn wait_until_told(&self) {
+    /// Waits until no other thread reports a log.
+    pub(super) fn wait_until_reported(&self) {
         let state = lock(&self.state);
-        if !is_telling() {
+        if !is_reporting_log() {
             drop(
-                self.told
-                    .wait_while(state, |state| state.arrived.is_being_told)
+                self.log_reported
+                    .wait_while(state, |state| state.reports.is_reporting)
                     .unwrap_or_else(PoisonError::into_inner),
             );
         }
     }
 }
 
-/// Host memory for a log.
-fn landing(bytes: usize) -> Result<HostLanding, DriverError> {
+/// A host array for a log.
+fn log_array(bytes: usize) -> Result<HostLanding, DriverError> {
     let array = HostArray::zeros(DType::U8, [bytes]);
     let array =
         array.map_err(|error| DriverError::Platform { what: "copying a log", message: error.to_string() })?;

@@ -1,4 +1,4 @@
-//! A driver made for tests, in a process of its own per test; and nodes and hand-written kernels.
+//! A driver made for tests, with a process of its own per test; nodes and hand-written kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -19,14 +19,14 @@ use device_runtime::{Device, DirectDriver, Driver};
 use lowered_ir::{ir::Symbol, log::LogLine};
 use tnode::TensorNode;
 
-/// Set for the processes in which the tests run, to the settings of the part that they run.
+/// Set in the processes that run the tests, to the settings of the part that they run.
 const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
 
-/// Set where tests that need no faults shall run on the machine's own driver.
+/// Set if tests that need no injected failures shall run on the machine's own driver.
 const REAL: &str = "DEVICE_CUDA_TEST_REAL";
 
-/// Runs a test on the fake driver, in this state, and gives what the driver noted about it; nothing in the process that runs it, and
-/// where the machine's own driver is to be tested.
+/// Runs a test on the fake driver with default settings, and returns the driver's notes; none inside of the
+/// child process, or if the test runs on the machine's own driver.
 pub fn on_device(test: impl FnOnce()) -> Option<Notes> {
     if env::var_os(REAL).is_some() {
         test();
@@ -35,15 +35,15 @@ pub fn on_device(test: impl FnOnce()) -> Option<Notes> {
     on_fake("", test)
 }
 
-/// Runs a test on the fake driver with settings that its front page explains.
+/// Runs a test on the fake driver with settings, which the driver's front page explains.
 pub fn on_fake(settings: &str, test: impl FnOnce()) -> Option<Notes> {
     on_library(&fake(), settings, test)
 }
 
-/// Runs a test with a library, whatever it is, in the place of the driver's.
+/// Runs a test with any library in place of the driver's.
 pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option<Notes> {
     if let Some(chosen) = env::var_os(CHILD) {
-        // A test may have several parts; each is a process.
+        // A test may have several parts, each of which is a process.
         if chosen == settings {
             test();
         }
@@ -53,7 +53,7 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     if library.exists() {
         std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
     } else {
-        // The loader stops at files that are no libraries, so the machine's own driver is not found behind them.
+        // The loader stops at files that are not libraries, so it does not find the machine's own driver.
         for name in ["libcuda.so", "libcuda.so.1"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
@@ -84,13 +84,13 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     Some(notes)
 }
 
-/// A folder of the test's own, in the process that runs it. Programs are looked for there first.
+/// A folder of the test, in the child process. It is the first folder of `PATH`.
 pub fn folder() -> PathBuf {
     PathBuf::from(env::var_os("DEVICE_CUDA_TEST_FOLDER").unwrap())
 }
 
-/// The fake driver, which `cargo test` builds with the examples, unless it is told to build some tests alone. Where its sources are not, as
-/// beside an archive of programs, it is as new as the tests.
+/// The path of the fake driver. `cargo test` builds it with the examples, unless it is told to build some
+/// tests alone. If its sources are missing, as beside an archive of programs, it is as new as the tests.
 fn fake() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
@@ -106,21 +106,21 @@ fn fake() -> PathBuf {
     fake
 }
 
-/// What the fake driver noted.
+/// The notes of the fake driver, one per line.
 pub struct Notes(Vec<String>);
 
 impl Notes {
-    /// How many notes begin with these words.
+    /// The number of notes that begin with these words.
     pub fn count(&self, words: &str) -> usize {
         self.0.iter().filter(|note| note.starts_with(words)).count()
     }
 
-    /// What was noted before the first note that begins with these words.
+    /// The notes before the first one that begins with these words.
     pub fn until(&self, words: &str) -> Notes {
         Notes(self.0.iter().take_while(|note| !note.starts_with(words)).cloned().collect())
     }
 
-    /// Whatever was made is gone, unless a loss came between.
+    /// Checks that every created object was freed, unless the device was lost.
     fn check(&self) {
         assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);
         let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools 0 graphs";
@@ -130,7 +130,7 @@ impl Notes {
     }
 }
 
-/// A device, to be driven by hand.
+/// A device that is called without the runtime.
 pub type Direct = DirectDriver<CudaDevice>;
 
 pub fn open(config: &Config) -> Direct {
@@ -141,28 +141,29 @@ pub fn device(driver: &Direct) -> Device {
     Device::new(Arc::clone(driver.driver()) as Arc<_>, 0)
 }
 
-/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, that of its log
-/// behind them, its static indices in `%r10` and so on; `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3` are free. Its tensor maps are the
-/// parameters `map0` and so on.
+/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are
+/// in `%d0` and so on, followed by the address of its log; its static indices are in `%r10` and so on. The
+/// body may use `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3`. Its tensor maps are the parameters
+/// `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
     pub params: Vec<(Access, usize)>,
-    /// Whether the last of them is the merge buffer.
+    /// Whether the last parameter is the merge buffer.
     pub merges: bool,
     pub symbols: usize,
     pub threads: u32,
-    /// Bytes of shared memory that it declares, and that it takes.
+    /// Size in bytes of declared shared memory, and of the launch's dynamic shared memory.
     pub shared: (u32, u32),
-    /// Blocks of a cluster in its text, and in its launch.
+    /// Blocks per cluster in its text, and in its launch.
     pub cluster: (u32, u32),
     pub maps: Vec<TensorMap>,
-    /// The lines it logs, and the bytes of its log.
+    /// The lines that it logs, and the size of its log in bytes.
     pub log: (Vec<LogLine>, u32),
     pub body: String,
 }
 
-/// Threads of a block.
+/// Threads per block.
 pub const BLOCK: u32 = 64;
 
 impl Kernel {
@@ -251,12 +252,12 @@ impl Kernel {
     }
 }
 
-/// Reads an element into a register.
+/// Loads an element into a register.
 pub fn read(to: &str, param: usize, index: &str) -> String {
     format!("{}ld.global.u32 {to}, [%d31];\n", place(param, index))
 }
 
-/// Writes a register to an element.
+/// Stores a register into an element.
 pub fn write(param: usize, index: &str, from: &str) -> String {
     format!("{}st.global.u32 [%d31], {from};\n", place(param, index))
 }
@@ -265,25 +266,25 @@ fn place(param: usize, index: &str) -> String {
     format!("mov.u32 %r31, {index};\nmul.wide.u32 %d30, %r31, 4;\nadd.u64 %d31, %d{param}, %d30;\n")
 }
 
-/// Adds one to its only element.
+/// A kernel that adds one to its only element.
 pub fn count(name: &str) -> Kernel {
     let body = read("%r4", 0, "0") + "add.u32 %r4, %r4, 1;\n" + &write(0, "0", "%r4");
     Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body)
 }
 
-/// Multiplies its only element and adds one.
+/// A kernel that multiplies its only element and adds one.
 pub fn step(name: &str, factor: u32) -> Kernel {
     let body = read("%r4", 0, "0") + &format!("mad.lo.u32 %r4, %r4, {factor}, 1;\n") + &write(0, "0", "%r4");
     Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body)
 }
 
-/// Does what no processor forgives: writes where nothing is.
+/// A kernel that writes to an invalid address, which makes the device lost.
 pub fn stray(name: &str) -> Kernel {
     let body = "mov.u32 %r4, 7;\nmul.wide.u32 %d31, %r4, 4;\nst.global.u32 [%d31], %r4;";
     Kernel::new(name, &[(Access::ReadWrite, 4)], 1, body)
 }
 
-/// The text of kernels.
+/// The PTX text of kernels.
 pub fn text(kernels: &[Kernel]) -> String {
     let target = if kernels.iter().any(|kernel| kernel.cluster.0 > 1) {
         "8.0\n.target sm_90"
@@ -294,7 +295,7 @@ pub fn text(kernels: &[Kernel]) -> String {
     format!(".version {target}\n.address_size 64\n{}", kernels.join(""))
 }
 
-/// What a [`PtxModule`] is made of, to be spoilt by tests.
+/// The parts of a [`PtxModule`], which tests may corrupt.
 pub struct Module {
     pub text: String,
     pub target: String,
@@ -314,12 +315,12 @@ pub fn artifact(kernels: &[Kernel]) -> Artifact {
 pub fn artifact_of(kernels: &[Kernel], module: Module) -> Artifact {
     let Module { text, target, launches } = module;
     let launched = launches.into_iter().zip(kernels.iter().map(Kernel::abi)).collect();
-    // SAFETY: the programs of the tests touch the elements that their parameters have. Those that do not (`stray`) are for the stand-in,
-    // which notices, and modules that were spoilt are not loaded.
+    // SAFETY: the programs of the tests access the elements of their parameters. Programs that do not
+    // (`stray`) run on the fake driver, which detects that, and corrupted modules are not loaded.
     Artifact::ptx(unsafe { PtxModule::new(text.into(), target, launched) })
 }
 
-/// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.
+/// Code of one kernel on the nodes of `uses`, in their order, and with all `symbols`.
 pub fn code(
     name: &str,
     uses: &[(&TensorNode, Access)],
@@ -331,7 +332,7 @@ pub fn code(
     one_kernel(name, uses, symbols, artifact(&[kernel]))
 }
 
-/// The machine's driver, or the one made for tests, for the suite.
+/// The machine's driver or the fake one, for the test suite.
 pub struct Cuda;
 
 impl Gpu for Cuda {
@@ -347,7 +348,7 @@ impl Gpu for Cuda {
     }
 }
 
-/// A kernel of the suite in PTX.
+/// A kernel of the test suite in PTX.
 fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
     let store = |store: &Store| {
         let value = compute(&store.value, 16);
@@ -358,7 +359,7 @@ fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
     Kernel::new(&kernel.name, &kernel.params, kernel.threads, &body).with_symbols(kernel.symbols)
 }
 
-/// Computes a word into a register, with those behind it.
+/// Computes a word into register `to`, using the registers behind it.
 fn compute(word: &Word, to: usize) -> String {
     let both = |op: &str, a: &Word, b: &Word| {
         let (first, second) = (compute(a, to), compute(b, to + 1));
@@ -377,7 +378,7 @@ fn compute(word: &Word, to: usize) -> String {
     }
 }
 
-/// Whether an assembler takes kernels, if `PTXAS` says where there is one.
+/// Checks that an assembler accepts the kernels, if `PTXAS` names one.
 pub fn assembles(kernels: &[Kernel]) {
     let Some(assembler) = env::var_os("PTXAS") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -388,7 +389,7 @@ pub fn assembles(kernels: &[Kernel]) {
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
-/// Facts of a device by name.
+/// Static properties of a device by name.
 pub fn properties(driver: &CudaDevice) -> BTreeMap<&'static str, String> {
     driver.static_properties().into_iter().collect()
 }
