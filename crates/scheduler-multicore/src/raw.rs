@@ -53,8 +53,8 @@ enum MemoryOwner {
     /// A host array, kept alive while its bytes may be read. Nobody can write it meanwhile, since writing
     /// takes the only reference to the array.
     HostArray { _array: Arc<HostArray> },
-    /// A host array that was given to the pool, counted like memory that the pool allocated. Nobody uses the array
-    /// itself.
+    /// A host array that was given to the pool, counted like memory that the pool allocated. Nobody uses the
+    /// array itself.
     Adopted { _array: Box<HostArray>, used: Arc<AtomicUsize> },
 }
 
@@ -95,8 +95,8 @@ impl PoolMemory {
         }))
     }
 
-    /// Takes over a host array's memory for reading and writing. Gives the array back if it is empty, has a smaller
-    /// alignment than pools have, or `used` would exceed `limit`.
+    /// Takes over a host array's memory for reading and writing. Gives the array back if it is empty, has a
+    /// smaller alignment than pools have, or `used` would exceed `limit`.
     pub(crate) fn adopted(
         mut array: Box<HostArray>,
         used: &Arc<AtomicUsize>,
