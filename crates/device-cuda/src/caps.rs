@@ -26,8 +26,8 @@ pub(crate) struct DeviceAttributes {
     /// Maximum size in bytes of shared memory per block of a launch.
     pub(crate) max_shared: usize,
     pub(crate) l2: usize,
-    /// The number of copy engines, which copy while kernels run.
-    pub(crate) copy_engines: usize,
+    /// The number of engines for asynchronous copies, which run beside kernels.
+    pub(crate) async_engines: usize,
     /// Whether memory can be allocated in stream order.
     pub(crate) pools: bool,
 }
@@ -49,7 +49,7 @@ impl DeviceAttributes {
             shared,
             max_shared: optin.max(shared),
             l2: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            copy_engines: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
+            async_engines: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
             pools: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
         })
     }

@@ -11,9 +11,9 @@ use std::{
 
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
-    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
-    KernelArgs, KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, SequenceHandle, SequenceTask,
-    StreamHandle, StreamStrategy,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
+    KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle,
+    StreamStrategy, WaitKind,
 };
 
 use crate::{
@@ -161,7 +161,7 @@ unsafe impl Driver for CudaDevice {
             ("registers_per_block", registers.to_string()),
             ("shared_bytes_per_block", self.attributes.max_shared.to_string()),
             ("l2_bytes", self.attributes.l2.to_string()),
-            ("copy_engines", self.attributes.copy_engines.to_string()),
+            ("async_engines", self.attributes.async_engines.to_string()),
             ("memory_pools", self.attributes.pools.to_string()),
             ("keeps_machine_code", self.cache.is_some().to_string()),
             ("alignment_bytes", ALIGNMENT.to_string()),
@@ -180,7 +180,7 @@ unsafe impl Driver for CudaDevice {
     fn suggested_num_streams(&self) -> usize {
         match self.strategy.get().copied().unwrap_or_default() {
             StreamStrategy::OnlyDevicesParallel => 1,
-            StreamStrategy::ForParallelCopying => 1 + self.attributes.copy_engines.clamp(1, 2),
+            StreamStrategy::ForParallelCopying => 1 + self.attributes.async_engines.clamp(1, 2),
             StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MAX_STREAMS),
         }
     }
@@ -323,7 +323,7 @@ unsafe impl Driver for CudaDevice {
         Ok(EventHandle::from(event as Arc<dyn Any + Send + Sync>))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
         // The event may belong to another device of this driver.
         self.stream(stream)?.wait(event.get::<Event>()?, after)
     }

@@ -158,7 +158,7 @@ impl CodeLoader<'_> {
                 message: format!("`{kernel}`: {message}"),
             };
         }
-        DriverError::CodeRefused { kernel, message }
+        DriverError::CodeRejected { kernel, message }
     }
 
     fn kernel(
@@ -169,7 +169,7 @@ impl CodeLoader<'_> {
         logging: Option<&Logging>,
     ) -> Result<LoadedKernel, DriverError> {
         let rejected = |error: CallError| {
-            self.shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
+            self.shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::CodeRejected {
                 kernel: abi.name.clone(),
                 message: error.to_string(),
             })
@@ -256,7 +256,7 @@ impl CodeLoader<'_> {
 fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> Result<(), DriverError> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
-        return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
+        return Err(DriverError::CodeRejected { kernel: abi.name.clone(), message });
     };
     check_log(abi, launch)?;
     let expected = abi.params.len() + usize::from(launch.log_bytes > 0) + launch.maps.len();

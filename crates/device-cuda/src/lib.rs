@@ -49,7 +49,7 @@
 //! Later, [`device_runtime::DriverError`] names the call and has the driver's own name, number and message
 //! for the error:
 //!
-//! * `CodeRefused` has the kernel, the line of PTX, and the message of the driver's compiler. It is a bug of
+//! * `CodeRejected` has the kernel, the line of PTX, and the message of the driver's compiler. It is a bug of
 //!   a codegen.
 //! * `BadLaunch` has the clusters or tensor maps of a kernel's launch that the device or the text does not
 //!   permit. It is a bug of a codegen, or the code is for another GPU.

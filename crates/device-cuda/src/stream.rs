@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use device_runtime::{After, DriverError, Failure};
+use device_runtime::{DriverError, Failure, WaitKind};
 
 use crate::{
     api::{CallError, KernelLaunch, RecordedEvent, StagingAllocator, TaskQueue},
@@ -200,7 +200,7 @@ impl Stream {
     ///
     /// [`DriverError::Lost`]; [`DriverError::ForeignHandle`] for an event of another device that the driver
     /// cannot wait for.
-    pub(crate) fn wait(&self, event: &Event, after: After) -> Result<(), DriverError> {
+    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<(), DriverError> {
         self.shared.check_alive()?;
         if std::ptr::eq(self, &*event.stream) {
             return Ok(());
@@ -216,7 +216,7 @@ impl Stream {
                 return Err(self.event_error(&state, &error));
             }
         }
-        if let (After::Data, Some(error)) = (after, event.error().or(lost)) {
+        if let (WaitKind::Data, Some(error)) = (after, event.error().or(lost)) {
             let failure = match error {
                 DriverError::Failed(failure) => failure,
                 other => Failure::new(Arc::clone(&event.stream.name), "event", other.to_string()),

@@ -26,7 +26,7 @@ fn rejected_code_names_the_kernel_the_line_and_what_was_said() {
         assert_eq!(
             rejected(&driver, &kernels, module(&kernels)).to_string(),
             format!(
-                "kernel `sums`: the device refused its code, which is a bug: cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed; line {line}: `frobnicate.u32 %r4, %r4;`; ptxas application ptx input, line {line}; error   : Not a name of any known instruction: 'frobnicate.u32'\nptxas fatal   : Ptx assembly aborted due to errors"
+                "kernel `sums`: the device rejected its code, which is a bug: cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed; line {line}: `frobnicate.u32 %r4, %r4;`; ptxas application ptx input, line {line}; error   : Not a name of any known instruction: 'frobnicate.u32'\nptxas fatal   : Ptx assembly aborted due to errors"
             )
         );
         // The device remains usable.
@@ -51,7 +51,7 @@ fn a_text_that_contradicts_its_artifact() {
         let mut cut = module(&kernels);
         cut.text = format!("{}\0", cut.text);
         let error = rejected(&driver, &kernels, cut);
-        assert!(error.to_string().contains("kernel `one`, `two`: the device refused its code"), "{error}");
+        assert!(error.to_string().contains("kernel `one`, `two`: the device rejected its code"), "{error}");
         assert!(error.to_string().contains("a zero at byte"), "{error}");
     });
 }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use codegen_core::{Access, Artifact, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
 use device_cuda::Config;
-use device_runtime::{After, BoundKernel, Driver, DriverError, Error, Location, PoolId, StreamHandle};
+use device_runtime::{BoundKernel, Driver, DriverError, Error, Location, PoolId, StreamHandle, WaitKind};
 use support::*;
 
 fn stream(driver: &Direct, id: u32) -> StreamHandle {
@@ -106,12 +106,12 @@ fn waits_order_streams() {
     let mut last = driver.record(&streams[0]).unwrap();
     for _ in 0..300 {
         let (stream, kernel) = (random.usize(..3), random.usize(..3));
-        driver.wait(&streams[stream], &last, After::Data).unwrap();
+        driver.wait(&streams[stream], &last, WaitKind::Data).unwrap();
         launch(&driver, &streams[stream], &kernels[kernel], &[]);
         last = driver.record(&streams[stream]).unwrap();
         model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
     }
-    driver.wait(&streams[0], &last, After::Data).unwrap();
+    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
     assert_eq!(copy_out(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
     while !streams.iter().all(|stream| driver.is_idle(stream)) {}
 }
@@ -301,13 +301,13 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         assert!(driver.debug_info(&streams[0]).contains("`rejected` failed on cuda:0:0"));
 
         // Order is preserved after a failure: the launch before the event is done before this one begins.
-        driver.wait(&streams[2], &event, After::Order).unwrap();
+        driver.wait(&streams[2], &event, WaitKind::Order).unwrap();
         assert!(driver.is_done(&event) != Ok(true), "it is not done, or done by failing");
         assert_eq!(copy_out(&driver, &streams[2], at(1, 0), 4), [1, 0, 0, 0]);
         assert_eq!(driver.sync(&before), Ok(()));
         assert_eq!(driver.sync(&event), Err(error.clone()));
         assert_eq!(driver.is_done(&event), Err(error.clone()));
-        driver.wait(&streams[1], &event, After::Data).unwrap();
+        driver.wait(&streams[1], &event, WaitKind::Data).unwrap();
         assert_eq!(
             try_launch(&driver, &streams[1], &good, &[]),
             Err(error.clone()),
@@ -323,7 +323,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         driver.reset_stream(&streams[0]).unwrap();
         driver.reset_stream(&streams[1]).unwrap();
         launch(&driver, &streams[0], &good, &[]);
-        driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
+        driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), WaitKind::Data).unwrap();
         assert_eq!(copy_out(&driver, &streams[1], at(1, 0), 4), [2, 0, 0, 0]);
     });
 }
@@ -338,14 +338,14 @@ fn events_keep_order() {
     copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
     let launch_many = || (0..50).for_each(|_| launch(&driver, &streams[0], &good, &[]));
     launch_many();
-    driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
+    driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), WaitKind::Data).unwrap();
     let waited = driver.record(&streams[1]).unwrap();
-    driver.wait(&streams[2], &waited, After::Data).unwrap();
+    driver.wait(&streams[2], &waited, WaitKind::Data).unwrap();
     assert_eq!(copy_out(&driver, &streams[2], at(1, 0), 4), [50, 0, 0, 0]);
 
     launch_many();
     assert!(try_launch(&driver, &streams[0], &bad, &[]).is_err());
-    driver.wait(&streams[2], &driver.record(&streams[0]).unwrap(), After::Order).unwrap();
+    driver.wait(&streams[2], &driver.record(&streams[0]).unwrap(), WaitKind::Order).unwrap();
     assert_eq!(copy_out(&driver, &streams[2], at(1, 0), 4), [100, 0, 0, 0]);
 }
 
@@ -374,7 +374,7 @@ fn threads_use_one_device() {
                     let seen = events.lock().unwrap().last().cloned();
                     events.lock().unwrap().push(event);
                     if let Some(seen) = seen {
-                        driver.wait(&stream, &seen, After::Data).unwrap();
+                        driver.wait(&stream, &seen, WaitKind::Data).unwrap();
                         driver.sync(&seen).unwrap();
                     }
                     assert_eq!(copy_out(driver, &stream, at(id, 0), 4), [round, 0, 0, 0]);
@@ -408,7 +408,7 @@ fn events_outlive_their_streams_and_pools() {
         driver.drop_stream(first);
         assert!(driver.is_done(&event).unwrap());
         let second = stream(&driver, 1);
-        driver.wait(&second, &event, After::Data).unwrap();
+        driver.wait(&second, &event, WaitKind::Data).unwrap();
         assert_eq!(copy_out(&driver, &second, at(1, 0), 4), [7, 0, 0, 0]);
         driver.free_pool(PoolId(1));
         // SAFETY: no task is submitted.

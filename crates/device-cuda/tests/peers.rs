@@ -115,7 +115,7 @@ fn only_memory_that_is_reached_is_imported() {
         let null = NullDevice::new();
         let stream = first.new_stream("cuda:0:0").unwrap();
         let event = null.record(&null.new_stream("null:0:0").unwrap()).unwrap();
-        let waited = first.wait(&stream, &event, device_runtime::After::Data);
+        let waited = first.wait(&stream, &event, device_runtime::WaitKind::Data);
         assert_eq!(waited, Err(DriverError::ForeignHandle { what: "event" }));
     });
 }

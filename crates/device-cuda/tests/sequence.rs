@@ -11,8 +11,8 @@ use std::{slice::from_ref, sync::Arc};
 use codegen_core::{Access, Code, KernelCall, Slot};
 use device_cuda::Config;
 use device_runtime::{
-    After, BoundKernel, BoundSequence, Context, DirectDriver, Driver, DriverError, Error, FaultDevice,
-    FaultPlan, HostLanding, NullDevice, PoolId, StreamHandle,
+    BoundKernel, BoundSequence, Context, DirectDriver, Driver, DriverError, Error, FaultDevice, FaultPlan,
+    HostReadback, NullDevice, PoolId, StreamHandle, WaitKind,
 };
 use lowered_ir::ir::{NodeRef, SymbolId};
 use support::*;
@@ -159,7 +159,7 @@ fn launch<D: Driver>(
 }
 
 fn word(driver: &Direct, stream: &StreamHandle) -> u32 {
-    let landing = HostLanding::new(HostArray::zeros(DType::U32, [1]).unwrap());
+    let landing = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
     // SAFETY: as in `launch`.
     unsafe { driver.copy_out(stream, at_first(), &landing).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
@@ -186,7 +186,7 @@ fn each_stream_has_a_graph_of_its_own() {
         let mut model = 0u32;
         for run in 0..12i64 {
             let (to, from) = if run % 2 == 0 { (&first, &second) } else { (&second, &first) };
-            driver.wait(to, &driver.record(from).unwrap(), After::Data).unwrap();
+            driver.wait(to, &driver.record(from).unwrap(), WaitKind::Data).unwrap();
             let bindings = [run, run + 1];
             assert_eq!(launch(&driver, to, &sequence, &bindings), Ok(run > 0), "nothing, then all");
             if run > 0 {

@@ -1,4 +1,4 @@
-//! What the parameters of a kernel are, as drivers and the runtime ask.
+//! The parameters of a kernel, as drivers and the runtime need them.
 
 use codegen_core::{Access, KernelAbi, Param};
 
@@ -13,12 +13,12 @@ pub fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
     })
 }
 
-/// How many static indices a kernel takes.
+/// The number of static indices that a kernel takes.
 pub fn static_indices(abi: &KernelAbi) -> usize {
     abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count()
 }
 
-/// Whether a kernel got as many as it takes; `what` says of what.
+/// Checks the number of a kernel's arguments; `what` names them in the error.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Contexts: which nodes have memory, for work on one stream.
 //!
-//! A context is immutable: linking or initialising gives a child that sees everything its parent sees and more. Invariant:
-//! a context and its ancestors agree on the buffer of every node they share. Finalising gives the memory back early; what
-//! children and routines still see stays.
+//! A context is immutable: linking or initialising gives a child that sees everything its parent sees and
+//! more. Invariant: a context and its ancestors agree on the buffer of every node they share. Finalising
+//! gives the memory back early; what children and routines still see stays.
 
 use std::{
     fmt,
@@ -29,8 +29,8 @@ use crate::{
 /// Contexts of a chain share all but the paths to what each adds.
 type Buffers = RedBlackTreeMapSync<TensorNode, Arc<Buffer>>;
 
-/// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the last context or
-/// routine that sees it.
+/// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the
+/// last context or routine that sees it.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>);
 
@@ -114,8 +114,8 @@ impl Context {
         self.child(|child| child.merge_node = Some(node.clone()))
     }
 
-    /// A child on another stream of the same device, which sees the same memory. Accesses from both are ordered, and both may
-    /// write.
+    /// A child on another stream of the same device, which sees the same memory. Accesses from both are
+    /// ordered, and both may write.
     ///
     /// # Errors
     ///
@@ -155,8 +155,8 @@ impl Context {
         self.0.parent.as_ref()
     }
 
-    /// Gives up what this context sees, ahead of its drop. What other contexts and routines still see stays; routines of this
-    /// context do not run any more. A second call does nothing.
+    /// Gives up what this context sees, ahead of its drop. What other contexts and routines still see stays;
+    /// routines of this context do not run any more. A second call does nothing.
     pub fn finalize(&self) {
         if !self.0.finalized.swap(true, Ordering::Relaxed) {
             // Dropped after the lock: freeing takes a while.
@@ -201,31 +201,33 @@ impl Context {
         self.get(node).map(|buffer| buffer.range.location())
     }
 
-    /// What the merge buffer will hold when routines linked here run, where a transfer made as a routine says so.
+    /// What the merge buffer will hold when routines linked here run, where a transfer made as a routine says
+    /// so.
     pub fn merge_buffer_node(&self) -> Option<&TensorNode> {
         self.0.merge_node.as_ref()
     }
 
-    /// The scheduled uses of a node's memory that are not done, by any stream of any device. `None` also inside a task, while
-    /// another use is being handed over.
+    /// The scheduled uses of a node's memory that are not done, by any stream of any device. `None` also
+    /// inside a task, while another use is being handed over.
     pub fn pending(&self, node: &TensorNode) -> Option<PendingUse> {
         let buffer = self.get(node)?;
         Some(buffer.table().ok()?.pending(&Event::poll))
     }
 
-    /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for nodes without memory here.
+    /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for
+    /// nodes without memory here.
     pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
         let buffer = self.get(node)?;
         buffer.table().ok()?.failure(&Event::poll)
     }
 
-    /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure, until it is written
-    /// anew. Tasks scheduled before still read what they were to read.
+    /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure,
+    /// until it is written anew. Tasks scheduled before still read what they were to read.
     ///
     /// # Errors
     ///
-    /// A node that is not in the context; [`crate::DriverError::SelfWait`] inside a task, while a use of the node is being handed
-    /// over.
+    /// A node that is not in the context; [`crate::DriverError::SelfWait`] inside a task, while a use of the
+    /// node is being handed over.
     pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
         let buffer = self.buffer(node, "poison")?;
         let mut table = buffer.table().map_err(Error::driver(|| format!("poisoning `{}`", node.name())))?;
@@ -233,8 +235,8 @@ impl Context {
         Ok(())
     }
 
-    /// Why the node's memory is what it is, in words: the decisions about its mode, where it lies, who shares it, and what is
-    /// pending.
+    /// Why the node's memory is what it is, in words: the decisions about its mode, where it lies, who shares
+    /// it, and what is pending.
     pub fn explain(&self, node: &TensorNode) -> String {
         let mut text = node.explain();
         let stream = self.0.stream.name();

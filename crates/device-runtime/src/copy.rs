@@ -1,7 +1,9 @@
-//! Transfers from one context to another: into the node itself, or into the merge buffer for a routine that merges it.
+//! Transfers from one context to another: into the node itself, or into the merge buffer for a routine that
+//! merges it.
 //!
-//! A transfer is a task of the destination's stream. Where the destination's device reaches the source's memory, it copies, or
-//! reads in place; elsewhere the values go through the host, and the caller waits for them to arrive there.
+//! A transfer is a task of the destination's stream. Where the destination's device reaches the source's
+//! memory, it copies, or reads in place; elsewhere the values go through the host, and the caller waits for
+//! them to arrive there.
 
 use std::sync::Arc;
 
@@ -28,23 +30,24 @@ pub enum MergeBufferUse<'r> {
     No,
     /// A copy is put into the merge buffer, for a routine that runs later.
     Copy,
-    /// The routine runs at once, with these bindings, and is lent the source itself instead of a copy: later writes of the source
-    /// wait for it. Where the source cannot be lent (the device does not reach it, or the routine writes it) the routine gets a
-    /// copy, which [`crate::Device::copied_merges`] counts.
+    /// The routine runs at once, with these bindings, and is lent the source itself instead of a copy: later
+    /// writes of the source wait for it. Where the source cannot be lent (the device does not reach it, or
+    /// the routine writes it) the routine gets a copy, which [`crate::Device::copied_merges`] counts.
     StreamingFor(&'r Routine, &'r [i64]),
 }
 
 impl Context {
-    /// Schedules copying a node from another context, which may be of another stream or device, to this one. The event of a
-    /// [`MergeBufferUse::StreamingFor`] is that of its routine's run.
+    /// Schedules copying a node from another context, which may be of another stream or device, to this one.
+    /// The event of a [`MergeBufferUse::StreamingFor`] is that of its routine's run.
     ///
-    /// There is nothing to do where both contexts see the same memory, or where one of them lacks the node; but merges always
-    /// deliver.
+    /// There is nothing to do where both contexts see the same memory, or where one of them lacks the node;
+    /// but merges always deliver.
     ///
     /// # Errors
     ///
-    /// A node that is in neither context, or that a merge does not find in the source; a routine that does not merge this node on
-    /// this context's stream; [`Error::Poisoned`] for a source without value; the device's refusal.
+    /// A node that is in neither context, or that a merge does not find in the source; a routine that does
+    /// not merge this node on this context's stream; [`Error::Poisoned`] for a source without value; the
+    /// device's refusal.
     pub fn device_to_device(
         &self,
         node: &TensorNode,
@@ -66,12 +69,13 @@ impl Context {
         }
     }
 
-    /// Gives a node memory and schedules copying another context's values into it; the child context sees the node.
+    /// Gives a node memory and schedules copying another context's values into it; the child context sees the
+    /// node.
     ///
     /// # Errors
     ///
-    /// A node that is in this context already or not in the other, or that the streams of the device share anyway, and the
-    /// device's refusal, after which nothing stays allocated.
+    /// A node that is in this context already or not in the other, or that the streams of the device share
+    /// anyway, and the device's refusal, after which nothing stays allocated.
     pub fn init_from_device(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
         let from = self.source(node, source)?;
         let same_device = self.stream().device() == source.stream().device();
@@ -82,7 +86,8 @@ impl Context {
         self.init_with(node, |buffer| self.deliver(node, buffer, source, &from, false))
     }
 
-    /// A context that has the source's values of a node: this one, if the node has memory here, or a child that gives it some.
+    /// A context that has the source's values of a node: this one, if the node has memory here, or a child
+    /// that gives it some.
     ///
     /// # Errors
     ///
@@ -96,12 +101,13 @@ impl Context {
         self.init_from_device(node, source)
     }
 
-    /// A transfer that is scheduled whenever the routine runs. Routines linked in its context are checked against what the merge
-    /// buffer will hold then.
+    /// A transfer that is scheduled whenever the routine runs. Routines linked in its context are checked
+    /// against what the merge buffer will hold then.
     ///
     /// # Errors
     ///
-    /// As [`Context::device_to_device`]; a node that is not in this context, unless it goes into the merge buffer.
+    /// As [`Context::device_to_device`]; a node that is not in this context, unless it goes into the merge
+    /// buffer.
     pub fn transfer_routine(
         &self,
         node: &TensorNode,

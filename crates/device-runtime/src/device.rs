@@ -52,7 +52,8 @@ impl Device {
         Device::with_pool_cap(driver, ordinal, DEFAULT_POOL_CAP)
     }
 
-    /// As [`Device::new`], with another limit, in bytes, of what one pool may hold (and so of the size of a node).
+    /// As [`Device::new`], with another limit, in bytes, of what one pool may hold (and so of the size of a
+    /// node).
     pub fn with_pool_cap(driver: Arc<dyn Driver>, ordinal: usize, pool_cap: usize) -> Device {
         if !driver.is_initialized() {
             driver.initialize(StreamStrategy::default());
@@ -148,8 +149,8 @@ impl Device {
         lock(&self.0.candidates).nodes()
     }
 
-    /// The only stream that may write a node, where links on several streams share it; none where nobody writes it yet, or
-    /// where the user made it shared.
+    /// The only stream that may write a node, where links on several streams share it; none where nobody
+    /// writes it yet, or where the user made it shared.
     pub fn owner_stream(&self, node: &TensorNode) -> Option<StreamId> {
         let buffer = lock(&self.0.candidates).find(node)?;
         lock(&buffer.sharers).owner
@@ -164,8 +165,8 @@ impl Device {
         self.0.copied_merges.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many nodes that links allocated were filled with zeros, since the first task that used their memory did not
-    /// overwrite all of it.
+    /// How many nodes that links allocated were filled with zeros, since the first task that used their
+    /// memory did not overwrite all of it.
     pub fn zero_fills(&self) -> u64 {
         self.0.zero_fills.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A driver driven by hand: the runtime's checks without its contexts.
+//! Calls a driver without contexts, with the runtime's checks.
 #![allow(unsafe_code, reason = "declares unsafe methods, whose callers vouch for order")]
 
 use std::{
@@ -15,7 +15,7 @@ use tnode::HostArray;
 use crate::{
     check,
     checked::{
-        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, LaunchTask,
+        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, LaunchTask,
         LoadedKernel, LoadedModule, MemoryRange, PoolMemory, SequenceTask, SharedMemory,
     },
     driver::{Driver, Location, PoolId, StreamHandle},
@@ -25,26 +25,26 @@ use crate::{
 
 /// A driver with numbered pools, for tests of drivers and for tasks without contexts.
 ///
-/// Everything is checked as the runtime checks it, and the errors are the runtime's. One thing is left to the
-/// caller of the unsafe methods, which the runtime does for contexts: **order**. While a task runs, no other
-/// task writes the bytes it reads, and no other task touches the bytes it writes; tasks are ordered by being
-/// on one stream of this driver, or by [`Driver::wait`] on an event recorded behind the other.
+/// Everything is checked as the runtime checks it, with the runtime's errors. The runtime ensures one further
+/// condition that here is up to the caller of the unsafe methods: **order**. While a task runs, no other task
+/// writes the bytes that it reads, and no other task accesses the bytes that it writes. Tasks are ordered by
+/// being on one stream of this driver, or by [`Driver::wait`] on an event recorded behind the earlier task.
 ///
-/// Streams, events and facts are the driver's own: it dereferences to it.
+/// It dereferences to the driver, for streams, events and properties.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use device_runtime::{DirectDriver, Driver, HostLanding, Location, NullDevice, PoolId};
+/// use device_runtime::{DirectDriver, Driver, HostReadback, Location, NullDevice, PoolId};
 /// use tnode::{DType, HostArray};
 ///
 /// let driver = DirectDriver::new(Arc::new(NullDevice::new()));
-/// let stream = driver.new_stream("by hand")?;
+/// let stream = driver.new_stream("stream 0")?;
 /// driver.alloc_pool(PoolId(1), 64)?;
-/// let landing = HostLanding::new(HostArray::zeros(DType::F32, [4])?);
+/// let readback = HostReadback::new(HostArray::zeros(DType::F32, [4])?);
 /// // SAFETY: all tasks are on one stream.
-/// unsafe { driver.copy_out(&stream, Location { pool: PoolId(1), offset: 32 }, &landing)? };
+/// unsafe { driver.copy_out(&stream, Location { pool: PoolId(1), offset: 32 }, &readback)? };
 /// driver.sync(&driver.record(&stream)?)?;
-/// assert_eq!(landing.take().map(|array| array.values()), Some(vec![0.; 4]));
+/// assert_eq!(readback.take().map(|array| array.values()), Some(vec![0.; 4]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DirectDriver<D: ?Sized> {
@@ -53,48 +53,48 @@ pub struct DirectDriver<D: ?Sized> {
 }
 
 impl<D: Driver + ?Sized> DirectDriver<D> {
-    /// Drives a driver that may have other users.
+    /// Wraps a driver, which may have other users.
     pub fn new(driver: Arc<D>) -> DirectDriver<D> {
         DirectDriver { driver, pools: Mutex::default() }
     }
 
-    /// The driver that is driven.
+    /// The wrapped driver.
     pub fn driver(&self) -> &Arc<D> {
         &self.driver
     }
 
-    /// Makes a pool. One that has the number is freed.
+    /// Makes a pool, and frees an earlier one with the same number.
     ///
     /// # Errors
     ///
-    /// As [`Driver::alloc_pool`].
+    /// The errors of [`Driver::alloc_pool`].
     pub fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
         self.insert(pool, PoolMemory::allocate(&*self.driver, pool, bytes)?);
         Ok(())
     }
 
-    /// Forgets a pool. Its memory lives until the kernels bound to it are dropped and its tasks are done.
+    /// Forgets a pool. Its memory exists until the kernels bound to it are dropped and its tasks are done.
     pub fn free_pool(&self, pool: PoolId) {
         let freed = lock(&self.pools).remove(&pool);
-        // Freed outside of the lock.
+        // The memory is freed outside of the lock.
         drop(freed);
     }
 
-    /// Lets other drivers reach a pool.
+    /// Makes a pool accessible to other drivers.
     ///
     /// # Errors
     ///
-    /// As [`Driver::export`], and [`DriverError::NoSuchPool`].
+    /// [`DriverError::NoSuchPool`], and the errors of [`Driver::export`].
     pub fn export(&self, pool: PoolId) -> Result<SharedMemory, DriverError> {
         let pools = lock(&self.pools);
         pools.get(&pool).ok_or(DriverError::NoSuchPool { pool })?.export(&*self.driver)
     }
 
-    /// Makes a pool of memory that exists. One that has the number is freed.
+    /// Makes a pool of existing memory, and frees an earlier one with the same number.
     ///
     /// # Errors
     ///
-    /// As [`Driver::import`].
+    /// The errors of [`Driver::import`].
     pub fn import(&self, pool: PoolId, memory: &SharedMemory) -> Result<(), DriverError> {
         self.insert(pool, PoolMemory::import(&*self.driver, pool, memory)?);
         Ok(())
@@ -105,7 +105,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         drop(replaced);
     }
 
-    /// The bytes from a place on.
+    /// The range of `bytes` bytes at a location.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`Driver::load`].
+    /// The errors of [`Driver::load`].
     pub fn load(&self, artifact: &Artifact) -> Result<LoadedModule, DriverError> {
         LoadedModule::load(&*self.driver, artifact)
     }
@@ -128,17 +128,17 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`Driver::kernel`].
+    /// The errors of [`Driver::kernel`].
     pub fn kernel(&self, module: &LoadedModule, index: usize) -> Result<LoadedKernel, DriverError> {
         module.kernel(&*self.driver, index)
     }
 
-    /// Fixes a kernel's memory: the place of each memory parameter.
+    /// Binds a kernel to its memory, given by the location of each memory parameter.
     ///
     /// # Errors
     ///
     /// [`DriverError::Arity`], [`DriverError::NoSuchPool`], [`DriverError::OutOfBounds`],
-    /// [`DriverError::Misaligned`], [`DriverError::Overlap`], [`DriverError::ReadOnly`], and as
+    /// [`DriverError::Misaligned`], [`DriverError::Overlap`], [`DriverError::ReadOnly`], and the errors of
     /// [`Driver::bind`].
     pub fn bind(&self, kernel: &LoadedKernel, places: &[Location]) -> Result<BoundKernel, DriverError> {
         let abi = kernel.abi();
@@ -148,7 +148,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         kernel.bind(&*self.driver, &ranges.collect::<Result<SmallVec<[_; 8]>, _>>()?)
     }
 
-    /// Enqueues a kernel with one value per static index.
+    /// Submits a kernel with one value per static index.
     ///
     /// # Safety
     ///
@@ -156,7 +156,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// [`DriverError::Arity`], [`DriverError::BindingRange`], and as [`Driver::launch`].
+    /// [`DriverError::Arity`], [`DriverError::BindingRange`], and the errors of [`Driver::launch`].
     pub unsafe fn launch(
         &self,
         stream: &StreamHandle,
@@ -168,17 +168,17 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         self.driver.launch(stream, task)
     }
 
-    /// Makes kernels ready to be launched together; none where the driver gains nothing by that.
+    /// Prepares kernels for being launched together; none if the driver gains nothing by that.
     ///
     /// # Errors
     ///
-    /// As [`Driver::sequence`].
+    /// The errors of [`Driver::sequence`].
     pub fn sequence(&self, kernels: &[BoundKernel]) -> Result<Option<BoundSequence>, DriverError> {
         BoundSequence::new(&*self.driver, kernels)
     }
 
-    /// Enqueues all kernels of a sequence with the values of the first one's static indices, then the second
-    /// one's, and so on. `false` where nothing was enqueued.
+    /// Submits all kernels of a sequence with the values of the first kernel's static indices, then those of
+    /// the second kernel, and so on. Returns false if nothing was submitted.
     ///
     /// # Safety
     ///
@@ -186,7 +186,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// [`DriverError::Arity`], [`DriverError::BindingRange`], and as [`Driver::launch_sequence`].
+    /// [`DriverError::Arity`], [`DriverError::BindingRange`], and the errors of [`Driver::launch_sequence`].
     pub unsafe fn launch_sequence(
         &self,
         stream: &StreamHandle,
@@ -198,7 +198,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         self.driver.launch_sequence(stream, task)
     }
 
-    /// Enqueues filling `bytes` bytes with zeros.
+    /// Submits a task that fills `bytes` bytes with zeros.
     ///
     /// # Safety
     ///
@@ -206,7 +206,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`DirectDriver::range`], [`DriverError::ReadOnly`], and as [`Driver::memset_zero`].
+    /// The errors of [`DirectDriver::range`] and [`Driver::memset_zero`], and [`DriverError::ReadOnly`].
     pub unsafe fn memset_zero(
         &self,
         stream: &StreamHandle,
@@ -218,7 +218,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         self.driver.memset_zero(stream, task)
     }
 
-    /// Enqueues copying a host array.
+    /// Submits a copy of a host array to the device.
     ///
     /// # Safety
     ///
@@ -226,7 +226,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`DirectDriver::range`], [`DriverError::ReadOnly`], and as [`Driver::copy_in`].
+    /// The errors of [`DirectDriver::range`] and [`Driver::copy_in`], and [`DriverError::ReadOnly`].
     pub unsafe fn copy_in(
         &self,
         stream: &StreamHandle,
@@ -238,7 +238,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         self.driver.copy_in(stream, task)
     }
 
-    /// Enqueues filling a host array.
+    /// Submits a copy from the device to a host array.
     ///
     /// # Safety
     ///
@@ -246,19 +246,19 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`DirectDriver::range`], and as [`Driver::copy_out`].
+    /// The errors of [`DirectDriver::range`] and [`Driver::copy_out`].
     pub unsafe fn copy_out(
         &self,
         stream: &StreamHandle,
         src: Location,
-        dst: &HostLanding,
+        dst: &HostReadback,
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise.
         let task = unsafe { CopyOutTask::new(self.range(src, dst.bytes())?, dst.clone())? };
         self.driver.copy_out(stream, task)
     }
 
-    /// Enqueues copying `bytes` bytes within the device.
+    /// Submits a copy of `bytes` bytes within the device.
     ///
     /// # Safety
     ///
@@ -266,8 +266,8 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`DirectDriver::range`], [`DriverError::ReadOnly`], [`DriverError::CopyOverlap`], and as
-    /// [`Driver::copy`].
+    /// The errors of [`DirectDriver::range`] and [`Driver::copy`], [`DriverError::ReadOnly`] and
+    /// [`DriverError::CopyOverlap`].
     pub unsafe fn copy(
         &self,
         stream: &StreamHandle,

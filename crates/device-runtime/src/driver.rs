@@ -1,26 +1,26 @@
-//! The contract of a device: what the runtime asks of it, in some thirty methods, six of which have a default.
+//! The contract of a device: 25 required methods, and seven with a default.
 //!
-//! A driver stands for one device. The runtime passes the handles that the driver itself made; a handle is
-//! opaque to the runtime, so a driver puts into it whatever it likes.
+//! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
+//! cannot look into a handle, so a driver may store anything in it.
 //!
-//! # What a driver owes
+//! # Duties of a driver
 //!
-//! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order they were
-//!   handed over.
-//! * Handing over is asynchronous or not, as the driver likes; it may block while a queue is full, but not on
-//!   other streams' progress beyond the waits it was told to make.
+//! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order in which they
+//!   were submitted.
+//! * Submission may be asynchronous or not. It may block while a queue is full, but not on the progress of
+//!   other streams, except for the waits that it was asked to make.
 //! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is
 //!   dropped meanwhile.
-//! * The first failure of a stream fails every later task of it without running it, until the stream is
+//! * After the first failure of a stream, every later task of it fails without running, until the stream is
 //!   reset.
 //! * All methods may be called from any thread.
 //!
 //! # What a driver may trust
 //!
-//! A value of a [checked type](crate::MemoryRange) is the proof of its checks: ranges lie in their memory, kernels
-//! get the memory that their ABI asks for, bindings are within their ranges, and conflicting tasks are ordered. A
-//! driver checks facts that the runtime cannot know: handles of other drivers, lost devices, and the limits of its
-//! device.
+//! A value of a [checked type](crate::MemoryRange) proves its checks: ranges lie in their memory, kernels get
+//! the memory that their ABI requires, bindings are within their ranges, and conflicting tasks are ordered. A
+//! driver checks facts that the runtime cannot know: handles of other drivers, lost devices, and the limits
+//! of its device.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -32,32 +32,32 @@ use crate::{
     error::DriverError,
 };
 
-/// A device's implementation. See the [crate's front page](crate) for the division of duties.
+/// A device's implementation. The [crate's front page](crate) has the division of duties.
 ///
 /// # Safety
 ///
 /// Safe programs rely on an implementation for the absence of data races and of accesses outside of memory.
-/// It vouches that
+/// It guarantees that
 ///
-/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is aligned to
-///   [`Caps::alignment`] and to 64 bytes at least, is initialised, and is nobody else's;
-///   [`import`](Driver::import) returns memory as long as the exported one, and as aligned; so does
-///   [`adopt`](Driver::adopt), as long as the array;
-/// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last
-///   task that uses it is done;
-/// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs
-///   that kernel on the ranges it was bound to, once, and touches nothing else;
-/// * a task touches memory only after all tasks handed to its stream before it, and after every event that
-///   its stream was made to [wait](Driver::wait) for before it; an event is done, be it by failing, only after
-///   everything that it was recorded behind;
-/// * a task that it answers with an error does not run; one that it hands over in part fails its stream, and is
-///   answered as handed over, so that what it writes counts as written;
-/// * a task that it is handed goes to that stream and nowhere else.
+/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has the requested size, is aligned to
+///   [`Caps::alignment`] and to 64 bytes at least, is initialised, and is disjoint from all other memory;
+///   [`import`](Driver::import) returns memory with the size and alignment of the exported memory, and
+///   [`adopt`](Driver::adopt) with the size of the array;
+/// * all clones of a handle, and the memory behind it, stay valid until the last is dropped and the last task
+///   that uses it is done;
+/// * a kernel handle stands for the kernel at its position of the loaded artifact, and a launch runs that
+///   kernel once, on the ranges to which it was bound, and accesses nothing else;
+/// * a task accesses memory only after all tasks submitted to its stream before it, and after every event
+///   that its stream was made to [wait](Driver::wait) for before it; an event is done, successfully or not,
+///   only after all tasks before it;
+/// * a task that it answers with an error does not run; a task that it submits only in part fails its stream
+///   and is answered as submitted, so that the runtime treats its destination as written;
+/// * a task is submitted to the given stream and to no other.
 ///
 /// ```compile_fail,E0200
 /// struct Careless;
 /// impl device_runtime::Driver for Careless {
-///     // vouches for nothing
+///     // guarantees nothing
 /// }
 /// ```
 #[allow(unsafe_code, reason = "declares an unsafe trait; nothing unsafe happens here")]
@@ -65,62 +65,62 @@ pub unsafe trait Driver: Send + Sync {
     /// The device's kind in one word, such as `multicore`.
     fn name(&self) -> &str;
 
-    /// What it can hold and compute.
+    /// The types, limits and alignment for which codegens compile code for the device.
     fn caps(&self) -> &Caps;
 
-    /// Facts that do not change while the process runs, for people: name and value.
+    /// Names and values of facts that do not change while the process runs, for people.
     fn static_properties(&self) -> Vec<(&'static str, String)>;
 
-    /// Chooses how many streams to suggest. The first call counts, later ones do nothing.
+    /// Chooses the strategy for suggested streams. The first call decides; later ones have no effect.
     fn initialize(&self, strategy: StreamStrategy);
 
     /// Whether [`Driver::initialize`] was called.
     fn is_initialized(&self) -> bool;
 
-    /// How many streams make good use of the device under the strategy chosen.
+    /// The number of streams that make good use of the device with the chosen strategy.
     fn suggested_num_streams(&self) -> usize;
 
-    /// Bytes that pools occupy now, those that pending tasks still hold included.
+    /// Total size of pools in bytes, including freed pools that pending tasks use.
     fn used_memory(&self) -> usize;
 
-    /// What goes on in a stream, for people; no stable format.
+    /// A description of a stream's state, for people; the format is not stable.
     fn debug_info(&self, stream: &StreamHandle) -> String;
 
     /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in
-    /// messages. Its memory is freed with the last share of the handle, or with the last task that uses it.
+    /// messages. The memory is freed with the last clone of the handle, or with the last task that uses it.
     ///
     /// # Errors
     ///
     /// [`DriverError::OutOfMemory`]; nothing is left allocated.
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError>;
 
-    /// Lets other drivers of the process reach a pool: the handle returned is for their [`Driver::import`].
-    /// The memory lives as long as either handle, or an imported one.
+    /// Makes a pool accessible to other drivers of the process: they pass the returned handle to their
+    /// [`Driver::import`]. The memory exists as long as either handle, or an imported one.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoPeerAccess`] where nobody else can reach the memory, which is the default.
+    /// [`DriverError::NoPeerAccess`] if no other driver can access the memory, which is the default.
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
     }
 
-    /// Reaches memory that is there already: a pool that another driver exported, or a host array (the handle
-    /// then holds a [`HostArray`]), which no task will write. Takes no memory. Imports of one memory are the
-    /// same handle, or are only read.
+    /// Accesses existing memory: a pool that another driver exported, or a host array (the handle then has a
+    /// [`HostArray`]), which no task will write. Allocates nothing. Imports of one memory have the same
+    /// handle, or are only read.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoPeerAccess`] where the device cannot reach that memory, which is the default; the
-    /// runtime copies then.
+    /// [`DriverError::NoPeerAccess`] if the device cannot access the memory, which is the default; the
+    /// runtime then copies.
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
     }
 
-    /// Makes a pool of a host array's memory, without a copy: the array's bytes are what the pool holds, and tasks may
-    /// write it. It counts as memory of the device. A driver that cannot, or not this time, gives the array back, which is
-    /// the default; the runtime copies then.
+    /// Makes a pool of a host array's memory, without a copy: the pool has the array's bytes, and tasks may
+    /// write it. It counts as memory of the device. A driver that cannot do that, or not this time, returns
+    /// the array, which is the default; the runtime then copies.
     ///
     /// # Errors
     ///
@@ -129,25 +129,25 @@ pub unsafe trait Driver: Send + Sync {
         Err(array)
     }
 
-    /// Makes an in-order queue, which reports failures under the name given.
+    /// Makes an in-order queue, which reports failures under the given name.
     ///
     /// # Errors
     ///
-    /// Where the platform gives no thread or queue.
+    /// [`DriverError::Platform`] if the platform gives no thread or queue; [`DriverError::Lost`].
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError>;
 
     /// Ends a stream after its pending tasks. May wait for them.
     fn drop_stream(&self, stream: StreamHandle);
 
-    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Its events are
-    /// done then, and say so: one that failed before has failed.
+    /// Waits until the stream is idle and clears its failure, so that it accepts tasks again. Its events are
+    /// done then and keep their outcomes: an event that failed before stays failed.
     ///
     /// # Errors
     ///
-    /// Where the device is beyond help.
+    /// [`DriverError::Lost`], and errors of the wait.
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError>;
 
-    /// Whether everything handed over so far is done.
+    /// Whether everything submitted so far is done.
     fn is_idle(&self, stream: &StreamHandle) -> bool;
 
     /// Makes an artifact's code ready to run.
@@ -161,108 +161,111 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoSuchEntry`], a module of another driver.
+    /// [`DriverError::NoSuchEntry`]; [`DriverError::ForeignHandle`] for a module of another driver.
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError>;
 
-    /// Fixes a kernel's memory: one range per memory parameter. Done once per link, so that launches resolve
-    /// nothing.
+    /// Binds a kernel to its memory: one range per memory parameter. The runtime binds once per link, so that
+    /// launches look nothing up.
     ///
     /// # Errors
     ///
-    /// A kernel or memory of another driver, and limits of the device.
+    /// [`DriverError::ForeignHandle`] for a kernel or memory of another driver; errors for limits of the
+    /// device.
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError>;
 
-    /// Enqueues the whole of a kernel (`0..extent`), with one value per static index.
+    /// Submits the whole of a kernel (`0..extent`), with one value per static index.
     ///
     /// # Errors
     ///
-    /// A failed stream, a queue that only the caller could drain.
+    /// [`DriverError::Failed`] on a failed stream; [`DriverError::SelfWait`] if only the calling thread could
+    /// make room in the queue; [`DriverError::Lost`].
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
 
-    /// Makes kernels ready to be launched together, in this order, many times over; done once per link, as
-    /// [`Driver::bind`]. None where the device gains nothing by that, which is the default: the runtime
-    /// launches them one by one.
+    /// Prepares kernels for being launched together, in this order, many times. The runtime does this once
+    /// per link, like [`Driver::bind`]. None if the device gains nothing by it, which is the default: the
+    /// runtime then launches the kernels one by one.
     ///
     /// # Errors
     ///
-    /// A kernel of another driver; a lost device.
+    /// [`DriverError::ForeignHandle`] for a kernel of another driver; [`DriverError::Lost`].
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
         let _ = kernels;
         Ok(None)
     }
 
-    /// Enqueues all kernels of a sequence, each behind the one before. `false` where that does not work out
-    /// this time, for whatever reason: nothing was enqueued then, and the runtime launches the kernels one by
-    /// one, which says what is wrong with which.
+    /// Submits all kernels of a sequence, each after the one before. Returns false if that is not possible
+    /// this time, for any reason: then nothing was submitted, and the runtime launches the kernels one by
+    /// one, so that an error names the kernel at fault.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`], and nothing was enqueued.
+    /// The errors of [`Driver::launch`]; nothing was submitted.
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let _ = (stream, task);
         Ok(false)
     }
 
-    /// Enqueues filling memory with zeros.
+    /// Submits a task that fills memory with zeros.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`].
+    /// The errors of [`Driver::launch`].
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying a host array to memory. The task owns its share of the array.
+    /// Submits a copy of a host array to memory. The task owns a reference to the array.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`].
+    /// The errors of [`Driver::launch`].
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying memory to a host array. The host takes the array after the event.
+    /// Submits a copy of memory to a host array. The host takes the array after the event behind the copy.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`].
+    /// The errors of [`Driver::launch`].
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying within the device, or from memory that was imported.
+    /// Submits a copy within the device, or from imported memory.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`].
+    /// The errors of [`Driver::launch`].
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError>;
 
-    /// Enqueues a function of the host's, which runs once, on a thread of the driver's choice.
+    /// Submits a function of the user, which runs once, on a thread of the driver's choice.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoHostTasks`] where streams run kernels and copies alone, which is the default; as
-    /// [`Driver::launch`].
+    /// [`DriverError::NoHostTasks`] if streams run only kernels and copies, which is the default; the errors
+    /// of [`Driver::launch`].
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
     }
 
-    /// An event that is done when everything handed to the stream so far is done, or failed.
+    /// Records an event that is done when everything submitted to the stream so far is done, or has failed.
     ///
     /// # Errors
     ///
-    /// A queue that only the caller could drain; a lost device.
+    /// [`DriverError::SelfWait`] if only the calling thread could make room in the queue;
+    /// [`DriverError::Lost`].
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError>;
 
     /// Makes the stream's later tasks start after the event. Does not wait on the caller's thread.
     ///
     /// # Errors
     ///
-    /// As [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that the stream
-    /// cannot wait for, after which the runtime waits on the caller's thread.
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError>;
+    /// The errors of [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that
+    /// the stream cannot wait for, whereupon the runtime waits on the caller's thread.
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError>;
 
-    /// Marks a place in the stream's work, for a timeline; called only while somebody listens. By default
-    /// nothing happens.
+    /// Marks the begin or end of a section in the stream's tasks, for a timeline. The runtime calls this only
+    /// while a timeline is recorded. By default it has no effect.
     ///
     /// # Errors
     ///
-    /// As [`Driver::record`].
+    /// The errors of [`Driver::record`].
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
         let _ = (stream, mark);
         Ok(())
@@ -272,18 +275,18 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The failure, if the event is done by failing.
+    /// The failure, if the event is done but failed.
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError>;
 
     /// Waits on the caller's thread until the event is done.
     ///
     /// # Errors
     ///
-    /// The failure; or that the caller is the one who would have to make progress.
+    /// The failure; [`DriverError::SelfWait`] if only the calling thread could make progress.
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
 }
 
-/// Memory of a device by number, counted from 1 in the order of allocation.
+/// The number of a device's pool, counted from 1 in the order of allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 
@@ -293,12 +296,12 @@ impl fmt::Display for PoolId {
     }
 }
 
-/// Where a buffer begins.
+/// The beginning of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// Which pool.
+    /// The buffer's pool.
     pub pool: PoolId,
-    /// Bytes from its beginning.
+    /// Offset in the pool, in bytes.
     pub offset: usize,
 }
 
@@ -308,41 +311,42 @@ impl fmt::Display for Location {
     }
 }
 
-/// A place in a stream's work.
+/// A mark in a stream's sequence of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// What follows is this; the text is the user's name for it.
+    /// Begins a section; the text is the user's name for it.
     Begin(Arc<str>),
-    /// What began last ends here.
+    /// Ends the section that began last.
     End,
 }
 
-/// What a wait protects, which decides whether a failure crosses it.
+/// The reason for a wait, which decides whether it propagates a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum After {
-    /// The later tasks read what was done before the event: its failure is theirs too.
+pub enum WaitKind {
+    /// The later tasks read results of tasks before the event: a failure propagates to them.
     Data,
-    /// The later tasks only overwrite what was used before the event: its failure is no concern.
+    /// The later tasks only overwrite memory that tasks before the event used: a failure does not affect
+    /// them.
     Order,
 }
 
-/// How many streams to suggest for a device.
+/// A strategy for the number of streams to suggest for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamStrategy {
-    /// One per device; parallelism comes from devices and from inside kernels.
+    /// One per device; parallelism comes from several devices and from inside of kernels.
     #[default]
     OnlyDevicesParallel,
-    /// As many as let transfers overlap with computing.
+    /// Enough streams to overlap transfers with computation.
     ForParallelCopying,
-    /// As many as the device can run at once.
+    /// As many streams as the device can run at once.
     MostParallelStreams,
 }
 
-/// A function of the host's among the tasks of a stream. An error, or a panic, fails the stream.
+/// A function of the user among the tasks of a stream. An error or a panic of it fails the stream.
 pub struct HostTask {
-    /// What to call it in messages.
+    /// The task's name in messages.
     pub name: String,
-    /// What it does.
+    /// The function; an error is the message of the failure.
     pub run: Box<dyn FnOnce() -> Result<(), String> + Send>,
 }
 
@@ -359,25 +363,25 @@ macro_rules! handles {
         pub struct $name(Arc<dyn Any + Send + Sync>);
 
         impl $name {
-            /// Wraps what the driver needs to find again.
+            /// Wraps a value that the driver gets back with the handle.
             pub fn new<T: Send + Sync + 'static>(value: T) -> Self {
                 $name(Arc::new(value))
             }
 
-            /// What the driver put in.
+            /// The value that the driver wrapped.
             ///
             /// # Errors
             ///
-            /// [`DriverError::ForeignHandle`] where another driver made the handle.
+            /// [`DriverError::ForeignHandle`] if another driver made the handle.
             pub fn get<T: Send + Sync + 'static>(&self) -> Result<&T, DriverError> {
                 self.0.downcast_ref().ok_or(DriverError::ForeignHandle { what: $what })
             }
 
-            /// A share of what the driver put in, for a task to own.
+            /// A reference to the value that the driver wrapped, for a task to own.
             ///
             /// # Errors
             ///
-            /// [`DriverError::ForeignHandle`] where another driver made the handle.
+            /// [`DriverError::ForeignHandle`] if another driver made the handle.
             pub fn share<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, DriverError> {
                 self.0.clone().downcast().map_err(|_| DriverError::ForeignHandle { what: $what })
             }
@@ -398,29 +402,29 @@ macro_rules! handles {
 }
 
 impl PoolHandle {
-    /// A host array, for a driver that reads host memory in place.
+    /// A handle to a host array, for a driver that reads host memory in place.
     pub(crate) fn of_host(array: Arc<HostArray>) -> PoolHandle {
         PoolHandle(array)
     }
 
-    /// Whether both are shares of one value, and so of one memory.
+    /// Whether both are clones of one handle, and so refer to one memory.
     pub fn is_same(&self, other: &PoolHandle) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 handles! {
-    /// A driver's stream.
+    /// A stream of a driver.
     StreamHandle "stream";
-    /// Memory of a driver, or what it lets others reach of it.
+    /// A driver's memory, or an exported form of it for other drivers.
     PoolHandle "memory";
-    /// A driver's event.
+    /// An event recorded on a driver's stream.
     EventHandle "event";
-    /// A driver's loaded artifact.
+    /// An artifact that a driver loaded.
     ModuleHandle "module";
-    /// A driver's kernel of a loaded artifact.
+    /// A kernel of an artifact that a driver loaded.
     KernelHandle "kernel";
-    /// A driver's kernel with its memory fixed.
+    /// A kernel that a driver bound to its memory.
     BoundHandle "bound kernel";
     /// Bound kernels that a driver launches together.
     SequenceHandle "sequence of kernels";

@@ -1,5 +1,5 @@
-//! What can go wrong: [`DriverError`] below the contract, [`Error`] above it, and [`Failure`] for what went wrong while
-//! nobody was looking.
+//! Errors: [`DriverError`] below the driver contract, [`Error`] above it, and [`Failure`] for a task that
+//! failed after it was submitted.
 
 use std::{fmt, sync::Arc};
 
@@ -8,34 +8,39 @@ use tnode::DType;
 
 use crate::driver::{Location, PoolId};
 
-/// Why a task failed after it was handed over. Shared by everything that depends on the task; cheap to clone.
+/// The failure of a task after it was submitted. Everything that depends on the task refers to it; cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Failure(Arc<FailureParts>);
+pub struct Failure(Arc<FailureDetails>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct FailureParts {
+struct FailureDetails {
     stream: Arc<str>,
     task: String,
     message: String,
 }
 
 impl Failure {
-    /// What failed on which stream, and what it said.
+    /// The failure of a task on a stream, with a message.
     pub fn new(stream: impl Into<Arc<str>>, task: impl Into<String>, message: impl Into<String>) -> Failure {
-        Failure(Arc::new(FailureParts { stream: stream.into(), task: task.into(), message: message.into() }))
+        Failure(Arc::new(FailureDetails {
+            stream: stream.into(),
+            task: task.into(),
+            message: message.into(),
+        }))
     }
 
-    /// The name of the stream whose task failed first, which names its device too.
+    /// The name of the stream whose task failed first, which also names its device.
     pub fn stream(&self) -> &str {
         &self.0.stream
     }
 
-    /// The task: a kernel's name, or a kind of copy.
+    /// The task's name: a kernel's, or a kind of copy.
     pub fn task(&self) -> &str {
         &self.0.task
     }
 
-    /// What was said: a panic's message, or the device's.
+    /// The message of a panic or of the device.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -47,264 +52,266 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a driver reports.
+/// An error of a driver.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// No room for a pool.
+    /// Not enough memory for a pool.
     #[error("out of device memory: {requested} bytes requested, {used} in use")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The requested size, in bytes.
         requested: usize,
-        /// Bytes pools occupied already.
+        /// The total size of existing pools, in bytes.
         used: usize,
     },
-    /// No room for what a kernel logs.
+    /// Not enough memory for the log of a kernel.
     #[error(
         "kernel `{kernel}`: out of device memory for its log: {requested} bytes requested, {used} in use"
     )]
     NoRoomForLog {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// Bytes asked for.
+        /// The requested size, in bytes.
         requested: usize,
-        /// Bytes occupied already.
+        /// The total size of existing pools and logs, in bytes.
         used: usize,
     },
-    /// Memory that the device cannot reach, or cannot let others reach.
+    /// Memory that the device cannot access, or that it cannot make accessible to others.
     #[error("device `{driver}` does not share {what}")]
     NoPeerAccess {
-        /// Which driver.
+        /// The driver's name.
         driver: String,
-        /// Whose memory.
+        /// A description of the memory.
         what: &'static str,
     },
-    /// A task of the host's for a stream that runs none.
+    /// A function of the user on a stream that runs no such functions.
     #[error("streams of device `{driver}` run no functions of the host")]
     NoHostTasks {
-        /// Which driver.
+        /// The driver's name.
         driver: String,
     },
     /// The device cannot run this kind of code.
     #[error("device `{driver}` does not load {payload} artifacts")]
     UnsupportedPayload {
-        /// Which driver.
+        /// The driver's name.
         driver: String,
-        /// The kind of payload.
+        /// The kind of payload in the artifact.
         payload: String,
     },
     /// The artifact has no such kernel.
     #[error("the artifact has no kernel at position {index}; it has {kernels}")]
     NoSuchEntry {
-        /// The position asked for.
+        /// The requested position.
         index: usize,
-        /// How many there are.
+        /// The number of kernels.
         kernels: usize,
     },
-    /// A handle that another driver made.
+    /// A handle of another driver.
     #[error("this {what} belongs to another driver")]
     ForeignHandle {
         /// The kind of handle.
         what: &'static str,
     },
-    /// A pool that a [`DirectDriver`](crate::DirectDriver) never made, or freed.
+    /// A pool that a [`DirectDriver`](crate::DirectDriver) never made, or has freed.
     #[error("{pool} does not exist")]
     NoSuchPool {
-        /// Which one.
+        /// The pool's number.
         pool: PoolId,
     },
     /// A range that leaves its memory.
     #[error("{what}: bytes {offset}..+{bytes} lie outside its {size} bytes")]
     OutOfBounds {
-        /// Whose memory.
+        /// A description of the memory.
         what: String,
-        /// Where the range begins.
+        /// Offset of the range, in bytes.
         offset: usize,
-        /// How long it is.
+        /// Size of the range, in bytes.
         bytes: usize,
-        /// How long the memory is.
+        /// Size of the memory, in bytes.
         size: usize,
     },
-    /// Written memory that is also another parameter's.
+    /// Memory that a kernel writes, and that also belongs to another parameter.
     #[error("kernel `{kernel}`: parameters {first} and {second} overlap and one is written")]
     Overlap {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// One parameter.
+        /// The position of one parameter.
         first: usize,
-        /// The other.
+        /// The position of the other parameter.
         second: usize,
     },
-    /// Memory of a kernel that does not begin where the device needs it to.
+    /// Memory of a kernel that is not aligned as the device requires.
     #[error(
         "kernel `{kernel}`: memory parameter {position} is at {at}, which is no multiple of {alignment} bytes"
     )]
     Misaligned {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The position of the parameter.
         position: usize,
-        /// Where its memory begins.
+        /// The location of the parameter's memory.
         at: Location,
-        /// What the device needs.
+        /// The alignment that the device requires, in bytes.
         alignment: usize,
     },
     /// A copy whose source and destination have bytes in common.
     #[error("a copy of {bytes} bytes from {from} to {to} overlaps itself")]
     CopyOverlap {
-        /// Where the source begins.
+        /// The location of the source.
         from: Location,
-        /// Where the destination begins.
+        /// The location of the destination.
         to: Location,
-        /// How much is copied.
+        /// Size of the copy, in bytes.
         bytes: usize,
     },
     /// A copy whose source and destination differ in size.
     #[error("a copy to {expected} bytes at {to} from {found} bytes at {from}")]
     CopySize {
-        /// Where the destination begins.
+        /// The location of the destination.
         to: Location,
-        /// Its bytes.
+        /// Size of the destination, in bytes.
         expected: usize,
-        /// Where the source begins.
+        /// The location of the source.
         from: Location,
-        /// Its bytes.
+        /// Size of the source, in bytes.
         found: usize,
     },
     /// A copy between memory and a host array of another size.
     #[error("a copy between {expected} bytes at {at} and a host array of {found} bytes")]
     ArraySize {
-        /// Where the memory begins.
+        /// The location of the memory.
         at: Location,
-        /// Its bytes.
+        /// Size of the memory, in bytes.
         expected: usize,
-        /// The array's.
+        /// Size of the array, in bytes.
         found: usize,
     },
-    /// A static index beyond what its kernel was compiled for.
+    /// A value of a static index outside of the range for which the kernel was compiled.
     #[error("kernel `{kernel}`: a static index of {value} lies outside 0..{range}")]
     BindingRange {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// How many values the index has.
+        /// The end of the range `0..range`.
         range: i64,
-        /// The value given.
+        /// The rejected value.
         value: i64,
     },
-    /// Memory that may only be read, such as a host array used in place.
+    /// Memory that may only be read, such as a host array that is used in place.
     #[error("{pool} may only be read: it is a host array that the device uses in place")]
     ReadOnly {
-        /// Which one.
+        /// The pool's number.
         pool: PoolId,
     },
     /// A wrong number of arguments.
     #[error("kernel `{kernel}`: expected {expected} {what}, found {found}")]
     Arity {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// Bindings or memory parameters.
+        /// The kind of arguments.
         what: &'static str,
-        /// How many it takes.
+        /// The number that the kernel takes.
         expected: usize,
-        /// How many there were.
+        /// The number that was passed.
         found: usize,
     },
-    /// A task failed; everything behind it on the stream and everything that reads its results fails with it.
+    /// A task failed; all later tasks on its stream and everything that reads its results fail with it.
     #[error("{0}")]
     Failed(Failure),
-    /// Something that would have to wait for a stream was tried inside a task, of that or of any other stream. Tasks never wait
-    /// but where the runtime orders it: what they wait for could in turn wait for them.
+    /// A call inside of a task would have to wait for a stream, of any task. Tasks wait only where the
+    /// runtime orders it: the stream could in turn wait for the task.
     #[error("{stream}: {doing} would make a running task wait, perhaps for ever; do it outside of tasks")]
     SelfWait {
-        /// The stream that would have been waited for.
+        /// The stream for which the call would wait.
         stream: String,
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
     },
-    /// A pool that is larger than what a kernel can reach at once.
+    /// A pool that is larger than the memory that one binding of a kernel can reach.
     #[error("{pool} needs {bytes} bytes, more than the {limit} that the device binds to a kernel at once")]
     PoolTooLarge {
-        /// Which one.
+        /// The pool's number.
         pool: PoolId,
-        /// What it needs.
+        /// The required size, in bytes.
         bytes: usize,
-        /// What the device binds.
+        /// The maximum size of a binding, in bytes.
         limit: usize,
     },
-    /// A kernel whose memory lies in more buffers of the device than a kernel may use.
+    /// A kernel whose memory is in more buffers of the device than a kernel may use.
     #[error("kernel `{kernel}`: its memory lies in {needed} buffers, the device binds {limit} to a kernel")]
     TooManyBuffers {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// How many it needs.
+        /// The required number.
         needed: usize,
-        /// How many the device binds.
+        /// The maximum number per kernel.
         limit: usize,
     },
     /// A kernel of more workgroups than the device runs in one launch.
     #[error("kernel `{kernel}`: {groups} workgroups, the device runs {limit} in one launch")]
     TooManyGroups {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// How many it needs.
+        /// The required number.
         groups: u64,
-        /// How many the device runs.
+        /// The maximum number per launch.
         limit: u64,
     },
-    /// A kernel whose workgroups take more than the device gives one.
+    /// A kernel whose workgroups need more of a resource than the device has per workgroup.
     #[error("kernel `{kernel}`: {needed} {what}, the device gives a workgroup {limit}")]
     TooLarge {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// What it takes: registers, threads, bytes of shared memory.
+        /// The resource: registers, threads, or bytes of shared memory.
         what: &'static str,
-        /// How much of it.
+        /// The required amount.
         needed: usize,
-        /// What the device gives.
+        /// The device's maximum per workgroup.
         limit: usize,
     },
-    /// A launch that contradicts itself, its code or the device: a defect of the codegen, or code for another device.
+    /// A launch that contradicts its own code or the device: a defect of the codegen, or code for another
+    /// device.
     #[error("kernel `{kernel}`: {what}: expected {expected}, found {found}")]
     BadLaunch {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// What of its launch.
+        /// The property of the launch.
         what: Box<str>,
-        /// What the device or the code takes.
+        /// The value that the device or the code requires.
         expected: Box<str>,
-        /// What there is.
+        /// The value of the launch.
         found: Box<str>,
     },
-    /// The codegen made no text for the memory that a kernel is bound to.
+    /// The codegen could not make the text of a kernel for the memory to which it is bound.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
-    /// The platform's compiler refused a kernel: our bug, or the platform's.
-    #[error("kernel `{kernel}`: the device refused its code, which is a bug: {message}")]
-    CodeRefused {
-        /// Which kernel.
+    /// The platform's compiler rejected a kernel: a bug of ours, or of the platform.
+    #[error("kernel `{kernel}`: the device rejected its code, which is a bug: {message}")]
+    CodeRejected {
+        /// The kernel's name.
         kernel: String,
-        /// What the platform said, with the place in the text.
+        /// The platform's message, with the position in the text.
         message: String,
     },
-    /// The device is gone, with all that was in its memory. Nothing works on it any more; make another device.
+    /// The device is lost, with all contents of its memory. Nothing works on it any more; open another
+    /// device.
     #[error("device `{driver}` is lost: {message}")]
     Lost {
-        /// Which driver.
+        /// The driver's name.
         driver: String,
-        /// What the platform said.
+        /// The platform's message.
         message: String,
     },
-    /// The platform refused a thread, a queue, or anything else.
+    /// The platform did not provide a thread, a queue or another resource.
     #[error("{what}: {message}")]
     Platform {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// What the platform said.
+        /// The platform's message.
         message: String,
     },
 }
 
-/// What the runtime reports. Messages name the user's objects.
+/// An error of the runtime. Messages name the user's objects.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -313,65 +320,65 @@ pub enum Error {
         "routine `{routine}`: the linked context ({stream}) lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"
     )]
     ContextLacksNode {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// The context's stream.
+        /// The name of the context's stream.
         stream: String,
-        /// Which node.
+        /// The node's name.
         node: String,
     },
-    /// The routine has nodes that the caller gave no handle for.
+    /// The routine has nodes for which the caller passed no handle.
     #[error(
         "routine `{routine}`: no handle for node `{node}` (position {position}, {handles} handles given)"
     )]
     NoHandle {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// Which node, by the routine's name for it.
+        /// The node's name in the routine.
         node: String,
-        /// Its position in the routine.
+        /// The node's position in the routine.
         position: usize,
         /// How many handles there were.
         handles: usize,
     },
-    /// The routine reads a node from the merge buffer, which holds another, or nothing.
+    /// The routine reads a node from the merge buffer, which holds another node or nothing.
     #[error(
         "routine `{routine}` reads node `{expected}` from the merge buffer of {stream}, which holds {found}; transfer `{expected}` into it first (`device_to_device`)"
     )]
     MergeBuffer {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// Which stream.
+        /// The stream's name.
         stream: String,
-        /// The node it reads.
+        /// The name of the node that the routine reads.
         expected: String,
-        /// What is there.
+        /// A description of what the merge buffer holds.
         found: String,
     },
-    /// A merge was asked of a routine that does not read that node from the merge buffer of that stream.
+    /// A merge was requested for a routine that does not read that node from the merge buffer of that stream.
     #[error("routine `{routine}` was to merge node `{expected}` on {stream}, but it reads {found}")]
     NotMerging {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// The node it was to read.
+        /// The name of the node to be merged.
         expected: String,
-        /// The stream of the destination.
+        /// The name of the destination stream.
         stream: String,
-        /// What it reads, and on which stream.
+        /// A description of the node that it reads, with the stream.
         found: String,
     },
-    /// Links on two streams write a node that they share because of the links before.
+    /// Links on two streams write a node that earlier links made them share.
     #[error(
         "node `{node}` is shared by streams of {device} and {owner} writes it; {stream} cannot write it too. Make it shared (`Sharing::Shared`) or per-stream (`Sharing::PerStream`) to say which is meant"
     )]
     SecondWriter {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The device.
+        /// The device's name.
         device: String,
-        /// The stream that writes it.
+        /// The name of the stream that writes the node.
         owner: String,
-        /// The other one.
+        /// The name of the other stream.
         stream: String,
     },
     /// A routine assigns to a node that only the host changes.
@@ -379,105 +386,105 @@ pub enum Error {
         "routine `{routine}` on {stream} writes node `{node}`, which is {mode}: only the host changes it"
     )]
     HostedWrite {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// The stream that it was linked for.
+        /// The name of the stream for which it is linked.
         stream: String,
-        /// Its memory mode.
+        /// The node's memory mode.
         mode: String,
     },
     /// The host has no array for the node.
     #[error("node `{node}` has no host array here; give it one (`Host::insert`)")]
     NotHosted {
-        /// Which node.
+        /// The node's name.
         node: String,
     },
-    /// The host changes a constant that a device has.
+    /// The host changes a constant whose values a device has.
     #[error("node `{node}` is constant and devices have its values: the host cannot change them any more")]
     HostConstant {
-        /// Which node.
+        /// The node's name.
         node: String,
     },
     /// The memory of the node is the host's array itself.
     #[error("node `{node}` on {device} is the host's array itself, which devices only read")]
     ReadOnly {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The device.
+        /// The device's name.
         device: String,
     },
-    /// A transfer of a node that its source does not have.
+    /// A transfer of a node that the source context does not have.
     #[error(
         "node `{node}` has no memory in the source context ({source_stream}), so that {stream} gets nothing"
     )]
     NoSource {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The source's stream.
+        /// The name of the source context's stream.
         source_stream: String,
-        /// The destination's.
+        /// The name of the destination stream.
         stream: String,
     },
-    /// The streams of a device have one copy of the node.
+    /// The streams of a device share one copy of the node.
     #[error(
         "node `{node}` is shared by the streams of {device}: contexts on it have the same memory and need no copy"
     )]
     SharedAlready {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The device.
+        /// The device's name.
         device: String,
     },
-    /// A context whose memory was given back.
+    /// A context whose memory was released.
     #[error("{what}: this context of {stream} was finalised and has no nodes any more")]
     Finalized {
-        /// Which node or routine was to be used.
+        /// The node or routine of the failed call.
         what: String,
-        /// The context's stream.
+        /// The name of the context's stream.
         stream: String,
     },
-    /// A host array was asked for where waiting for it could be for ever.
+    /// A host array was requested where waiting for it could be a deadlock.
     #[error(
         "node `{node}`: its host array is in use, and this thread has a host array already: call this outside of `Host::update` and of transfers"
     )]
     HostArrayInUse {
-        /// Which node.
+        /// The node's name.
         node: String,
     },
-    /// Sizes differ.
+    /// Shapes differ.
     #[error("node `{node}`: {what} has sizes {found:?}, expected {expected:?}")]
     Shape {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// What was compared with the node.
+        /// A description of the compared array or node.
         what: String,
-        /// The node's sizes, with margins.
+        /// The node's dimensions, with margins.
         expected: Vec<usize>,
-        /// The other's.
+        /// The compared value.
         found: Vec<usize>,
     },
     /// Element types differ.
     #[error("node `{node}`: {what} has elements of {found}, expected {expected}")]
     ElementType {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// What was compared with the node.
+        /// A description of the compared array or node.
         what: String,
-        /// The node's.
+        /// The node's element type.
         expected: DType,
-        /// The other's.
+        /// The compared value.
         found: DType,
     },
     /// A view has no memory of its own.
     #[error("node `{node}` is {view} and has no memory of its own to {access}; use that node's")]
     View {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// What it is a view of.
+        /// A description of the viewed node.
         view: String,
-        /// What was tried.
+        /// The attempted operation.
         access: &'static str,
     },
     /// A virtual node has no values anywhere.
@@ -486,102 +493,102 @@ pub enum Error {
          `MemoryMode::Materialized` for it before the routine is compiled"
     )]
     Virtual {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// What was tried.
+        /// The attempted operation.
         access: &'static str,
     },
-    /// A node the context knows nothing of.
+    /// A node that is not in the context.
     #[error("node `{node}` is not in this context ({stream}): {hint}")]
     NotInContext {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The context's stream.
+        /// The name of the context's stream.
         stream: String,
-        /// What to do about it.
+        /// A hint for the user.
         hint: &'static str,
     },
-    /// A node that has memory already.
+    /// A node that already has memory.
     #[error("node `{node}` is already in this context ({stream}); use `from_host` to change its values")]
     AlreadyInContext {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The context's stream.
+        /// The name of the context's stream.
         stream: String,
     },
     /// A wrong number of bindings.
     #[error("routine `{routine}` on {stream}: expected {expected} bindings ({symbols}), found {found}")]
     BindingCount {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// Its stream.
+        /// The name of the routine's stream.
         stream: String,
-        /// How many symbols it has.
+        /// The number of the routine's symbols.
         expected: usize,
-        /// Their names.
+        /// The names of the symbols.
         symbols: String,
-        /// How many values there were.
+        /// The number of values passed.
         found: usize,
     },
     /// A binding outside its symbol's range.
     #[error("routine `{routine}` on {stream}: binding @{symbol} = {value} is outside 0..{range}")]
     BindingRange {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// Its stream.
+        /// The name of the routine's stream.
         stream: String,
-        /// Which symbol.
+        /// The symbol's name.
         symbol: String,
-        /// Values are `0..range`.
+        /// The end of the range `0..range`.
         range: i64,
-        /// The value.
+        /// The rejected value.
         value: i64,
     },
     /// A stream of another device.
     #[error("{found} belongs to another device than {expected}")]
     OtherDevice {
-        /// The context's stream.
+        /// The name of the context's stream.
         expected: String,
-        /// The other one.
+        /// The name of the other stream.
         found: String,
     },
     /// The node's last writer failed, so it has no value.
     #[error("node `{node}` has no value: {failure}")]
     Poisoned {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The first failure behind it.
+        /// The failure that caused it.
         failure: Failure,
     },
     /// A node alone exceeds what one pool may hold.
     #[error("node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}")]
     NodeTooLarge {
-        /// Which node.
+        /// The node's name.
         node: String,
-        /// The stream that it was for, which names the device too.
+        /// The name of the stream, which also names the device.
         stream: String,
-        /// What it needs.
+        /// The required size, in bytes.
         bytes: usize,
-        /// What a pool may hold.
+        /// Maximum size of a pool, in bytes.
         cap: usize,
     },
-    /// A schedule and an artifact that do not fit each other: a defect of whoever made the code.
+    /// A schedule and an artifact that contradict each other: a defect of the producer of the code.
     #[error("routine `{routine}`: its code contradicts itself: {problem}")]
     InvalidCode {
-        /// Which routine.
+        /// The routine's name.
         routine: String,
-        /// What does not fit.
+        /// A description of the contradiction.
         problem: String,
     },
-    /// The node's sizes are not settled, or an array could not be made.
+    /// The node's shape is not known, or an array could not be made.
     #[error(transparent)]
     Node(Box<tnode::Error>),
-    /// The device refused or failed.
+    /// The device rejected a call or failed.
     #[error("{during}: {source}")]
     Driver {
-        /// What was being done, with the user's objects.
+        /// The operation, with the user's objects.
         during: String,
-        /// The device's answer.
+        /// The driver's error.
         source: DriverError,
     },
 }
@@ -593,12 +600,12 @@ impl From<tnode::Error> for Error {
 }
 
 impl Error {
-    /// Wraps a driver's answer, naming what was being done.
+    /// Wraps a driver's error; `during` names the operation and the user's objects.
     pub(crate) fn driver(during: impl FnOnce() -> String) -> impl FnOnce(DriverError) -> Error {
         move |source| Error::Driver { during: during(), source }
     }
 
-    /// The first failure behind this error, if it stems from a task that failed.
+    /// The first failure that caused this error, if a failed task did.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Error::Poisoned { failure, .. } | Error::Driver { source: DriverError::Failed(failure), .. } => {

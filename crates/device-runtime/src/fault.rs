@@ -1,11 +1,11 @@
-//! A driver around another one that makes things go wrong, by seed: to test what stands on a driver.
+//! A driver around another one that injects faults, by seed, for tests of code that uses a driver.
 //!
-//! It keeps the contract of [`Driver`] at all times: every fault is one that a device may have. Faults are decided when a task
-//! is handed over, from the seed and the stream's name, so a program that uses each stream from one thread has the same
-//! faults in every run.
+//! It always satisfies the contract of [`Driver`]: every injected fault is one that a real device may have.
+//! Faults are decided when a task is submitted, from the seed and the stream's name, so a program that uses
+//! each stream from one thread has the same faults in every run.
 //!
-//! What goes to the driver inside is the caller's task, a part of it, or a kernel without memory. Handles of memory, modules and
-//! kernels are those of the driver inside.
+//! The inner driver receives the caller's task, a part of it, or a kernel without memory. Handles of memory,
+//! modules and kernels are those of the inner driver.
 #![allow(unsafe_code, reason = "implements `Driver`, and launches a kernel without memory")]
 
 mod plan;
@@ -23,68 +23,68 @@ use codegen_core::{Artifact, Caps};
 
 pub use self::plan::{FaultCounts, FaultPlan};
 use self::{
-    plan::{Dice, Fault, Injector},
+    plan::{Fault, FaultDice, Injector},
     stream::{Admission, Event, Stream},
-    work::{Kind, delaying_kernel},
+    work::{TaskSize, delaying_kernel},
 };
 use crate::{
     checked::{
         BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask,
     },
     driver::{
-        After, BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, ModuleHandle, PoolHandle,
-        PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+        BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, ModuleHandle, PoolHandle, PoolId,
+        SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::{DriverError, Failure},
     pool::lock,
 };
 
-/// At most so many questions more than needed are answered with "pending" where an event is done late.
-const LATENESS: u32 = 20;
+/// Maximum number of extra polls to which a late event answers that it is pending.
+const MAX_EXTRA_POLLS: u32 = 20;
 
-/// A driver that does what another one does, with faults.
+/// A driver that passes calls to another one and injects faults.
 pub struct FaultDevice {
     inner: Arc<dyn Driver>,
     injector: Injector,
-    /// Decides about what happens outside of streams.
-    dice: Dice,
-    /// A kernel that takes the plan's delay, where the driver inside runs host code.
+    /// Decides about faults outside of streams.
+    dice: FaultDice,
+    /// A kernel that sleeps for the plan's delay, if the inner driver runs host code.
     delay: Option<BoundKernel>,
     streams: Mutex<Vec<Weak<Stream>>>,
-    /// Set once the device is lost; shared with its streams, whose events fail then.
+    /// Set once the device is lost; its streams share it, because their events fail then.
     lost: Arc<OnceLock<DriverError>>,
 }
 
 impl FaultDevice {
-    /// A driver around another one.
+    /// A device that injects the faults of `plan` around `inner`.
     pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> FaultDevice {
         FaultDevice {
             delay: delaying_kernel(&*inner, plan.delay).ok(),
             inner,
-            dice: Dice::new(plan.seed, "device"),
+            dice: FaultDice::new(plan.seed, "device"),
             injector: Injector::new(plan),
             streams: Mutex::default(),
             lost: Arc::default(),
         }
     }
 
-    /// How many faults there were so far.
+    /// The number of injected faults so far, by kind.
     pub fn counts(&self) -> FaultCounts {
         self.injector.counts()
     }
 
-    /// The failures of the tasks that were made to fail, in order. Each is different from all others.
+    /// The failures that were injected into tasks, in order. All of them are different.
     pub fn failures(&self) -> Vec<Failure> {
         self.injector.failures()
     }
 
-    /// Begins or stops injecting; a device begins active. Faults that are there stay.
+    /// Starts or stops injecting faults; a new device is active. Existing faults remain.
     pub fn set_active(&self, active: bool) {
         self.injector.set_active(active);
     }
 
-    /// Loses the device, as [`FaultPlan::loss`] does: nothing of it runs any more when the call returns, and every later call
-    /// fails.
+    /// Makes the device lost, as [`FaultPlan::device_lost`] does: when the call returns, none of its tasks
+    /// runs any more, and every later call fails.
     pub fn lose(&self) {
         let driver = self.inner.name().to_owned();
         let mut first = false;
@@ -93,69 +93,70 @@ impl FaultDevice {
             DriverError::Lost { driver, message: "the loss was injected".to_owned() }
         });
         if first {
-            self.injector.count(Fault::Loss);
+            self.injector.count(Fault::DeviceLost);
             self.drain();
         }
     }
 
-    /// Waits until the driver inside has nothing left to do, since a device that is lost does nothing.
+    /// Waits until the inner driver is idle, since a lost device runs nothing.
     fn drain(&self) {
         let streams: Vec<_> = lock(&self.streams).iter().filter_map(Weak::upgrade).collect();
         for stream in streams {
-            // Failures are nobody's concern now. A task of the stream itself is not waited for: it is the caller.
+            // Failures are irrelevant here. If a task of the stream calls this, the inner driver rejects the
+            // wait.
             let _ = self.inner.record(&stream.inner).and_then(|event| self.inner.sync(&event));
         }
     }
 
     /// # Errors
     ///
-    /// That the device is lost.
-    fn alive(&self) -> Result<(), DriverError> {
+    /// [`DriverError::Lost`] if the device is lost.
+    fn check_alive(&self) -> Result<(), DriverError> {
         self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }
 
-    /// Hands a task over, or some of it, or nothing. `run` takes the driver's stream and how many of the bytes or kernels to do;
-    /// `name` says what fails behind so many of them.
+    /// Submits a task, a part of it, or nothing. `run` takes the driver's stream and the number of bytes or
+    /// kernels to submit; `name` names the task that fails after that many.
     fn task<'n>(
         &self,
         stream: &StreamHandle,
         name: impl Fn(usize) -> &'n str,
-        kind: Kind,
+        size: TaskSize,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
         let stream: &Arc<Stream> = stream.get()?;
-        self.alive()?;
+        self.check_alive()?;
         if let Admission::Skip = stream.admit(&*self.inner)? {
             return Ok(());
         }
         let happens = |fault| self.injector.happens(fault, &stream.dice);
         let (loss, failure, slow) = (
-            happens(Fault::Loss),
+            happens(Fault::DeviceLost),
             happens(Fault::TaskFailure),
-            matches!(kind, Kind::Copy(_)) && happens(Fault::SlowCopy),
+            matches!(size, TaskSize::Copy(_)) && happens(Fault::SlowCopy),
         );
         if loss {
             self.lose();
-            return self.alive();
+            return self.check_alive();
         }
         if slow {
             self.slow_down(stream)?;
         }
         if failure {
-            return self.fail(stream, name, kind, run);
+            return self.fail(stream, name, size, run);
         }
-        run(&stream.inner, kind.whole())
+        run(&stream.inner, size.whole())
     }
 
-    /// Does nothing, a half, or all of a task, and fails the stream.
+    /// Submits nothing, a half, or all of a task, and fails the stream.
     fn fail<'n>(
         &self,
         stream: &Stream,
         name: impl Fn(usize) -> &'n str,
-        kind: Kind,
+        size: TaskSize,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
-        let done = [0, kind.half(), kind.whole()][stream.dice.below(3) as usize];
+        let done = [0, size.half(), size.whole()][stream.dice.below(3) as usize];
         if done > 0 {
             run(&stream.inner, done)?;
         }
@@ -166,7 +167,7 @@ impl FaultDevice {
         Ok(())
     }
 
-    /// Makes the stream wait for a while before its next task; where it runs no host code, the caller waits instead.
+    /// Delays the stream before its next task. If the driver runs no host code, the caller waits instead.
     fn slow_down(&self, stream: &Stream) -> Result<(), DriverError> {
         match &self.delay {
             Some(kernel) => {
@@ -182,8 +183,8 @@ impl FaultDevice {
     }
 }
 
-// SAFETY: memory, kernels and tasks are the driver's inside, which gets each task once, in whole or in part, on the stream it
-// is for, and every wait; an event is done only after the one inside.
+// SAFETY: memory, kernels and tasks are those of the inner driver, which gets every task once, entirely or in
+// part, on the stream for which it was made, and every wait; an event is done only after the inner one.
 unsafe impl Driver for FaultDevice {
     fn name(&self) -> &str {
         self.inner.name()
@@ -223,7 +224,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         if self.injector.happens(Fault::OutOfMemory, &self.dice) {
             return Err(DriverError::OutOfMemory { requested: bytes, used: self.used_memory() });
         }
@@ -231,13 +232,13 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.export(memory)
     }
 
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        self.alive()?;
-        if self.injector.happens(Fault::RefusedPeer, &self.dice) {
+        self.check_alive()?;
+        if self.injector.happens(Fault::RejectedPeer, &self.dice) {
             let driver = self.name().to_owned();
             return Err(DriverError::NoPeerAccess { driver, what: "memory of others, this time" });
         }
@@ -245,7 +246,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         let inner = self.inner.new_stream(name)?;
         let stream = Arc::new(Stream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
         let mut streams = lock(&self.streams);
@@ -257,7 +258,7 @@ unsafe impl Driver for FaultDevice {
     fn drop_stream(&self, stream: StreamHandle) {
         if let Ok(stream) = stream.get::<Arc<Stream>>() {
             self.inner.drop_stream(stream.inner.clone());
-            if self.alive().is_ok() {
+            if self.check_alive().is_ok() {
                 stream.end();
             }
         }
@@ -265,9 +266,9 @@ unsafe impl Driver for FaultDevice {
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
         let stream: &Arc<Stream> = stream.get()?;
-        self.alive()?;
+        self.check_alive()?;
         self.inner.reset_stream(&stream.inner)?;
-        stream.forgive();
+        stream.clear_failure();
         Ok(())
     }
 
@@ -276,43 +277,43 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.load(artifact)
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.kernel(module, index)
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.bind(args)
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         let name = task.name();
-        self.task(stream, |_| name, Kind::Launch(1), |stream, _| self.inner.launch(stream, task))
+        self.task(stream, |_| name, TaskSize::Launch(1), |stream, _| self.inner.launch(stream, task))
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.sequence(kernels)
     }
 
-    /// One task, of which the kernels in front of one that fails may have run.
+    /// One task: if it fails, the kernels before the failing one may have run.
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let kernels = task.kernels();
         let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", BoundKernel::name);
         let mut together = true;
-        self.task(stream, name, Kind::Launch(kernels.len()), |stream, count| {
+        self.task(stream, name, TaskSize::Launch(kernels.len()), |stream, count| {
             if count == kernels.len() {
                 together = self.inner.launch_sequence(stream, task)?;
                 return Ok(());
             }
             for launch in task.into_launches().take(count) {
                 if self.inner.launch(stream, launch).is_err() {
-                    // The task fails here as it is; nobody is to take it for one of which nothing was enqueued.
+                    // The task fails here anyway. Returning false would claim that nothing was submitted.
                     break;
                 }
             }
@@ -322,52 +323,53 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        let kind = Kind::Copy(task.dst().bytes());
-        self.task(stream, |_| "zero", kind, |stream, bytes| self.inner.memset_zero(stream, task.up_to(bytes)))
+        let size = TaskSize::Copy(task.dst().bytes());
+        self.task(stream, |_| "zero", size, |stream, bytes| self.inner.memset_zero(stream, task.up_to(bytes)))
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        let kind = Kind::Copy(task.dst().bytes());
+        let size = TaskSize::Copy(task.dst().bytes());
         self.task(
             stream,
             |_| "copy from host",
-            kind,
+            size,
             |stream, bytes| self.inner.copy_in(stream, task.up_to(bytes)),
         )
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        let kind = Kind::Copy(task.src().bytes());
+        let size = TaskSize::Copy(task.src().bytes());
         self.task(
             stream,
             |_| "copy to host",
-            kind,
+            size,
             |stream, bytes| self.inner.copy_out(stream, task.up_to(bytes)),
         )
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        let kind = Kind::Copy(task.dst().bytes());
-        self.task(stream, |_| "copy", kind, |stream, bytes| self.inner.copy(stream, task.up_to(bytes)))
+        let size = TaskSize::Copy(task.dst().bytes());
+        self.task(stream, |_| "copy", size, |stream, bytes| self.inner.copy(stream, task.up_to(bytes)))
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
         let stream: &Arc<Stream> = stream.get()?;
-        self.alive()?;
+        self.check_alive()?;
         let inner = self.inner.record(&stream.inner)?;
         let late = self.injector.happens(Fault::LateCompletion, &stream.dice);
-        let late = if late { 1 + stream.dice.below(LATENESS) } else { 0 };
+        let late = if late { 1 + stream.dice.below(MAX_EXTRA_POLLS) } else { 0 };
         Ok(EventHandle::new(stream.event(inner, late)))
     }
 
-    /// The driver inside learns of the wait, but not of failures it knows nothing of, so those cross here.
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+    /// The inner driver executes the wait, but does not know of injected failures, so these are propagated
+    /// here.
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
         let stream: &Arc<Stream> = stream.get()?;
-        self.alive()?;
+        self.check_alive()?;
         let Ok(event) = event.get::<Event>() else { return self.inner.wait(&stream.inner, event, after) };
         let own = Arc::ptr_eq(stream, &event.stream);
-        let failure = event.failure().filter(|_| after == After::Data && !own);
-        let after = if stream.failure().is_some() { After::Order } else { after };
+        let failure = event.failure().filter(|_| after == WaitKind::Data && !own);
+        let after = if stream.failure().is_some() { WaitKind::Order } else { after };
         self.inner.wait(&stream.inner, &event.inner, after)?;
         failure.into_iter().for_each(|failure| stream.fail(&*self.inner, failure));
         Ok(())
@@ -375,11 +377,11 @@ unsafe impl Driver for FaultDevice {
 
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         let name = task.name.clone();
-        self.task(stream, |_| &name, Kind::Launch(1), |stream, _| self.inner.host_task(stream, task))
+        self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_task(stream, task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
-        self.alive()?;
+        self.check_alive()?;
         self.inner.mark(&stream.get::<Arc<Stream>>()?.inner, mark)
     }
 
@@ -390,7 +392,7 @@ unsafe impl Driver for FaultDevice {
             Ok(true) => Ok(()),
             Err(error) => Err(error),
         };
-        if event.pretends() {
+        if event.delays_completion() {
             return Ok(false);
         }
         event.outcome(inner).map(|()| true)

@@ -1,8 +1,9 @@
 //! Which routines of a context must have run before another one finds the values it was linked for.
 //!
-//! A context remembers, for each node, the routine linked last that writes it and those linked since that read it. A routine's
-//! dependencies are those of its nodes' entries that it conflicts with. They are about having run at all: the order of the runs
-//! themselves is kept by hazards, for whatever order the caller chose, so nothing here stops a run.
+//! A context remembers, for each node, the routine linked last that writes it and those linked since that
+//! read it. A routine's dependencies are those of its nodes' entries that it conflicts with. They are about
+//! having run at all: the order of the runs themselves is kept by hazards, for whatever order the caller
+//! chose, so nothing here stops a run.
 
 use std::sync::{
     Arc,
@@ -121,8 +122,9 @@ impl LinkOrder {
 }
 
 impl Context {
-    /// A child in which one routine stands for all that were linked since `before`: later routines depend on it and
-    /// not on its parts. `uses` has the access of the whole to each node, so also to nodes of parts on other devices.
+    /// A child in which one routine stands for all that were linked since `before`: later routines depend on
+    /// it and not on its parts. `uses` has the access of the whole to each node, so also to nodes of parts on
+    /// other devices.
     pub fn as_one_routine<'n>(
         &self,
         before: &Context,

@@ -1,17 +1,17 @@
 //! Hazards: for each buffer, the event of its last write and the events of the reads since, by stream.
 //!
 //! Before a task is handed over, [`Hazards::before`] says which events its stream must wait for; afterwards
-//! [`Hazards::after`] enters the task's own event. Both happen under the buffer's lock, so two threads cannot both believe that
-//! they came first. Streams are of any device. Invariants: at most one read per stream is kept, since a later event of a stream
-//! implies the earlier ones; reads older than the last write are dropped, since the write waited for them; done events are
-//! dropped when met; the failure of a last write is kept until the whole buffer is written again; a buffer that is marked
-//! unwritten has had no use.
+//! [`Hazards::after`] enters the task's own event. Both happen under the buffer's lock, so two threads cannot
+//! both believe that they came first. Streams are of any device. Invariants: at most one read per stream is
+//! kept, since a later event of a stream implies the earlier ones; reads older than the last write are
+//! dropped, since the write waited for them; done events are dropped when met; the failure of a last write is
+//! kept until the whole buffer is written again; a buffer that is marked unwritten has had no use.
 
 use codegen_core::Access;
 use smallvec::SmallVec;
 
 use crate::{
-    driver::After,
+    driver::WaitKind,
     error::{DriverError, Failure},
     event::Event,
     stream::StreamKey,
@@ -24,8 +24,8 @@ pub(crate) struct Hazards {
     write: Option<LastWrite>,
     /// Reads since that write that were pending when last looked at.
     reads: SmallVec<[Event; 2]>,
-    /// The memory holds anything and counts as zeros: it is filled with them before the first use, unless that use
-    /// overwrites all of it.
+    /// The memory holds anything and counts as zeros: it is filled with them before the first use, unless
+    /// that use overwrites all of it.
     is_unwritten: bool,
 }
 
@@ -48,10 +48,10 @@ pub enum Hazard {
 
 impl Hazard {
     /// Whether a failure of what is waited for is the waiting task's too.
-    pub(crate) fn after(self) -> After {
+    pub(crate) fn after(self) -> WaitKind {
         match self {
-            Hazard::ReadAfterWrite => After::Data,
-            Hazard::WriteAfterRead | Hazard::WriteAfterWrite => After::Order,
+            Hazard::ReadAfterWrite => WaitKind::Data,
+            Hazard::WriteAfterRead | Hazard::WriteAfterWrite => WaitKind::Order,
         }
     }
 }
@@ -154,7 +154,8 @@ impl Hazards {
         }
     }
 
-    /// Takes the values away: who reads before the next write gets the failure. What is pending is still waited for.
+    /// Takes the values away: who reads before the next write gets the failure. What is pending is still
+    /// waited for.
     pub(crate) fn poison(&mut self, failure: &Failure) {
         self.write.get_or_insert_default().failed = Some(failure.clone());
     }

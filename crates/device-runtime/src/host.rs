@@ -1,13 +1,13 @@
 //! Host residency: host arrays of nodes, kept in step with the devices.
 //!
-//! A [`Host`] holds an array for each of some nodes, and knows which device memory is as new as that array. Reading an array
-//! first brings the values that a device computed last; writing one makes all devices lag behind. Contexts of a host transfer by
-//! themselves, unless told not to: a run uploads the inputs that lag, and what a run has written is downloaded when the host
-//! reads it, once, however many runs there were.
+//! A [`Host`] holds an array for each of some nodes, and knows which device memory is as new as that array.
+//! Reading an array first brings the values that a device computed last; writing one makes all devices lag
+//! behind. Contexts of a host transfer by themselves, unless told not to: a run uploads the inputs that lag,
+//! and what a run has written is downloaded when the host reads it, once, however many runs there were.
 //!
-//! An array that is being uploaded is not changed before that is done, and that of a constant node never, once a device has it.
-//! A pending download keeps the device memory it reads; [`Host::remove`] gives both up. `residence.rs` beside this file has what is
-//! known of each array.
+//! An array that is being uploaded is not changed before that is done, and that of a constant node never,
+//! once a device has it. A pending download keeps the device memory it reads; [`Host::remove`] gives both up.
+//! `residence.rs` beside this file has what is known of each array.
 
 use std::{
     collections::BTreeMap,
@@ -85,11 +85,13 @@ impl Host {
         self.0.options
     }
 
-    /// Gives a node a host array, which makes it hosted. An array that it has is replaced; devices lag behind then.
+    /// Gives a node a host array, which makes it hosted. An array that it has is replaced; devices lag behind
+    /// then.
     ///
     /// # Errors
     ///
-    /// An array of other sizes (margins included) or another element type, and a node whose mode excludes a host copy.
+    /// An array of other sizes (margins included) or another element type, and a node whose mode excludes a
+    /// host copy.
     pub fn insert(&self, node: &TensorNode, array: HostArray) -> Result<(), Error> {
         check(node, &array)?;
         node.update_memory_mode(MemoryMode::Hosted(Hosted::Unset), Reason::new("it has a host array"))?;
@@ -112,8 +114,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Error::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`] inside a task, while
-    /// somebody has the array.
+    /// [`Error::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`]
+    /// inside a task, while somebody has the array.
     pub fn remove(&self, node: &TensorNode) -> Result<Option<Arc<HostArray>>, Error> {
         let Some(entry) = self.entry(node) else { return Ok(None) };
         let array = entry.enter(node)?.array();
@@ -159,22 +161,23 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A node without array here, the failure behind its values, an array that somebody has where the thread must not wait
-    /// ([`Error::HostArrayInUse`] inside of a change or a transfer, [`crate::DriverError::SelfWait`] inside a task), and an array that does not fit the node: what a
+    /// A node without array here, the failure behind its values, an array that somebody has where the thread
+    /// must not wait ([`Error::HostArrayInUse`] inside of a change or a transfer,
+    /// [`crate::DriverError::SelfWait`] inside a task), and an array that does not fit the node: what a
     /// [`Prepare::transfer`] gave, or [`Host::update`] left.
     pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, Error> {
         Ok(self.newest(node)?.0)
     }
 
-    /// Changes the node's array in place, once nobody reads it; devices lag behind afterwards. While `change` runs, its thread
-    /// waits for no host array: calls that would have to are errors ([`Error::HostArrayInUse`]), as those that want this
-    /// array always are.
+    /// Changes the node's array in place, once nobody reads it; devices lag behind afterwards. While `change`
+    /// runs, its thread waits for no host array: calls that would have to are errors
+    /// ([`Error::HostArrayInUse`]), as those that want this array always are.
     ///
     /// # Errors
     ///
-    /// As [`Host::get`], what `change` says, and an array of other sizes (margins included) or another element type
-    /// that `change` puts in the place of the node's. The node then has no values, and every use of its array is this
-    /// error, until [`Host::insert`] gives it another one.
+    /// As [`Host::get`], what `change` says, and an array of other sizes (margins included) or another
+    /// element type that `change` puts in the place of the node's. The node then has no values, and every use
+    /// of its array is this error, until [`Host::insert`] gives it another one.
     pub fn update<R>(
         &self,
         node: &TensorNode,
@@ -254,8 +257,8 @@ impl Host {
         Ok(self.get(node)?.points_2d(from_axis, xdim, ydim)?)
     }
 
-    /// Does what has to happen before the host reads the array: waits for the last writer and, with automatic transfers, brings its
-    /// values. All reading methods here do so.
+    /// Does what has to happen before the host reads the array: waits for the last writer and, with automatic
+    /// transfers, brings its values. All reading methods here do so.
     ///
     /// # Errors
     ///
@@ -264,8 +267,8 @@ impl Host {
         self.newest(node).map(drop)
     }
 
-    /// Does what has to happen before the host writes the array: waits for devices that read it. All devices lag behind
-    /// afterwards. All writing methods here do so.
+    /// Does what has to happen before the host writes the array: waits for devices that read it. All devices
+    /// lag behind afterwards. All writing methods here do so.
     ///
     /// # Errors
     ///
@@ -274,8 +277,8 @@ impl Host {
         self.with(node, |entered| entered.write())
     }
 
-    /// Adds what has to happen before the host reads the array next. What was to happen before is waited for too, but only the
-    /// newest transfer is made.
+    /// Adds what has to happen before the host reads the array next. What was to happen before is waited for
+    /// too, but only the newest transfer is made.
     ///
     /// # Errors
     ///
@@ -303,8 +306,8 @@ impl Host {
 
 /// What contexts do about the arrays of their host.
 impl Context {
-    /// Gives a node memory with the values of its host array; the child context sees the node. Runs keep it in step from then on.
-    /// Links do so by themselves for nodes that they read.
+    /// Gives a node memory with the values of its host array; the child context sees the node. Runs keep it
+    /// in step from then on. Links do so by themselves for nodes that they read.
     ///
     /// # Errors
     ///

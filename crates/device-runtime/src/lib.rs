@@ -2,20 +2,21 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done; a
-//! [`DirectDriver`] calls it in tests. To see what a program does when things go wrong: put a [`FaultDevice`] around its driver.
-//! To run compiled code without the `arrayjit` facade: yes. To compute something: use `arrayjit`.
+//! To support a new device in arrayjit: implement [`Driver`]; [`NullDevice`] is a template, and
+//! [`DirectDriver`] calls a driver in tests. To test how a program handles failures: wrap its driver in a
+//! [`FaultDevice`]. To run compiled code without the `arrayjit` facade: yes. To compute something: use
+//! `arrayjit`.
 //!
-//! # Who does what
+//! # Division of duties
 //!
 //! | The runtime (this crate) | The driver (yours) |
 //! |---|---|
-//! | decides what is allocated where, and names it ([`PoolId`], [`Location`]) | owns the bytes and gives out handles of them; **base addresses never leave it** |
-//! | orders every hazard (read after write, write after read, write after write) between streams and the host | runs the tasks of one stream in order, and waits where it is told to |
-//! | checks, once, whatever it hands over: bounds, overlap, alignment, sizes, bindings, memory that is only read; values of [checked types](MemoryRange) are the proof | trusts that; checks handles of other drivers, the limits of its device, and whether that is lost; reports in [`DriverError`] |
-//! | checks element types, shapes, contexts; names the user's objects in errors | |
+//! | decides what is allocated where, and names it ([`PoolId`], [`Location`]) | owns the bytes and returns handles to them; **base addresses never leave it** |
+//! | orders every hazard (read after write, write after read, write after write) between streams and the host | runs the tasks of one stream in order, and executes the requested waits |
+//! | checks every argument once: bounds, overlap, alignment, sizes, bindings, read-only memory; values of [checked types](MemoryRange) are the proof | trusts these proofs; checks handles of other drivers, the limits of its device, and whether the device is lost; reports errors as [`DriverError`] |
+//! | checks element types, shapes and contexts; names the user's objects in errors | |
 //! | remembers which event last wrote and read each buffer | keeps memory, code and arguments alive until the tasks that use them are done |
-//! | turns a failed event into an error of the reader | records the first failure of a stream and gives it to every later event |
+//! | turns a failed event into an error of the reader | records the first failure of a stream and passes it to every later event |
 //!
 //! # Example
 //!
@@ -34,13 +35,14 @@
 //!
 //! # Promises
 //!
-//! * Every type is usable from any thread. Locks are taken in one order: the hazard locks of a submission's buffers by
-//!   ascending [`Location`], then whatever the driver locks; everything else locks alone, for a moment.
+//! * Every type is usable from any thread. Locks are taken in one order: the hazard locks of a submission's
+//!   buffers by ascending [`Location`], then the driver's locks. Every other lock is taken alone and briefly.
 //! * An event can be awaited only after it is recorded, so waits cannot form a cycle.
-//! * Dropping handles never frees memory in use, frees everything exactly once, and waits for nothing, but for the last
-//!   handle of a stream (contexts and routines hold one), which waits for the stream's pending tasks.
-//! * A thread that runs a task never waits: what would make it wait is [`DriverError::SelfWait`] there. So tasks that use the
-//!   runtime and threads that hand tasks over do not wait for each other.
+//! * Dropping handles never frees memory in use, frees everything exactly once, and does not wait. One
+//!   exception: dropping the last handle of a stream (contexts and routines hold one) waits for the stream's
+//!   pending tasks.
+//! * A thread that runs a task never waits: a call that would make it wait fails with
+//!   [`DriverError::SelfWait`]. So tasks that use the runtime do not deadlock with threads that submit tasks.
 //! * No function panics on any input.
 #![deny(unsafe_code)]
 
@@ -79,7 +81,7 @@ mod task; // things to schedule, combined
 mod transfer; // host <-> device
 
 pub use crate::checked::{
-    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, KernelArgs,
+    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, KernelArgs,
     LaunchTask, LoadedKernel, LoadedModule, MemoryRange, SequenceTask, SharedMemory,
 };
 pub use crate::context::Context;
@@ -87,8 +89,8 @@ pub use crate::copy::MergeBufferUse;
 pub use crate::device::Device;
 pub use crate::direct::DirectDriver;
 pub use crate::driver::{
-    After, BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Location, Mark, ModuleHandle,
-    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+    BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Location, Mark, ModuleHandle, PoolHandle,
+    PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;

@@ -1,10 +1,12 @@
 //! Linking: code and a context make a routine.
 //!
-//! The rule of allocation: a node that the routine writes before reading it is allocated by the link if the context lacks
-//! it, and counts as zeros until it is written (filled with them only if its first use does not overwrite it); a node that the routine reads first must be in the context, or be one that streams of the device may share, since
-//! nothing else could have given it a value. "Before" is the order of the schedule's calls; a kernel that reads and writes a node
-//! reads it first. Several codes linked together are one in this respect. What is decided about sharing reaches the nodes when
-//! nothing can fail any more, so that a link that fails changes nothing.
+//! The rule of allocation: a node that the routine writes before reading it is allocated by the link if the
+//! context lacks it, and counts as zeros until it is written (filled with them only if its first use does not
+//! overwrite it); a node that the routine reads first must be in the context, or be one that streams of the
+//! device may share, since nothing else could have given it a value. "Before" is the order of the schedule's
+//! calls; a kernel that reads and writes a node reads it first. Several codes linked together are one in this
+//! respect. What is decided about sharing reaches the nodes when nothing can fail any more, so that a link
+//! that fails changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,21 +75,22 @@ struct Member<'a> {
 }
 
 impl Context {
-    /// Links code: finds or allocates the memory of its nodes and resolves its kernels. `nodes` are the handles of the
-    /// routine's nodes by position; trailing ones may be missing if no call uses them.
+    /// Links code: finds or allocates the memory of its nodes and resolves its kernels. `nodes` are the
+    /// handles of the routine's nodes by position; trailing ones may be missing if no call uses them.
     ///
     /// # Errors
     ///
-    /// A node that is read first and is neither in this context nor shared, handles that do not fit, a node that another stream
-    /// writes, a merge buffer that will hold another node, code that the device does not load, and want of memory. On error
-    /// nothing stays allocated and no node has changed.
+    /// A node that is read first and is neither in this context nor shared, handles that do not fit, a node
+    /// that another stream writes, a merge buffer that will hold another node, code that the device does not
+    /// load, and want of memory. On error nothing stays allocated and no node has changed.
     pub fn link(&self, code: &Arc<Code>, nodes: &[TensorNode]) -> Result<Routine, Error> {
         let member = member(self, code, nodes)?;
         Ok(link_all(self, &[member])?.remove(0))
     }
 
-    /// Links several as if they were one, in order, so that they share what the first of them allocates; positions without code
-    /// stay without routine. The context returned, which is that of all routines, sees everything.
+    /// Links several as if they were one, in order, so that they share what the first of them allocates;
+    /// positions without code stay without routine. The context returned, which is that of all routines, sees
+    /// everything.
     ///
     /// # Errors
     ///
@@ -283,7 +286,8 @@ impl Plan {
         Ok(decided)
     }
 
-    /// Memory for a node that is nowhere: with its host array's values, if there is one and they matter, or with zeros.
+    /// Memory for a node that is nowhere: with its host array's values, if there is one and they matter, or
+    /// with zeros.
     fn make(
         &mut self,
         context: &Context,

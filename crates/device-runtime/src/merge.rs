@@ -1,9 +1,10 @@
 //! Merge buffers: where a stream keeps a copy of another context's node for the routine that merges it.
 //!
-//! The runtime owns them: a merge buffer is an ordinary pool, made by the first transfer, replaced by a larger one when it must
-//! grow, and reused otherwise. Only the stream's own tasks touch it, so their order suffices; its memory is ordered like any
-//! other all the same. A routine that reads the merge buffer is bound to its place when it runs, since the place changes; a
-//! routine that is lent a source is bound to that instead.
+//! The runtime owns them: a merge buffer is an ordinary pool, made by the first transfer, replaced by a
+//! larger one when it must grow, and reused otherwise. Only the stream's own tasks touch it, so their order
+//! suffices; its memory is ordered like any other all the same. A routine that reads the merge buffer is
+//! bound to its place when it runs, since the place changes; a routine that is lent a source is bound to that
+//! instead.
 
 use std::sync::{Arc, Mutex, Weak};
 

@@ -1,6 +1,6 @@
-//! The driver that runs nothing: to test what stands on a driver, and to copy when you write one.
+//! A driver that runs nothing, for tests of code that uses a driver, and as a template for new drivers.
 //!
-//! It makes handles and counts memory; values never exist, so what is copied out is zeros.
+//! It makes handles and counts memory. Memory has no contents: copies to the host leave zeros.
 
 use std::sync::{
     Arc, OnceLock,
@@ -13,23 +13,23 @@ use tnode::{DType, HostArray};
 use crate::{
     checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
     driver::{
-        After, BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId,
-        SequenceHandle, StreamHandle, StreamStrategy,
+        BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId, SequenceHandle,
+        StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
 };
 
-/// A device without memory or processors that accepts everything.
+/// A device that accepts every task and runs none.
 #[derive(Debug)]
 pub struct NullDevice {
     caps: Caps,
     strategy: OnceLock<StreamStrategy>,
-    /// Bytes of all pools.
+    /// Total size of the pools, in bytes.
     used: Arc<AtomicUsize>,
 }
 
 impl NullDevice {
-    /// A device with no pools, whose capabilities are all element types and no vectors.
+    /// A device without pools, whose capabilities are all element types and no vectors.
     pub fn new() -> NullDevice {
         let caps = Caps { arithmetic: DType::ALL.into_iter().collect(), ..Caps::host("null") };
         NullDevice { caps, strategy: OnceLock::new(), used: Arc::default() }
@@ -42,7 +42,7 @@ impl Default for NullDevice {
     }
 }
 
-/// A pool without bytes, which is counted until it is dropped.
+/// A pool without memory; its size is counted until it is dropped.
 struct Pool {
     bytes: usize,
     used: Arc<AtomicUsize>,
@@ -54,17 +54,17 @@ impl Drop for Pool {
     }
 }
 
-/// A stream: its name.
+/// A stream, represented by its name.
 struct Stream(String);
-/// An event, done from the beginning.
+/// An event, which is done from the beginning.
 struct Event;
-/// A module: how many kernels it has.
+/// A module, represented by its number of kernels.
 struct Module(usize);
-/// A kernel, bound or not, or kernels that are launched together.
+/// A kernel, bound or not, or a sequence of kernels.
 struct Kernel;
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
-// SAFETY: there is no memory that anything could touch.
+// SAFETY: there is no memory that a task could access.
 unsafe impl Driver for NullDevice {
     fn name(&self) -> &str {
         "null"
@@ -103,7 +103,7 @@ unsafe impl Driver for NullDevice {
         Ok(PoolHandle::new(Pool { bytes, used: Arc::clone(&self.used) }))
     }
 
-    /// Host arrays, whose memory is not the device's.
+    /// Imports host arrays. Their memory does not count as the device's.
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let unreachable = DriverError::NoPeerAccess { driver: "null".to_owned(), what: "memory of others" };
         memory.get::<HostArray>().map_err(|_| unreachable)?;
@@ -184,7 +184,7 @@ unsafe impl Driver for NullDevice {
         Ok(EventHandle::new(Event))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: After) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
         event.get::<Event>().map(drop)
     }

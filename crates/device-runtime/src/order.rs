@@ -1,6 +1,7 @@
 //! The classes of waits, and the one switch that leaves a class out, which only the tests of the order have.
 //!
-//! The race detector must find a race whenever a class of waits is missing; each place that keeps an order asks [`kept`].
+//! The race detector must find a race whenever a class of waits is missing; each place that keeps an order
+//! asks [`kept`].
 
 use crate::hazard::Hazard;
 

@@ -1,4 +1,5 @@
-//! Packing allocations into pools: bump allocation with alignment, a new pool whenever the cap would be passed.
+//! Packing allocations into pools: bump allocation with alignment, a new pool whenever the cap would be
+//! passed.
 
 /// Where each item goes, and how large each pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]

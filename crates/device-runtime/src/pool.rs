@@ -1,8 +1,8 @@
 //! Owned device memory: pools that free themselves once, and the buffers inside them.
 //!
-//! Contexts share buffers, buffers share pools; the last share frees. That is the whole of finalisation: a child context
-//! cannot free what its parent holds, and nothing is freed twice. Another device of the process that can reach a pool gets it
-//! as a pool of its own, which lives as long as the first.
+//! Contexts share buffers, buffers share pools; the last share frees. That is the whole of finalisation: a
+//! child context cannot free what its parent holds, and nothing is freed twice. Another device of the process
+//! that can reach a pool gets it as a pool of its own, which lives as long as the first.
 
 use std::{
     collections::BTreeMap,

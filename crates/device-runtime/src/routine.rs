@@ -66,8 +66,8 @@ impl Routine {
         &self.0.symbols
     }
 
-    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies slowest. One empty
-    /// combination if there are no symbols.
+    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies
+    /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
         let ranges: Vec<i64> = self.0.symbols.iter().map(|symbol| symbol.range).collect();
         let first = ranges.iter().all(|&range| range > 0).then(|| vec![0; ranges.len()]);
@@ -92,12 +92,14 @@ impl Routine {
         }
     }
 
-    /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value per symbol.
+    /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value
+    /// per symbol.
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, and a merge buffer that holds another node than the routine reads,
-    /// before anything is scheduled; [`Error::Poisoned`] where an input has no value; the device's refusal.
+    /// A wrong number of bindings or one outside its range, and a merge buffer that holds another node than
+    /// the routine reads, before anything is scheduled; [`Error::Poisoned`] where an input has no value; the
+    /// device's refusal.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
@@ -152,13 +154,14 @@ impl Routine {
         Ok(event)
     }
 
-    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of the two writes.
+    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of
+    /// the two writes.
     pub fn dependencies(&self) -> &[Dependency] {
         &self.0.dependencies
     }
 
-    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was linked for. A run may be
-    /// scheduled before that: it finds what is there.
+    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was
+    /// linked for. A run may be scheduled before that: it finds what is there.
     pub fn can_run(&self) -> bool {
         self.0.dependencies.iter().all(Dependency::is_met)
     }
@@ -181,7 +184,8 @@ impl Routine {
         Err(Error::NotMerging { routine, expected, stream: stream.name(), found })
     }
 
-    /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in its range.
+    /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in
+    /// its range.
     ///
     /// # Errors
     ///

@@ -2,17 +2,18 @@
 //!
 //! The rules, for a node that a link finds absent from its context, or that the linked code writes:
 //!
-//! * A node that is only read is a *candidate* where its buffer was made. A link on another stream that only reads it takes the
-//!   candidate's buffer, and the node's sharing becomes shared.
-//! * A node that is written and is not shared becomes per-stream: each stream has its own, and the candidate is withdrawn.
-//! * A node whose sharing was *inferred* has one owner among the streams, the first that a link lets write it. A second one is an
-//!   error that names both.
-//! * A node that the user made shared, or that contexts share explicitly ([`crate::Context::on_stream`]), may be written from
-//!   any stream; runs are ordered all the same.
+//! * A node that is only read is a *candidate* where its buffer was made. A link on another stream that only
+//!   reads it takes the candidate's buffer, and the node's sharing becomes shared.
+//! * A node that is written and is not shared becomes per-stream: each stream has its own, and the candidate
+//!   is withdrawn.
+//! * A node whose sharing was *inferred* has one owner among the streams, the first that a link lets write
+//!   it. A second one is an error that names both.
+//! * A node that the user made shared, or that contexts share explicitly ([`crate::Context::on_stream`]), may
+//!   be written from any stream; runs are ordered all the same.
 //! * A node of which streams were given copies of their own is no candidate.
 //!
-//! Decisions are made for each device, under its lock, and reach nodes only when nothing can fail any more. A candidate is a
-//! weak reference: it does not keep memory.
+//! Decisions are made for each device, under its lock, and reach nodes only when nothing can fail any more. A
+//! candidate is a weak reference: it does not keep memory.
 
 use std::{
     collections::BTreeMap,
@@ -110,7 +111,8 @@ pub(crate) fn decide_read(
     Ok(Decided { mode: refined(node, Sharing::Shared, INFERRED)?, found: true, ..Decided::default() })
 }
 
-/// Decides about a node that the linked code writes; `buffer` is what the context has, or what it would share.
+/// Decides about a node that the linked code writes; `buffer` is what the context has, or what it would
+/// share.
 pub(crate) fn decide_write(
     node: &TensorNode,
     buffer: Option<&Buffer>,
@@ -149,8 +151,8 @@ pub(crate) fn decide_write(
     }
 }
 
-/// The node's mode with its sharing decided, if that changes it. A mode that was never decided is left alone: nobody has compiled
-/// the node yet.
+/// The node's mode with its sharing decided, if that changes it. A mode that was never decided is left alone:
+/// nobody has compiled the node yet.
 fn refined(
     node: &TensorNode,
     sharing: Sharing,

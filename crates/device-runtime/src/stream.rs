@@ -9,7 +9,7 @@ use tnode::TensorNode;
 
 use crate::{
     device::Device,
-    driver::{After, HostTask, StreamHandle},
+    driver::{HostTask, StreamHandle, WaitKind},
     error::{DriverError, Error},
     event::Event,
     inside::lock_unless_inside,
@@ -33,8 +33,8 @@ pub(crate) struct StreamKey {
     pub(crate) stream: StreamId,
 }
 
-/// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which contexts and
-/// routines hold too, ends the stream after its pending tasks.
+/// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which
+/// contexts and routines hold too, ends the stream after its pending tasks.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 
@@ -91,14 +91,14 @@ impl Stream {
         format!("{}:{}", self.0.device.name(), self.0.id.0)
     }
 
-    /// The node whose copy was last scheduled into the stream's merge buffer. `None` also inside a task, while a merge is being
-    /// handed over.
+    /// The node whose copy was last scheduled into the stream's merge buffer. `None` also inside a task,
+    /// while a merge is being handed over.
     pub fn merge_buffer_node(&self) -> Option<TensorNode> {
         self.landing().ok()?.holds().cloned()
     }
 
-    /// Bytes of the stream's merge buffer: it is made by the first transfer, grows with the largest and is reused by the others.
-    /// 0 also inside a task, while a merge is being handed over.
+    /// Bytes of the stream's merge buffer: it is made by the first transfer, grows with the largest and is
+    /// reused by the others. 0 also inside a task, while a merge is being handed over.
     pub fn merge_buffer_bytes(&self) -> usize {
         self.landing().map_or(0, |landing| landing.capacity())
     }
@@ -134,8 +134,9 @@ impl Stream {
         self.0.device.driver().is_idle(&self.0.handle)
     }
 
-    /// Schedules a function of the host's among the stream's tasks; `name` is for messages. It runs on the stream's worker, or on
-    /// the thread that waits for the stream, so it must not wait for anything itself. An error, or a panic, fails the stream.
+    /// Schedules a function of the host's among the stream's tasks; `name` is for messages. It runs on the
+    /// stream's worker, or on the thread that waits for the stream, so it must not wait for anything itself.
+    /// An error, or a panic, fails the stream.
     ///
     /// # Errors
     ///
@@ -153,25 +154,26 @@ impl Stream {
         self.all_work()
     }
 
-    /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts order all
-    /// accesses to nodes by themselves. For an event of another device whose driver the stream's does not know, the caller waits.
+    /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts
+    /// order all accesses to nodes by themselves. For an event of another device whose driver the stream's
+    /// does not know, the caller waits.
     ///
     /// # Errors
     ///
     /// Where the device takes no more tasks; the event's failure where the caller waited.
     pub fn will_wait_for(&self, event: &Event) -> Result<(), Error> {
-        match self.wait(event, After::Data) {
+        match self.wait(event, WaitKind::Data) {
             Err(DriverError::ForeignHandle { .. }) => event.sync(),
             other => other.map_err(Error::driver(|| format!("making {} wait", self.name()))),
         }
     }
 
-    pub(crate) fn wait(&self, event: &Event, after: After) -> Result<(), DriverError> {
+    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<(), DriverError> {
         self.0.device.driver().wait(&self.0.handle, event.handle(), after)
     }
 
-    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose writers failed stay
-    /// without value until they are written anew.
+    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose
+    /// writers failed stay without value until they are written anew.
     ///
     /// # Errors
     ///

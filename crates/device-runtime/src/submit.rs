@@ -1,11 +1,12 @@
 //! The hand-over of tasks to a driver, ordered against everything that uses the same buffers.
 //!
-//! This is the one module of the runtime that makes [tasks](crate::checked), whose constructors ask that conflicting tasks be
-//! ordered, and here they are. Invariants relied on: every task on a node's memory, or a merge buffer's, passes through [`submit`] with the uses it makes
-//! of it; a routine's temporaries are used by its own stream alone, whose order suffices.
+//! This is the one module of the runtime that makes [tasks](crate::checked), whose constructors ask that
+//! conflicting tasks be ordered, and here they are. Invariants relied on: every task on a node's memory, or a
+//! merge buffer's, passes through [`submit`] with the uses it makes of it; a routine's temporaries are used
+//! by its own stream alone, whose order suffices.
 //!
-//! New memory of nodes counts as zeros. It is filled with them here, in front of its first task, unless that task
-//! overwrites all of it.
+//! New memory of nodes counts as zeros. It is filled with them here, in front of its first task, unless that
+//! task overwrites all of it.
 #![allow(unsafe_code, reason = "vouches for the order that tasks stand for")]
 
 use std::sync::{Arc, MutexGuard};
@@ -16,7 +17,7 @@ use tnode::HostArray;
 
 use crate::{
     checked::{
-        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, LaunchTask,
+        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, LaunchTask,
         MemoryRange, SequenceTask,
     },
     driver::{Driver, Mark, StreamHandle},
@@ -63,7 +64,7 @@ pub(crate) enum Task<'a> {
     /// Filling memory from a host array.
     CopyIn(&'a MemoryRange, &'a Arc<HostArray>),
     /// Copying memory to a host array.
-    CopyOut(&'a MemoryRange, &'a HostLanding),
+    CopyOut(&'a MemoryRange, &'a HostReadback),
     /// Copying to the first from the second.
     Copy(&'a MemoryRange, &'a MemoryRange),
 }
@@ -104,8 +105,8 @@ impl Kernels {
         let values = |call: &Call| call.bindings.iter().map(|&at| symbols[at]).collect::<SmallVec<[_; 8]>>();
         if let Some(sequence) = &self.sequence {
             let bindings: SmallVec<[i64; 32]> = self.calls.iter().flat_map(values).collect();
-            // SAFETY: `submit` made the stream wait for all that conflicts with the routine's uses, which are all memory that
-            // its kernels touch, but for temporaries, which no other stream has.
+            // SAFETY: `submit` made the stream wait for all that conflicts with the routine's uses, which are
+            // all memory that its kernels touch, but for temporaries, which no other stream has.
             let task = unsafe { SequenceTask::new(sequence, &bindings)? };
             if driver.launch_sequence(stream, task)? {
                 *begun = true;
@@ -125,13 +126,13 @@ impl Kernels {
 
 type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
 
-/// Hands a task to a stream behind everything it conflicts with. `uses` are all the memory it touches, but for temporaries,
-/// [in order](in_order); `name` is the user's for the task.
+/// Hands a task to a stream behind everything it conflicts with. `uses` are all the memory it touches, but
+/// for temporaries, [in order](in_order); `name` is the user's for the task.
 ///
 /// # Errors
 ///
-/// [`Error::Poisoned`] for a read of a buffer whose writer failed, and the driver's refusal. If the task was handed over in
-/// part, what it writes is poisoned.
+/// [`Error::Poisoned`] for a read of a buffer whose writer failed, and the driver's refusal. If the task was
+/// handed over in part, what it writes is poisoned.
 pub(crate) fn submit(
     stream: &Stream,
     uses: &[Use],
@@ -145,7 +146,8 @@ pub(crate) fn submit(
             fill_unwritten(stream, uses, &mut tables)?;
             return hand_over_between(stream, uses, &mut tables, name, task);
         };
-        // Nobody else is kept from these buffers while the caller waits; what they do meanwhile is looked at anew.
+        // Nobody else is kept from these buffers while the caller waits; what they do meanwhile is looked at
+        // anew.
         drop(tables);
         wait_here(stranger).map_err(Error::driver(&name))?;
     }
@@ -206,8 +208,8 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
     }
 }
 
-/// Fills with zeros the memory that counts as zeros and that the task does not overwrite. Nobody has used it, so there is
-/// nothing to wait for.
+/// Fills with zeros the memory that counts as zeros and that the task does not overwrite. Nobody has used it,
+/// so there is nothing to wait for.
 fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), Error> {
     for (table, used) in tables.iter_mut().zip(uses) {
         if !table.needs_zeros(used.access) {

@@ -1,7 +1,7 @@
 //! Tasks: things to schedule, by name, any number of times, and how they are combined.
 //!
-//! A task is what a program passes around when it does not matter what is scheduled: the run of a routine with its bindings,
-//! or several such one after the other. Running a task schedules; nothing here waits.
+//! A task is what a program passes around when it does not matter what is scheduled: the run of a routine
+//! with its bindings, or several such one after the other. Running a task schedules; nothing here waits.
 
 use std::{fmt, sync::Arc};
 
@@ -65,7 +65,8 @@ impl Task {
         self
     }
 
-    /// A task that has a stream run this one, on the stream's own thread, when what was scheduled there before is done.
+    /// A task that has a stream run this one, on the stream's own thread, when what was scheduled there
+    /// before is done.
     #[must_use]
     pub fn enschedule(self, stream: &Stream) -> Task {
         let (name, stream) = (Arc::clone(&self.name), stream.clone());

@@ -1,7 +1,7 @@
 //! Transfers between host arrays and nodes.
 //!
-//! All of them are tasks of the context's stream, ordered like any other. A source array is owned by its task, so the host
-//! may do what it likes with its own; a result is handed out when it has arrived.
+//! All of them are tasks of the context's stream, ordered like any other. A source array is owned by its
+//! task, so the host may do what it likes with its own; a result is handed out when it has arrived.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use codegen_core::Access;
 use tnode::{HostArray, TensorNode};
 
 use crate::{
-    checked::HostLanding,
+    checked::HostReadback,
     context::{Context, shown, without_memory},
     error::Error,
     event::Event,
@@ -56,8 +56,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A node that is not in the context, an array of other sizes (margins included) or another element type, and the
-    /// device's refusal.
+    /// A node that is not in the context, an array of other sizes (margins included) or another element type,
+    /// and the device's refusal.
     pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, Error> {
         check(node, array)?;
         self.from_host_shared(node, &Arc::new(array.try_clone()?))
@@ -90,20 +90,21 @@ impl Context {
         self.copy_in(&buffer, array).map(Transfer::Scheduled)
     }
 
-    /// Gives a node memory and schedules copying a host array into it; the child context sees the node. Where the streams of the
-    /// device are known to share the node and one of them has it, that memory is written instead.
+    /// Gives a node memory and schedules copying a host array into it; the child context sees the node. Where
+    /// the streams of the device are known to share the node and one of them has it, that memory is written
+    /// instead.
     ///
     /// # Errors
     ///
-    /// A node that is in the context already or is virtual, an array of other sizes (margins included) or another element
-    /// type, and the device's refusal, after which nothing stays allocated.
+    /// A node that is in the context already or is virtual, an array of other sizes (margins included) or
+    /// another element type, and the device's refusal, after which nothing stays allocated.
     pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, Error> {
         check(node, array)?;
         self.init_from_host_owned(node, array.try_clone()?)
     }
 
-    /// As [`Context::init_from_host`], but takes the array. A device whose memory is the host's makes the array's memory the
-    /// node's, without a copy.
+    /// As [`Context::init_from_host`], but takes the array. A device whose memory is the host's makes the
+    /// array's memory the node's, without a copy.
     ///
     /// # Errors
     ///
@@ -214,7 +215,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A virtual node, a node that is not in the context, and [`Error::failure`] if a task behind the values failed.
+    /// A virtual node, a node that is not in the context, and [`Error::failure`] if a task behind the values
+    /// failed.
     pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, Error> {
         let buffer = self.buffer(node, "read")?;
         let array = self.land(node, &buffer)?;
@@ -246,7 +248,7 @@ impl Context {
             tracing::debug_span!("copy", node = %buffer.name(), to = "host", stream = %self.stream().name())
                 .entered();
         let name = || format!("copying from node `{}`", buffer.name());
-        let landing = HostLanding::new(array);
+        let landing = HostReadback::new(array);
         let uses = [Use::new(buffer, Access::Read)];
         let task = Task::CopyOut(&buffer.range, &landing);
         let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
@@ -260,7 +262,8 @@ impl Context {
     }
 }
 
-/// Why a copy from a node failed: because the node has no value, or because the stream stopped for another reason.
+/// Why a copy from a node failed: because the node has no value, or because the stream stopped for another
+/// reason.
 fn cause(buffer: &Buffer, error: Error) -> Error {
     match buffer.table().ok().and_then(|mut table| table.failure(&Event::poll)) {
         Some(failure) => Error::Poisoned { node: buffer.name(), failure },

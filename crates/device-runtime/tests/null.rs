@@ -1,4 +1,5 @@
-//! The runtime over the driver that runs nothing: memory, identity, introspection, and what every driver has to refuse.
+//! The runtime over the driver that runs nothing: memory, identity, introspection, and inputs that every
+//! driver rejects.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn device() -> Device {
     Device::new(Arc::new(NullDevice::new()), 0)
 }
 
-/// One kernel that reads `x` and writes `y`, declared to take `bytes` of each.
+/// One kernel that reads `x` and writes `y`, and declares `bytes` bytes of each.
 fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
     let param = |access| Param::Node { access, bytes };
     let abi = KernelAbi {
@@ -84,7 +85,7 @@ fn code_that_does_not_fit_its_nodes_is_refused_whole() {
     assert_eq!(device.memory().live_bytes, 16, "x alone");
 }
 
-/// Temporaries may be empty, all of them.
+/// All temporaries of a routine may be empty.
 #[test]
 fn temporaries_without_elements_have_a_place() {
     let device = device();
@@ -122,7 +123,7 @@ fn streams_and_devices_are_equal_to_themselves_alone() {
     assert_eq!((one.name().as_str(), a.name().as_str()), ("null:0", "null:0:0"));
 }
 
-/// What messages, dumps and `{:?}` show is the same in every run.
+/// Messages, dumps and `{:?}` output are the same in every run.
 #[test]
 fn texts_are_stable() {
     let device = device();
@@ -162,7 +163,7 @@ fn foreign_handles_are_refused() {
     assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
 }
 
-/// Their pools have the same numbers, and are two all the same.
+/// Their pools have the same numbers but are different.
 #[test]
 fn two_devices_of_one_driver_have_memory_of_their_own() {
     let driver = Arc::new(NullDevice::new());

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{CopyInTask, DriverError, HostLanding};
+use device_runtime::{CopyInTask, DriverError, HostReadback};
 use smallvec::SmallVec;
 
 use crate::{kernel::BoundPipeline, slab::MemoryRegion};
@@ -20,7 +20,7 @@ pub(crate) enum Command {
     /// Copy from the task's host array.
     CopyIn(MemoryRegion, CopyInTask),
     /// Copy to a host array.
-    CopyOut(MemoryRegion, HostLanding),
+    CopyOut(MemoryRegion, HostReadback),
     /// Copy within the device: destination, source.
     Copy(MemoryRegion, MemoryRegion),
 }

@@ -9,8 +9,8 @@ use std::{
 
 use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
 use device_runtime::{
-    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
-    KernelArgs, KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
+    KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use wgpu::Limits;
 
@@ -341,14 +341,14 @@ unsafe impl Driver for WgpuDevice {
         Ok(EventHandle::new(self.stream(stream)?.record()?))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
         let (stream, event) = (self.stream(stream)?, self.event(event)?);
         self.shared.gpu.check_alive()?;
         if Arc::ptr_eq(stream, &event.stream) {
             return Ok(());
         }
         event.stream.submit_up_to(event);
-        if let (After::Data, Some(Err(error))) = (after, event.outcome()) {
+        if let (WaitKind::Data, Some(Err(error))) = (after, event.outcome()) {
             stream.propagate_failure(error);
         }
         Ok(())

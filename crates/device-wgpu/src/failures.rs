@@ -8,7 +8,7 @@ use std::sync::Arc;
 use codegen_core::{Access, Artifact, CodegenError, Cost, KernelAbi, Launch, Param, Shader, ShaderModule};
 use codegen_testkit::gpu::or_skip;
 use device_runtime::{
-    After, BoundKernel, DirectDriver, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle,
+    BoundKernel, DirectDriver, Driver, DriverError, HostReadback, Location, PoolId, StreamHandle, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -53,7 +53,7 @@ fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) ->
 }
 
 fn read(device: &DirectDriver<WgpuDevice>, stream: &StreamHandle, pool: u32) -> Result<u32, DriverError> {
-    let landing = HostLanding::new(HostArray::zeros(DType::U32, [1]).unwrap());
+    let landing = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
     // SAFETY: see the module.
     unsafe { device.copy_out(stream, at(pool), &landing)? };
     device.sync(&device.record(stream)?)?;
@@ -82,9 +82,9 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     let failed = DriverError::Failed(failure);
     assert_eq!(launch(0, &good), Err(failed.clone()));
     assert_eq!(device.is_done(&device.record(&streams[0]).unwrap()), Err(failed.clone()));
-    device.wait(&streams[1], &event, After::Data).unwrap();
+    device.wait(&streams[1], &event, WaitKind::Data).unwrap();
     assert_eq!(launch(1, &good), Err(failed.clone()), "what builds on it fails with it");
-    device.wait(&streams[2], &event, After::Order).unwrap();
+    device.wait(&streams[2], &event, WaitKind::Order).unwrap();
     assert_eq!(
         read(&device, &streams[2], 1),
         Ok(1),
@@ -95,7 +95,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     device.reset_stream(&streams[1]).unwrap();
     launch(0, &good).unwrap();
     assert_eq!(read(&device, &streams[0], 1), Ok(2));
-    device.wait(&streams[1], &device.record(&streams[0]).unwrap(), After::Data).unwrap();
+    device.wait(&streams[1], &device.record(&streams[0]).unwrap(), WaitKind::Data).unwrap();
     assert_eq!(read(&device, &streams[1], 1), Ok(2));
 }
 

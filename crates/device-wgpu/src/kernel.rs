@@ -226,7 +226,7 @@ impl BoundPipeline {
 fn rejected(kernel: &str, error: GpuError) -> DriverError {
     match error {
         GpuError::Lost(why) => lost_error(&why),
-        GpuError::Rejected(message) => DriverError::CodeRefused { kernel: kernel.to_owned(), message },
+        GpuError::Rejected(message) => DriverError::CodeRejected { kernel: kernel.to_owned(), message },
         GpuError::OutOfMemory => DriverError::Platform {
             what: "compiling a kernel",
             message: format!("no memory for the code of `{kernel}`"),

@@ -1,6 +1,6 @@
 //! Staging memory between host and device: one buffer for all uploads of a batch, one for all its read-backs.
 
-use device_runtime::HostLanding;
+use device_runtime::HostReadback;
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, BufferViewMut};
 
 use crate::{
@@ -56,7 +56,7 @@ impl UploadBuffer {
 /// One pending copy to a host array.
 #[derive(Debug)]
 struct Readback {
-    array: HostLanding,
+    array: HostReadback,
     bytes: usize,
     /// Offset in the buffer, in bytes.
     at: usize,
@@ -94,7 +94,7 @@ impl ReadbackBuffer {
     }
 
     /// Reserves room for the words around a region; returns their offset in the buffer.
-    pub(crate) fn add(&mut self, region: &MemoryRegion, array: &HostLanding) -> usize {
+    pub(crate) fn add(&mut self, region: &MemoryRegion, array: &HostReadback) -> usize {
         let place = self.used;
         let at = place + region.begin() % 4;
         self.readbacks.push(Readback { array: array.clone(), bytes: region.bytes, at });

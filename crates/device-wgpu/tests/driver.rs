@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use codegen_core::{Access, Artifact, CodegenError, Shader, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out};
-use device_runtime::{After, BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle};
+use device_runtime::{
+    BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle, WaitKind,
+};
 use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
 use support::*;
 
@@ -68,12 +70,12 @@ fn waits_order_streams_without_waiting() {
     let mut last = driver.record(&streams[0]).unwrap();
     for _ in 0..300 {
         let (stream, kernel) = (random.usize(..3), random.usize(..3));
-        driver.wait(&streams[stream], &last, After::Data).unwrap();
+        driver.wait(&streams[stream], &last, WaitKind::Data).unwrap();
         launch(&driver, &streams[stream], &kernels[kernel], &[]);
         last = driver.record(&streams[stream]).unwrap();
         model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
     }
-    driver.wait(&streams[0], &last, After::Data).unwrap();
+    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
     assert_eq!(copy_out(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
     assert!(streams.iter().all(|stream| driver.is_idle(stream)));
 }
@@ -203,11 +205,11 @@ fn rejected_code_names_the_kernel_and_the_line() {
         bind(&driver, kernel, &[at(1, 0)]).unwrap_err()
     };
     let error = rejected("w0(0u, 1.5 + nonsense);");
-    assert!(matches!(&error, DriverError::CodeRefused { kernel, .. } if kernel == "sums"), "{error}");
+    assert!(matches!(&error, DriverError::CodeRejected { kernel, .. } if kernel == "sums"), "{error}");
     let text = error.to_string();
-    assert!(text.starts_with("kernel `sums`: the device refused its code, which is a bug: "), "{text}");
+    assert!(text.starts_with("kernel `sums`: the device rejected its code, which is a bug: "), "{text}");
     assert!(text.contains("nonsense") && text.contains("wgsl:9:18"), "{text}");
-    assert!(matches!(rejected("w0(0u, 1.5);"), DriverError::CodeRefused { .. }));
+    assert!(matches!(rejected("w0(0u, 1.5);"), DriverError::CodeRejected { .. }));
 
     let unsupported = CodegenError::Unsupported {
         codegen: "hand".to_owned(),

@@ -4,9 +4,9 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
 use codegen_core::{Artifact, Caps, host::HostModule};
 use device_runtime::{
-    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
-    HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
-    StreamStrategy,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, HostTask,
+    KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
+    StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -269,7 +269,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         Ok(EventHandle::from(event as Shared<dyn Any + Send + Sync>))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
         let stream: &Stream<S::Queue> = stream.get()?;
         let event: Shared<EventState> = event.share()?;
         // An event that was reached without failure needs no wait: this thread, having seen that, also sees

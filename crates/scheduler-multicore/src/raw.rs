@@ -18,7 +18,7 @@ use codegen_core::{
     host::{HostArgs, HostModule, HostPtr},
 };
 use device_runtime::{
-    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostLanding, KernelArgs, LaunchTask,
+    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostReadback, KernelArgs, LaunchTask,
     MemoryRange, check,
 };
 use smallvec::SmallVec;
@@ -314,7 +314,7 @@ pub(crate) enum MemoryTask {
     /// Copy from a host array.
     CopyIn(MemoryRegion, CopyInTask),
     /// Copy to a landing array.
-    CopyOut(MemoryRegion, HostLanding),
+    CopyOut(MemoryRegion, HostReadback),
     /// Copy within the device.
     Copy(MemoryRegion, MemoryRegion),
 }

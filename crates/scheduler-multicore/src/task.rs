@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use codegen_core::panic_message;
-use device_runtime::{After, Failure, HostTask, Mark};
+use device_runtime::{Failure, HostTask, Mark, WaitKind};
 
 use crate::{
     event::EventState, queue_state::QueueState, raw::MemoryTask, sync::Arc, thread_pool::ThreadPool, timeline,
@@ -20,7 +20,7 @@ enum TaskKind {
     /// Reach an event.
     Signal(Arc<EventState>),
     /// Wait for another queue's event.
-    Wait(Arc<EventState>, After),
+    Wait(Arc<EventState>, WaitKind),
     /// Report the begin or end of a section to the timeline.
     Mark(Mark),
     /// Call a function of the user.
@@ -47,7 +47,7 @@ impl QueuedTask {
         QueuedTask(TaskKind::Signal(event))
     }
 
-    pub(crate) fn wait(event: Arc<EventState>, after: After) -> QueuedTask {
+    pub(crate) fn wait(event: Arc<EventState>, after: WaitKind) -> QueuedTask {
         QueuedTask(TaskKind::Wait(event, after))
     }
 
@@ -81,7 +81,7 @@ impl QueuedTask {
         match self.0 {
             TaskKind::Signal(event) => event.reach(queue.failure()),
             TaskKind::Wait(event, after) => {
-                if let (Err(failure), After::Data) = (event.wait(), after) {
+                if let (Err(failure), WaitKind::Data) = (event.wait(), after) {
                     queue.fail(failure);
                 }
             }

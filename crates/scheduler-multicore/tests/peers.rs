@@ -12,8 +12,8 @@ use std::{
 
 use codegen_core::{Access, Artifact, Param, host::HostModule};
 use device_runtime::{
-    After, BoundKernel, Device, DirectDriver, Driver, DriverError, EventHandle, HostLanding, Location,
-    NullDevice, PoolHandle, PoolId, SharedMemory, StreamHandle,
+    BoundKernel, Device, DirectDriver, Driver, DriverError, EventHandle, HostReadback, Location, NullDevice,
+    PoolHandle, PoolId, SharedMemory, StreamHandle, WaitKind,
 };
 use scheduler_multicore::{Config, Cpu};
 use support::{Body, abi, array, body, node, read, write};
@@ -59,7 +59,7 @@ fn launch(driver: &Direct, stream: &StreamHandle, kernel: &BoundKernel) -> Event
 
 /// The first three integers of a pool.
 fn read_back(driver: &Direct, stream: &StreamHandle, pool: u32) -> Vec<i64> {
-    let landing = HostLanding::new(HostArray::zeros(DType::I64, [3]).unwrap());
+    let landing = HostReadback::new(HostArray::zeros(DType::I64, [3]).unwrap());
     // SAFETY: the stream's order and its waits suffice.
     unsafe { driver.copy_out(stream, start(pool), &landing).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
@@ -95,11 +95,11 @@ fn a_device_reads_and_writes_what_another_exports() {
                 gate.wait()
             })
         });
-        second.wait(&streams[1], &filled, After::Data).unwrap();
+        second.wait(&streams[1], &filled, WaitKind::Data).unwrap();
         let double = body(|args, _| write(&mut args[0]).iter_mut().for_each(|value| *value *= 2));
         let double = bind(&second, &[Access::ReadWrite], double, &[start(7)]).unwrap();
         let doubled = launch(&second, &streams[1], &double);
-        first.wait(&streams[0], &doubled, After::Data).unwrap();
+        first.wait(&streams[0], &doubled, WaitKind::Data).unwrap();
         assert_eq!(read_back(&first, &streams[0], 1), [2, 4, 6], "{names}");
         opener.map(|thread| thread.join().unwrap());
 
@@ -127,9 +127,9 @@ fn failures_cross_devices_with_data_and_not_with_order() {
         let streams = [first.new_stream("first").unwrap(), second.new_stream("second").unwrap()];
         let bad = bind(&first, &[Access::Write], body(|_, _| panic!("no luck")), &[start(1)]).unwrap();
         let event = launch(&first, &streams[0], &bad);
-        second.wait(&streams[1], &event, After::Order).unwrap();
+        second.wait(&streams[1], &event, WaitKind::Order).unwrap();
         second.sync(&second.record(&streams[1]).unwrap()).unwrap();
-        second.wait(&streams[1], &event, After::Data).unwrap();
+        second.wait(&streams[1], &event, WaitKind::Data).unwrap();
         let error = second.sync(&second.record(&streams[1]).unwrap()).unwrap_err();
         let DriverError::Failed(failure) = error else { panic!("{error}") };
         assert_eq!((failure.stream(), failure.message()), ("first", "no luck"));
@@ -210,6 +210,6 @@ fn unreachable_memory_is_an_error() {
     assert!(null.export(&null.alloc_pool(PoolId(1), 8).unwrap()).is_err());
     let stream = driver.new_stream("s").unwrap();
     let foreign = null.record(&null.new_stream("n").unwrap()).unwrap();
-    let error = driver.wait(&stream, &foreign, After::Order).unwrap_err();
+    let error = driver.wait(&stream, &foreign, WaitKind::Order).unwrap_err();
     assert!(matches!(error, DriverError::ForeignHandle { .. }), "{error}");
 }

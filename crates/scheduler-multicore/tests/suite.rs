@@ -22,7 +22,7 @@ fn inline(setup: &Setup) -> Arc<dyn Driver> {
 
 /// A driver with faults that change timing and order, but not results.
 fn disturbed(driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
-    let plan = FaultPlan::new(5).slow_copies(0.2).late_completions(0.5).refused_peers(0.3);
+    let plan = FaultPlan::new(5).slow_copies(0.2).late_completions(0.5).rejected_peers(0.3);
     Arc::new(FaultDevice::new(driver, plan))
 }
 

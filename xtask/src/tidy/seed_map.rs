@@ -195,7 +195,7 @@ mod tests {
         let here =
             "`crates/tnode/src/padding.rs` `Padding`, `MAX_RANK`; `crates/tnode/src/registry.rs` `Registry`";
         assert_eq!(findings(&format!("| `a` | {here} | test `rows_that_are_true_pass` |")), [""; 0]);
-        let driver = "`crates/device-runtime/src/driver.rs` `Driver::wait`, `Location::offset`, `After::Data`, `PoolHandle`";
+        let driver = "`crates/device-runtime/src/driver.rs` `Driver::wait`, `Location::offset`, `WaitKind::Data`, `PoolHandle`";
         assert_eq!(findings(&format!("| `a`, `b` | {driver} | tests `x`, `y` |")), [""; 0]);
         assert_eq!(findings("| `a` | not here: nobody needs it | |"), [""; 0]);
     }

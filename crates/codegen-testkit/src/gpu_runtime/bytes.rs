@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{DirectDriver, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle};
+use device_runtime::{DirectDriver, Driver, DriverError, HostReadback, Location, PoolId, StreamHandle};
 use fastrand::Rng;
 use tnode::{DType, HostArray};
 
@@ -21,8 +21,8 @@ pub fn bytes(values: &[u8]) -> Arc<HostArray> {
 }
 
 /// Room for bytes on the host.
-pub fn landing(len: usize) -> HostLanding {
-    HostLanding::new(HostArray::zeros(DType::U8, [len]).unwrap())
+pub fn landing(len: usize) -> HostReadback {
+    HostReadback::new(HostArray::zeros(DType::U8, [len]).unwrap())
 }
 
 /// Copies bytes to a device. The tasks of a test are on one stream, or ordered by waits.

@@ -37,7 +37,7 @@ pub fn random_programs_under_faults_give_the_model_or_the_cause(make: Make<'_>) 
         let nodes = nodes();
         let mut machines = [seed, !seed].map(|seed| {
             let plan = FaultPlan::new(seed).out_of_memory(0.1).task_failures(0.05).slow_copies(0.02);
-            faulty(make, plan.late_completions(0.3).refused_peers(0.3), &nodes, &mut random)
+            faulty(make, plan.late_completions(0.3).rejected_peers(0.3), &nodes, &mut random)
         });
         for step in 0..STEPS {
             if random.u32(..4) == 0 {
@@ -55,7 +55,7 @@ pub fn random_programs_under_faults_give_the_model_or_the_cause(make: Make<'_>) 
         }
     }
     assert!(total.out_of_memory > 5 && total.task_failures > 40 && total.late_completions > 200, "{total:?}");
-    assert!(total.slow_copies > 0 && total.refused_peers > 5, "{total:?}");
+    assert!(total.slow_copies > 0 && total.rejected_peers > 5, "{total:?}");
 }
 
 fn add(total: &mut FaultCounts, counts: FaultCounts) {
@@ -63,7 +63,7 @@ fn add(total: &mut FaultCounts, counts: FaultCounts) {
     total.task_failures += counts.task_failures;
     total.late_completions += counts.late_completions;
     total.slow_copies += counts.slow_copies;
-    total.refused_peers += counts.refused_peers;
+    total.rejected_peers += counts.rejected_peers;
 }
 
 /// A device that is lost fails everything that is asked of it, and nothing of another device but what needs its memory.
@@ -72,7 +72,7 @@ pub fn the_loss_of_a_device_concerns_no_other(make: Make<'_>) {
     for seed in 0..PROGRAMS / 2 {
         let mut random = Rng::with_seed(seed);
         let nodes = nodes();
-        let plan = FaultPlan::new(seed).loss(0.02).late_completions(0.3);
+        let plan = FaultPlan::new(seed).device_lost(0.02).late_completions(0.3);
         let mut lossy = faulty(make, plan, &nodes, &mut random);
         let mut other = faulty(make, FaultPlan::new(seed).task_failures(0.03), &nodes, &mut random);
         for step in 0..STEPS {
@@ -82,7 +82,7 @@ pub fn the_loss_of_a_device_concerns_no_other(make: Make<'_>) {
             }
             random_step(&mut other, step, &mut random);
         }
-        losses += lossy.fault.counts().losses;
+        losses += lossy.fault.counts().device_lost;
         if lossy.is_lost() {
             take_from_lost(&mut other, &lossy);
         }

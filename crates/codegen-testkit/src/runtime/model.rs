@@ -66,7 +66,7 @@ pub(super) struct Done {
 
 impl Machine {
     pub(super) fn is_lost(&self) -> bool {
-        self.fault.counts().losses > 0
+        self.fault.counts().device_lost > 0
     }
 
     pub(super) fn stream(&self, stream: usize) -> &Stream {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
-use device_runtime::HostLanding;
+use device_runtime::HostReadback;
 use smallvec::SmallVec;
 
 use super::{
@@ -87,7 +87,7 @@ unsafe impl Send for FreeEvent {}
 /// A pending copy to a host array.
 struct Readback {
     range: StagingRange,
-    array: HostLanding,
+    array: HostReadback,
     /// Offset in the array, in bytes.
     offset: usize,
 }
@@ -203,7 +203,7 @@ impl<E> TaskQueue<E> {
         &mut self,
         src: &MemoryRegion,
         range: StagingRange,
-        array: &HostLanding,
+        array: &HostReadback,
         offset: usize,
     ) -> Result<(), CallError> {
         self.context.enter()?;

@@ -1,6 +1,6 @@
 //! Filling with zeros, and copies within the device and between device and host.
 
-use device_runtime::{DriverError, HostLanding};
+use device_runtime::{DriverError, HostReadback};
 
 use super::{Stream, StreamState, lock};
 use crate::api::{CallError, MemoryRegion, StagingRange};
@@ -58,12 +58,12 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] or [`DriverError::Lost`].
-    pub(crate) fn copy_out(&self, src: &MemoryRegion, dst: &HostLanding) -> Result<(), DriverError> {
+    pub(crate) fn copy_out(&self, src: &MemoryRegion, dst: &HostReadback) -> Result<(), DriverError> {
         self.download(src, dst).or_else(RejectedCopy::result)
     }
 
     /// Like [`Stream::copy_out`], but also fails if only a part of the copy was submitted.
-    pub(super) fn download(&self, src: &MemoryRegion, dst: &HostLanding) -> Result<(), RejectedCopy> {
+    pub(super) fn download(&self, src: &MemoryRegion, dst: &HostReadback) -> Result<(), RejectedCopy> {
         self.in_ranges("copy to host", src.bytes(), |state, at, range| {
             state.queue.download(&src.subregion(at, range.bytes()), range, dst, at)
         })

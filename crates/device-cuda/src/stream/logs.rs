@@ -20,7 +20,7 @@ use codegen_core::{
     log_buffer::{self, HEADER_BYTES},
     panic_message,
 };
-use device_runtime::{DriverError, Failure, HostLanding, run_task};
+use device_runtime::{DriverError, Failure, HostReadback, run_task};
 use tnode::{DType, HostArray};
 
 use super::{Stream, lock};
@@ -84,7 +84,7 @@ pub(super) fn is_reporting_log() -> bool {
 /// The log of one run, which is copied to the host.
 pub(crate) struct RunLog {
     kernel: Arc<LoadedKernel>,
-    bytes: HostLanding,
+    bytes: HostReadback,
 }
 
 impl RunLog {
@@ -244,9 +244,9 @@ impl Stream {
 }
 
 /// A host array for a log.
-fn log_array(bytes: usize) -> Result<HostLanding, DriverError> {
+fn log_array(bytes: usize) -> Result<HostReadback, DriverError> {
     let array = HostArray::zeros(DType::U8, [bytes]);
     let array =
         array.map_err(|error| DriverError::Platform { what: "copying a log", message: error.to_string() })?;
-    Ok(HostLanding::new(array))
+    Ok(HostReadback::new(array))
 }

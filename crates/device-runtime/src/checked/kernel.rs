@@ -1,5 +1,5 @@
-//! Kernels on their way from an artifact to launches: loaded, then bound to memory, each with how it is
-//! called.
+//! Kernels between artifact and launch: loaded, then bound to memory, with the facts by which launches are
+//! checked.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     error::DriverError,
 };
 
-/// An artifact that a driver loaded, with how its kernels are called.
+/// A loaded artifact, with the ABIs of its kernels.
 #[derive(Debug)]
 pub struct LoadedModule {
     handle: ModuleHandle,
@@ -32,7 +32,7 @@ impl LoadedModule {
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoSuchEntry`], and the driver's refusal.
+    /// [`DriverError::NoSuchEntry`], and errors of the driver.
     pub(crate) fn kernel(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -44,7 +44,7 @@ impl LoadedModule {
     }
 }
 
-/// A kernel of an artifact that a driver loaded, with how it is called.
+/// A kernel of a loaded artifact, with its ABI.
 #[derive(Debug)]
 pub struct LoadedKernel {
     handle: KernelHandle,
@@ -52,16 +52,16 @@ pub struct LoadedKernel {
 }
 
 impl LoadedKernel {
-    /// How it is called.
+    /// The kernel's ABI.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
     }
 
-    /// Fixes its memory: one range per memory parameter, at least as long as the parameter.
+    /// Binds the kernel to its memory: one range per memory parameter, at least as large as the parameter.
     ///
     /// # Errors
     ///
-    /// As [`KernelArgs::new`], and the driver's refusal.
+    /// The errors of [`KernelArgs::new`], and errors of the driver.
     pub(crate) fn bind(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -77,9 +77,9 @@ impl LoadedKernel {
     }
 }
 
-/// A kernel with a range for each of its memory parameters: as many, each as long as the parameter says and
-/// aligned to [`Caps::alignment`](codegen_core::Caps::alignment) and [`BASE_ALIGNMENT`]; written ones are writable and overlap no
-/// other.
+/// A kernel with one range per memory parameter. Each range has the parameter's size and is aligned to
+/// [`Caps::alignment`](codegen_core::Caps::alignment) and [`BASE_ALIGNMENT`]; written ranges are writable and
+/// overlap no other.
 #[derive(Debug)]
 pub struct KernelArgs<'a> {
     kernel: &'a KernelHandle,
@@ -114,12 +114,12 @@ impl<'a> KernelArgs<'a> {
         Ok(KernelArgs { kernel: &kernel.handle, ranges: checked })
     }
 
-    /// The kernel's handle. The ranges were checked against the ABI that its artifact has for it.
+    /// The kernel's handle. The ranges were checked against the ABI of the artifact.
     pub fn kernel(&self) -> &'a KernelHandle {
         self.kernel
     }
 
-    /// One range per memory parameter, exactly as long.
+    /// One range per memory parameter, of exactly the parameter's size.
     pub fn ranges(&self) -> &[MemoryRange] {
         &self.ranges
     }
@@ -130,7 +130,7 @@ fn too_short(abi: &KernelAbi, position: usize, range: &MemoryRange, bytes: usize
     DriverError::OutOfBounds { what, offset: 0, bytes, size: range.bytes() }
 }
 
-/// Whether no memory that a kernel writes is another parameter's too.
+/// Checks that memory which a kernel writes belongs to no other parameter.
 fn check_overlap(
     abi: &KernelAbi,
     params: &[(Access, usize)],
@@ -147,15 +147,15 @@ fn check_overlap(
     Ok(())
 }
 
-/// How launches of a bound kernel are checked.
+/// The facts by which launches of a bound kernel are checked.
 #[derive(Debug)]
 struct KernelCall {
     name: String,
-    /// Per static index, the end of its range.
+    /// The end of each static index's range.
     indices: Vec<i64>,
 }
 
-/// A kernel with its memory fixed. Cheap to clone.
+/// A kernel bound to its memory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct BoundKernel {
     handle: BoundHandle,
@@ -171,12 +171,12 @@ impl BoundKernel {
         &self.call.name
     }
 
-    /// How many values a launch takes.
+    /// The number of values that a launch takes.
     pub(crate) fn static_indices(&self) -> usize {
         self.call.indices.len()
     }
 
-    /// Whether a launch gets one value per static index, each within its range.
+    /// Checks that a launch has one value per static index, each within its range.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ pub struct BoundSequence {
 }
 
 impl BoundSequence {
-    /// None where the driver gains nothing by that.
+    /// None if the driver gains nothing by launching the kernels together.
     pub(crate) fn new(
         driver: &(impl Driver + ?Sized),
         kernels: &[BoundKernel],
@@ -223,7 +223,8 @@ impl BoundSequence {
         &self.kernels
     }
 
-    /// As [`BoundKernel::check`], of the values of the first kernel, then the second one's, and so on.
+    /// Checks the bindings of all kernels: the values of the first kernel, then those of the second, and so
+    /// on.
     pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
         let expected = self.kernels.iter().map(BoundKernel::static_indices).sum();
         if expected != bindings.len() {

@@ -9,7 +9,7 @@ use crate::{
     error::DriverError,
 };
 
-/// A driver's memory with its size, which the driver vouches for.
+/// A driver's memory with its size. The driver guarantees that the size is right.
 #[derive(Debug)]
 pub(crate) struct PoolMemory {
     id: PoolId,
@@ -18,8 +18,8 @@ pub(crate) struct PoolMemory {
     is_writable: bool,
 }
 
-/// Memory that one driver lets others of the process reach, or that the host lets drivers read, with its
-/// size.
+/// Memory, with its size, that a driver exported to other drivers of the process, or a host array for drivers
+/// to read.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     handle: PoolHandle,
@@ -28,7 +28,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// A host array, which drivers that reach host memory read in place. No task may write it.
+    /// A host array, which drivers with access to host memory read in place. No task may write it.
     pub fn of_host(array: Arc<HostArray>) -> SharedMemory {
         let bytes = array.size_bytes();
         SharedMemory { handle: PoolHandle::of_host(array), bytes, is_writable: false }
@@ -36,7 +36,7 @@ impl SharedMemory {
 }
 
 impl PoolMemory {
-    /// Allocates.
+    /// Allocates a pool.
     pub(crate) fn allocate(
         driver: &(impl Driver + ?Sized),
         id: PoolId,
@@ -46,7 +46,7 @@ impl PoolMemory {
         Ok(PoolMemory { id, handle, bytes, is_writable: true })
     }
 
-    /// Takes a host array's memory over, if the driver does; else gives the array back.
+    /// Makes a pool of a host array's memory if the driver supports that; else returns the array.
     pub(crate) fn adopt(
         driver: &(impl Driver + ?Sized),
         id: impl FnOnce() -> PoolId,
@@ -57,13 +57,13 @@ impl PoolMemory {
         Ok(PoolMemory { id: id(), handle, bytes, is_writable: true })
     }
 
-    /// Lets others reach the memory, if the driver does.
+    /// Exports the memory, if the driver supports that.
     pub(crate) fn export(&self, driver: &(impl Driver + ?Sized)) -> Result<SharedMemory, DriverError> {
         let handle = driver.export(&self.handle)?;
         Ok(SharedMemory { handle, bytes: self.bytes, is_writable: self.is_writable })
     }
 
-    /// Reaches memory that exists, if the driver does.
+    /// Imports memory, if the driver can access it.
     pub(crate) fn import(
         driver: &(impl Driver + ?Sized),
         id: PoolId,
@@ -81,13 +81,13 @@ impl PoolMemory {
         self.bytes
     }
 
-    /// All its bytes.
+    /// The range of all bytes.
     pub(crate) fn whole(&self) -> MemoryRange {
         let (pool, memory) = (self.id, self.handle.clone());
         MemoryRange { pool, memory, offset: 0, bytes: self.bytes, is_writable: self.is_writable }
     }
 
-    /// The bytes `offset..+bytes`.
+    /// The range `offset..offset + bytes`.
     ///
     /// # Errors
     ///
@@ -113,42 +113,42 @@ pub struct MemoryRange {
 }
 
 impl MemoryRange {
-    /// The handle that the driver gave out for the memory.
+    /// The driver's handle of the memory.
     pub fn memory(&self) -> &PoolHandle {
         &self.memory
     }
 
-    /// Bytes from the memory's beginning.
+    /// Offset in the memory, in bytes.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// How many bytes it has.
+    /// Size of the range, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The pool by name, and the range's beginning in it.
+    /// The pool's number, and the offset of the range in it.
     pub fn location(&self) -> Location {
         Location { pool: self.pool, offset: self.offset }
     }
 
-    /// Whether tasks may write it: a host array that a driver uses in place is only read.
+    /// Whether tasks may write the range: a host array that a driver uses in place is only read.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// Whether both have a byte in common.
+    /// Whether the ranges have a byte in common.
     pub fn overlaps(&self, other: &MemoryRange) -> bool {
         let apart = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
         self.bytes > 0 && other.bytes > 0 && !apart && self.memory.is_same(&other.memory)
     }
 
-    /// Its first bytes.
+    /// The first `bytes` bytes of the range.
     ///
     /// # Errors
     ///
-    /// [`DriverError::OutOfBounds`] where it has fewer.
+    /// [`DriverError::OutOfBounds`] if the range is shorter.
     pub(crate) fn first(&self, bytes: usize) -> Result<MemoryRange, DriverError> {
         if bytes > self.bytes {
             let (what, offset, size) = (self.to_string(), 0, self.bytes);
@@ -157,14 +157,14 @@ impl MemoryRange {
         Ok(MemoryRange { bytes, ..self.clone() })
     }
 
-    /// Its first bytes, or all where it has fewer.
+    /// The first `bytes` bytes of the range, or all of it if it is shorter.
     pub(crate) fn up_to(self, bytes: usize) -> MemoryRange {
         MemoryRange { bytes: bytes.min(self.bytes), ..self }
     }
 
     /// # Errors
     ///
-    /// [`DriverError::ReadOnly`].
+    /// [`DriverError::ReadOnly`] if tasks may not write the range.
     pub(crate) fn check_writable(&self) -> Result<(), DriverError> {
         if self.is_writable { Ok(()) } else { Err(DriverError::ReadOnly { pool: self.pool }) }
     }

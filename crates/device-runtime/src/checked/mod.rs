@@ -1,27 +1,27 @@
-//! Checked arguments: the types that the runtime hands to a driver, and that a driver trusts.
+//! Checked arguments: the types that the runtime passes to a driver, and that a driver trusts.
 //!
-//! A value of these types is the proof of its checks. Their fields are private and only the runtime makes
-//! them, each with one constructor that checks:
+//! A value of these types is the proof of its checks. Their fields are private, and only the runtime makes
+//! them, each by one constructor that checks:
 //!
 //! | Type | Proof |
 //! |---|---|
-//! | [`MemoryRange`] | the range lies in memory that the driver made or imported; whether tasks may write it |
-//! | [`KernelArgs`] | one range per memory parameter, as long as the parameter and aligned; written ranges are writable and overlap no other |
+//! | [`MemoryRange`] | the range lies in memory that the driver made or imported; it states whether tasks may write it |
+//! | [`KernelArgs`] | one range per memory parameter, with the parameter's size and aligned; written ranges are writable and overlap no other |
 //! | [`LaunchTask`], [`SequenceTask`] | one value per static index, each within its range |
-//! | [`FillTask`], [`CopyInTask`], [`CopyOutTask`], [`CopyTask`] | destinations are writable, host arrays are as long as the range, ranges of a copy do not overlap |
+//! | [`FillTask`], [`CopyInTask`], [`CopyOutTask`], [`CopyTask`] | destinations are writable, host arrays have the size of the range, ranges of a copy do not overlap |
 //!
 //! # Order
 //!
-//! A task proves one thing more: it is **ordered against all conflicting tasks**. While a task runs that was
-//! handed to the stream it was made for, no other task writes the bytes it reads, and no other task touches the
-//! bytes it writes. Two tasks are ordered if they are on one stream, or if the stream of the later one
-//! [waits](crate::Driver::wait) for an event that was recorded behind the earlier one. No check can establish
-//! that for a single task, so the constructors of tasks are unsafe. The runtime calls them in `submit`, where it
-//! has made the stream wait; everybody else goes through [`DirectDriver`](crate::DirectDriver).
+//! A task proves one further fact: it is **ordered against all conflicting tasks**. While a submitted task
+//! runs on its stream, no other task writes the bytes that it reads, and no other task accesses the bytes
+//! that it writes. Two tasks are ordered if they are on one stream, or if the stream of the later one
+//! [waits](crate::Driver::wait) for an event that was recorded behind the earlier one. No check of a single
+//! task can establish that, so the constructors of tasks are unsafe. The runtime calls them in `submit`,
+//! after it has made the stream wait; all other code uses [`DirectDriver`](crate::DirectDriver).
 //!
-//! The method that a task is handed to consumes it, and a task cannot be cloned, so one proof starts one task.
+//! The method that submits a task consumes it, and a task cannot be cloned, so one proof starts one task.
 //!
-//! Nobody else can make one, or change one:
+//! Other crates can neither make nor change one:
 //!
 //! ```compile_fail,E0451
 //! use device_runtime::{MemoryRange, PoolId};
@@ -48,4 +48,4 @@ mod tests;
 pub use kernel::{BoundKernel, BoundSequence, KernelArgs, LoadedKernel, LoadedModule};
 pub(crate) use memory::PoolMemory;
 pub use memory::{MemoryRange, SharedMemory};
-pub use task::{CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, LaunchTask, SequenceTask};
+pub use task::{CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, LaunchTask, SequenceTask};

@@ -1,4 +1,4 @@
-//! Tasks that touch memory, as drivers get them: checked, and ordered against all that conflict with them.
+//! Tasks that access memory, as drivers receive them: checked, and ordered against all conflicting tasks.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ impl<'a> LaunchTask<'a> {
     ///
     /// # Safety
     ///
-    /// The task is handed to a stream of the kernel's driver on which it is [ordered](super#order).
+    /// The task is submitted to a stream of the kernel's driver on which it is [ordered](super#order).
     pub(crate) unsafe fn new(
         kernel: &'a BoundKernel,
         bindings: &'a [i64],
@@ -37,7 +37,7 @@ impl<'a> LaunchTask<'a> {
         Ok(LaunchTask { kernel, bindings })
     }
 
-    /// The kernel, as the driver bound it.
+    /// The driver's handle of the bound kernel.
     pub fn kernel(&self) -> &'a BoundHandle {
         self.kernel.handle()
     }
@@ -47,13 +47,13 @@ impl<'a> LaunchTask<'a> {
         self.kernel.name()
     }
 
-    /// The values of its static indices.
+    /// The values of the static indices.
     pub fn bindings(&self) -> &'a [i64] {
         self.bindings
     }
 }
 
-/// Launches of all kernels of a sequence, each behind the one before.
+/// Launches of all kernels of a sequence, each after the one before.
 #[derive(Debug)]
 pub struct SequenceTask<'a> {
     sequence: &'a BoundSequence,
@@ -61,7 +61,8 @@ pub struct SequenceTask<'a> {
 }
 
 impl<'a> SequenceTask<'a> {
-    /// `bindings` are the values of the first kernel's static indices, then the second one's, and so on.
+    /// `bindings` are the values of the first kernel's static indices, then those of the second kernel, and
+    /// so on.
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl<'a> SequenceTask<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`LaunchTask::new`], of each of the kernels.
+    /// The conditions of [`LaunchTask::new`] hold for each of the kernels.
     pub(crate) unsafe fn new(
         sequence: &'a BoundSequence,
         bindings: &'a [i64],
@@ -78,23 +79,22 @@ impl<'a> SequenceTask<'a> {
         Ok(SequenceTask { sequence, bindings })
     }
 
-    /// The sequence, as the driver made it.
+    /// The driver's handle of the sequence.
     pub fn sequence(&self) -> &'a SequenceHandle {
         self.sequence.handle()
     }
 
-    /// The values of the first kernel's static indices, then the second one's, and so on.
+    /// The values of the first kernel's static indices, then those of the second kernel, and so on.
     pub fn bindings(&self) -> &'a [i64] {
         self.bindings
     }
 
-    /// How many kernels there are.
     pub(crate) fn kernels(&self) -> &'a [BoundKernel] {
         self.sequence.kernels()
     }
 
-    /// The same as one launch per kernel, which are to be handed to the same stream in this order; trailing
-    /// ones may be left out.
+    /// The same work as one launch per kernel. The launches must be submitted to the same stream in this
+    /// order; trailing ones may be left out.
     pub fn into_launches(self) -> impl Iterator<Item = LaunchTask<'a>> {
         let mut rest = self.bindings;
         self.sequence.kernels().iter().map(move |kernel| {
@@ -105,7 +105,7 @@ impl<'a> SequenceTask<'a> {
     }
 }
 
-/// Filling memory, which is writable, with zeros.
+/// A task that fills writable memory with zeros.
 #[derive(Debug)]
 pub struct FillTask {
     dst: MemoryRange,
@@ -118,13 +118,13 @@ impl FillTask {
     ///
     /// # Safety
     ///
-    /// The task is handed to a stream of the range's driver on which it is [ordered](super#order).
+    /// The task is submitted to a stream of the range's driver on which it is [ordered](super#order).
     pub(crate) unsafe fn new(dst: MemoryRange) -> Result<FillTask, DriverError> {
         dst.check_writable()?;
         Ok(FillTask { dst })
     }
 
-    /// The memory that is filled.
+    /// The destination.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
@@ -136,8 +136,7 @@ impl FillTask {
     }
 }
 
-/// Copying a host array to memory, which is writable and as long as the array. The task owns its share of the
-/// array.
+/// A copy of a host array to writable memory of the same size. The task owns a reference to the array.
 #[derive(Debug)]
 pub struct CopyInTask {
     dst: MemoryRange,
@@ -151,21 +150,21 @@ impl CopyInTask {
     ///
     /// # Safety
     ///
-    /// As for [`FillTask::new`].
+    /// The conditions of [`FillTask::new`].
     pub(crate) unsafe fn new(dst: MemoryRange, src: Arc<HostArray>) -> Result<CopyInTask, DriverError> {
         dst.check_writable()?;
         check_array(&dst, src.size_bytes())?;
         Ok(CopyInTask { dst, src })
     }
 
-    /// The memory that is written.
+    /// The destination.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
 
-    /// The bytes to write, as many as the range has.
+    /// The source bytes, as many as the destination has.
     pub fn src(&self) -> &[u8] {
-        // The array was as long when the task was made, and is not changed while it is shared.
+        // The sizes were equal when the task was made, and an array does not change while it is shared.
         &self.src.bytes()[..self.dst.bytes()]
     }
 
@@ -181,11 +180,12 @@ impl CopyInTask {
     }
 }
 
-/// Copying memory to a host array that is as long. The host takes the array after the event behind the task.
+/// A copy of memory to a host array of the same size. The host takes the array after the event behind the
+/// task.
 #[derive(Debug)]
 pub struct CopyOutTask {
     src: MemoryRange,
-    dst: HostLanding,
+    dst: HostReadback,
 }
 
 impl CopyOutTask {
@@ -195,19 +195,19 @@ impl CopyOutTask {
     ///
     /// # Safety
     ///
-    /// As for [`FillTask::new`].
-    pub(crate) unsafe fn new(src: MemoryRange, dst: HostLanding) -> Result<CopyOutTask, DriverError> {
+    /// The conditions of [`FillTask::new`].
+    pub(crate) unsafe fn new(src: MemoryRange, dst: HostReadback) -> Result<CopyOutTask, DriverError> {
         check_array(&src, dst.bytes())?;
         Ok(CopyOutTask { src, dst })
     }
 
-    /// The memory that is read.
+    /// The source.
     pub fn src(&self) -> &MemoryRange {
         &self.src
     }
 
-    /// Where the bytes arrive, from the array's beginning.
-    pub fn dst(&self) -> &HostLanding {
+    /// The destination, which is filled from its beginning.
+    pub fn dst(&self) -> &HostReadback {
         &self.dst
     }
 
@@ -218,7 +218,7 @@ impl CopyOutTask {
     }
 }
 
-/// Copying memory to other memory of the same length, which is writable and does not overlap it.
+/// A copy of memory to writable memory of the same size that does not overlap it.
 #[derive(Debug)]
 pub struct CopyTask {
     dst: MemoryRange,
@@ -232,7 +232,7 @@ impl CopyTask {
     ///
     /// # Safety
     ///
-    /// As for [`FillTask::new`], of both ranges.
+    /// The conditions of [`FillTask::new`] hold for both ranges.
     pub(crate) unsafe fn new(dst: MemoryRange, src: MemoryRange) -> Result<CopyTask, DriverError> {
         dst.check_writable()?;
         if dst.bytes() != src.bytes() {
@@ -246,12 +246,12 @@ impl CopyTask {
         Ok(CopyTask { dst, src })
     }
 
-    /// The memory that is written.
+    /// The destination.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
 
-    /// The memory that is read.
+    /// The source.
     pub fn src(&self) -> &MemoryRange {
         &self.src
     }
@@ -270,27 +270,27 @@ fn check_array(range: &MemoryRange, array: usize) -> Result<(), DriverError> {
     Err(DriverError::ArraySize { at: range.location(), expected: range.bytes(), found: array })
 }
 
-/// A host array that a copy from a device arrives in. It keeps its size until the host takes it. Cheap to
-/// clone; clones are the same array.
+/// A host array that receives a copy from a device. Its size is fixed until the host takes it. Cheap to
+/// clone; clones refer to the same array.
 #[derive(Clone)]
-pub struct HostLanding {
+pub struct HostReadback {
     array: Arc<Mutex<Option<HostArray>>>,
     bytes: usize,
 }
 
-impl HostLanding {
+impl HostReadback {
     /// An array to be filled.
-    pub fn new(array: HostArray) -> HostLanding {
+    pub fn new(array: HostArray) -> HostReadback {
         let bytes = array.size_bytes();
-        HostLanding { array: Arc::new(Mutex::new(Some(array))), bytes }
+        HostReadback { array: Arc::new(Mutex::new(Some(array))), bytes }
     }
 
-    /// Bytes of the array.
+    /// Size of the array, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Lets `fill` write `bytes` bytes from `offset` on, for drivers; not where the array is shorter, or
+    /// Lets a driver write `bytes` bytes from `offset` on. Does nothing if the array is shorter or has been
     /// taken.
     pub fn fill(&self, offset: usize, bytes: usize, fill: impl FnOnce(&mut [u8])) {
         if let Some(array) = &mut *lock(&self.array)
@@ -300,20 +300,20 @@ impl HostLanding {
         }
     }
 
-    /// Takes the array, once. Bytes that arrive later are dropped.
+    /// Takes the array, once. Bytes that are copied later are dropped.
     pub fn take(&self) -> Option<HostArray> {
         lock(&self.array).take()
     }
 
-    /// Where the array's bytes are.
+    /// The address of the array's bytes.
     #[cfg(test)]
     pub(crate) fn address(&self) -> Option<usize> {
         lock(&self.array).as_ref().map(|array| array.bytes().as_ptr() as usize)
     }
 }
 
-impl fmt::Debug for HostLanding {
+impl fmt::Debug for HostReadback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostLanding({} bytes)", self.bytes)
+        write!(f, "HostReadback({} bytes)", self.bytes)
     }
 }

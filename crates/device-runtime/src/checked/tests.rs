@@ -1,4 +1,4 @@
-//! Each check, once: its constructor refuses an argument that the type would be wrong about.
+//! Each check once: the constructor rejects arguments that violate the type's proof.
 #![allow(unsafe_code, reason = "hands tasks to a driver that runs nothing")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{
     null::NullDevice,
 };
 
-/// A driver with pool 1, of 256 bytes, and pool 2, a host array of 128; with a stream.
+/// A driver with pool 1 of 256 bytes, pool 2 from a host array of 128 bytes, and a stream.
 fn device() -> (DirectDriver<NullDevice>, StreamHandle) {
     let driver = DirectDriver::new(Arc::new(NullDevice::new()));
     driver.alloc_pool(PoolId(1), 256).unwrap();
@@ -31,7 +31,6 @@ fn at(pool: u32, offset: usize) -> Location {
     Location { pool: PoolId(pool), offset }
 }
 
-/// A loaded kernel.
 fn kernel(driver: &DirectDriver<NullDevice>, name: &str, params: &[Param]) -> LoadedKernel {
     let abi = KernelAbi {
         name: name.to_owned(),
@@ -92,7 +91,7 @@ fn kernels_get_the_memory_that_their_artifact_asks_for() {
     assert_eq!(misaligned, format!("kernel `copy`: {expected}"));
     assert_eq!(refused(&[at(1, 0), at(2, 0)]), DriverError::ReadOnly { pool: PoolId(2) });
     driver.bind(&copy, &[at(2, 64), at(1, 0)]).unwrap();
-    // The runtime binds what a node has, which may be more than a parameter, and may be less.
+    // The runtime binds the memory of a node, which may be larger or smaller than the parameter.
     let [short, exact] = [59, 60].map(|bytes| driver.range(at(1, 128), bytes).unwrap());
     let source = driver.range(at(1, 0), 128).unwrap();
     let error = text(copy.bind(&**driver.driver(), &[source.clone(), short]));
@@ -159,7 +158,7 @@ fn launches_have_bindings_within_their_ranges() {
 #[test]
 fn copies_fit_their_memory_and_write_none_that_is_only_read() {
     let (driver, stream) = device();
-    let [landing, large] = [4, 257].map(|bytes| HostLanding::new((*array(bytes)).clone()));
+    let [landing, large] = [4, 257].map(|bytes| HostReadback::new((*array(bytes)).clone()));
     // SAFETY: the device runs nothing.
     let (accepted, outside, read_only) = unsafe {
         (
@@ -198,8 +197,8 @@ fn copies_fit_their_memory_and_write_none_that_is_only_read() {
 fn copies_have_ends_of_one_size() {
     let (driver, _) = device();
     let range = |bytes| driver.range(at(1, 0), bytes).unwrap();
-    let landing = HostLanding::new((*array(4)).clone());
-    // SAFETY: none of them is handed to a stream.
+    let landing = HostReadback::new((*array(4)).clone());
+    // SAFETY: none of them is submitted to a stream.
     unsafe {
         for bytes in [3, 5] {
             let said = format!("a copy between {bytes} bytes at pool 1 offset 0 and a host array of 4 bytes");
@@ -215,7 +214,7 @@ fn copies_have_ends_of_one_size() {
 
 #[test]
 fn a_landing_array_is_taken_once() {
-    let landing = HostLanding::new((*array(4)).clone());
+    let landing = HostReadback::new((*array(4)).clone());
     landing.fill(1, 2, |bytes| bytes.copy_from_slice(&[5, 6]));
     landing.fill(3, 2, |_| panic!("it has no such bytes"));
     landing.fill(3, usize::MAX, |_| panic!("it has no such bytes"));

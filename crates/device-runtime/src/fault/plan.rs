@@ -1,4 +1,4 @@
-//! What is injected and how often, and how often it was.
+//! The plan of faults with their rates, and counts of injected faults.
 
 use std::{
     sync::{
@@ -10,32 +10,32 @@ use std::{
 
 use crate::{error::Failure, pool::lock};
 
-/// A kind of fault, as a position in tables.
+/// A kind of fault, and its position in tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     OutOfMemory,
-    RefusedPeer,
+    RejectedPeer,
     SlowCopy,
     TaskFailure,
     LateCompletion,
-    Loss,
+    DeviceLost,
 }
 
-const KINDS: usize = 6;
+const FAULT_KINDS: usize = 6;
 
-/// What a [`FaultDevice`](crate::FaultDevice) injects: a seed, and for each kind of fault a rate, which is the probability
-/// from 0 to 1 that an occasion for it is used. All rates are zero at first.
+/// The faults that a [`FaultDevice`](crate::FaultDevice) injects: a seed, and for each kind of fault a rate,
+/// the probability from 0 to 1 that an opportunity is used. All rates are initially zero.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     pub(super) seed: u64,
-    rates: [f64; KINDS],
+    rates: [f64; FAULT_KINDS],
     pub(super) delay: Duration,
 }
 
 impl FaultPlan {
     /// A plan without faults.
     pub fn new(seed: u64) -> FaultPlan {
-        FaultPlan { seed, rates: [0.0; KINDS], delay: Duration::from_micros(200) }
+        FaultPlan { seed, rates: [0.0; FAULT_KINDS], delay: Duration::from_micros(200) }
     }
 
     fn rate(mut self, fault: Fault, rate: f64) -> FaultPlan {
@@ -43,87 +43,87 @@ impl FaultPlan {
         self
     }
 
-    /// Allocations that find no memory.
+    /// The rate of allocations that fail.
     #[must_use]
     pub fn out_of_memory(self, rate: f64) -> FaultPlan {
         self.rate(Fault::OutOfMemory, rate)
     }
 
-    /// Memory of others that cannot be reached after all, so that the runtime has to copy.
+    /// The rate of imports that fail, so that the runtime has to copy.
     #[must_use]
-    pub fn refused_peers(self, rate: f64) -> FaultPlan {
-        self.rate(Fault::RefusedPeer, rate)
+    pub fn rejected_peers(self, rate: f64) -> FaultPlan {
+        self.rate(Fault::RejectedPeer, rate)
     }
 
-    /// Copies and fills that take long; see [`FaultPlan::delay`].
+    /// The rate of copies and fills that are delayed; see [`FaultPlan::delay`].
     #[must_use]
     pub fn slow_copies(self, rate: f64) -> FaultPlan {
         self.rate(Fault::SlowCopy, rate)
     }
 
-    /// How long a slow copy takes; 200 µs at first.
+    /// The duration of a delay; initially 200 µs.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> FaultPlan {
         self.delay = delay;
         self
     }
 
-    /// Tasks that fail their stream, having done nothing, a half or all of their work.
+    /// The rate of tasks that fail their stream after nothing, a half or all of their work.
     #[must_use]
     pub fn task_failures(self, rate: f64) -> FaultPlan {
         self.rate(Fault::TaskFailure, rate)
     }
 
-    /// Events that are said to be pending for some more questions after they are done, so that events of different streams
-    /// become done in other orders. Who waits for such an event does not wait any longer.
+    /// The rate of events that still answer some polls with "pending" after they are done, so that events of
+    /// different streams complete in other orders. Waits for such an event are not delayed.
     #[must_use]
     pub fn late_completions(self, rate: f64) -> FaultPlan {
         self.rate(Fault::LateCompletion, rate)
     }
 
-    /// Tasks at which the device is lost, for good.
+    /// The rate of tasks at which the device is lost, permanently.
     #[must_use]
-    pub fn loss(self, rate: f64) -> FaultPlan {
-        self.rate(Fault::Loss, rate)
+    pub fn device_lost(self, rate: f64) -> FaultPlan {
+        self.rate(Fault::DeviceLost, rate)
     }
 }
 
-/// How many faults of each kind were injected.
+/// The number of injected faults by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Allocations refused.
+    /// Failed allocations.
     pub out_of_memory: u64,
-    /// Imports refused.
-    pub refused_peers: u64,
-    /// Copies and fills delayed.
+    /// Failed imports.
+    pub rejected_peers: u64,
+    /// Delayed copies and fills.
     pub slow_copies: u64,
-    /// Tasks failed.
+    /// Failed tasks.
     pub task_failures: u64,
-    /// Events that were done late.
+    /// Events that completed late.
     pub late_completions: u64,
     /// 1 once the device is lost.
-    pub losses: u64,
+    pub device_lost: u64,
 }
 
-/// Decides, and remembers what it decided.
+/// Decides which faults happen, and records them.
 #[derive(Debug)]
 pub(super) struct Injector {
     pub(super) plan: FaultPlan,
     active: AtomicBool,
-    counts: [AtomicU64; KINDS],
+    counts: [AtomicU64; FAULT_KINDS],
     failures: Mutex<Vec<Failure>>,
 }
 
-/// A source of decisions, the same for the same seed and name. One stream draws from one, so that what happens to a stream does
-/// not depend on what other threads do with others.
+/// A source of decisions, determined by seed and name. Each stream has one, so that its faults do not depend
+/// on the activity of other threads.
 #[derive(Debug)]
-pub(super) struct Dice(Mutex<fastrand::Rng>);
+pub(super) struct FaultDice(Mutex<fastrand::Rng>);
 
-impl Dice {
-    pub(super) fn new(seed: u64, name: &str) -> Dice {
+impl FaultDice {
+    pub(super) fn new(seed: u64, name: &str) -> FaultDice {
         // FNV-1a: spreads names, and is the same on every machine.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Dice(Mutex::new(fastrand::Rng::with_seed(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))))
+        FaultDice(Mutex::new(fastrand::Rng::with_seed(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))))
     }
 
     pub(super) fn below(&self, bound: u32) -> u32 {
@@ -141,8 +141,9 @@ impl Injector {
         self.active.store(active, Ordering::Relaxed);
     }
 
-    /// Whether a fault happens now. Each question takes one number, whatever the rates, so that plans with one seed are alike.
-    pub(super) fn happens(&self, fault: Fault, dice: &Dice) -> bool {
+    /// Whether a fault happens now. Each call takes one random number, whatever the rates, so that plans with
+    /// the same seed make similar decisions.
+    pub(super) fn happens(&self, fault: Fault, dice: &FaultDice) -> bool {
         let happens =
             self.active.load(Ordering::Relaxed) && lock(&dice.0).f64() < self.plan.rates[fault as usize];
         if happens {
@@ -155,7 +156,7 @@ impl Injector {
         self.counts[fault as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A new failure, made with its number and remembered.
+    /// A new failure, made with its number and recorded.
     pub(super) fn failure(&self, make: impl FnOnce(usize) -> Failure) -> Failure {
         let mut failures = lock(&self.failures);
         let failure = make(failures.len());
@@ -171,11 +172,11 @@ impl Injector {
         let of = |fault: Fault| self.counts[fault as usize].load(Ordering::Relaxed);
         FaultCounts {
             out_of_memory: of(Fault::OutOfMemory),
-            refused_peers: of(Fault::RefusedPeer),
+            rejected_peers: of(Fault::RejectedPeer),
             slow_copies: of(Fault::SlowCopy),
             task_failures: of(Fault::TaskFailure),
             late_completions: of(Fault::LateCompletion),
-            losses: of(Fault::Loss),
+            device_lost: of(Fault::DeviceLost),
         }
     }
 }

@@ -22,7 +22,7 @@ fn zero(device: &DirectDriver<FaultDevice>, stream: &StreamHandle) -> Result<(),
     unsafe { device.memset_zero(stream, Location { pool: POOL, offset: 0 }, 64) }
 }
 
-/// Kernels as a sequence of a device, each of which takes a value.
+/// A sequence of kernels, each of which takes a value.
 fn sequence(device: &DirectDriver<FaultDevice>, names: &[&str]) -> BoundSequence {
     let kernels = names.iter().map(|name| KernelAbi {
         name: (*name).to_owned(),
@@ -58,7 +58,7 @@ fn a_sequence_fails_at_one_of_its_kernels() {
     assert_eq!(failed, ["first", "fourth", "third"], "behind none, all, and half of them");
 }
 
-/// What some hundred calls answer, in words.
+/// The results of some hundred calls, as text.
 fn transcript(plan: FaultPlan) -> (Vec<String>, FaultCounts) {
     let device = faulty(plan);
     let streams = ["a", "b"].map(|name| device.new_stream(name).unwrap());
@@ -77,7 +77,7 @@ fn transcript(plan: FaultPlan) -> (Vec<String>, FaultCounts) {
 
 fn everything(seed: u64) -> FaultPlan {
     let plan = FaultPlan::new(seed).out_of_memory(0.2).task_failures(0.1).late_completions(0.3);
-    plan.slow_copies(0.1).delay(Duration::from_micros(1)).loss(0.002)
+    plan.slow_copies(0.1).delay(Duration::from_micros(1)).device_lost(0.002)
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn faults_are_functions_of_the_seed() {
     let seen = (0..10).map(|seed| transcript(everything(seed)).1);
     let all = |count: fn(&FaultCounts) -> u64| seen.clone().map(|counts| count(&counts)).sum::<u64>();
     assert!(all(|c| c.out_of_memory) > 0 && all(|c| c.slow_copies) > 0 && all(|c| c.late_completions) > 0);
-    assert!(all(|c| c.task_failures) > 0 && all(|c| c.losses) > 0 && all(|c| c.refused_peers) == 0);
+    assert!(all(|c| c.task_failures) > 0 && all(|c| c.device_lost) > 0 && all(|c| c.rejected_peers) == 0);
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn a_failed_stream_stays_failed_until_it_is_reset() {
     assert_eq!(device.sync(&event), Err(expected.clone()));
     assert!((0..4).any(|_| zero(&device, &failed) == Err(expected.clone())), "noticed soon");
 
-    device.wait(&reader, &event, After::Data).unwrap();
-    device.wait(&writer, &event, After::Order).unwrap();
+    device.wait(&reader, &event, WaitKind::Data).unwrap();
+    device.wait(&writer, &event, WaitKind::Order).unwrap();
     assert_eq!(device.sync(&device.record(&reader).unwrap()), Err(expected.clone()));
     assert_eq!(device.sync(&device.record(&writer).unwrap()), Ok(()));
 
@@ -133,7 +133,7 @@ fn late_events_are_done_in_the_end_and_in_the_order_of_their_stream() {
     device.sync(&second).unwrap();
     assert_eq!((device.is_done(&first), device.is_done(&second)), (Ok(true), Ok(true)));
     let questions = (0..).take_while(|_| device.is_done(&third) == Ok(false)).count();
-    assert!((1..=LATENESS as usize).contains(&questions), "{questions}");
+    assert!((1..=MAX_EXTRA_POLLS as usize).contains(&questions), "{questions}");
     assert_eq!(device.counts().late_completions, 3);
 }
 
@@ -145,8 +145,8 @@ fn a_lost_device_gives_nothing_but_what_was_seen_before() {
     device.sync(&seen).unwrap();
     device.lose();
     device.lose();
-    assert_eq!(device.counts(), FaultCounts { losses: 1, ..FaultCounts::default() });
-    let lost = device.alive().unwrap_err();
+    assert_eq!(device.counts(), FaultCounts { device_lost: 1, ..FaultCounts::default() });
+    let lost = device.check_alive().unwrap_err();
     assert!(matches!(&lost, DriverError::Lost { driver, .. } if driver == "null"), "{lost}");
     assert_eq!(device.is_done(&seen), Ok(true));
     assert_eq!((device.is_done(&pending), device.sync(&pending)), (Err(lost.clone()), Err(lost.clone())));
@@ -156,10 +156,10 @@ fn a_lost_device_gives_nothing_but_what_was_seen_before() {
     assert_eq!(device.reset_stream(&stream), Err(lost.clone()));
     assert_eq!(device.record(&stream).unwrap_err(), lost);
 
-    // Who waits for it on another device is told.
+    // A stream of another device that waits for it gets the error.
     let healthy = faulty(FaultPlan::new(1));
     let reader = healthy.new_stream("reader").unwrap();
-    healthy.wait(&reader, &pending, After::Data).unwrap();
+    healthy.wait(&reader, &pending, WaitKind::Data).unwrap();
     let told = healthy.sync(&healthy.record(&reader).unwrap()).unwrap_err();
     assert!(told.to_string().contains("is lost"), "{told}");
     device.free_pool(POOL);

@@ -1,4 +1,4 @@
-//! How much of a task may be done when it fails, and the kernel that takes a while.
+//! The sizes of tasks that fail halfway, and the kernel that sleeps.
 
 use std::{thread, time::Duration};
 
@@ -14,27 +14,27 @@ use crate::{
     error::DriverError,
 };
 
-/// Whether a task is one that a plan may slow down, and what of it may have been done when it fails.
+/// The size of a task. Only copies can be slowed down.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Of so many kernels.
+pub(super) enum TaskSize {
+    /// The number of kernels.
     Launch(usize),
-    /// Of so many bytes.
+    /// The number of bytes.
     Copy(usize),
 }
 
-impl Kind {
+impl TaskSize {
     pub(super) fn whole(self) -> usize {
         match self {
-            Kind::Launch(count) | Kind::Copy(count) => count,
+            TaskSize::Launch(count) | TaskSize::Copy(count) => count,
         }
     }
 
     pub(super) fn half(self) -> usize {
         match self {
-            Kind::Launch(kernels) => kernels / 2,
-            // Whole elements and words, whatever they are.
-            Kind::Copy(bytes) => (bytes / 2) & !7,
+            TaskSize::Launch(kernels) => kernels / 2,
+            // A multiple of 8 bytes, so that elements and words are whole.
+            TaskSize::Copy(bytes) => (bytes / 2) & !7,
         }
     }
 }

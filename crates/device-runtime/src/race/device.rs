@@ -1,4 +1,4 @@
-//! The driver whose tasks do nothing but access memory.
+//! The driver whose tasks only record accesses to memory.
 
 #![allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 
@@ -9,45 +9,45 @@ use std::sync::{
 
 use codegen_core::{Access, Artifact, Caps, KernelAbi};
 
-use super::world::{Mark, MemoryId, Touch, World};
+use super::world::{EventPoint, MemoryId, TaskAccess, World};
 use crate::{
     check,
     checked::{
         CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{
-        After, BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId,
-        SequenceHandle, StreamHandle, StreamStrategy,
+        BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId, SequenceHandle,
+        StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
     null::NullDevice,
 };
 
-/// What devices of a world know of each other.
+/// The connections between the devices of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Peers {
-    /// They wait for each other's events.
+pub(super) struct PeerAccess {
+    /// Devices wait for each other's events.
     pub(super) events: bool,
-    /// They reach each other's pools.
+    /// Devices access each other's pools.
     pub(super) memory: bool,
 }
 
 /// A device of a world.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct RaceDevice {
     world: World,
     number: usize,
-    peers: Peers,
-    /// For what has nothing to do with order.
+    peers: PeerAccess,
+    /// Handles calls that are irrelevant to order.
     null: NullDevice,
-    /// Bytes of its own pools.
+    /// Total size of its own pools, in bytes.
     used: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
 struct Pool {
     memory: MemoryId,
-    /// Its bytes, and where they are counted; none where it is somebody else's.
+    /// The size in bytes and the counter to which it was added; none for imported memory.
     counted: Option<(usize, Arc<AtomicUsize>)>,
 }
 
@@ -59,41 +59,41 @@ impl Drop for Pool {
     }
 }
 
-/// A stream, by its number in the world.
+/// A stream, represented by its number in the world.
 struct Stream(usize);
-/// An event and the device it is of.
-struct Event(usize, Mark);
-/// How the kernels of a module are called.
+/// The number of the event's device, and the event.
+struct Event(usize, EventPoint);
+/// The ABIs of a module's kernels.
 struct Module(Vec<KernelAbi>);
 struct Kernel(KernelAbi);
-/// Kernels that are launched together, or one by one if chance wants it.
+/// Kernels that are launched together or, by chance, one by one.
 struct Sequence;
-/// A kernel's name, and what it accesses.
-struct Bound(String, Vec<Touch>);
+/// A kernel's name, and its accesses.
+struct BoundCall(String, Vec<TaskAccess>);
 
-impl Machine {
-    pub(super) fn new(world: &World, number: usize, peers: Peers) -> Machine {
-        Machine { world: world.clone(), number, peers, null: NullDevice::new(), used: Arc::default() }
+impl RaceDevice {
+    pub(super) fn new(world: &World, number: usize, peers: PeerAccess) -> RaceDevice {
+        RaceDevice { world: world.clone(), number, peers, null: NullDevice::new(), used: Arc::default() }
     }
 
-    fn touch(range: &MemoryRange, writes: bool) -> Result<Touch, DriverError> {
+    fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess, DriverError> {
         let pool: &Pool = range.memory().get()?;
         assert!(!writes || pool.counted.is_some(), "memory of others is not written");
-        Ok(Touch { memory: pool.memory, range: range.offset()..range.offset() + range.bytes(), writes })
+        Ok(TaskAccess { memory: pool.memory, range: range.offset()..range.offset() + range.bytes(), writes })
     }
 
-    fn task(&self, stream: &StreamHandle, name: &str, touches: &[Touch]) -> Result<(), DriverError> {
-        self.world.lock().task(stream.get::<Stream>()?.0, name, touches);
+    fn task(&self, stream: &StreamHandle, name: &str, accesses: &[TaskAccess]) -> Result<(), DriverError> {
+        self.world.lock().task(stream.get::<Stream>()?.0, name, accesses);
         Ok(())
     }
 
-    fn refusal(&self, what: &'static str) -> DriverError {
+    fn no_peer_access(&self, what: &'static str) -> DriverError {
         DriverError::NoPeerAccess { driver: self.name().to_owned(), what }
     }
 }
 
-// SAFETY: there is no memory that anything could touch.
-unsafe impl Driver for Machine {
+// SAFETY: there is no memory that a task could access.
+unsafe impl Driver for RaceDevice {
     fn name(&self) -> &str {
         "race"
     }
@@ -133,11 +133,11 @@ unsafe impl Driver for Machine {
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        if self.peers.memory { Ok(memory.clone()) } else { Err(self.refusal("its pools")) }
+        if self.peers.memory { Ok(memory.clone()) } else { Err(self.no_peer_access("its pools")) }
     }
 
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        let Ok(memory) = memory.get::<Pool>() else { return Err(self.refusal("host arrays")) };
+        let Ok(memory) = memory.get::<Pool>() else { return Err(self.no_peer_access("host arrays")) };
         Ok(PoolHandle::new(Pool { memory: memory.memory, counted: None }))
     }
 
@@ -169,17 +169,17 @@ unsafe impl Driver for Machine {
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
         let abi = &args.kernel().get::<Kernel>()?.0;
-        let touches = args
+        let accesses = args
             .ranges()
             .iter()
             .zip(check::memory_params(abi))
-            .map(|(range, (access, _))| Machine::touch(range, access != Access::Read));
-        Ok(BoundHandle::new(Bound(abi.name.clone(), touches.collect::<Result<_, _>>()?)))
+            .map(|(range, (access, _))| RaceDevice::access(range, access != Access::Read));
+        Ok(BoundHandle::new(BoundCall(abi.name.clone(), accesses.collect::<Result<_, _>>()?)))
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        let Bound(name, touches) = task.kernel().get()?;
-        self.task(stream, name, touches)
+        let BoundCall(name, accesses) = task.kernel().get()?;
+        self.task(stream, name, accesses)
     }
 
     fn sequence(&self, _kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
@@ -187,7 +187,7 @@ unsafe impl Driver for Machine {
     }
 
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
-        let together = self.world.lock().is_able();
+        let together = self.world.lock().random_choice();
         task.sequence().get::<Sequence>()?;
         for launch in task.into_launches().filter(|_| together) {
             self.launch(stream, launch)?;
@@ -196,24 +196,29 @@ unsafe impl Driver for Machine {
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        self.task(stream, "zero", &[Machine::touch(task.dst(), true)?])
+        self.task(stream, "zero", &[RaceDevice::access(task.dst(), true)?])
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        let landed = self.world.lock().landed(task.array());
-        let read = landed.map(|memory| Touch { memory, range: 0..task.src().len(), writes: false });
-        let write = Machine::touch(task.dst(), true)?;
+        let reused_arrays = self.world.lock().reused_arrays(task.array());
+        let read =
+            reused_arrays.map(|memory| TaskAccess { memory, range: 0..task.src().len(), writes: false });
+        let write = RaceDevice::access(task.dst(), true)?;
         self.task(stream, "copy from host", &read.into_iter().chain([write]).collect::<Vec<_>>())
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        let memory = self.world.lock().landing(task.dst());
-        let write = Touch { memory, range: 0..task.src().bytes(), writes: true };
-        self.task(stream, "copy to host", &[Machine::touch(task.src(), false)?, write])
+        let memory = self.world.lock().readback(task.dst());
+        let write = TaskAccess { memory, range: 0..task.src().bytes(), writes: true };
+        self.task(stream, "copy to host", &[RaceDevice::access(task.src(), false)?, write])
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        self.task(stream, "copy", &[Machine::touch(task.src(), false)?, Machine::touch(task.dst(), true)?])
+        self.task(
+            stream,
+            "copy",
+            &[RaceDevice::access(task.src(), false)?, RaceDevice::access(task.dst(), true)?],
+        )
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
@@ -221,7 +226,7 @@ unsafe impl Driver for Machine {
         Ok(EventHandle::new(Event(self.number, mark)))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: After) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
         let Event(device, mark) = event.get()?;
         if *device != self.number && !self.peers.events {
             return Err(DriverError::ForeignHandle { what: "event" });

@@ -1,44 +1,48 @@
-//! Memory without bytes: the accesses that a later one may conflict with.
+//! Memory without contents: the accesses that a later one may conflict with.
 
 use std::{fmt, ops::Range};
 
-use super::clock::{Clock, Moment};
+use super::clock::{Clock, Timestamp};
 
-/// A pool, or an array of the host.
+/// The accesses to a pool, or to a host array.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct AccessHistory {
     pub(super) name: String,
-    accesses: Vec<Access>,
+    accesses: Vec<RecordedAccess>,
 }
 
-/// Something read or wrote a range.
+/// An access to a range.
 #[derive(Clone, Debug)]
-pub(super) struct Access {
+pub(super) struct RecordedAccess {
     pub(super) range: Range<usize>,
     pub(super) writes: bool,
-    pub(super) moment: Moment,
-    /// What it was, and where.
+    pub(super) moment: Timestamp,
+    /// The task and its stream.
     pub(super) task: String,
 }
 
-/// Two accesses that nothing orders.
+/// Two accesses that are not ordered.
 #[derive(Clone, Debug)]
 pub(super) struct Race {
     memory: String,
-    first: Access,
-    second: Access,
+    first: RecordedAccess,
+    second: RecordedAccess,
 }
 
-impl Memory {
-    pub(super) fn new(name: String) -> Memory {
-        Memory { name, accesses: Vec::new() }
+impl AccessHistory {
+    pub(super) fn new(name: String) -> AccessHistory {
+        AccessHistory { name, accesses: Vec::new() }
     }
 
-    /// Enters an access of a thread with this clock; gives the races it makes.
-    pub(super) fn access(&mut self, new: &Access, clock: &Clock) -> Vec<Race> {
-        let conflicts = |old: &&Access| overlap(&old.range, &new.range) && (old.writes || new.writes);
+    /// Records an access of a thread with this clock; returns the races that it causes.
+    pub(super) fn access(&mut self, new: &RecordedAccess, clock: &Clock) -> Vec<Race> {
+        let conflicts = |old: &&RecordedAccess| overlap(&old.range, &new.range) && (old.writes || new.writes);
         let races = self.accesses.iter().filter(conflicts).filter(|old| !clock.knows(old.moment));
-        let race = |old: &Access| Race { memory: self.name.clone(), first: old.clone(), second: new.clone() };
+        let race = |old: &RecordedAccess| Race {
+            memory: self.name.clone(),
+            first: old.clone(),
+            second: new.clone(),
+        };
         let races = races.map(race).collect();
         self.accesses.retain(|old| !stands_for(new, old, clock));
         self.accesses.push(new.clone());
@@ -50,14 +54,14 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Whether everything that races with the old access races with the new one: the new one comes later, on all the bytes, and
-/// conflicts with as much.
-fn stands_for(new: &Access, old: &Access, clock: &Clock) -> bool {
+/// Whether every access that races with the old one also races with the new one: the new one is later, covers
+/// all the bytes, and conflicts with at least as much.
+fn stands_for(new: &RecordedAccess, old: &RecordedAccess, clock: &Clock) -> bool {
     let covers = new.range.start <= old.range.start && old.range.end <= new.range.end;
     covers && clock.knows(old.moment) && (new.writes || !old.writes)
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for RecordedAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.writes { "writes" } else { "reads" };
         write!(f, "{} {verb} bytes {:?}", self.task, self.range)

@@ -1,20 +1,21 @@
 //! A race detector: devices that run nothing but know, for each byte, which accesses are ordered.
 //!
-//! Every stream has a vector clock, and so has the host. A task advances its stream's clock; waiting for an event joins
-//! the clock that the event was recorded with, on a stream or on the host; handing a task over joins the host's. Two accesses
-//! of one byte, one of them a write, must be ordered by their clocks, or they are reported as a race: whether they would have
-//! met in any one run does not matter. So the detector proves what is asked of the runtime: that it orders, by streams and
-//! events alone, everything that conflicts.
+//! Every stream has a vector clock, and so has the host. A task advances its stream's clock. Waiting for an
+//! event, on a stream or on the host, joins the clock with which the event was recorded; submitting a task
+//! joins the host's clock. Two accesses of one byte, one of which is a write, must be ordered by their
+//! clocks, or else they are reported as a race, even if they do not overlap in the actual run. So the
+//! detector proves the runtime's obligation: it orders all conflicting accesses by streams and events alone.
 //!
-//! When work is *done* is drawn by chance, within what the contract of [`Driver`](crate::Driver) allows: a stream's steps are done
-//! in order, a wait after what it waits for, and between streams there is no order. The runtime only ever forgets a use that it
-//! saw done, so this is what makes it forget more or less.
+//! The completion of tasks is random within the contract of [`Driver`](crate::Driver): the steps of a stream
+//! complete in order, a wait completes after the awaited event, and different streams are independent. The
+//! runtime forgets a use only when it has seen it complete, so the random completion makes it forget more or
+//! fewer uses.
 //!
-//! One thread calls; what several threads do at a time is the locks' concern, not that of events.
+//! Only one thread makes calls. Several threads at a time are a matter of locks, not of events.
 
-mod clock; // who knows of what
+mod clock; // vector clocks
 mod device; // the driver
-mod memory; // last accesses of each byte
-mod programs; // random programs of everything a context can do
+mod memory; // accesses to memory
+mod programs; // random programs
 mod tests;
 mod world; // streams, events and the host of all devices

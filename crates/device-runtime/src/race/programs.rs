@@ -1,4 +1,5 @@
-//! Random programs: routines, transfers and merges on contexts of several devices and streams, with chance waits of the user's.
+//! Random programs: routines, transfers and merges on contexts of several devices and streams, with random
+//! waits of the user.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{DType, HostArray, MemoryMode, Reason, Sharing, TensorNode};
 
 use super::{
-    device::{Machine, Peers},
+    device::{PeerAccess, RaceDevice},
     world::World,
 };
 use crate::{
@@ -31,26 +32,26 @@ const LEN: usize = 4;
 const BYTES: usize = 8 * LEN;
 const STEPS: usize = 80;
 
-/// What is drawn beforehand.
+/// The random choices that are made before the program runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) seed: u64,
     pub(super) devices: usize,
     pub(super) streams: usize,
-    pub(super) peers: Peers,
-    /// Tasks fail, pools are refused, events are late.
+    pub(super) peers: PeerAccess,
+    /// Whether tasks fail, imports fail and events complete late.
     pub(super) faults: bool,
 }
 
-/// A program as it runs.
+/// The state of a running program.
 struct Program {
     world: World,
     random: Rng,
     faults: bool,
-    /// Nodes that all contexts of a device see in one place.
+    /// Nodes that all contexts of a device have at one location.
     common: Vec<TensorNode>,
-    /// Nodes that each context has for itself, or not at all; of the last two, one is shared by the streams of a device from its
-    /// first use, and the host has an array of the other.
+    /// Nodes that each context has for itself, or lacks. Of the last two, one is shared by the streams of a
+    /// device from its first use, and the host has an array of the other.
     own: Vec<TensorNode>,
     host: Host,
     contexts: Vec<Context>,
@@ -59,18 +60,18 @@ struct Program {
     scheduled: usize,
 }
 
-/// What came of a program.
+/// The result of a program.
 pub(super) struct Outcome {
     pub(super) races: Vec<String>,
-    /// How many steps did something.
+    /// The number of steps that submitted something.
     pub(super) scheduled: usize,
 }
 
 impl Shape {
-    /// One of a seed: 1–4 devices with 1–8 streams each, with all kinds of relations.
-    pub(super) fn drawn(seed: u64, faults: bool) -> Shape {
+    /// A random shape: 1 to 4 devices with 1 to 8 streams each, with or without access to each other.
+    pub(super) fn random(seed: u64, faults: bool) -> Shape {
         let random = &mut Rng::with_seed(seed ^ 0x5eed);
-        let peers = Peers { events: random.bool(), memory: random.bool() };
+        let peers = PeerAccess { events: random.bool(), memory: random.bool() };
         Shape { seed, devices: random.usize(1..=4), streams: random.usize(1..=8), peers, faults }
     }
 
@@ -82,14 +83,14 @@ impl Shape {
                 Ok(()) => program.scheduled += 1,
                 Err(error) => program.expect(&error),
             }
-            if !program.world.host_looks().is_empty() {
+            if !program.world.read_on_host().is_empty() {
                 break;
             }
         }
         let (world, scheduled) = (program.world.clone(), program.scheduled);
         drop(program);
         assert_eq!(world.owners(), 1, "a device outlives the program that dropped everything");
-        Outcome { races: world.host_looks(), scheduled }
+        Outcome { races: world.read_on_host(), scheduled }
     }
 }
 
@@ -101,11 +102,11 @@ impl Program {
         let mut own: Vec<_> = (0..2).map(|at| node(&format!("own{at}"))).collect();
         let mut contexts = Vec::new();
         for number in 0..shape.devices {
-            let machine: Arc<dyn Driver> = Arc::new(Machine::new(&world, number, shape.peers));
-            let plan = FaultPlan::new(shape.seed + number as u64).task_failures(0.04).refused_peers(0.1);
-            let faulty = Arc::new(FaultDevice::new(Arc::clone(&machine), plan.late_completions(0.2)));
+            let device: Arc<dyn Driver> = Arc::new(RaceDevice::new(&world, number, shape.peers));
+            let plan = FaultPlan::new(shape.seed + number as u64).task_failures(0.04).rejected_peers(0.1);
+            let faulty = Arc::new(FaultDevice::new(Arc::clone(&device), plan.late_completions(0.2)));
             faulty.set_active(false);
-            let device = Device::new(if shape.faults { Arc::clone(&faulty) as _ } else { machine }, number);
+            let device = Device::new(if shape.faults { Arc::clone(&faulty) as _ } else { device }, number);
             contexts.extend(contexts_of(&device, shape.streams, &common, &own, &mut random));
             faulty.set_active(true);
         }
@@ -117,7 +118,7 @@ impl Program {
         Program { world, random, faults, common, own, host, contexts, routines, events, scheduled: 0 }
     }
 
-    /// An error that a program like these may meet.
+    /// Checks that an error is one that such a program may meet.
     fn expect(&self, error: &Error) {
         let fair = match error {
             Error::MergeBuffer { .. } | Error::ContextLacksNode { .. } | Error::NoSource { .. } => true,
@@ -153,7 +154,7 @@ impl Program {
             11 => self.merge(&context, &node)?,
             12..=15 => self.link(&context)?,
             16..=19 => self.run_again()?,
-            20 => self.look_at_an_event(&context)?,
+            20 => self.use_an_event(&context)?,
             21 => drop(context.pending(&node)),
             22 => context.stream().sync()?,
             23 => drop(self.host.get(&self.own[3])?),
@@ -179,7 +180,7 @@ impl Program {
         Ok(())
     }
 
-    /// Some nodes, each once, with what is done to them.
+    /// A few nodes, each once, with a random access to each.
     fn uses(&mut self) -> Vec<(TensorNode, Access)> {
         let all: Vec<_> = self.common.iter().chain(&self.own).cloned().collect();
         let count = self.random.usize(1..4);
@@ -204,7 +205,7 @@ impl Program {
         Ok(())
     }
 
-    /// Merges what the merge buffer holds, or is going to.
+    /// Merges the node that the merge buffer holds or will hold.
     fn merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), Error> {
         let node = context.stream().merge_buffer_node().unwrap_or_else(|| node.clone());
         let routine = self.merging(context, &node)?;
@@ -222,8 +223,8 @@ impl Program {
         Ok(())
     }
 
-    /// The user asks for an event, waits for it, or makes a stream wait.
-    fn look_at_an_event(&mut self, context: &Context) -> Result<(), Error> {
+    /// Polls an event, waits for it, or makes a stream wait for it.
+    fn use_an_event(&mut self, context: &Context) -> Result<(), Error> {
         if self.events.is_empty() {
             return Ok(());
         }
@@ -238,7 +239,7 @@ impl Program {
         }
     }
 
-    /// Routines are dropped; a failed stream is healed.
+    /// Drops routines, and resets the stream if it has failed.
     fn forget(&mut self, context: &Context) -> Result<(), Error> {
         if self.routines.len() > 8 {
             self.routines.truncate(4);
@@ -247,7 +248,7 @@ impl Program {
     }
 }
 
-/// Contexts on as many streams of a device.
+/// Contexts on `streams` streams of a device.
 fn contexts_of(
     device: &Device,
     streams: usize,
@@ -278,8 +279,8 @@ fn array() -> HostArray {
     HostArray::zeros(DType::I64, [LEN]).unwrap()
 }
 
-/// A routine of one to three kernels that share the uses between them, each handing something to the next in a temporary.
-/// The first reads the merge buffer, if any does; its node comes last.
+/// A routine of one to three kernels that divide the uses between them, each passing a temporary to the next.
+/// The first kernel reads the merge buffer, if one does; its node is the last.
 fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut Rng) -> Arc<Code> {
     let count = random.usize(1..4);
     let (mut kernels, mut calls) = (Vec::new(), Vec::new());

@@ -1,15 +1,16 @@
-//! The detector on programs by hand, the runtime's proof, and the proof that the proof would fail.
+//! Tests of the detector on explicit programs, the check of the runtime, and a check that omitted waits are
+//! detected.
 
 use std::sync::Arc;
 
 use super::{
-    device::{Machine, Peers},
+    device::{PeerAccess, RaceDevice},
     programs::Shape,
     world::World,
 };
 use crate::{
     direct::DirectDriver,
-    driver::{After, Driver, EventHandle, Location, PoolId, StreamHandle},
+    driver::{Driver, EventHandle, Location, PoolId, StreamHandle, WaitKind},
     error::DriverError,
     hazard::Hazard::{self, *},
     order::{
@@ -18,22 +19,23 @@ use crate::{
     },
 };
 
-const STRANGERS: Peers = Peers { events: false, memory: false };
+const STRANGERS: PeerAccess = PeerAccess { events: false, memory: false };
 const PROGRAMS: u64 = 150;
 
-/// A seed whose world gets on between questions.
+/// A seed whose world completes steps between queries.
 const BRISK: u64 = 3;
 
-/// Two devices by hand: what each stream does is told to the drivers.
+/// Two devices whose streams are driven explicitly.
 struct ByHand {
     world: World,
-    devices: [DirectDriver<Machine>; 2],
+    devices: [DirectDriver<RaceDevice>; 2],
 }
 
 impl ByHand {
-    fn new(peers: Peers) -> ByHand {
+    fn new(peers: PeerAccess) -> ByHand {
         let world = World::new(BRISK);
-        let devices = [0, 1].map(|number| DirectDriver::new(Arc::new(Machine::new(&world, number, peers))));
+        let devices =
+            [0, 1].map(|number| DirectDriver::new(Arc::new(RaceDevice::new(&world, number, peers))));
         devices.iter().for_each(|device| device.alloc_pool(PoolId(1), 64).unwrap());
         ByHand { world, devices }
     }
@@ -42,7 +44,7 @@ impl ByHand {
         self.devices[device].new_stream("by hand").unwrap()
     }
 
-    /// Writes some bytes of the first device's pool; gives the event behind it.
+    /// Writes some bytes of the first device's pool; returns the event behind the write.
     fn write(&self, stream: &StreamHandle, offset: usize, bytes: usize) -> EventHandle {
         let at = Location { pool: PoolId(1), offset };
         // SAFETY: the device runs nothing.
@@ -54,7 +56,7 @@ impl ByHand {
     }
 
     fn races(&self) -> usize {
-        self.world.host_looks().len()
+        self.world.read_on_host().len()
     }
 }
 
@@ -68,7 +70,7 @@ fn what_nothing_orders_is_a_race() {
     assert_eq!(hand.races(), 0, "one stream, other bytes");
     hand.write(&b, 31, 1);
     assert_eq!(hand.races(), 1);
-    let text = hand.world.host_looks().remove(0);
+    let text = hand.world.read_on_host().remove(0);
     let expected = "pool 1 of device 0: `zero` on by hand of device 0 writes bytes 0..32, and `zero` on by hand of device 0 \
                     writes bytes 31..32, in any order";
     assert_eq!(text, expected);
@@ -79,16 +81,16 @@ fn waits_of_streams_and_of_the_host_order() {
     let hand = ByHand::new(STRANGERS);
     let [a, b, c, d] = [(); 4].map(|()| hand.stream(0));
     let first = hand.write(&a, 0, 8);
-    hand.devices[0].wait(&b, &first, After::Order).unwrap();
+    hand.devices[0].wait(&b, &first, WaitKind::Order).unwrap();
     let second = hand.write(&b, 0, 8);
-    hand.devices[0].wait(&c, &second, After::Order).unwrap();
+    hand.devices[0].wait(&c, &second, WaitKind::Order).unwrap();
     let third = hand.write(&c, 0, 8);
     assert_eq!(hand.races(), 0, "what comes before an event comes before all that wait for it");
     while !hand.devices[0].is_done(&third).unwrap() {}
     assert_eq!(hand.devices[0].is_done(&first), Ok(true), "awaited events are done");
     hand.write(&d, 0, 8);
     assert_eq!(hand.races(), 0, "the host saw it done");
-    hand.devices[0].wait(&a, &third, After::Order).unwrap();
+    hand.devices[0].wait(&a, &third, WaitKind::Order).unwrap();
     hand.write(&a, 0, 8);
     assert_eq!(hand.races(), 1, "but nobody waited for the last one");
 }
@@ -113,12 +115,12 @@ fn events_are_done_in_the_order_of_their_stream() {
 
 #[test]
 fn devices_know_each_other_as_they_are_told() {
-    for peers in [STRANGERS, Peers { events: true, memory: true }] {
+    for peers in [STRANGERS, PeerAccess { events: true, memory: true }] {
         let hand = ByHand::new(peers);
         let [a, b] = [hand.stream(0), hand.stream(1)];
         let event = hand.write(&a, 0, 8);
         let foreign = DriverError::ForeignHandle { what: "event" };
-        let waited = hand.devices[1].wait(&b, &event, After::Data);
+        let waited = hand.devices[1].wait(&b, &event, WaitKind::Data);
         assert_eq!(waited, if peers.events { Ok(()) } else { Err(foreign) });
         let reached =
             hand.devices[0].export(PoolId(1)).and_then(|pool| hand.devices[1].import(PoolId(2), &pool));
@@ -126,11 +128,11 @@ fn devices_know_each_other_as_they_are_told() {
     }
 }
 
-/// Races of random programs of which no device fails, or all do now and then.
+/// The races of random programs, without faults or with them.
 fn races(programs: u64, faults: bool) -> (Vec<String>, usize) {
     let mut scheduled = 0;
     for seed in 0..programs {
-        let shape = Shape::drawn(seed, faults);
+        let shape = Shape::random(seed, faults);
         let outcome = shape.run();
         if !outcome.races.is_empty() {
             let races = outcome.races.iter().map(|race| format!("{shape:?}: {race}"));
@@ -155,12 +157,12 @@ fn random_programs_that_fail_have_no_races() {
     assert!(scheduled as u64 > PROGRAMS * 20, "{scheduled}");
 }
 
-/// The classes of waits that there are. The others cannot occur:
+/// The classes of waits that occur. The others cannot occur:
 ///
-/// * a write behind a write between devices: a device writes its own memory only, and reaches that of others to read;
-/// * a write behind a write of a merge's source: a merge reads it;
-/// * a write behind a read or a write of the host's: arrays of the host are written before a task gets a share of them, and
-///   landing arrays are new for each copy.
+/// * a write after a write between devices: a device writes only its own memory, and reads that of others;
+/// * a write after a write of a merge's source: a merge only reads it;
+/// * a write after a read or a write by the host: host arrays are written before a task refers to them, and
+///   each copy to the host has a new array.
 const OCCURRING: [(Hazard, Scope); 8] = [
     (ReadAfterWrite, Stream),
     (WriteAfterRead, Stream),

@@ -1,4 +1,5 @@
-//! What all devices of a program have in common: streams with their clocks, memory, the host, and chance.
+//! The state that all devices of a program share: streams with their clocks, memory, the host, and random
+//! choices.
 
 use std::{
     collections::BTreeMap,
@@ -11,30 +12,31 @@ use tnode::HostArray;
 
 use super::{
     clock::{Clock, HOST, Thread},
-    memory::{Access, Memory, Race},
+    memory::{AccessHistory, Race, RecordedAccess},
 };
-use crate::{checked::HostLanding, pool::lock};
+use crate::{checked::HostReadback, pool::lock};
 
-/// Everything there is, shared by the devices of a program.
+/// The shared state; cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct World(Arc<Mutex<State>>);
+pub(super) struct World(Arc<Mutex<WorldState>>);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct WorldState {
     random: Rng,
-    /// So many streams may get on between two questions. Where it is 0, work is done only when somebody waits for it.
-    pace: usize,
+    /// Maximum number of steps that streams complete between two queries. With 0, tasks complete only when
+    /// the host waits.
+    max_progress: usize,
     host: Clock,
     streams: Vec<Stream>,
-    memories: Vec<Memory>,
-    /// Landing arrays of copies that the host has not looked at, by the address of their bytes.
-    landings: BTreeMap<usize, (MemoryId, HostLanding)>,
-    /// Arrays that came from there and that tasks have a share of; while they live, nothing else gets their address.
-    landed: Vec<Arc<HostArray>>,
+    memories: Vec<AccessHistory>,
+    /// Host arrays of copies that the host has not read, by the address of their bytes.
+    readbacks: BTreeMap<usize, (MemoryId, HostReadback)>,
+    /// Such arrays that tasks refer to. While they exist, no other array gets their address.
+    reused_arrays: Vec<Arc<HostArray>>,
     races: Vec<Race>,
 }
 
-/// Memory by number.
+/// The number of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryId(usize);
 
@@ -42,35 +44,35 @@ pub(super) struct MemoryId(usize);
 struct Stream {
     name: String,
     clock: Clock,
-    steps: Vec<Step>,
-    /// How many steps are done.
+    steps: Vec<StreamStep>,
+    /// The number of completed steps.
     done: usize,
 }
 
-/// What a stream does, as far as it matters for when it is done.
+/// A step of a stream, as far as it affects completion.
 #[derive(Clone, Debug)]
-enum Step {
+enum StreamStep {
     Task,
-    Wait(Point),
+    Wait(StreamPoint),
 }
 
-/// A place in a stream: so many steps.
+/// A point in a stream, after this number of steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
+pub(super) struct StreamPoint {
     stream: usize,
     steps: usize,
 }
 
-/// An event, with what comes before it.
+/// An event, with its position and the clock of everything before it.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
-    point: Point,
+pub(super) struct EventPoint {
+    point: StreamPoint,
     clock: Clock,
 }
 
-/// What a task does with some memory.
+/// An access of a task to memory.
 #[derive(Clone, Debug)]
-pub(super) struct Touch {
+pub(super) struct TaskAccess {
     pub(super) memory: MemoryId,
     pub(super) range: Range<usize>,
     pub(super) writes: bool,
@@ -79,63 +81,63 @@ pub(super) struct Touch {
 impl World {
     pub(super) fn new(seed: u64) -> World {
         let mut random = Rng::with_seed(seed);
-        World(Arc::new(Mutex::new(State {
-            pace: [0, 1, 3, 9][random.usize(..4)],
+        World(Arc::new(Mutex::new(WorldState {
+            max_progress: [0, 1, 3, 9][random.usize(..4)],
             random,
             host: Clock::default(),
             streams: Vec::new(),
             memories: Vec::new(),
-            landings: BTreeMap::new(),
-            landed: Vec::new(),
+            readbacks: BTreeMap::new(),
+            reused_arrays: Vec::new(),
             races: Vec::new(),
         })))
     }
 
-    /// How many devices and programs there are that know of it.
+    /// The number of devices and programs that refer to the world.
     pub(super) fn owners(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, WorldState> {
         lock(&self.0)
     }
 
-    /// The host looks at everything that was copied to it since it last did; the races so far.
-    pub(super) fn host_looks(&self) -> Vec<String> {
+    /// Lets the host read every array that was copied to it since the last call; returns the races so far.
+    pub(super) fn read_on_host(&self) -> Vec<String> {
         let state = &mut *self.lock();
-        for (memory, landing) in std::mem::take(&mut state.landings).into_values() {
+        for (memory, readback) in std::mem::take(&mut state.readbacks).into_values() {
             let (moment, range) = (state.host.tick(HOST), 0..usize::MAX);
-            let access = Access { range, writes: false, moment, task: "the host".to_owned() };
+            let access = RecordedAccess { range, writes: false, moment, task: "the host".to_owned() };
             state.races.extend(state.memories[memory.0].access(&access, &state.host));
-            drop(landing);
+            drop(readback);
         }
-        state.landed.clear();
+        state.reused_arrays.clear();
         state.races.iter().map(Race::to_string).collect()
     }
 }
 
-impl State {
+impl WorldState {
     pub(super) fn memory(&mut self, name: String) -> MemoryId {
-        self.memories.push(Memory::new(name));
+        self.memories.push(AccessHistory::new(name));
         MemoryId(self.memories.len() - 1)
     }
 
-    /// The landing array of a copy. The array may move elsewhere, its bytes stay.
-    pub(super) fn landing(&mut self, landing: &HostLanding) -> MemoryId {
-        let address = landing.address().expect("nobody has taken the array");
-        if let Some((memory, _)) = self.landings.get(&address) {
+    /// The host array of a copy. The array may be moved, but its bytes stay.
+    pub(super) fn readback(&mut self, readback: &HostReadback) -> MemoryId {
+        let address = readback.address().expect("nobody has taken the array");
+        if let Some((memory, _)) = self.readbacks.get(&address) {
             return *memory;
         }
-        let memory = self.memory("a landing array".to_owned());
-        self.landings.insert(address, (memory, landing.clone()));
+        let memory = self.memory("a readback array".to_owned());
+        self.readbacks.insert(address, (memory, readback.clone()));
         memory
     }
 
-    /// The array of a copy to a device, if something was copied into it that the host has not looked at. Other arrays are
-    /// nobody's to write as long as a task has a share of them.
-    pub(super) fn landed(&mut self, array: &Arc<HostArray>) -> Option<MemoryId> {
-        let (memory, _) = self.landings.get(&(array.bytes().as_ptr() as usize))?;
-        self.landed.push(Arc::clone(array));
+    /// The array of a copy to a device, if the array received a copy that the host has not read. No task
+    /// writes other arrays while a task refers to them.
+    pub(super) fn reused_arrays(&mut self, array: &Arc<HostArray>) -> Option<MemoryId> {
+        let (memory, _) = self.readbacks.get(&(array.bytes().as_ptr() as usize))?;
+        self.reused_arrays.push(Arc::clone(array));
         Some(*memory)
     }
 
@@ -145,66 +147,67 @@ impl State {
         self.streams.len() - 1
     }
 
-    /// A task, which the host hands over now, behind all it knows of.
-    pub(super) fn task(&mut self, stream: usize, name: &str, touches: &[Touch]) {
+    /// Records a task, which the host submits now, after everything that the host knows of.
+    pub(super) fn task(&mut self, stream: usize, name: &str, accesses: &[TaskAccess]) {
         let thread = Thread(stream + 1);
         let state = &mut self.streams[stream];
         state.clock.join(&self.host);
         let moment = state.clock.tick(thread);
-        state.steps.push(Step::Task);
+        state.steps.push(StreamStep::Task);
         let task = format!("`{name}` on {}", state.name);
-        for Touch { memory, range, writes } in touches.iter().filter(|touch| !touch.range.is_empty()) {
-            let access = Access { range: range.clone(), writes: *writes, moment, task: task.clone() };
+        for TaskAccess { memory, range, writes } in accesses.iter().filter(|access| !access.range.is_empty())
+        {
+            let access = RecordedAccess { range: range.clone(), writes: *writes, moment, task: task.clone() };
             self.races.extend(self.memories[memory.0].access(&access, &self.streams[stream].clock));
         }
     }
 
-    /// Whether what may or may not work works this time.
-    pub(super) fn is_able(&mut self) -> bool {
+    /// A random choice of whether an optional operation works this time.
+    pub(super) fn random_choice(&mut self) -> bool {
         self.random.bool()
     }
 
-    pub(super) fn record(&mut self, stream: usize) -> Mark {
+    pub(super) fn record(&mut self, stream: usize) -> EventPoint {
         let state = &self.streams[stream];
-        Mark { point: Point { stream, steps: state.steps.len() }, clock: state.clock.clone() }
+        EventPoint { point: StreamPoint { stream, steps: state.steps.len() }, clock: state.clock.clone() }
     }
 
-    pub(super) fn wait(&mut self, stream: usize, mark: &Mark) {
+    pub(super) fn wait(&mut self, stream: usize, mark: &EventPoint) {
         let state = &mut self.streams[stream];
         state.clock.join(&mark.clock);
-        state.steps.push(Step::Wait(mark.point));
+        state.steps.push(StreamStep::Wait(mark.point));
     }
 
-    fn is_reached(&self, point: Point) -> bool {
+    fn is_reached(&self, point: StreamPoint) -> bool {
         self.streams[point.stream].done >= point.steps
     }
 
-    /// Some streams get on.
+    /// Completes some steps of random streams.
     fn pass_time(&mut self) {
-        for _ in 0..self.random.usize(..=self.pace) {
+        for _ in 0..self.random.usize(..=self.max_progress) {
             let stream = self.random.usize(..self.streams.len());
             let state = &self.streams[stream];
             match state.steps.get(state.done) {
                 None => {}
-                Some(Step::Wait(point)) if !self.is_reached(*point) => {}
+                Some(StreamStep::Wait(point)) if !self.is_reached(*point) => {}
                 Some(_) => self.streams[stream].done += 1,
             }
         }
     }
 
-    /// Time passes until the point is reached.
-    fn reach(&mut self, point: Point) {
+    /// Completes steps until the point is reached.
+    fn reach(&mut self, point: StreamPoint) {
         while !self.is_reached(point) {
             let state = &self.streams[point.stream];
-            if let Step::Wait(before) = state.steps[state.done] {
+            if let StreamStep::Wait(before) = state.steps[state.done] {
                 self.reach(before);
             }
             self.streams[point.stream].done += 1;
         }
     }
 
-    /// Whether the event is done, as the host finds out now.
-    pub(super) fn is_done(&mut self, mark: &Mark) -> bool {
+    /// Whether the event is done; if so, the host knows it from now on.
+    pub(super) fn is_done(&mut self, mark: &EventPoint) -> bool {
         self.pass_time();
         let done = self.is_reached(mark.point);
         if done {
@@ -213,12 +216,12 @@ impl State {
         done
     }
 
-    pub(super) fn sync(&mut self, mark: &Mark) {
+    pub(super) fn sync(&mut self, mark: &EventPoint) {
         self.reach(mark.point);
         self.host.join(&mark.clock);
     }
 
-    /// Whether nothing is left to do on the stream, as the host finds out now.
+    /// Whether the stream has nothing left to do; if so, the host knows it from now on.
     pub(super) fn is_idle(&mut self, stream: usize) -> bool {
         let mark = self.record(stream);
         self.is_done(&mark)

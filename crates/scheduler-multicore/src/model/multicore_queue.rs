@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use device_runtime::After;
+use device_runtime::WaitKind;
 use loom::thread;
 
 use super::{Steps, explore};
@@ -133,7 +133,7 @@ fn a_queue_waits_for_another_queue() {
         let (first, second, steps) = (queue(), queue(), Steps::default());
         step(&first, &steps, 0);
         let event = record(&first);
-        second.submit(QueuedTask::wait(event, After::Data)).unwrap();
+        second.submit(QueuedTask::wait(event, WaitKind::Data)).unwrap();
         step(&second, &steps, 1);
         assert_eq!(record(&second).sync(), Ok(Ok(())));
         assert_eq!(steps.taken(), 2);
