@@ -1,8 +1,8 @@
-//! Contexts: which nodes have memory, for work on one stream.
+//! Contexts: the memory of nodes, for work on one stream.
 //!
-//! A context is immutable: linking or initialising gives a child that sees everything its parent sees and
-//! more. Invariant: a context and its ancestors agree on the buffer of every node they share. Finalising
-//! gives the memory back early; what children and routines still see stays.
+//! A context is immutable: linking or initialising gives a child, which has the nodes of its parent and more.
+//! Invariant: a context and its ancestors agree on the buffer of every node that they share. Finalising
+//! releases the memory early, except for memory that children and routines still refer to.
 
 use std::{
     fmt,
@@ -26,29 +26,29 @@ use crate::{
     stream::Stream,
 };
 
-/// Contexts of a chain share all but the paths to what each adds.
+/// Contexts of a chain share all of the map except the paths to the nodes that each adds.
 type Buffers = RedBlackTreeMapSync<TensorNode, Arc<Buffer>>;
 
 /// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the
-/// last context or routine that sees it.
+/// last context or routine that refers to it.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>);
 
 struct ContextInner {
     stream: Stream,
     parent: Option<Context>,
-    /// Own entries and all ancestors'; empty once finalised.
+    /// The nodes of this context and of all its ancestors; empty once finalised.
     buffers: Mutex<Buffers>,
     finalized: AtomicBool,
-    /// What the merge buffer will hold when routines of this context run, where that is known.
+    /// The node that the merge buffer will hold when routines of this context run, if that is known.
     merge_node: Option<TensorNode>,
-    /// The host arrays that runs keep in step.
+    /// The host whose arrays runs keep consistent with the nodes.
     host: Option<Host>,
     /// The routines linked last.
     frontier: Frontier,
 }
 
-/// Ends a chain of ancestors one by one, however long it is.
+/// Drops a chain of ancestors one by one, so that its length does not exhaust the stack.
 impl Drop for ContextInner {
     fn drop(&mut self) {
         let mut next = self.parent.take();
@@ -72,7 +72,7 @@ impl Context {
         }))
     }
 
-    /// A child that is as this context but for what `change` does.
+    /// A child that differs from this context by what `change` does.
     fn child(&self, change: impl FnOnce(&mut ContextInner)) -> Context {
         let mut child = ContextInner {
             stream: self.0.stream.clone(),
@@ -87,12 +87,12 @@ impl Context {
         Context(Arc::new(child))
     }
 
-    /// A child that sees also `more` buffers, which are of nodes this context lacks.
+    /// A child with additional buffers, of nodes that this context lacks.
     pub(crate) fn with(&self, more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>) -> Context {
         self.linked(more, self.0.frontier.clone())
     }
 
-    /// A child that sees also `more` buffers, and in which routines were linked.
+    /// A child with additional buffers, in which routines were linked.
     pub(crate) fn linked(
         &self,
         more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>,
@@ -114,12 +114,12 @@ impl Context {
         self.child(|child| child.merge_node = Some(node.clone()))
     }
 
-    /// A child on another stream of the same device, which sees the same memory. Accesses from both are
+    /// A child on another stream of the same device, with the same memory. Accesses from both streams are
     /// ordered, and both may write.
     ///
     /// # Errors
     ///
-    /// For a stream of another device, and a finalised context.
+    /// [`Error::OtherDevice`] for a stream of another device; [`Error::Finalized`] for a finalised context.
     pub fn on_stream(&self, stream: &Stream) -> Result<Context, Error> {
         if stream.device() != self.0.stream.device() {
             return Err(Error::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
@@ -135,31 +135,31 @@ impl Context {
         }))
     }
 
-    /// A child whose runs keep the nodes in step with their arrays on the host.
+    /// A child whose runs keep the nodes consistent with their arrays on the host.
     pub fn with_host(&self, host: &Host) -> Context {
         self.child(|child| child.host = Some(host.clone()))
     }
 
-    /// The host whose arrays runs keep in step, if any.
+    /// The host whose arrays runs keep consistent with the nodes, if there is one.
     pub fn host(&self) -> Option<&Host> {
         self.0.host.as_ref()
     }
 
-    /// The stream that routines and transfers of this context run on.
+    /// The stream on which routines and transfers of this context run.
     pub fn stream(&self) -> &Stream {
         &self.0.stream
     }
 
-    /// The context this one extends.
+    /// The context that this one extends.
     pub fn parent(&self) -> Option<&Context> {
         self.0.parent.as_ref()
     }
 
-    /// Gives up what this context sees, ahead of its drop. What other contexts and routines still see stays;
-    /// routines of this context do not run any more. A second call does nothing.
+    /// Releases the memory of this context before it is dropped, except for memory that other contexts and
+    /// routines refer to. Routines of this context can no longer run. A second call has no effect.
     pub fn finalize(&self) {
         if !self.0.finalized.swap(true, Ordering::Relaxed) {
-            // Dropped after the lock: freeing takes a while.
+            // Dropped after the lock is released, because freeing takes time.
             let given_up = std::mem::replace(&mut *lock(&self.0.buffers), Buffers::new_sync());
             drop(given_up);
         }
@@ -170,7 +170,7 @@ impl Context {
         self.0.finalized.load(Ordering::Relaxed)
     }
 
-    /// An error once the context was finalised; `what` is the user's name for what was to be used.
+    /// An error once the context was finalised; `what` names the node or routine of the failed call.
     pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), Error> {
         if self.is_finalized() {
             return Err(Error::Finalized { what: what(), stream: self.0.stream.name() });
@@ -186,48 +186,48 @@ impl Context {
         lock(&self.0.buffers).clone()
     }
 
-    /// Whether the node has memory here.
+    /// Whether the node has memory in this context.
     pub fn contains(&self, node: &TensorNode) -> bool {
         self.buffers().contains_key(node)
     }
 
-    /// The nodes that have memory here, ancestors' included, in order.
+    /// The nodes with memory in this context, including ancestors', in order.
     pub fn nodes(&self) -> Vec<TensorNode> {
         self.buffers().keys().cloned().collect()
     }
 
-    /// Where the node's memory is; the same in every run of the same program.
+    /// The location of the node's memory; the same in every run of the same program.
     pub fn location(&self, node: &TensorNode) -> Option<Location> {
         self.get(node).map(|buffer| buffer.range.location())
     }
 
-    /// What the merge buffer will hold when routines linked here run, where a transfer made as a routine says
-    /// so.
+    /// The node that the merge buffer will hold when routines linked in this context run, if a transfer made
+    /// as a routine determines it.
     pub fn merge_buffer_node(&self) -> Option<&TensorNode> {
         self.0.merge_node.as_ref()
     }
 
     /// The scheduled uses of a node's memory that are not done, by any stream of any device. `None` also
-    /// inside a task, while another use is being handed over.
+    /// inside a task, while another use is being submitted.
     pub fn pending(&self, node: &TensorNode) -> Option<PendingUse> {
         let buffer = self.get(node)?;
         Some(buffer.table().ok()?.pending(&Event::poll))
     }
 
-    /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for
-    /// nodes without memory here.
+    /// The failure because of which the node has no value, as far as it is known: its last writer failed.
+    /// `None` also for nodes without memory in this context.
     pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
         let buffer = self.get(node)?;
         buffer.table().ok()?.failure(&Event::poll)
     }
 
-    /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure,
-    /// until it is written anew. Tasks scheduled before still read what they were to read.
+    /// Invalidates a node's value, for a reason outside of the device: readers of the node get the failure
+    /// until it is written again. Tasks that were scheduled before still read the value.
     ///
     /// # Errors
     ///
-    /// A node that is not in the context; [`crate::DriverError::SelfWait`] inside a task, while a use of the
-    /// node is being handed over.
+    /// [`Error::NotInContext`]; [`crate::DriverError::SelfWait`] inside a task, while a use of the node is
+    /// being submitted.
     pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
         let buffer = self.buffer(node, "poison")?;
         let mut table = buffer.table().map_err(Error::driver(|| format!("poisoning `{}`", node.name())))?;
@@ -235,8 +235,8 @@ impl Context {
         Ok(())
     }
 
-    /// Why the node's memory is what it is, in words: the decisions about its mode, where it lies, who shares
-    /// it, and what is pending.
+    /// Describes the node's memory: the decisions about its mode, its location, the streams that share it,
+    /// and pending uses.
     pub fn explain(&self, node: &TensorNode) -> String {
         let mut text = node.explain();
         let stream = self.0.stream.name();
@@ -250,7 +250,7 @@ impl Context {
         text += &format!("{} of {}{made}\n", buffer.range, buffer.device.name());
         text += &lock(&buffer.sharers).explain(&buffer.device.name());
         let Ok(mut hazards) = buffer.table() else {
-            return text + "a use of it is being handed over\n";
+            return text + "a task that uses it is being submitted\n";
         };
         if let Some(failure) = hazards.failure(&Event::poll) {
             text += &format!("without value: {failure}\n");
@@ -268,12 +268,12 @@ impl Context {
         lock(&self.0.buffers).get(node).cloned()
     }
 
-    /// The node's memory, or why it has none.
+    /// The node's memory, or an error that says why it has none.
     pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<Arc<Buffer>, Error> {
         self.get(node).ok_or_else(|| self.lacks(node, access))
     }
 
-    /// The node's memory, which a task is to write.
+    /// The node's memory, for a task that writes it.
     pub(crate) fn writable(&self, node: &TensorNode) -> Result<Arc<Buffer>, Error> {
         let buffer = self.buffer(node, "write")?;
         if !buffer.range.is_writable() {
@@ -299,7 +299,7 @@ impl Context {
     }
 }
 
-/// A node in messages.
+/// A node's name in messages.
 pub(crate) fn shown(node: &TensorNode) -> String {
     format!("node `{}`", node.name())
 }
@@ -312,7 +312,7 @@ pub(crate) fn without_memory(node: &TensorNode, access: &'static str) -> Error {
     }
 }
 
-/// By node names, in order.
+/// Shows the names of the nodes, in order.
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.nodes().iter().map(TensorNode::name).collect();

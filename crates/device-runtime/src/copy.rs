@@ -1,9 +1,9 @@
 //! Transfers from one context to another: into the node itself, or into the merge buffer for a routine that
 //! merges it.
 //!
-//! A transfer is a task of the destination's stream. Where the destination's device reaches the source's
-//! memory, it copies, or reads in place; elsewhere the values go through the host, and the caller waits for
-//! them to arrive there.
+//! A transfer is a task of the destination's stream. If the destination's device can access the source's
+//! memory, the task copies the values or a routine reads them in place. Otherwise they are copied through the
+//! host, and the caller waits until they are there.
 
 use std::sync::Arc;
 
@@ -14,40 +14,41 @@ use crate::{
     context::{Context, shown},
     error::Error,
     event::Event,
-    frontier::Ran,
+    frontier::RunFlag,
     hazard::writes,
-    merge::Landing,
+    merge::MergeBuffer,
     pool::Buffer,
     routine::{Calls, Routine, RoutineInner},
-    submit::{Task, Use, in_order, submit},
+    submit::{MemoryTask, Use, in_order, submit},
     transfer::{NO_ELEMENTS, Transfer},
 };
 
 /// Whether a transfer goes through the merge buffer of the destination's stream.
 #[derive(Clone, Copy, Debug)]
 pub enum MergeBufferUse<'r> {
-    /// The node itself is written.
+    /// Write the node itself.
     No,
-    /// A copy is put into the merge buffer, for a routine that runs later.
+    /// Copy the source into the merge buffer, for a routine that runs later.
     Copy,
-    /// The routine runs at once, with these bindings, and is lent the source itself instead of a copy: later
-    /// writes of the source wait for it. Where the source cannot be lent (the device does not reach it, or
-    /// the routine writes it) the routine gets a copy, which [`crate::Device::copied_merges`] counts.
+    /// Run the routine at once, with these bindings. It borrows the source itself instead of a copy
+    /// (zero-copy): later writes of the source wait for it. If the source cannot be borrowed (the device
+    /// cannot access it, or the routine writes it), the routine gets a copy, which
+    /// [`crate::Device::copied_merges`] counts.
     StreamingFor(&'r Routine, &'r [i64]),
 }
 
 impl Context {
-    /// Schedules copying a node from another context, which may be of another stream or device, to this one.
-    /// The event of a [`MergeBufferUse::StreamingFor`] is that of its routine's run.
+    /// Schedules a copy of a node from another context, which may belong to another stream or device, to this
+    /// one. The event of a [`MergeBufferUse::StreamingFor`] is that of its routine's run.
     ///
-    /// There is nothing to do where both contexts see the same memory, or where one of them lacks the node;
-    /// but merges always deliver.
+    /// Nothing is scheduled if both contexts have the same memory, or if one of them lacks the node. Merges
+    /// are always scheduled.
     ///
     /// # Errors
     ///
-    /// A node that is in neither context, or that a merge does not find in the source; a routine that does
-    /// not merge this node on this context's stream; [`Error::Poisoned`] for a source without value; the
-    /// device's refusal.
+    /// [`Error::NoSource`] for a node that is in neither context, or that a merge does not find in the
+    /// source; [`Error::NotMerging`] for a routine that does not merge this node on this context's stream;
+    /// [`Error::Poisoned`] for a source without value; errors of the device.
     pub fn device_to_device(
         &self,
         node: &TensorNode,
@@ -60,22 +61,22 @@ impl Context {
             MergeBufferUse::No => self.copy_node(node, source),
             MergeBufferUse::Copy => {
                 let from = self.source(node, source)?;
-                self.copy_merge(&mut *self.stream().landing()?, node, source, &from)
+                self.copy_merge(&mut *self.stream().merge_buffer()?, node, source, &from)
             }
             MergeBufferUse::StreamingFor(routine, bindings) => {
                 let from = self.source(node, source)?;
-                self.lend(node, source, &from, routine, bindings).map(Transfer::Scheduled)
+                self.merge_in_place(node, source, &from, routine, bindings).map(Transfer::Scheduled)
             }
         }
     }
 
-    /// Gives a node memory and schedules copying another context's values into it; the child context sees the
-    /// node.
+    /// Allocates memory for a node and schedules a copy of another context's values into it; returns a child
+    /// context with the node.
     ///
     /// # Errors
     ///
-    /// A node that is in this context already or not in the other, or that the streams of the device share
-    /// anyway, and the device's refusal, after which nothing stays allocated.
+    /// [`Error::AlreadyInContext`], [`Error::NoSource`], [`Error::SharedAlready`] for a node that the streams
+    /// of the device share anyway, and errors of the device, after which nothing stays allocated.
     pub fn init_from_device(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
         let from = self.source(node, source)?;
         let same_device = self.stream().device() == source.stream().device();
@@ -83,15 +84,15 @@ impl Context {
             let device = self.stream().device().name();
             return Err(Error::SharedAlready { node: node.name(), device });
         }
-        self.init_with(node, |buffer| self.deliver(node, buffer, source, &from, false))
+        self.init_with(node, |buffer| self.copy_buffer(node, buffer, source, &from, false))
     }
 
-    /// A context that has the source's values of a node: this one, if the node has memory here, or a child
-    /// that gives it some.
+    /// A context with the source's values of a node: this one, if it has memory for the node, or a child that
+    /// allocates it.
     ///
     /// # Errors
     ///
-    /// As [`Context::device_to_device`] and [`Context::init_from_device`].
+    /// The errors of [`Context::device_to_device`] and [`Context::init_from_device`].
     pub fn copy_from(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
         if self.contains(node) {
             self.source(node, source)?;
@@ -101,13 +102,13 @@ impl Context {
         self.init_from_device(node, source)
     }
 
-    /// A transfer that is scheduled whenever the routine runs. Routines linked in its context are checked
-    /// against what the merge buffer will hold then.
+    /// A transfer that is scheduled whenever the returned routine runs. Routines linked in its context are
+    /// checked against the future contents of the merge buffer.
     ///
     /// # Errors
     ///
-    /// As [`Context::device_to_device`]; a node that is not in this context, unless it goes into the merge
-    /// buffer.
+    /// The errors of [`Context::device_to_device`]; [`Error::NotInContext`] for a node that is not in this
+    /// context, unless it is copied into the merge buffer.
     pub fn transfer_routine(
         &self,
         node: &TensorNode,
@@ -132,7 +133,7 @@ impl Context {
             inputs,
             outputs,
             reads,
-            ran: Ran::new("copy"),
+            ran: RunFlag::new("copy"),
             dependencies: vec![],
             uses,
             calls,
@@ -161,7 +162,7 @@ impl Context {
             }
             (Some(to), Some(_)) if to.bytes() == 0 => Ok(NO_ELEMENTS),
             (Some(_), Some(from)) => {
-                let event = self.deliver(node, &self.writable(node)?, source, &from, false)?;
+                let event = self.copy_buffer(node, &self.writable(node)?, source, &from, false)?;
                 self.wrote(std::slice::from_ref(node), &event);
                 Ok(Transfer::Scheduled(event))
             }
@@ -171,22 +172,22 @@ impl Context {
     /// Schedules a copy of the source into the merge buffer.
     fn copy_merge(
         &self,
-        landing: &mut Landing,
+        merge_buffer: &mut MergeBuffer,
         node: &TensorNode,
         source: &Context,
         from: &Arc<Buffer>,
     ) -> Result<Transfer, Error> {
-        let buffer = landing.room(self.stream(), from.bytes().max(1))?;
+        let buffer = merge_buffer.reserve(self.stream(), from.bytes().max(1))?;
         let transfer = match from.bytes() {
             0 => NO_ELEMENTS,
-            _ => Transfer::Scheduled(self.deliver(node, &buffer, source, from, true)?),
+            _ => Transfer::Scheduled(self.copy_buffer(node, &buffer, source, from, true)?),
         };
-        landing.hold(node);
+        merge_buffer.set_node(node);
         Ok(transfer)
     }
 
     /// Runs a routine that merges the source, in place if that is possible.
-    fn lend(
+    fn merge_in_place(
         &self,
         node: &TensorNode,
         source: &Context,
@@ -198,18 +199,18 @@ impl Context {
         routine.check_bindings(bindings)?;
         let written =
             routine.uses().iter().any(|used| Arc::ptr_eq(&used.buffer, from) && writes(used.access));
-        let reached = from.seen_by(self.stream().device()).filter(|_| !written);
+        let reached = from.accessible_from(self.stream().device()).filter(|_| !written);
         if let Some(at) = reached {
             return routine.run_merging(from, &at, bindings);
         }
         self.stream().device().count_copied_merge();
-        let mut landing = self.stream().landing()?;
-        let _ = self.copy_merge(&mut landing, node, source, from)?;
-        routine.run_landed(&landing, bindings)
+        let mut merge_buffer = self.stream().merge_buffer()?;
+        let _ = self.copy_merge(&mut merge_buffer, node, source, from)?;
+        routine.run_on_merge_buffer(&merge_buffer, bindings)
     }
 
-    /// Schedules copying a buffer's bytes to the beginning of one of this context's.
-    fn deliver(
+    /// Schedules a copy of a buffer's bytes to the beginning of a buffer of this context.
+    fn copy_buffer(
         &self,
         node: &TensorNode,
         to: &Arc<Buffer>,
@@ -221,21 +222,21 @@ impl Context {
             "copy", node = %from.name(), from = %source.stream().name(), stream = %self.stream().name(),
         )
         .entered();
-        let name = || format!("copying {} to {}", held(from), self.stream().name());
-        // A merge buffer may be larger.
+        let name = || format!("copying {} to {}", described(from), self.stream().name());
+        // A merge buffer may be larger than the source.
         let place = to.range.first(from.bytes()).map_err(Error::driver(name))?;
-        let Some(at) = from.seen_by(self.stream().device()) else {
-            let array = Arc::new(source.land(node, from)?);
+        let Some(at) = from.accessible_from(self.stream().device()) else {
+            let array = Arc::new(source.read_back(node, from)?);
             let uses = [Use::new(to, Access::Write)];
-            return submit(self.stream(), &uses, name, &Task::CopyIn(&place, &array));
+            return submit(self.stream(), &uses, name, &MemoryTask::CopyIn(&place, &array));
         };
         let read = if merged { Use::merged(from) } else { Use::new(from, Access::Read) };
         let uses = in_order(vec![Use::new(to, Access::Write), read]);
-        submit(self.stream(), &uses, name, &Task::Copy(&place, &at))
+        submit(self.stream(), &uses, name, &MemoryTask::Copy(&place, &at))
     }
 }
 
-/// A buffer in messages.
-fn held(buffer: &Buffer) -> String {
+/// A buffer's description in messages.
+fn described(buffer: &Buffer) -> String {
     format!("node `{}` of {}", buffer.name(), buffer.device.name())
 }

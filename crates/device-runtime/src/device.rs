@@ -15,15 +15,15 @@ use crate::{
     error::{DriverError, Error},
     inside::lock_unless_holding,
     pool::lock,
-    report::{Account, MemoryReport, MemoryUse, PoolItem},
+    report::{MemoryAccount, MemoryReport, MemoryUse, PoolItem},
     sharing::Candidates,
     stream::{Stream, StreamId, StreamInner},
 };
 
-/// What one pool may hold unless [`Device::with_pool_cap`] says otherwise: 4 GiB.
+/// Maximum size of a pool in bytes, unless [`Device::with_pool_cap`] sets another: 4 GiB.
 const DEFAULT_POOL_CAP: usize = 1 << 32;
 
-/// Identifiers count over all devices of all drivers.
+/// Identifiers are unique among all devices of all drivers.
 static NEXT_DEVICE_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A device that runs routines. Cheap to clone; equality is identity.
@@ -38,22 +38,22 @@ struct DeviceInner {
     next_pool: AtomicU32,
     next_stream: AtomicU32,
     streams: Mutex<Vec<Weak<StreamInner>>>,
-    memory: Mutex<Account>,
+    memory: Mutex<MemoryAccount>,
     candidates: Mutex<Candidates>,
-    /// Merges that were to be lent their source and were given a copy.
+    /// Merges that could not borrow their source and got a copy.
     copied_merges: AtomicU64,
     /// Nodes whose memory was filled with zeros before its first use.
     zero_fills: AtomicU64,
 }
 
 impl Device {
-    /// Makes a device of a driver; `ordinal` is its position among the devices of the same kind.
+    /// Makes a device from a driver; `ordinal` is its position among the devices of the same kind.
     pub fn new(driver: Arc<dyn Driver>, ordinal: usize) -> Device {
         Device::with_pool_cap(driver, ordinal, DEFAULT_POOL_CAP)
     }
 
-    /// As [`Device::new`], with another limit, in bytes, of what one pool may hold (and so of the size of a
-    /// node).
+    /// Like [`Device::new`], with another maximum size of a pool in bytes, which also limits the size of a
+    /// node.
     pub fn with_pool_cap(driver: Arc<dyn Driver>, ordinal: usize, pool_cap: usize) -> Device {
         if !driver.is_initialized() {
             driver.initialize(StreamStrategy::default());
@@ -78,22 +78,22 @@ impl Device {
         format!("{}:{}", self.0.driver.name(), self.0.ordinal)
     }
 
-    /// Its position among the devices of the same kind.
+    /// The position among the devices of the same kind.
     pub fn ordinal(&self) -> usize {
         self.0.ordinal
     }
 
-    /// A number that no other device of the process has, of whatever driver.
+    /// A number that no other device of the process has, of any driver.
     pub fn device_id(&self) -> u64 {
         self.0.device_id
     }
 
-    /// The implementation, for introspection: capabilities, static properties, memory used.
+    /// The driver, for introspection: capabilities, static properties, memory in use.
     pub fn driver(&self) -> &dyn Driver {
         &*self.0.driver
     }
 
-    /// How many streams make good use of the device.
+    /// The number of streams that make good use of the device.
     pub fn suggested_num_streams(&self) -> usize {
         self.0.driver.suggested_num_streams()
     }
@@ -102,7 +102,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Where the platform gives no thread or queue.
+    /// [`DriverError::Platform`] if the platform gives no thread or queue, and other errors of the driver.
     pub fn new_stream(&self) -> Result<Stream, Error> {
         let id = StreamId(self.0.next_stream.fetch_add(1, Ordering::Relaxed));
         let name = format!("{}:{}", self.name(), id.0);
@@ -114,7 +114,7 @@ impl Device {
         Ok(stream)
     }
 
-    /// The streams that somebody holds, by id.
+    /// The streams that are still in use, by id.
     pub fn streams(&self) -> Vec<Stream> {
         lock(&self.0.streams).iter().filter_map(Stream::upgrade).collect()
     }
@@ -123,23 +123,23 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The first failure, by stream id; the other streams are waited for all the same.
+    /// The first failure, by stream id. All other streams are waited for nevertheless.
     pub fn sync(&self) -> Result<(), Error> {
         let results: Vec<_> = self.streams().iter().map(Stream::sync).collect();
         results.into_iter().collect()
     }
 
-    /// What contexts, routines and streams hold.
+    /// The total size of pools of contexts, routines and streams.
     pub fn memory(&self) -> MemoryUse {
         lock(&self.0.memory).total()
     }
 
-    /// What contexts, routines and streams hold, pool by pool.
+    /// The memory of contexts, routines and streams, by pool.
     pub fn memory_report(&self) -> MemoryReport {
         lock(&self.0.memory).report(self.name())
     }
 
-    /// Begins a new peak at what is held now.
+    /// Sets the peak to the memory in use now.
     pub fn reset_peak(&self) {
         lock(&self.0.memory).reset_peak();
     }
@@ -149,14 +149,15 @@ impl Device {
         lock(&self.0.candidates).nodes()
     }
 
-    /// The only stream that may write a node, where links on several streams share it; none where nobody
-    /// writes it yet, or where the user made it shared.
+    /// The only stream that may write a node that links on several streams share; none if no stream writes it
+    /// yet, or if the user made it shared.
     pub fn owner_stream(&self, node: &TensorNode) -> Option<StreamId> {
         let buffer = lock(&self.0.candidates).find(node)?;
         lock(&buffer.sharers).owner
     }
 
-    /// How many merges were to be lent their source and were given a copy, since the device cannot reach it.
+    /// The number of merges that could not borrow their source, because the device cannot access it, and got
+    /// a copy.
     pub fn copied_merges(&self) -> u64 {
         self.0.copied_merges.load(Ordering::Relaxed)
     }
@@ -165,8 +166,8 @@ impl Device {
         self.0.copied_merges.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many nodes that links allocated were filled with zeros, since the first task that used their
-    /// memory did not overwrite all of it.
+    /// The number of nodes allocated by links that were filled with zeros, because the first task that used
+    /// their memory did not overwrite all of it.
     pub fn zero_fills(&self) -> u64 {
         self.0.zero_fills.load(Ordering::Relaxed)
     }
@@ -175,11 +176,11 @@ impl Device {
         self.0.zero_fills.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Locked while a link decides about sharing, before anything else is.
+    /// Locked while a link decides about sharing, before any other lock.
     ///
     /// # Errors
     ///
-    /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task decides.
+    /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task holds the lock.
     pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, Error> {
         lock_unless_holding(&self.0.candidates).map_err(|_| {
             let source = DriverError::SelfWait { stream: self.name(), doing: "waiting for a link" };

@@ -1,4 +1,4 @@
-//! Events: points in a stream that anybody can wait for.
+//! Events: points in a stream's sequence of tasks, for which any thread and any stream can wait.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{
     stream::{StreamId, StreamKey},
 };
 
-/// A point in a stream's work, already scheduled when the event exists. Cheap to clone.
+/// A point in a stream's sequence of tasks. An event exists only after it is recorded. Cheap to clone.
 #[derive(Clone)]
 pub struct Event {
     device: Device,
@@ -26,48 +26,48 @@ impl Event {
         &self.handle
     }
 
-    /// Which stream of which device.
+    /// Identifies the event's stream among those of all devices.
     pub(crate) fn key(&self) -> StreamKey {
         StreamKey { device: self.device.device_id(), stream: self.stream }
     }
 
-    /// The device whose work it marks.
+    /// The device on which the event is recorded.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The stream whose work it marks.
+    /// The stream on which the event is recorded.
     pub fn stream_id(&self) -> StreamId {
         self.stream
     }
 
-    /// That stream's name.
+    /// The name of the event's stream.
     pub fn stream_name(&self) -> String {
         format!("{}:{}", self.device.name(), self.stream.0)
     }
 
-    /// Whether everything before it is done, be it by failing.
+    /// Whether all tasks before the event are done or have failed.
     pub fn is_done(&self) -> bool {
         self.poll().unwrap_or(true)
     }
 
-    /// Whether everything before it is done, or its failure.
+    /// Whether all tasks before the event are done, or their failure.
     pub(crate) fn poll(&self) -> Result<bool, DriverError> {
         self.device.driver().is_done(&self.handle)
     }
 
-    /// Waits until everything before it is done.
+    /// Waits until all tasks before the event are done.
     ///
     /// # Errors
     ///
-    /// The first failure before it.
+    /// The first failure before the event.
     pub fn sync(&self) -> Result<(), Error> {
         let _span = tracing::debug_span!("wait", stream = %self.stream_name()).entered();
         self.device.driver().sync(&self.handle).map_err(Error::driver(|| format!("waiting for {self}")))
     }
 }
 
-/// Names the stream, since events have no number.
+/// Shows the stream, since events have no number.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an event of {}", self.stream_name())

@@ -1,9 +1,10 @@
-//! Which routines of a context must have run before another one finds the values it was linked for.
+//! Dependencies between routines of a context: a routine finds the values for which it was linked only after
+//! its dependencies have run.
 //!
-//! A context remembers, for each node, the routine linked last that writes it and those linked since that
-//! read it. A routine's dependencies are those of its nodes' entries that it conflicts with. They are about
-//! having run at all: the order of the runs themselves is kept by hazards, for whatever order the caller
-//! chose, so nothing here stops a run.
+//! A context remembers for each node the routine linked last that writes it, and the routines linked since
+//! then that read it. A routine's dependencies are the entries of its nodes with which it conflicts. A
+//! dependency only states that a routine has to have run at some time. Hazards order the runs themselves, in
+//! whatever order the caller chose, so nothing here prevents a run.
 
 use std::sync::{
     Arc,
@@ -19,32 +20,32 @@ use crate::{
     hazard::{Hazard, reads, writes},
 };
 
-/// That a routine has run.
+/// Whether a routine has run.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct RunFlag {
     routine: String,
     ran: AtomicBool,
 }
 
-impl Ran {
-    pub(crate) fn new(routine: &str) -> Arc<Ran> {
-        Arc::new(Ran { routine: routine.to_owned(), ran: AtomicBool::new(false) })
+impl RunFlag {
+    pub(crate) fn new(routine: &str) -> Arc<RunFlag> {
+        Arc::new(RunFlag { routine: routine.to_owned(), ran: AtomicBool::new(false) })
     }
 
-    /// Notes a run. It orders nothing, so that no ordering of memory is needed.
+    /// Notes a run. Relaxed, since no other memory access depends on it.
     pub(crate) fn set(&self) {
         self.ran.store(true, Ordering::Relaxed);
     }
 }
 
-/// Why one routine comes after another.
+/// A dependency of one routine on another.
 #[derive(Clone, Debug)]
 pub struct Dependency {
     /// The node that both use.
     pub node: TensorNode,
-    /// How the two uses conflict.
+    /// The conflict between the two uses.
     pub hazard: Hazard,
-    on: Arc<Ran>,
+    on: Arc<RunFlag>,
 }
 
 impl Dependency {
@@ -59,15 +60,15 @@ impl Dependency {
     }
 }
 
-/// The routines linked last, by node. Cheap to clone: what clones have in common they share.
+/// The routines linked last, by node. Cheap to clone: clones share their common entries.
 #[derive(Clone, Debug)]
-pub(crate) struct Frontier(RedBlackTreeMapSync<TensorNode, Last>);
+pub(crate) struct Frontier(RedBlackTreeMapSync<TensorNode, LastUses>);
 
-/// A node's last writer, and those that read it since, the last first.
+/// A node's last writer, and the readers since then, the latest first.
 #[derive(Clone, Debug)]
-struct Last {
-    writer: Option<Arc<Ran>>,
-    readers: ListSync<Arc<Ran>>,
+struct LastUses {
+    writer: Option<Arc<RunFlag>>,
+    readers: ListSync<Arc<RunFlag>>,
 }
 
 impl Default for Frontier {
@@ -77,20 +78,20 @@ impl Default for Frontier {
 }
 
 impl Frontier {
-    /// Enters a routine's use of a node; answers what it comes after.
-    pub(crate) fn enter(&mut self, node: &TensorNode, access: Access, ran: &Arc<Ran>) -> Vec<Dependency> {
-        let nobody = || Last { writer: None, readers: ListSync::new_sync() };
+    /// Records a routine's use of a node; returns the dependencies of that use.
+    pub(crate) fn enter(&mut self, node: &TensorNode, access: Access, ran: &Arc<RunFlag>) -> Vec<Dependency> {
+        let nobody = || LastUses { writer: None, readers: ListSync::new_sync() };
         let last = self.0.get(node).cloned().unwrap_or_else(nobody);
-        let on = |hazard, on: &Arc<Ran>| Dependency { node: node.clone(), hazard, on: Arc::clone(on) };
+        let on = |hazard, on: &Arc<RunFlag>| Dependency { node: node.clone(), hazard, on: Arc::clone(on) };
         let write = if reads(access) { Hazard::ReadAfterWrite } else { Hazard::WriteAfterWrite };
         let mut dependencies: Vec<_> = last.writer.iter().map(|writer| on(write, writer)).collect();
         let now = if writes(access) {
             let first = dependencies.len();
             dependencies.extend(last.readers.iter().map(|reader| on(Hazard::WriteAfterRead, reader)));
             dependencies[first..].reverse();
-            Last { writer: Some(Arc::clone(ran)), readers: ListSync::new_sync() }
+            LastUses { writer: Some(Arc::clone(ran)), readers: ListSync::new_sync() }
         } else {
-            Last { readers: last.readers.push_front(Arc::clone(ran)), ..last }
+            LastUses { readers: last.readers.push_front(Arc::clone(ran)), ..last }
         };
         self.0.insert_mut(node.clone(), now);
         dependencies
@@ -100,17 +101,17 @@ impl Frontier {
 /// The dependencies of a routine of several linked parts, taken as one, and whether it has run.
 #[derive(Clone, Debug)]
 pub struct LinkOrder {
-    ran: Arc<Ran>,
+    ran: Arc<RunFlag>,
     dependencies: Vec<Dependency>,
 }
 
 impl LinkOrder {
-    /// As [`Routine::dependencies`](crate::Routine::dependencies), of the whole.
+    /// The dependencies of the whole; see [`Routine::dependencies`](crate::Routine::dependencies).
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
 
-    /// As [`Routine::can_run`](crate::Routine::can_run), of the whole.
+    /// Whether all dependencies of the whole have run; see [`Routine::can_run`](crate::Routine::can_run).
     pub fn can_run(&self) -> bool {
         self.dependencies.iter().all(Dependency::is_met)
     }
@@ -122,16 +123,16 @@ impl LinkOrder {
 }
 
 impl Context {
-    /// A child in which one routine stands for all that were linked since `before`: later routines depend on
-    /// it and not on its parts. `uses` has the access of the whole to each node, so also to nodes of parts on
-    /// other devices.
+    /// A child in which one routine represents all routines that were linked since `before`: later routines
+    /// depend on it and not on its parts. `uses` has the access of the whole to each node, including nodes of
+    /// parts on other devices.
     pub fn as_one_routine<'n>(
         &self,
         before: &Context,
         name: &str,
         uses: impl IntoIterator<Item = (&'n TensorNode, Access)>,
     ) -> (Context, LinkOrder) {
-        let ran = Ran::new(name);
+        let ran = RunFlag::new(name);
         let mut frontier = before.frontier().clone();
         let mut dependencies = Vec::new();
         for (node, access) in uses {

@@ -1,11 +1,12 @@
-//! Hazards: for each buffer, the event of its last write and the events of the reads since, by stream.
+//! Hazards: for each buffer, the event of its last write and the events of the reads since then, by stream.
 //!
-//! Before a task is handed over, [`Hazards::before`] says which events its stream must wait for; afterwards
-//! [`Hazards::after`] enters the task's own event. Both happen under the buffer's lock, so two threads cannot
-//! both believe that they came first. Streams are of any device. Invariants: at most one read per stream is
-//! kept, since a later event of a stream implies the earlier ones; reads older than the last write are
-//! dropped, since the write waited for them; done events are dropped when met; the failure of a last write is
-//! kept until the whole buffer is written again; a buffer that is marked unwritten has had no use.
+//! Before a task is submitted, [`Hazards::collect_waits`] returns the events for which its stream must wait;
+//! afterwards [`Hazards::record`] stores the task's own event. Both happen under the buffer's lock, so two
+//! threads cannot both believe that they came first. Streams may belong to any device. Invariants: at most
+//! one read per stream is stored, since a later event of a stream implies the earlier ones; reads older than
+//! the last write are dropped, since the write waited for them; completed events are dropped when they are
+//! polled; the failure of a last write is kept until the whole buffer is written again; a buffer that is
+//! marked unwritten has had no use.
 
 use codegen_core::Access;
 use smallvec::SmallVec;
@@ -17,15 +18,15 @@ use crate::{
     stream::StreamKey,
 };
 
-/// Who used a buffer last.
+/// The last uses of a buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Hazards {
     /// The last write: pending, or failed, or both; none once it is done.
     write: Option<LastWrite>,
-    /// Reads since that write that were pending when last looked at.
+    /// Reads since that write that were pending at the last poll.
     reads: SmallVec<[Event; 2]>,
-    /// The memory holds anything and counts as zeros: it is filled with them before the first use, unless
-    /// that use overwrites all of it.
+    /// The memory has arbitrary contents and counts as zeros: it is filled with zeros before the first use,
+    /// unless that use overwrites all of it.
     is_unwritten: bool,
 }
 
@@ -35,20 +36,20 @@ struct LastWrite {
     failed: Option<Failure>,
 }
 
-/// The order that a wait keeps.
+/// The order that a wait establishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hazard {
-    /// A read behind the write of what it reads.
+    /// A read after the write of the value that it reads.
     ReadAfterWrite,
-    /// A write behind a read of what it overwrites.
+    /// A write after a read of the value that it overwrites.
     WriteAfterRead,
-    /// A write behind another.
+    /// A write after another write.
     WriteAfterWrite,
 }
 
 impl Hazard {
-    /// Whether a failure of what is waited for is the waiting task's too.
-    pub(crate) fn after(self) -> WaitKind {
+    /// Whether a failure of the awaited task propagates to the waiting task.
+    pub(crate) fn wait_kind(self) -> WaitKind {
         match self {
             Hazard::ReadAfterWrite => WaitKind::Data,
             Hazard::WriteAfterRead | Hazard::WriteAfterWrite => WaitKind::Order,
@@ -56,29 +57,28 @@ impl Hazard {
     }
 }
 
-/// An event to wait for, and why.
+/// An event to wait for, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
     pub(crate) event: Event,
     pub(crate) hazard: Hazard,
 }
 
-/// Events to wait for.
 pub(crate) type Waits = SmallVec<[Wait; 8]>;
 
-/// [`Event::poll`], but for tests.
+/// [`Event::poll`]; tests use another function.
 pub(crate) type IsDone<'a> = &'a dyn Fn(&Event) -> Result<bool, DriverError>;
 
-/// The use of a node's memory that is scheduled and not done.
+/// The uses of a node's memory that are scheduled and not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingUse {
     /// The name of the stream of the last write.
     pub writer: Option<String>,
-    /// The names of the streams that read since.
+    /// The names of the streams that read after that write.
     pub readers: Vec<String>,
 }
 
-/// Whether the values from before matter afterwards: a task that writes a part needs the rest.
+/// Whether a task needs the earlier values: a task that writes a part preserves the rest.
 pub(crate) fn reads(access: Access) -> bool {
     matches!(access, Access::Read | Access::ReadWrite | Access::WritePart)
 }
@@ -88,27 +88,27 @@ pub(crate) fn writes(access: Access) -> bool {
 }
 
 impl Hazards {
-    /// Marks new memory, which nobody has used.
+    /// Marks new memory, which no task has used.
     pub(crate) fn mark_unwritten(&mut self) {
         self.is_unwritten = true;
     }
 
-    /// Whether the memory holds anything and counts as zeros.
+    /// Whether the memory has arbitrary contents and counts as zeros.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.is_unwritten
     }
 
-    /// Whether the memory has to be filled with zeros before a task with this access.
+    /// Whether the memory must be filled with zeros before a task with this access.
     pub(crate) fn needs_zeros(&self, access: Access) -> bool {
         self.is_unwritten && access != Access::Write
     }
 
-    /// Adds to `waits` what a task of `stream` with this access has to wait for.
+    /// Adds to `waits` the events for which a task of `stream` with this access must wait.
     ///
     /// # Errors
     ///
-    /// The failure of the last write, where the task needs what was written.
-    pub(crate) fn before(
+    /// The failure of the last write, if the task reads what it wrote.
+    pub(crate) fn collect_waits(
         &mut self,
         is_done: IsDone<'_>,
         stream: StreamKey,
@@ -131,8 +131,8 @@ impl Hazards {
         Ok(())
     }
 
-    /// Enters a task that was handed over, with the event recorded behind it.
-    pub(crate) fn after(&mut self, access: Access, event: &Event) {
+    /// Records a task that was submitted, with the event behind it.
+    pub(crate) fn record(&mut self, access: Access, event: &Event) {
         if writes(access) {
             self.is_unwritten = false;
             self.reads.clear();
@@ -144,18 +144,18 @@ impl Hazards {
         }
     }
 
-    /// Enters a task that was handed over in part; `event`, if it could be recorded, ends the part.
-    pub(crate) fn after_failure(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
+    /// Records a task that was submitted only in part; `event`, if it could be recorded, is behind that part.
+    pub(crate) fn record_failed(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
         if writes(access) {
             self.is_unwritten = false;
             self.write = Some(LastWrite { event: event.cloned(), failed: Some(failure.clone()) });
         } else if let Some(event) = event {
-            self.after(access, event);
+            self.record(access, event);
         }
     }
 
-    /// Takes the values away: who reads before the next write gets the failure. What is pending is still
-    /// waited for.
+    /// Invalidates the values: readers before the next write get the failure. Pending uses are still waited
+    /// for.
     pub(crate) fn poison(&mut self, failure: &Failure) {
         self.write.get_or_insert_default().failed = Some(failure.clone());
     }
@@ -166,7 +166,7 @@ impl Hazards {
         self.write.as_ref()?.failed.clone()
     }
 
-    /// What is still pending.
+    /// The pending uses.
     pub(crate) fn pending(&mut self, is_done: IsDone<'_>) -> PendingUse {
         self.prune(is_done);
         let writer = self.write.as_ref().and_then(|write| write.event.as_ref()).map(Event::stream_name);
@@ -175,7 +175,7 @@ impl Hazards {
         PendingUse { writer, readers: reads.into_iter().map(Event::stream_name).collect() }
     }
 
-    /// Forgets what is done, but for the failure of the last write.
+    /// Drops completed uses, except the failure of the last write.
     fn prune(&mut self, is_done: IsDone<'_>) {
         self.reads.retain(|event| is_done(event) == Ok(false));
         let Some(write) = &mut self.write else { return };
@@ -194,7 +194,7 @@ impl Hazards {
     }
 }
 
-/// The failure inside a driver's answer, or the answer as one.
+/// The failure in a driver's error, or the error converted to a failure.
 pub(crate) fn failure_of(error: DriverError, stream: &str) -> Failure {
     match error {
         DriverError::Failed(failure) => failure,
@@ -213,7 +213,7 @@ mod tests {
     use crate::{device::Device, driver::EventHandle, null::NullDevice, stream::StreamId};
     use Hazard::{ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
 
-    /// Streams of a device, whose events the test completes by hand: 0 pending, 1 done, 2 failed.
+    /// Streams of a device, whose events the test completes explicitly: 0 pending, 1 done, 2 failed.
     struct Streams(Device);
 
     const A: u32 = 0;
@@ -231,15 +231,15 @@ mod tests {
 
         fn before(&self, hazards: &mut Hazards, stream: u32, access: Access) -> Result<Vec<Hazard>, Failure> {
             let mut waits = Waits::new();
-            hazards.before(&is_done, self.event(stream).key(), access, &mut waits)?;
+            hazards.collect_waits(&is_done, self.event(stream).key(), access, &mut waits)?;
             Ok(waits.into_iter().map(|wait| wait.hazard).collect())
         }
 
-        /// What a use has to wait for; the use itself is entered with a new event.
+        /// The waits of a use, and the new event with which the use is recorded.
         fn use_it(&self, hazards: &mut Hazards, stream: u32, access: Access) -> (Vec<Hazard>, Event) {
             let waits = self.before(hazards, stream, access).unwrap();
             let event = self.event(stream);
-            hazards.after(access, &event);
+            hazards.record(access, &event);
             (waits, event)
         }
     }
@@ -343,23 +343,23 @@ mod tests {
     }
 
     #[test]
-    fn unwritten_memory_needs_zeros_until_a_write_is_handed_over() {
+    fn unwritten_memory_needs_zeros_until_a_write_is_submitted() {
         let (streams, hazards) = (Streams::new(), &mut Hazards::default());
         hazards.mark_unwritten();
         let needing = [Access::Read, Access::WritePart, Access::ReadWrite];
         assert!(needing.into_iter().all(|access| hazards.needs_zeros(access)));
         assert!(!hazards.needs_zeros(Access::Write));
         streams.before(hazards, A, Access::Write).unwrap();
-        assert!(hazards.needs_zeros(Access::Read), "the write was not handed over");
+        assert!(hazards.needs_zeros(Access::Read), "the write was not submitted");
         streams.use_it(hazards, A, Access::Write);
         assert!(!hazards.needs_zeros(Access::Read));
     }
 
     #[test]
-    fn a_partly_handed_over_write_of_unwritten_memory_is_poisoned() {
+    fn a_partly_submitted_write_of_unwritten_memory_is_poisoned() {
         let (streams, hazards) = (Streams::new(), &mut Hazards::default());
         hazards.mark_unwritten();
-        hazards.after_failure(Access::Write, Some(&streams.event(A)), &failure());
+        hazards.record_failed(Access::Write, Some(&streams.event(A)), &failure());
         assert_eq!(streams.before(hazards, B, Access::Read), Err(failure()));
         assert!(!hazards.is_unwritten());
     }
@@ -373,9 +373,9 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_handed_over_write_is_poisoned_and_still_waited_for() {
+    fn a_partly_submitted_write_is_poisoned_and_still_waited_for() {
         let (streams, hazards) = (Streams::new(), &mut Hazards::default());
-        hazards.after_failure(Access::Write, Some(&streams.event(A)), &failure());
+        hazards.record_failed(Access::Write, Some(&streams.event(A)), &failure());
         assert_eq!(streams.before(hazards, B, Access::Read), Err(failure()));
         assert_eq!(streams.use_it(hazards, B, Access::Write).0, [WriteAfterWrite]);
     }

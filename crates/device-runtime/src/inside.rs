@@ -1,10 +1,10 @@
-//! Which threads are inside a task, for what must not wait there.
+//! Tracks which threads run a task, for calls that must not wait there.
 //!
-//! A submission holds the locks of what it touches until it is handed over, which may take until the stream's
-//! queue has room, or, on a device without threads of its own, until the task has run. Were a task to wait
-//! for such a lock, the submission and the task could wait for each other. The same holds for a thread that
-//! has a host array while it runs code of the user's, and another host array, or a decision about sharing,
-//! during which a link looks at host arrays.
+//! A submission holds the locks of its buffers until the task is submitted. That may take until the stream's
+//! queue has room, or, on a device without threads of its own, until the task has run. If a task waited for
+//! such a lock, the submission and the task could deadlock. The same holds for a thread that has locked a
+//! host array while it runs the user's code, and wants another host array. It also holds for decisions about
+//! sharing, since a link uses host arrays while it makes them.
 
 use std::{
     cell::Cell,
@@ -23,15 +23,14 @@ thread_local! {
     static HOLDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what a stream has to do, on the calling thread. Drivers that run tasks on threads of the process wrap
-/// them in it, so that code in a task that uses the runtime gets [`DriverError::SelfWait`] where it would
-/// have to wait.
+/// Runs a task of a stream on the calling thread. Drivers that run tasks on threads of the process wrap them
+/// in it, so that code in a task that uses the runtime gets [`DriverError::SelfWait`] instead of waiting.
 pub fn run_task<R>(task: impl FnOnce() -> R) -> R {
     let _restore = Restore(INSIDE.replace(true));
     task()
 }
 
-/// Puts back whether the thread was inside a task before.
+/// Restores, when dropped, whether the thread was inside a task before.
 struct Restore(bool);
 
 impl Drop for Restore {
@@ -40,46 +39,46 @@ impl Drop for Restore {
     }
 }
 
-/// Marks the thread as one that has a host array, until dropped.
-pub(crate) struct Holding(bool);
+/// Marks the thread as one that has locked a host array, until dropped.
+pub(crate) struct HoldingArray(bool);
 
-impl Holding {
-    pub(crate) fn begin() -> Holding {
-        Holding(HOLDING.replace(true))
+impl HoldingArray {
+    pub(crate) fn begin() -> HoldingArray {
+        HoldingArray(HOLDING.replace(true))
     }
 }
 
-impl Drop for Holding {
+impl Drop for HoldingArray {
     fn drop(&mut self) {
         HOLDING.set(self.0);
     }
 }
 
-/// Why a thread does not wait for a lock that somebody has.
+/// The reason why a thread does not wait for a locked mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
-    /// It is inside a task.
+    /// The thread is inside a task.
     InTask,
-    /// It has a host array.
-    Holding,
+    /// The thread has locked a host array.
+    HoldingArray,
 }
 
 impl Busy {
-    /// The error of a call that would have had to wait for the host array of a node.
+    /// The error of a call that would have to wait for the host array of a node.
     pub(crate) fn error(self, node: &TensorNode) -> Error {
         let during = || format!("using the host array of `{}`", node.name());
         match self {
             Busy::InTask => Error::driver(during)(waiting("a stream".to_owned())),
-            Busy::Holding => Error::HostArrayInUse { node: node.name() },
+            Busy::HoldingArray => Error::HostArrayInUse { node: node.name() },
         }
     }
 }
 
 fn waiting(stream: String) -> DriverError {
-    DriverError::SelfWait { stream, doing: "using memory that is being handed over" }
+    DriverError::SelfWait { stream, doing: "using memory of a task that is being submitted" }
 }
 
-/// Locks what a submission holds while it hands over; inside a task, only if nobody does.
+/// Locks a mutex that submissions hold. Inside a task, fails if it is locked.
 ///
 /// # Errors
 ///
@@ -92,10 +91,10 @@ pub(crate) fn lock_unless_inside<'a, T>(
     guard.ok_or_else(|| waiting(stream()))
 }
 
-/// Locks a mutex that its holders keep while they run code of the user's or wait for host arrays. Inside a
-/// task, and where the thread has a host array, it only tries.
+/// Locks a mutex whose holders may run the user's code or wait for host arrays. Inside a task, or while the
+/// thread has locked a host array, fails if it is locked.
 pub(crate) fn lock_unless_holding<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, Busy> {
-    let busy = if INSIDE.get() { Busy::InTask } else { Busy::Holding };
+    let busy = if INSIDE.get() { Busy::InTask } else { Busy::HoldingArray };
     let guard = if INSIDE.get() || HOLDING.get() { try_lock(mutex) } else { Some(lock(mutex)) };
     guard.ok_or(busy)
 }

@@ -46,39 +46,39 @@
 //! * No function panics on any input.
 #![deny(unsafe_code)]
 
-// Below: what a device author implements.
-pub mod check; // what a kernel's parameters are
-mod checked; // what drivers trust
-mod direct; // a driver by hand
-mod driver; // the Driver contract
-mod error; // what can go wrong, on both sides of it
-mod fault; // the driver that makes things go wrong
-mod null; // the driver that runs nothing
+// For the authors of drivers.
+pub mod check; // which parameters a driver accepts
+mod checked; // arguments of driver calls, checked when they are made
+mod direct; // calls a driver without a `Device`, in tests
+mod driver; // the `Driver` trait and its handles
+mod error; // the errors of drivers and of the runtime
+mod fault; // a driver that injects failures
+mod null; // a driver that executes nothing
 #[cfg(test)]
-mod race; // whether what conflicts is ordered
-// Above: what users hold.
-mod context; // nodes -> buffers, per stream
-mod copy; // context -> context, through merge buffers or not
-mod device; // identity, streams, memory accounting
-mod event; // a point in a stream
-mod frontier; // which routine was linked after which
-mod hazard; // who must wait for whom
-mod host; // host arrays in step with devices
-mod inside; // which threads are inside a task
-mod link; // code + context -> routine
-mod merge; // merge buffers, and routines that read them
-mod order; // classes of waits, which tests can leave out
+mod race; // a driver that detects data races, in tests
+// For users.
+mod context; // the memory of nodes on a stream
+mod copy; // transfers between contexts
+mod device; // a device, its streams and its memory accounting
+mod event; // events of streams
+mod frontier; // dependencies between linked routines
+mod hazard; // conflicting uses of a buffer
+mod host; // the host arrays of nodes
+mod inside; // which threads are running a task
+mod link; // links code in a context
+mod merge; // merge buffers and the kernels that read them
+mod order; // switches off classes of waits, in tests
 mod placement; // memory modes that links settle
-mod plan; // packing allocations into pools
-mod pool; // owned device memory
-mod report; // what lies where
-mod residence; // the host array of one node
-mod routine; // the linked callable
-mod sharing; // which streams use one buffer
-mod stream; // in-order queue on a device
-mod submit; // ordered hand-over of tasks to the driver
-mod task; // things to schedule, combined
-mod transfer; // host <-> device
+mod plan; // packs allocations into pools
+mod pool; // pools and buffers
+mod report; // memory reports
+mod residence; // which copy of one node is current
+mod routine; // linked routines
+mod sharing; // the sharing of nodes between streams
+mod stream; // streams
+mod submit; // submits tasks to drivers
+mod task; // sequences of scheduling functions
+mod transfer; // transfers between host arrays and nodes
 
 pub use crate::checked::{
     BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, KernelArgs,

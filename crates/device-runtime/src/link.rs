@@ -22,7 +22,7 @@ use crate::{
     context::Context,
     driver::Driver,
     error::{DriverError, Error},
-    frontier::{Dependency, Frontier, Ran},
+    frontier::{Dependency, Frontier, RunFlag},
     hazard::writes,
     host::Initial,
     merge::{Merging, OpenCall},
@@ -338,25 +338,25 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
     Ok(made)
 }
 
-/// A member's place among the routines linked so far.
-struct Place {
-    ran: Arc<Ran>,
+/// A member's run flag, and its dependencies on the routines linked so far.
+struct LinkedMember {
+    ran: Arc<RunFlag>,
     dependencies: Vec<Dependency>,
 }
 
-fn enter(frontier: &mut Frontier, member: &Member<'_>) -> Place {
-    let ran = Ran::new(member.code.schedule().name());
+fn enter(frontier: &mut Frontier, member: &Member<'_>) -> LinkedMember {
+    let ran = RunFlag::new(member.code.schedule().name());
     let mut dependencies = Vec::new();
     for (node, role) in &member.roles {
         if let Some(handle) = member.handles.get(node) {
             dependencies.extend(frontier.enter(handle, role.whole_run(), &ran));
         }
     }
-    Place { ran, dependencies }
+    LinkedMember { ran, dependencies }
 }
 
 /// A member as a routine of a context that sees all its nodes.
-fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routine, Error> {
+fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Result<Routine, Error> {
     let schedule = &member.code.schedule();
     let temps = temps(context, schedule)?;
     let calls = calls(context, member, temps.as_deref())?;
@@ -371,8 +371,8 @@ fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routi
         inputs,
         outputs,
         reads,
-        ran: place.ran,
-        dependencies: place.dependencies,
+        ran: linked.ran,
+        dependencies: linked.dependencies,
         uses,
         calls,
         _temps: temps,

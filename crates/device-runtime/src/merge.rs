@@ -1,10 +1,10 @@
-//! Merge buffers: where a stream keeps a copy of another context's node for the routine that merges it.
+//! Merge buffers: a stream's copies of other contexts' nodes, for routines that merge them.
 //!
-//! The runtime owns them: a merge buffer is an ordinary pool, made by the first transfer, replaced by a
-//! larger one when it must grow, and reused otherwise. Only the stream's own tasks touch it, so their order
-//! suffices; its memory is ordered like any other all the same. A routine that reads the merge buffer is
-//! bound to its place when it runs, since the place changes; a routine that is lent a source is bound to that
-//! instead.
+//! The runtime owns them: a merge buffer is an ordinary pool. The first transfer makes it, a larger transfer
+//! replaces it by a larger one, and other transfers reuse it. Only the stream's own tasks access it, so their
+//! order would suffice; nevertheless its memory is ordered like any other. A routine that reads the merge
+//! buffer is bound to its location when it runs, since the location changes; a routine that borrows a source
+//! is bound to the source instead.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -20,50 +20,50 @@ use crate::{
     submit::{Call, Kernels},
 };
 
-/// How many places a routine remembers its kernels bound to.
-const REMEMBERED: usize = 8;
+/// Maximum number of sources for which a routine keeps its kernels bound.
+const MAX_BOUND: usize = 8;
 
-/// What is scheduled into a stream's merge buffer.
+/// A stream's merge buffer, and the node whose copy is scheduled into it.
 #[derive(Debug, Default)]
-pub(crate) struct Landing {
+pub(crate) struct MergeBuffer {
     buffer: Option<Arc<Buffer>>,
-    holds: Option<TensorNode>,
+    node: Option<TensorNode>,
 }
 
-impl Landing {
-    /// The node whose copy it holds.
-    pub(crate) fn holds(&self) -> Option<&TensorNode> {
-        self.holds.as_ref()
+impl MergeBuffer {
+    /// The node whose copy the buffer holds, or will hold after scheduled tasks.
+    pub(crate) fn node(&self) -> Option<&TensorNode> {
+        self.node.as_ref()
     }
 
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.as_ref().map_or(0, |buffer| buffer.bytes())
     }
 
-    /// The buffer, at least so large. A larger one holds nothing yet.
-    pub(crate) fn room(&mut self, stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
+    /// The buffer with a size of at least `bytes` bytes. A new, larger buffer holds no node.
+    pub(crate) fn reserve(&mut self, stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
         if let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.bytes() >= bytes) {
             return Ok(Arc::clone(buffer));
         }
         let larger = allocate_merge(stream, bytes)?;
-        self.holds = None;
+        self.node = None;
         self.buffer = Some(Arc::clone(&larger));
         Ok(larger)
     }
 
     /// Notes that a copy of the node is scheduled into the buffer.
-    pub(crate) fn hold(&mut self, node: &TensorNode) {
-        self.holds = Some(node.clone());
+    pub(crate) fn set_node(&mut self, node: &TensorNode) {
+        self.node = Some(node.clone());
     }
 
-    /// The buffer that holds a copy of the node for a routine.
-    pub(crate) fn holding(
+    /// The buffer, if it holds a copy of the node for a routine.
+    pub(crate) fn buffer_with(
         &self,
         node: &TensorNode,
         routine: &str,
         stream: &Stream,
     ) -> Result<&Arc<Buffer>, Error> {
-        match (&self.holds, &self.buffer) {
+        match (&self.node, &self.buffer) {
             (Some(found), Some(buffer)) if found == node => Ok(buffer),
             (found, _) => Err(Error::MergeBuffer {
                 routine: routine.to_owned(),
@@ -80,25 +80,25 @@ impl Landing {
 /// The kernels of a routine that reads the merge buffer.
 #[derive(Debug)]
 pub(crate) struct Merging {
-    /// The node whose copy it reads.
+    /// The node whose copy the routine reads.
     pub(crate) node: TensorNode,
     pub(crate) calls: Vec<OpenCall>,
-    bound: Mutex<SmallVec<[Bound; 2]>>,
+    bound: Mutex<SmallVec<[SourceBinding; 2]>>,
 }
 
-/// One kernel of a routine, whose memory is known but for the merge buffer.
+/// One kernel of a routine, whose memory is known except for the merge buffer.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     pub(crate) kernel: LoadedKernel,
-    /// None stands for the merge buffer.
+    /// The arguments; none stands for the merge buffer.
     pub(crate) args: Vec<Option<MemoryRange>>,
-    /// As in [`Call`].
+    /// For each static index, the position of the routine's symbol; see [`Call`].
     pub(crate) bindings: Vec<usize>,
 }
 
-/// The kernels as bound to one source.
+/// The kernels, bound to one source.
 #[derive(Debug)]
-struct Bound {
+struct SourceBinding {
     source: Weak<Buffer>,
     kernels: Arc<Kernels>,
 }
@@ -108,7 +108,7 @@ impl Merging {
         Merging { node, calls, bound: Mutex::default() }
     }
 
-    /// The kernels with the source, which the device reaches as `at`, in place of the merge buffer.
+    /// The kernels with a source in place of the merge buffer; the device accesses the source as `at`.
     pub(crate) fn bound_to(
         &self,
         source: &Arc<Buffer>,
@@ -130,10 +130,10 @@ impl Merging {
             .and_then(|calls| Kernels::new(driver, calls))
             .map_err(Error::driver(|| format!("binding `{routine}` to {}", source.name())))?;
         let kernels = Arc::new(kernels);
-        if bound.len() == REMEMBERED {
+        if bound.len() == MAX_BOUND {
             bound.remove(0);
         }
-        bound.push(Bound { source: Arc::downgrade(source), kernels: Arc::clone(&kernels) });
+        bound.push(SourceBinding { source: Arc::downgrade(source), kernels: Arc::clone(&kernels) });
         Ok(kernels)
     }
 }

@@ -1,11 +1,11 @@
-//! The classes of waits, and the one switch that leaves a class out, which only the tests of the order have.
+//! The classes of waits, and a switch that omits one of them, which only tests have.
 //!
-//! The race detector must find a race whenever a class of waits is missing; each place that keeps an order
-//! asks [`kept`].
+//! The race detector must find a race whenever a class of waits is omitted; all code that orders accesses
+//! asks [`wait_enabled`].
 
 use crate::hazard::Hazard;
 
-/// Between what the order is kept.
+/// The two sides that a wait orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scope {
     /// Streams of one device.
@@ -14,18 +14,18 @@ pub(crate) enum Scope {
     Device,
     /// A stream and the host.
     Host,
-    /// The source of a merge and whoever writes it.
+    /// The source of a merge and its writers.
     Merge,
 }
 
-/// Whether waits of a class are made: always, outside of tests.
+/// Whether waits of a class are made: always, except in tests.
 #[cfg(not(test))]
-pub(crate) const fn kept(_hazard: Hazard, _scope: Scope) -> bool {
+pub(crate) const fn wait_enabled(_hazard: Hazard, _scope: Scope) -> bool {
     true
 }
 
 #[cfg(test)]
-pub(crate) use mutation::kept;
+pub(crate) use mutation::wait_enabled;
 #[cfg(test)]
 #[allow(unused_imports, reason = "the race detector's tests use it")]
 pub(crate) use mutation::without;
@@ -40,12 +40,12 @@ mod mutation {
         static LEFT_OUT: Cell<Option<(Hazard, Scope)>> = const { Cell::new(None) };
     }
 
-    pub(crate) fn kept(hazard: Hazard, scope: Scope) -> bool {
+    pub(crate) fn wait_enabled(hazard: Hazard, scope: Scope) -> bool {
         LEFT_OUT.get() != Some((hazard, scope))
     }
 
     #[allow(dead_code, reason = "the race detector's tests use it")]
-    /// Runs `body` on a runtime without one class of waits; only this thread is affected.
+    /// Runs `body` with one class of waits omitted; only this thread is affected.
     pub(crate) fn without<R>(hazard: Hazard, scope: Scope, body: impl FnOnce() -> R) -> R {
         LEFT_OUT.set(Some((hazard, scope)));
         let result = body();

@@ -1,24 +1,24 @@
-//! Packing allocations into pools: bump allocation with alignment, a new pool whenever the cap would be
-//! passed.
+//! Packs allocations into pools: bump allocation with alignment, and a new pool whenever the maximum size
+//! would be exceeded.
 
-/// Where each item goes, and how large each pool is.
+/// The location of each item, and the size of each pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
-    /// Per item: which of the plan's pools, and the offset in bytes.
+    /// For each item, the position of its pool and its offset in bytes.
     pub places: Vec<(usize, usize)>,
-    /// Bytes of each pool.
+    /// Size of each pool, in bytes.
     pub sizes: Vec<usize>,
 }
 
-/// An item that no pool can hold.
+/// An item that exceeds the maximum size of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("item {item} needs {bytes} bytes, more than a pool's {cap}")]
 pub struct TooLarge {
-    /// Its position.
+    /// The item's position.
     pub item: usize,
-    /// Its size.
+    /// The item's size, in bytes.
     pub bytes: usize,
-    /// What a pool may hold.
+    /// Maximum size of a pool, in bytes.
     pub cap: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct TooLarge {
 ///
 /// # Errors
 ///
-/// When an item alone exceeds the cap.
+/// [`TooLarge`] if one item exceeds the maximum size.
 pub fn plan_pool_segments(cap: usize, items: &[(usize, usize)]) -> Result<PoolPlan, TooLarge> {
     let mut plan = PoolPlan { places: Vec::with_capacity(items.len()), sizes: Vec::new() };
     for (item, &(bytes, align)) in items.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn plan_pool_segments(cap: usize, items: &[(usize, usize)]) -> Result<PoolPl
 }
 
 impl PoolPlan {
-    /// Puts an item that fits a pool of its own at the end of the last pool, or into a new one.
+    /// Appends an item to the last pool, or to a new one if it does not fit.
     fn place(&mut self, cap: usize, bytes: usize, align: usize) {
         let end = |size: usize| Some((size.checked_next_multiple_of(align.max(1))?, bytes));
         let fits =

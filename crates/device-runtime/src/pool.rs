@@ -1,8 +1,8 @@
-//! Owned device memory: pools that free themselves once, and the buffers inside them.
+//! Owned device memory: pools that free themselves once, and buffers in them.
 //!
-//! Contexts share buffers, buffers share pools; the last share frees. That is the whole of finalisation: a
-//! child context cannot free what its parent holds, and nothing is freed twice. Another device of the process
-//! that can reach a pool gets it as a pool of its own, which lives as long as the first.
+//! Contexts share buffers, and buffers share pools; the last reference frees. So a child context cannot free
+//! memory of its parent, and nothing is freed twice. Another device of the process that can access a pool
+//! gets a pool of its own for the same memory, which exists as long as the first.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     stream::Stream,
 };
 
-/// Locks; a panic elsewhere cannot leave our plain values half-written, so it is no reason to fail here.
+/// Locks a mutex and ignores poisoning, since a panic elsewhere leaves no plain value half-written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -35,14 +35,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Pool {
     device: Device,
     memory: PoolMemory,
-    /// Bytes that count as the device's; none where the memory is somebody else's.
+    /// The number of bytes counted for the device; 0 for imported memory.
     counted: usize,
-    /// By device, the pool as that device reaches it; none where it cannot.
+    /// By device id, the pool imported into that device; none if the device cannot access it.
     peers: Mutex<BTreeMap<u64, Option<Arc<Pool>>>>,
 }
 
 impl Pool {
-    /// Allocates a pool; `items` are what will lie in it, for reports.
+    /// Allocates a pool; `items` describe its contents, for reports.
     pub(crate) fn new(device: &Device, bytes: usize, items: Vec<PoolItem>) -> Result<Arc<Pool>, DriverError> {
         let id = device.next_pool();
         let memory = PoolMemory::allocate(device.driver(), id, bytes)?;
@@ -50,7 +50,7 @@ impl Pool {
         Ok(Pool::made(device, memory, bytes))
     }
 
-    /// Makes a pool of memory that exists, if the device can reach it.
+    /// Makes a pool of existing memory, if the device can access it.
     pub(crate) fn import(device: &Device, memory: &SharedMemory) -> Result<Arc<Pool>, DriverError> {
         let memory = PoolMemory::import(device.driver(), device.next_pool(), memory)?;
         Ok(Pool::made(device, memory, 0))
@@ -60,12 +60,12 @@ impl Pool {
         Arc::new(Pool { device: device.clone(), memory, counted, peers: Mutex::default() })
     }
 
-    /// All its bytes.
+    /// The range of all bytes.
     fn whole(&self) -> MemoryRange {
         self.memory.whole()
     }
 
-    /// The bytes `offset..+bytes`.
+    /// The range `offset..offset + bytes`.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl Pool {
         self.memory.range(offset, bytes)
     }
 
-    /// This pool as another device reaches it, if it does.
-    fn seen_by(&self, device: &Device) -> Option<Arc<Pool>> {
+    /// The pool imported into another device, if that device can access it.
+    fn accessible_from(&self, device: &Device) -> Option<Arc<Pool>> {
         let import = || {
             let memory = self.memory.export(self.device.driver()).ok()?;
             Pool::import(device, &memory).ok()
@@ -90,17 +90,17 @@ impl Drop for Pool {
     }
 }
 
-/// Whose memory a buffer is.
+/// The owner of a buffer.
 #[derive(Debug)]
 pub(crate) enum Holder {
-    /// A node's.
+    /// The node whose values the buffer has.
     Node(TensorNode),
     /// A stream's merge buffer; the text names it.
     MergeBuffer(String),
 }
 
 impl Holder {
-    /// The name in messages.
+    /// The owner's name in messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Holder::Node(node) => node.name(),
@@ -109,12 +109,12 @@ impl Holder {
     }
 }
 
-/// Memory of one node, or of a merge buffer, with the table of who used it last.
+/// The memory of one node, or a merge buffer, with a table of its last uses.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) holder: Holder,
     pub(crate) device: Device,
-    /// All of its memory; only read where it is a host array itself.
+    /// All of its memory; read-only if it is a host array.
     pub(crate) range: MemoryRange,
     pub(crate) hazards: Mutex<Hazards>,
     pub(crate) sharers: Mutex<Sharers>,
@@ -133,40 +133,41 @@ impl Buffer {
         })
     }
 
-    /// The name in messages.
+    /// The owner's name in messages.
     pub(crate) fn name(&self) -> String {
         self.holder.name()
     }
 
-    /// How large it is.
+    /// Size of the buffer, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.range.bytes()
     }
 
-    /// The table of its uses.
+    /// Locks the table of uses.
     ///
     /// # Errors
     ///
-    /// [`DriverError::SelfWait`] inside a task, while a use is being handed over.
+    /// [`DriverError::SelfWait`] inside a task, while a use is being submitted.
     pub(crate) fn table(&self) -> Result<MutexGuard<'_, Hazards>, DriverError> {
         lock_unless_inside(&self.hazards, || self.device.name())
     }
 
-    /// The key by which locks are taken in order.
+    /// The key that determines the order in which locks are taken.
     pub(crate) fn order(&self) -> (u64, Location) {
         (self.device.device_id(), self.range.location())
     }
 
-    /// The memory as another device reaches it, if it does.
-    pub(crate) fn seen_by(&self, device: &Device) -> Option<MemoryRange> {
+    /// The memory as another device accesses it, if it can.
+    pub(crate) fn accessible_from(&self, device: &Device) -> Option<MemoryRange> {
         if *device == self.device {
             return Some(self.range.clone());
         }
-        self.pool.seen_by(device)?.range(self.range.offset(), self.range.bytes()).ok()
+        self.pool.accessible_from(device)?.range(self.range.offset(), self.range.bytes()).ok()
     }
 }
 
-/// Allocates memory of arbitrary content for nodes, in order, packed into pools. All or nothing.
+/// Allocates memory with arbitrary contents for nodes, in order, packed into pools. On an error, nothing is
+/// allocated.
 pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, Error> {
     let device = stream.device();
     let align = device.driver().caps().alignment.max(BASE_ALIGNMENT);
@@ -195,13 +196,13 @@ pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc
     made.collect::<Result<_, _>>().map_err(Error::driver(|| allocating(stream, nodes)))
 }
 
-/// A node's memory that is a host array itself, if the device reads such; nothing may write it.
+/// A read-only buffer that is a host array, if the device can read it in place.
 pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -> Option<Arc<Buffer>> {
     let pool = Pool::import(device, &SharedMemory::of_host(Arc::clone(array))).ok()?;
     buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes()).ok()
 }
 
-/// Makes a host array's memory that of a node, if the device takes it over; else gives the array back.
+/// Makes a host array's memory a node's buffer, if the device supports that; else returns the array.
 pub(crate) fn adopt(
     device: &Device,
     node: &TensorNode,
@@ -217,7 +218,7 @@ pub(crate) fn adopt(
     Ok(Buffer::new(Holder::Node(node.clone()), &pool, pool.whole()))
 }
 
-/// Memory for a merge buffer of at least so many bytes.
+/// Allocates a merge buffer of at least `bytes` bytes.
 pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
     let device = stream.device();
     let name = format!("the merge buffer of {}", stream.name());

@@ -1,41 +1,41 @@
-//! What lies where in a device's memory, for people.
+//! Reports of a device's memory, for people.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::driver::PoolId;
 
-/// Bytes of the pools that contexts and routines of a device hold.
+/// Total size of the pools of a device's contexts and routines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryUse {
-    /// Held now; zero once every context, routine and stream is dropped.
+    /// Size of the current pools, in bytes; zero once every context, routine and stream is dropped.
     pub live_bytes: usize,
-    /// The most held at once since the device was made, or since [`crate::Device::reset_peak`].
+    /// The maximum of `live_bytes` since the device was made, or since [`crate::Device::reset_peak`].
     pub peak_bytes: usize,
 }
 
-/// What a pool was made for: a node, a routine's temporaries, or a merge buffer.
+/// An item in a pool: a node, a routine's temporaries, or a merge buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolItem {
-    /// The node's name, or what else it is.
+    /// The node's name, or a description of the item.
     pub name: String,
-    /// Bytes from the beginning of the pool.
+    /// Offset in the pool, in bytes.
     pub offset: usize,
-    /// Its size.
+    /// Size of the item, in bytes.
     pub bytes: usize,
 }
 
 /// A pool in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Which pool.
+    /// The pool's number.
     pub pool: PoolId,
-    /// Its size.
+    /// Size of the pool, in bytes.
     pub bytes: usize,
-    /// What it was made for, by offset.
+    /// The items in the pool, by offset.
     pub items: Vec<PoolItem>,
 }
 
-/// The memory of a device at one moment. [`fmt::Display`] is a table.
+/// The memory of a device at one moment. [`fmt::Display`] prints a table.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -77,14 +77,14 @@ impl fmt::Display for MemoryReport {
     }
 }
 
-/// The account of a device's memory.
+/// The account of a device's pools.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct MemoryAccount {
     total: MemoryUse,
     pools: BTreeMap<PoolId, PoolUse>,
 }
 
-impl Account {
+impl MemoryAccount {
     pub(crate) fn total(&self) -> MemoryUse {
         self.total
     }

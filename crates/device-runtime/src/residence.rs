@@ -1,15 +1,16 @@
 //! The host array of one node: its values, the transfers and events that precede their use, and the devices
 //! that have them.
 //!
-//! Two locks. `array` is held by whoever brings, hands out or changes the array, until that is done; `state`
-//! for a moment only, while nothing is waited for and no code of others runs. They are taken in this order.
+//! There are two locks. A thread holds `array` while it updates, returns or changes the array. It holds
+//! `state` only briefly, never while it waits or runs the user's code. The locks are taken in this order.
 //!
-//! Code of the user's runs under the first one: changes ([`crate::Host::update`]) and transfers
-//! ([`Prepare::transfer`]). A thread that has an array may want another one, which the thread that has that
-//! one may be waiting for with the first, or even the same array again. So such a thread only tries.
+//! The user's code runs under the first lock: changes ([`crate::Host::update`]) and transfers
+//! ([`Prepare::transfer`]). A thread that has locked an array may want another one, whose holder may wait for
+//! the first, or even the same array again. So such a thread never waits for the lock.
 //!
-//! Invariants: a pending download is forgotten only when its values have arrived, or when the host's own take
-//! their place; a place is [`State::not_lagging`] only if no newer values were known when it got its values.
+//! Invariants: a pending download is dropped only when its values have arrived, or when the host's own values
+//! replace them; a location is [`ResidenceState::not_lagging`] only if no newer values were known when it got
+//! its values.
 
 use std::{
     collections::BTreeSet,
@@ -22,18 +23,18 @@ use crate::{
     driver::Location,
     error::Error,
     event::Event,
-    inside::{Holding, lock_unless_holding},
+    inside::{HoldingArray, lock_unless_holding},
     pool::lock,
     transfer::check,
 };
 
-/// Device memory: which device, and where.
+/// Device memory: the device's id, and the location.
 pub(crate) type DeviceLocation = (u64, Location);
 
-/// Brings the newest values.
+/// A function that returns the newest values.
 type Fetch = Arc<dyn Fn() -> Result<HostArray, Error> + Send + Sync>;
 
-/// Events and a transfer that precede the host's next read, or write, of an array.
+/// Events and a transfer that precede the host's next read or write of an array.
 #[derive(Clone)]
 pub struct Prepare {
     is_done: Vec<Event>,
@@ -41,14 +42,14 @@ pub struct Prepare {
 }
 
 impl Prepare {
-    /// Waiting for events.
+    /// A wait for events.
     pub fn wait(events: impl IntoIterator<Item = Event>) -> Prepare {
         Prepare { is_done: events.into_iter().collect(), transfer: None }
     }
 
-    /// Waiting for an event, then a transfer that gives the newest values, in an array of the node's sizes
-    /// (margins included) and element type; readers get an error for any other. While it runs, other calls
-    /// that would have to wait for a host array are errors ([`Error::HostArrayInUse`]).
+    /// A wait for an event, then a transfer that returns the newest values, in an array of the node's shape
+    /// (margins included) and element type; readers get an error for any other. While it runs, calls that
+    /// would have to wait for a host array fail with [`Error::HostArrayInUse`].
     pub fn transfer(
         event: Event,
         transfer: impl Fn() -> Result<HostArray, Error> + Send + Sync + 'static,
@@ -56,13 +57,13 @@ impl Prepare {
         Prepare { is_done: vec![event], transfer: Some(Arc::new(transfer)) }
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether all events are done.
     pub fn is_done(&self) -> bool {
         self.is_done.iter().all(Event::is_done)
     }
 
-    /// This after what was to be done before: everything is waited for, in order, and the newest transfer
-    /// counts.
+    /// This preparation after an earlier one: all events are waited for, in order, and the newer transfer is
+    /// used.
     fn after(mut self, before: Option<Prepare>) -> Prepare {
         if let Some(before) = before {
             let pending = before.is_done.into_iter().filter(|event| !event.is_done());
@@ -71,7 +72,7 @@ impl Prepare {
         self
     }
 
-    /// Waits for the events. Their failures are the transfer's to report: a failed reader is no concern of a
+    /// Waits for the events. Their failures are left to the transfer: a failed reader does not affect a
     /// writer.
     fn sync(&self) -> Result<(), Error> {
         for event in &self.is_done {
@@ -87,28 +88,28 @@ impl Prepare {
 /// The array of one node.
 pub(crate) struct Residence {
     array: Mutex<Arc<HostArray>>,
-    state: Mutex<State>,
+    state: Mutex<ResidenceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ResidenceState {
     read: Option<Prepare>,
     write: Option<Prepare>,
-    /// Device memory that is as new as the array, or newer.
+    /// Locations in device memory that are as new as the array, or newer.
     not_lagging: BTreeSet<DeviceLocation>,
     /// How often newer values became known, on a device or on the host.
     version: Version,
 }
 
-/// A count of values: what was read at one version is the newest as long as the version stays.
+/// A counter of values: values that were read at one version are the newest while the version stays the same.
 pub(crate) type Version = u64;
 
-/// A node's array while this thread has it.
+/// A node's array, locked by this thread.
 pub(crate) struct Entered<'a> {
     node: &'a TensorNode,
     array: MutexGuard<'a, Arc<HostArray>>,
-    state: &'a Mutex<State>,
-    _holding: Holding,
+    state: &'a Mutex<ResidenceState>,
+    _holding: HoldingArray,
 }
 
 impl Residence {
@@ -116,25 +117,26 @@ impl Residence {
         Residence { array: Mutex::new(Arc::new(array)), state: Mutex::default() }
     }
 
-    /// Waits until nobody else has the array.
+    /// Waits until no other thread has the array, and locks it.
     ///
     /// # Errors
     ///
-    /// Where the thread must not wait and somebody has it: [`Error::HostArrayInUse`] for a thread that has an
-    /// array, [`crate::DriverError::SelfWait`] inside a task.
+    /// If the thread must not wait and another thread has the array: [`Error::HostArrayInUse`] for a thread
+    /// that has locked an array, [`crate::DriverError::SelfWait`] inside a task.
     pub(crate) fn enter<'a>(&'a self, node: &'a TensorNode) -> Result<Entered<'a>, Error> {
         let array = lock_unless_holding(&self.array).map_err(|busy| busy.error(node))?;
-        Ok(Entered { node, array, state: &self.state, _holding: Holding::begin() })
+        Ok(Entered { node, array, state: &self.state, _holding: HoldingArray::begin() })
     }
 
-    /// A device has values that are newer than all others; `fetch` brings them.
+    /// Notes that a device has values that are newer than all others; `fetch` transfers them.
     pub(crate) fn written(&self, place: DeviceLocation, fetch: Prepare) {
         let mut state = lock(&self.state);
         state.not_lagging = BTreeSet::from([place]);
         state.expect(fetch);
     }
 
-    /// Device memory has got the values of a version; the host may not write the array before that is done.
+    /// Notes that device memory has got the values of a version; the host must not write the array before
+    /// `event` is done.
     pub(crate) fn uploaded(&self, place: DeviceLocation, version: Version, event: Option<Event>) {
         uploaded(&self.state, place, version, event);
     }
@@ -160,26 +162,26 @@ impl Residence {
     }
 }
 
-impl State {
-    /// Newer values are elsewhere.
+impl ResidenceState {
+    /// Notes that newer values are elsewhere.
     fn expect(&mut self, fetch: Prepare) {
         self.version += 1;
         self.read = Some(fetch.after(self.read.take()));
     }
 
-    /// Somebody reads the array.
+    /// Notes that a device reads the array until `until` is done.
     fn guard(&mut self, until: Prepare) {
         self.write = Some(until.after(self.write.take()));
     }
 
-    /// The newest values are in the array.
+    /// Notes that the newest values are in the array.
     fn settle(&mut self) {
         self.version += 1;
         self.not_lagging.clear();
     }
 }
 
-fn uploaded(state: &Mutex<State>, place: DeviceLocation, version: Version, event: Option<Event>) {
+fn uploaded(state: &Mutex<ResidenceState>, place: DeviceLocation, version: Version, event: Option<Event>) {
     let mut state = lock(state);
     if state.version == version {
         state.not_lagging.insert(place);
@@ -190,8 +192,8 @@ fn uploaded(state: &Mutex<State>, place: DeviceLocation, version: Version, event
 }
 
 impl Entered<'_> {
-    /// Brings the newest values, and tells their version. Users hand over whole arrays, so the array is
-    /// checked here, where every use of it begins.
+    /// Updates the array to the newest values, and returns their version. The user may replace whole arrays,
+    /// so every use of the array begins with this check.
     pub(crate) fn read(&mut self, automatic: bool) -> Result<Version, Error> {
         let (prepared, version) = {
             let state = lock(self.state);
@@ -204,7 +206,8 @@ impl Entered<'_> {
                 check(self.node, &array)?;
                 *self.array = Arc::new(array);
             }
-            // Only now, so that the next reader gets the same failure. News that came meanwhile stays.
+            // Cleared only now, so that the next reader gets the same failure. Newer values that became known
+            // meanwhile stay.
             let mut state = lock(self.state);
             if state.version == version {
                 state.read = None;
@@ -238,12 +241,12 @@ impl Entered<'_> {
         Ok(())
     }
 
-    /// The array as it is.
+    /// The current array.
     pub(crate) fn array(&self) -> Arc<HostArray> {
         Arc::clone(&self.array)
     }
 
-    /// The array for a change in place; a copy of it where somebody else still reads it.
+    /// The array for a change in place; a copy of it if another owner still reads it.
     pub(crate) fn array_mut(&mut self) -> Result<&mut HostArray, Error> {
         if Arc::get_mut(&mut self.array).is_none() {
             *self.array = Arc::new(self.array.try_clone()?);
@@ -251,12 +254,12 @@ impl Entered<'_> {
         Ok(Arc::make_mut(&mut self.array))
     }
 
-    /// Refuses an array that does not fit the node.
+    /// Checks that the array fits the node.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check(self.node, &self.array)
     }
 
-    /// Takes the host's own values for the newest.
+    /// Replaces the array by the host's own values, which are the newest.
     pub(crate) fn replace(&mut self, array: HostArray) {
         *self.array = Arc::new(array);
         let given_up = {
@@ -264,11 +267,11 @@ impl Entered<'_> {
             state.settle();
             state.read.take()
         };
-        // After the lock: it may be the last to hold device memory.
+        // Dropped after the lock is released: it may be the last reference to device memory.
         drop(given_up);
     }
 
-    /// Notes an upload, as [`Residence::uploaded`] does.
+    /// Notes an upload; see [`Residence::uploaded`].
     pub(crate) fn uploaded(&self, place: DeviceLocation, version: Version, event: Option<Event>) {
         uploaded(self.state, place, version, event);
     }

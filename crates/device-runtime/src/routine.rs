@@ -11,11 +11,11 @@ use crate::{
     copy::MergeBufferUse,
     error::Error,
     event::Event,
-    frontier::{Dependency, Ran},
-    merge::{Landing, Merging},
+    frontier::{Dependency, RunFlag},
+    merge::{MergeBuffer, Merging},
     pool::{Buffer, Pool},
     stream::Stream,
-    submit::{Kernels, Task, Use, in_order, submit},
+    submit::{Kernels, MemoryTask, Use, in_order, submit},
     transfer::Transfer,
 };
 
@@ -29,29 +29,29 @@ pub(crate) struct RoutineInner {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) inputs: Vec<TensorNode>,
     pub(crate) outputs: Vec<TensorNode>,
-    /// The nodes, constants included, that are read before they are written.
+    /// The nodes, including constants, that are read before they are written.
     pub(crate) reads: Vec<TensorNode>,
-    pub(crate) ran: Arc<Ran>,
+    pub(crate) ran: Arc<RunFlag>,
     pub(crate) dependencies: Vec<Dependency>,
-    /// All node memory the calls touch, but for the merge buffer, in order.
+    /// All node memory that the calls access, except the merge buffer, in lock order.
     pub(crate) uses: Vec<Use>,
     pub(crate) calls: Calls,
-    /// The temporaries' memory, held for its `Drop`.
+    /// The memory of the temporaries, kept alive for the kernels.
     pub(crate) _temps: Option<Arc<Pool>>,
 }
 
 /// The kernels of a routine, in order.
 pub(crate) enum Calls {
-    /// With all memory fixed.
+    /// Kernels that are bound to all of their memory.
     Fixed(Kernels),
-    /// With the merge buffer's place open.
+    /// Kernels that are bound except for the merge buffer.
     Merging(Merging),
-    /// None: a node is copied from another context, into the merge buffer or not.
+    /// No kernel: a node is copied from another context, into the merge buffer or not.
     Transfer { node: TensorNode, source: Context, into_merge_buffer: bool },
 }
 
 impl Routine {
-    /// The context that sees everything the routine uses.
+    /// The context that has all nodes of the routine.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
@@ -61,7 +61,7 @@ impl Routine {
         &self.0.name
     }
 
-    /// The static symbols, in the order [`Routine::run`] takes their values.
+    /// The static symbols, in the order in which [`Routine::run`] takes their values.
     pub fn bindings(&self) -> &[Symbol] {
         &self.0.symbols
     }
@@ -74,7 +74,7 @@ impl Routine {
         std::iter::successors(first, move |values| next_binding(values, &ranges))
     }
 
-    /// The nodes, other than constants, whose values from before a run the run reads; in order.
+    /// The nodes, except constants, whose values from before a run the run reads; in order.
     pub fn inputs(&self) -> &[TensorNode] {
         &self.0.inputs
     }
@@ -84,7 +84,7 @@ impl Routine {
         &self.0.outputs
     }
 
-    /// The node that a run reads from the merge buffer, if any.
+    /// The node that a run reads from the merge buffer, if it reads one.
     pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
         match &self.0.calls {
             Calls::Fixed(_) | Calls::Transfer { .. } => None,
@@ -92,19 +92,20 @@ impl Routine {
         }
     }
 
-    /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value
-    /// per symbol.
+    /// Schedules one run on the context's stream, after everything on which it depends; `bindings` has one
+    /// value per symbol.
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, and a merge buffer that holds another node than
-    /// the routine reads, before anything is scheduled; [`Error::Poisoned`] where an input has no value; the
-    /// device's refusal.
+    /// [`Error::BindingCount`], [`Error::BindingRange`] and [`Error::MergeBuffer`], before anything is
+    /// scheduled; [`Error::Poisoned`] if an input has no value; errors of the device.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
             Calls::Fixed(kernels) => self.submit(&self.0.uses, kernels, bindings),
-            Calls::Merging(_) => self.run_landed(&*self.0.context.stream().landing()?, bindings),
+            Calls::Merging(_) => {
+                self.run_on_merge_buffer(&*self.0.context.stream().merge_buffer()?, bindings)
+            }
             Calls::Transfer { node, source, into_merge_buffer } => {
                 let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
                 let transfer = self.0.context.device_to_device(node, mode, source)?;
@@ -117,14 +118,18 @@ impl Routine {
         }
     }
 
-    /// Runs on what the merge buffer holds; the caller has its lock.
-    pub(crate) fn run_landed(&self, landing: &Landing, bindings: &[i64]) -> Result<Event, Error> {
+    /// Runs on the contents of the merge buffer, which the caller has locked.
+    pub(crate) fn run_on_merge_buffer(
+        &self,
+        merge_buffer: &MergeBuffer,
+        bindings: &[i64],
+    ) -> Result<Event, Error> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
-        let buffer = landing.holding(&merging.node, &self.0.name, self.0.context.stream())?;
+        let buffer = merge_buffer.buffer_with(&merging.node, &self.0.name, self.0.context.stream())?;
         self.run_merging(buffer, &buffer.range, bindings)
     }
 
-    /// Runs on a source in place of the merge buffer; the device reaches it as `at`.
+    /// Runs on a source in place of the merge buffer; the device accesses the source as `at`.
     pub(crate) fn run_merging(
         &self,
         source: &Arc<Buffer>,
@@ -147,21 +152,25 @@ impl Routine {
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
         routine.context.alive(|| format!("routine `{}`", routine.name))?;
         routine.context.bring(&routine.reads)?;
-        let event =
-            submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(kernels, bindings))?;
+        let event = submit(
+            stream,
+            uses,
+            || format!("running `{}`", routine.name),
+            &MemoryTask::Run(kernels, bindings),
+        )?;
         routine.context.wrote(&routine.outputs, &event);
         routine.ran.set();
         Ok(event)
     }
 
-    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of
-    /// the two writes.
+    /// The routines of its context's ancestors that were linked before it and that conflict with it: both use
+    /// a node, and one of them writes it.
     pub fn dependencies(&self) -> &[Dependency] {
         &self.0.dependencies
     }
 
-    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was
-    /// linked for. A run may be scheduled before that: it finds what is there.
+    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds the values for
+    /// which it was linked. A run may be scheduled before that: it uses the current values.
     pub fn can_run(&self) -> bool {
         self.0.dependencies.iter().all(Dependency::is_met)
     }
@@ -170,7 +179,7 @@ impl Routine {
         &self.0.uses
     }
 
-    /// Whether a run merges the node on the stream.
+    /// Checks that a run merges the node on the stream.
     pub(crate) fn check_merges(&self, node: &TensorNode, stream: &Stream) -> Result<(), Error> {
         let own = self.0.context.stream();
         if self.merge_buffer_input() == Some(node) && own == stream {
@@ -184,8 +193,7 @@ impl Routine {
         Err(Error::NotMerging { routine, expected, stream: stream.name(), found })
     }
 
-    /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in
-    /// its range.
+    /// Checks bindings as [`Routine::run`] does: one value per symbol, each in its range.
     ///
     /// # Errors
     ///
@@ -212,7 +220,7 @@ impl Routine {
     }
 }
 
-/// The combination after `values`, like the next number of an odometer.
+/// The combination after `values`, in the order of an odometer.
 fn next_binding(values: &[i64], ranges: &[i64]) -> Option<Vec<i64>> {
     let at = (0..values.len()).rev().find(|&at| values[at] + 1 < ranges[at])?;
     let mut next = values.to_vec();

@@ -2,18 +2,18 @@
 //!
 //! The rules, for a node that a link finds absent from its context, or that the linked code writes:
 //!
-//! * A node that is only read is a *candidate* where its buffer was made. A link on another stream that only
-//!   reads it takes the candidate's buffer, and the node's sharing becomes shared.
-//! * A node that is written and is not shared becomes per-stream: each stream has its own, and the candidate
-//!   is withdrawn.
-//! * A node whose sharing was *inferred* has one owner among the streams, the first that a link lets write
-//!   it. A second one is an error that names both.
+//! * A node that is only read is a *candidate* on the stream that made its buffer. A link on another stream
+//!   that only reads it uses the candidate's buffer, and the node's sharing becomes shared.
+//! * A node that is written and is not shared becomes per-stream: each stream has its own buffer, and the
+//!   candidate is withdrawn.
+//! * A node whose sharing was *inferred* has one owner among the streams, the first that a link permits to
+//!   write it. A second one is an error that names both.
 //! * A node that the user made shared, or that contexts share explicitly ([`crate::Context::on_stream`]), may
-//!   be written from any stream; runs are ordered all the same.
-//! * A node of which streams were given copies of their own is no candidate.
+//!   be written from any stream; runs are ordered nevertheless.
+//! * A node of which several streams were given their own copies is no candidate.
 //!
-//! Decisions are made for each device, under its lock, and reach nodes only when nothing can fail any more. A
-//! candidate is a weak reference: it does not keep memory.
+//! Decisions are made per device, under its lock, and are committed to nodes only when nothing can fail any
+//! more. A candidate is a weak reference: it does not keep memory alive.
 
 use std::{
     collections::BTreeMap,
@@ -29,19 +29,19 @@ use crate::{
     stream::{Stream, StreamId},
 };
 
-/// What the decision to share says when it is not the user's.
+/// The reason of a decision to share that is not the user's.
 const INFERRED: &str = "links on several streams of a device use it and at most one writes it";
 
-/// Who else uses a buffer.
+/// The streams that use a buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Sharers {
-    /// The stream whose context made it.
+    /// The stream whose context made the buffer.
     pub(crate) home: Option<StreamId>,
     /// Streams whose links found it.
     pub(crate) found_by: SmallVec<[StreamId; 2]>,
-    /// The only stream that may write it, where sharing was inferred.
+    /// The only stream that may write it, if sharing was inferred.
     pub(crate) owner: Option<StreamId>,
-    /// A context on another stream was asked to see it.
+    /// Whether the user made a context on another stream with the same memory.
     pub(crate) explicit: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Candidates(BTreeMap<TensorNode, Candidate>);
 #[derive(Debug)]
 struct Candidate {
     buffer: Weak<Buffer>,
-    /// Contexts were given copies of their own, so that no one copy is the node's.
+    /// Whether several contexts were given copies of their own, so that no copy is the node's only one.
     several: bool,
 }
 
@@ -63,7 +63,7 @@ impl Candidates {
         candidate.buffer.upgrade()
     }
 
-    /// Offers a buffer that a context was given.
+    /// Adds a buffer that a context was given.
     pub(crate) fn offer(&mut self, node: &TensorNode, buffer: &Arc<Buffer>) {
         self.0.retain(|_, candidate| candidate.buffer.strong_count() > 0);
         if node.mode().known_non_cross_stream() {
@@ -73,7 +73,7 @@ impl Candidates {
         self.0.entry(node.clone()).and_modify(|present| present.several = true).or_insert(offered);
     }
 
-    /// Takes a buffer out that is its stream's own from now on.
+    /// Removes a buffer that belongs to its stream alone from now on.
     pub(crate) fn withdraw(&mut self, node: &TensorNode, buffer: &Arc<Buffer>) {
         if self.0.get(node).is_some_and(|c| std::ptr::eq(c.buffer.as_ptr(), Arc::as_ptr(buffer))) {
             self.0.remove(node);
@@ -86,16 +86,16 @@ impl Candidates {
     }
 }
 
-/// What a link decides about one node.
+/// The decision of a link about one node.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     /// The node's mode, if it changes.
     pub(crate) mode: Option<ModeState>,
-    /// The stream becomes the owner.
+    /// Whether the stream becomes the owner.
     pub(crate) owns: bool,
-    /// The buffer is no candidate any more.
+    /// Whether the buffer stops being a candidate.
     pub(crate) withdraw: bool,
-    /// The stream found it with another one.
+    /// Whether the stream found the buffer of another one.
     pub(crate) found: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn decide_read(
     Ok(Decided { mode: refined(node, Sharing::Shared, INFERRED)?, found: true, ..Decided::default() })
 }
 
-/// Decides about a node that the linked code writes; `buffer` is what the context has, or what it would
+/// Decides about a node that the linked code writes; `buffer` is the context's, or the one that it would
 /// share.
 pub(crate) fn decide_write(
     node: &TensorNode,
@@ -151,8 +151,8 @@ pub(crate) fn decide_write(
     }
 }
 
-/// The node's mode with its sharing decided, if that changes it. A mode that was never decided is left alone:
-/// nobody has compiled the node yet.
+/// The node's mode with its sharing decided, if that changes it. A mode that was never decided stays
+/// undecided, since no routine that uses the node was compiled.
 fn refined(
     node: &TensorNode,
     sharing: Sharing,
@@ -169,7 +169,7 @@ fn refined(
 }
 
 impl Decided {
-    /// Enters what was decided, once the link can fail no more.
+    /// Records the decision, once the link can no longer fail.
     pub(crate) fn enter(
         &self,
         candidates: &mut Candidates,
@@ -192,14 +192,14 @@ impl Decided {
 }
 
 impl Sharers {
-    /// Enters a stream that uses the buffer too.
+    /// Records a stream that also uses the buffer.
     pub(crate) fn find_by(&mut self, stream: StreamId) {
         if self.home != Some(stream) && !self.found_by.contains(&stream) {
             self.found_by.push(stream);
         }
     }
 
-    /// In words, for streams of a device.
+    /// A description, for streams of a device.
     pub(crate) fn explain(&self, device: &str) -> String {
         let mut text = String::new();
         if let Some(home) = self.home {

@@ -13,7 +13,7 @@ use crate::{
     error::{DriverError, Error},
     event::Event,
     inside::lock_unless_inside,
-    merge::Landing,
+    merge::MergeBuffer,
 };
 
 /// A stream's number within its device; never reused.
@@ -26,15 +26,15 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// A stream among those of all devices.
+/// Identifies a stream among those of all devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamKey {
     pub(crate) device: u64,
     pub(crate) stream: StreamId,
 }
 
-/// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which
-/// contexts and routines hold too, ends the stream after its pending tasks.
+/// An in-order queue on a device. Cheap to clone; equality is identity. Contexts and routines also hold
+/// handles; dropping the last handle ends the stream after its pending tasks.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 
@@ -42,7 +42,7 @@ pub(crate) struct StreamInner {
     device: Device,
     id: StreamId,
     handle: StreamHandle,
-    landing: Mutex<Landing>,
+    merge_buffer: Mutex<MergeBuffer>,
 }
 
 impl Drop for StreamInner {
@@ -53,7 +53,7 @@ impl Drop for StreamInner {
 
 impl Stream {
     pub(crate) fn new(device: Device, id: StreamId, handle: StreamHandle) -> (Stream, Weak<StreamInner>) {
-        let inner = Arc::new(StreamInner { device, id, handle, landing: Mutex::default() });
+        let inner = Arc::new(StreamInner { device, id, handle, merge_buffer: Mutex::default() });
         let weak = Arc::downgrade(&inner);
         (Stream(inner), weak)
     }
@@ -70,18 +70,18 @@ impl Stream {
         StreamKey { device: self.0.device.device_id(), stream: self.0.id }
     }
 
-    /// What is known of the merge buffer; locked before any hazards.
-    pub(crate) fn landing(&self) -> Result<MutexGuard<'_, Landing>, Error> {
-        lock_unless_inside(&self.0.landing, || self.name())
+    /// Locks the merge buffer; its lock comes before those of hazards.
+    pub(crate) fn merge_buffer(&self) -> Result<MutexGuard<'_, MergeBuffer>, Error> {
+        lock_unless_inside(&self.0.merge_buffer, || self.name())
             .map_err(Error::driver(|| format!("using the merge buffer of {}", self.name())))
     }
 
-    /// The device it runs on.
+    /// The device on which the stream runs.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Its number, unique on its device for all time.
+    /// The stream's number, which the device never reuses.
     pub fn stream_id(&self) -> StreamId {
         self.0.id
     }
@@ -92,22 +92,22 @@ impl Stream {
     }
 
     /// The node whose copy was last scheduled into the stream's merge buffer. `None` also inside a task,
-    /// while a merge is being handed over.
+    /// while a merge is being submitted.
     pub fn merge_buffer_node(&self) -> Option<TensorNode> {
-        self.landing().ok()?.holds().cloned()
+        self.merge_buffer().ok()?.node().cloned()
     }
 
-    /// Bytes of the stream's merge buffer: it is made by the first transfer, grows with the largest and is
-    /// reused by the others. 0 also inside a task, while a merge is being handed over.
+    /// Size of the stream's merge buffer in bytes: the first transfer makes it, larger ones enlarge it, and
+    /// others reuse it. 0 also inside a task, while a merge is being submitted.
     pub fn merge_buffer_bytes(&self) -> usize {
-        self.landing().map_or(0, |landing| landing.capacity())
+        self.merge_buffer().map_or(0, |merge_buffer| merge_buffer.capacity())
     }
 
     /// An event that is done when everything scheduled on the stream so far is done.
     ///
     /// # Errors
     ///
-    /// Where the device takes no more tasks.
+    /// Errors of the driver, such as a lost device.
     pub fn all_work(&self) -> Result<Event, Error> {
         let driver = self.0.device.driver();
         let handle = driver
@@ -134,13 +134,14 @@ impl Stream {
         self.0.device.driver().is_idle(&self.0.handle)
     }
 
-    /// Schedules a function of the host's among the stream's tasks; `name` is for messages. It runs on the
-    /// stream's worker, or on the thread that waits for the stream, so it must not wait for anything itself.
-    /// An error, or a panic, fails the stream.
+    /// Schedules a function among the stream's tasks; `name` is for messages. It runs on the stream's worker,
+    /// or on a thread that waits for the stream, so it must not wait for anything itself. An error or a panic
+    /// fails the stream.
     ///
     /// # Errors
     ///
-    /// Where streams of the device run no such tasks, and where the device takes no more tasks.
+    /// [`DriverError::NoHostTasks`] if streams of the device run no such functions, and other errors of the
+    /// driver.
     pub fn schedule_task(
         &self,
         name: &str,
@@ -154,13 +155,13 @@ impl Stream {
         self.all_work()
     }
 
-    /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts
-    /// order all accesses to nodes by themselves. For an event of another device whose driver the stream's
-    /// does not know, the caller waits.
+    /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed, since
+    /// contexts order all accesses to nodes. If the stream's driver cannot wait for an event of another
+    /// device, the caller waits.
     ///
     /// # Errors
     ///
-    /// Where the device takes no more tasks; the event's failure where the caller waited.
+    /// Errors of the driver; the event's failure if the caller waited.
     pub fn will_wait_for(&self, event: &Event) -> Result<(), Error> {
         match self.wait(event, WaitKind::Data) {
             Err(DriverError::ForeignHandle { .. }) => event.sync(),
@@ -172,18 +173,18 @@ impl Stream {
         self.0.device.driver().wait(&self.0.handle, event.handle(), after)
     }
 
-    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose
-    /// writers failed stay without value until they are written anew.
+    /// Waits until the stream is idle and clears its failure, so that it accepts tasks again. Nodes whose
+    /// writers failed have no value until they are written again.
     ///
     /// # Errors
     ///
-    /// Where the device is beyond help.
+    /// [`DriverError::Lost`], and other errors of the driver.
     pub fn reset(&self) -> Result<(), Error> {
         let driver = self.0.device.driver();
         driver.reset_stream(&self.0.handle).map_err(Error::driver(|| format!("resetting {}", self.name())))
     }
 
-    /// What goes on in the stream, for people; no stable format.
+    /// A description of the stream's state, for people; the format is not stable.
     pub fn debug_info(&self) -> String {
         self.0.device.driver().debug_info(&self.0.handle)
     }

@@ -1,11 +1,11 @@
-//! The hand-over of tasks to a driver, ordered against everything that uses the same buffers.
+//! Submits tasks to a driver, ordered against all tasks that use the same buffers.
 //!
-//! This is the one module of the runtime that makes [tasks](crate::checked), whose constructors ask that
-//! conflicting tasks be ordered, and here they are. Invariants relied on: every task on a node's memory, or a
-//! merge buffer's, passes through [`submit`] with the uses it makes of it; a routine's temporaries are used
-//! by its own stream alone, whose order suffices.
+//! This is the only module of the runtime that makes [tasks](crate::checked), whose constructors require that
+//! conflicting tasks are ordered. Invariants relied on: every task on the memory of a node or of a merge
+//! buffer passes through [`submit`] with its uses of that memory; only the routine's own stream uses a
+//! routine's temporaries, and its order suffices.
 //!
-//! New memory of nodes counts as zeros. It is filled with them here, in front of its first task, unless that
+//! New memory of nodes counts as zeros. This module fills it with zeros before its first task, unless that
 //! task overwrites all of it.
 #![allow(unsafe_code, reason = "vouches for the order that tasks stand for")]
 
@@ -24,17 +24,17 @@ use crate::{
     error::{DriverError, Error},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
-    order::{Scope, kept},
+    order::{Scope, wait_enabled},
     pool::Buffer,
     stream::Stream,
 };
 
-/// A buffer and what a task does with it.
+/// A buffer and a task's access to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) access: Access,
-    /// It is the source of a merge.
+    /// Whether the buffer is the source of a merge.
     pub(crate) merged: bool,
 }
 
@@ -49,23 +49,23 @@ impl Use {
     }
 }
 
-/// Uses in the order in which their locks are taken; no buffer is in it twice.
+/// Sorts uses into the order in which their locks are taken; no buffer occurs twice.
 pub(crate) fn in_order(mut uses: Vec<Use>) -> Vec<Use> {
     uses.sort_by_key(|used| used.buffer.order());
     uses
 }
 
-/// What is handed over.
-pub(crate) enum Task<'a> {
-    /// Kernels in order, with the values of the routine's symbols, which are within their ranges.
+/// A task to submit.
+pub(crate) enum MemoryTask<'a> {
+    /// Run kernels in order, with the values of the routine's symbols, which are within their ranges.
     Run(&'a Kernels, &'a [i64]),
-    /// Filling memory with zeros.
+    /// Fill memory with zeros.
     Zero(&'a MemoryRange),
-    /// Filling memory from a host array.
+    /// Copy a host array to memory.
     CopyIn(&'a MemoryRange, &'a Arc<HostArray>),
-    /// Copying memory to a host array.
+    /// Copy memory to a host array.
     CopyOut(&'a MemoryRange, &'a HostReadback),
-    /// Copying to the first from the second.
+    /// Copy to the first range from the second.
     Copy(&'a MemoryRange, &'a MemoryRange),
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Task<'a> {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) kernel: BoundKernel,
-    /// For each of its static indices, the position of the routine's symbol.
+    /// For each static index of the kernel, the position of the routine's symbol.
     pub(crate) bindings: Vec<usize>,
 }
 
@@ -81,20 +81,20 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Kernels {
     calls: Vec<Call>,
-    /// All of them, where the driver launches them together.
+    /// All of them as one sequence, if the driver launches them together.
     sequence: Option<BoundSequence>,
 }
 
 impl Kernels {
     /// # Errors
     ///
-    /// The loss of the device.
+    /// Errors of the driver, such as a lost device.
     pub(crate) fn new(driver: &dyn Driver, calls: Vec<Call>) -> Result<Kernels, DriverError> {
         let kernels: SmallVec<[BoundKernel; 8]> = calls.iter().map(|call| call.kernel.clone()).collect();
         Ok(Kernels { sequence: BoundSequence::new(driver, &kernels)?, calls })
     }
 
-    /// Hands all kernels over, together or one by one.
+    /// Submits all kernels, together or one by one. Sets `begun` once the driver has accepted one.
     fn launch(
         &self,
         driver: &dyn Driver,
@@ -105,8 +105,8 @@ impl Kernels {
         let values = |call: &Call| call.bindings.iter().map(|&at| symbols[at]).collect::<SmallVec<[_; 8]>>();
         if let Some(sequence) = &self.sequence {
             let bindings: SmallVec<[i64; 32]> = self.calls.iter().flat_map(values).collect();
-            // SAFETY: `submit` made the stream wait for all that conflicts with the routine's uses, which are
-            // all memory that its kernels touch, but for temporaries, which no other stream has.
+            // SAFETY: `submit` made the stream wait for all tasks that conflict with the routine's uses.
+            // These are all memory that its kernels access, except temporaries, which no other stream uses.
             let task = unsafe { SequenceTask::new(sequence, &bindings)? };
             if driver.launch_sequence(stream, task)? {
                 *begun = true;
@@ -115,7 +115,7 @@ impl Kernels {
         }
         for call in &self.calls {
             let bindings = values(call);
-            // SAFETY: as above; of the sequence nothing was enqueued.
+            // SAFETY: as above; nothing of the sequence was submitted.
             let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
             driver.launch(stream, task)?;
             *begun = true;
@@ -126,49 +126,49 @@ impl Kernels {
 
 type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
 
-/// Hands a task to a stream behind everything it conflicts with. `uses` are all the memory it touches, but
-/// for temporaries, [in order](in_order); `name` is the user's for the task.
+/// Submits a task to a stream after all conflicting tasks. `uses` are all the memory that it accesses, except
+/// temporaries, [in order](in_order); `name` is the user's name for the task.
 ///
 /// # Errors
 ///
-/// [`Error::Poisoned`] for a read of a buffer whose writer failed, and the driver's refusal. If the task was
-/// handed over in part, what it writes is poisoned.
+/// [`Error::Poisoned`] for a read of a buffer whose writer failed, and errors of the driver. If the task was
+/// submitted only in part, its outputs are poisoned.
 pub(crate) fn submit(
     stream: &Stream,
     uses: &[Use],
     name: impl Fn() -> String,
-    task: &Task<'_>,
+    task: &MemoryTask<'_>,
 ) -> Result<Event, Error> {
     loop {
         let mut tables = tables(uses).map_err(Error::driver(&name))?;
         let waits = waits(stream, uses, &mut tables)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(Error::driver(&name))? else {
             fill_unwritten(stream, uses, &mut tables)?;
-            return hand_over_between(stream, uses, &mut tables, name, task);
+            return submit_locked(stream, uses, &mut tables, name, task);
         };
-        // Nobody else is kept from these buffers while the caller waits; what they do meanwhile is looked at
-        // anew.
+        // The buffers are unlocked while the caller waits. Uses that other threads submit meanwhile are
+        // considered in the next iteration.
         drop(tables);
         wait_here(stranger).map_err(Error::driver(&name))?;
     }
 }
 
-/// The tables of everything that is used.
+/// Locks the tables of all uses.
 fn tables<'a>(uses: &'a [Use]) -> Result<Tables<'a>, DriverError> {
     uses.iter().map(|used| used.buffer.table()).collect()
 }
 
-/// The events that the task waits for.
+/// The events for which the task must wait.
 fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits, Error> {
     let mut waits = Waits::new();
     for (table, used) in tables.iter_mut().zip(uses) {
         let first = waits.len();
         table
-            .before(&Event::poll, stream.key(), used.access, &mut waits)
+            .collect_waits(&Event::poll, stream.key(), used.access, &mut waits)
             .map_err(|failure| Error::Poisoned { node: used.buffer.name(), failure })?;
         if cfg!(test) {
             let all = waits.drain(first..).collect::<Vec<_>>();
-            waits.extend(all.into_iter().filter(|wait| kept(wait.hazard, scope(stream, used, wait))));
+            waits.extend(all.into_iter().filter(|wait| wait_enabled(wait.hazard, scope(stream, used, wait))));
         }
         for wait in &waits[first..] {
             tracing::trace!(
@@ -188,10 +188,10 @@ fn scope(stream: &Stream, used: &Use, wait: &Wait) -> Scope {
     }
 }
 
-/// Makes the stream wait. An event that only the host can wait for comes back.
+/// Makes the stream wait. Returns an event for which only the host can wait.
 fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>, DriverError> {
     for wait in waits {
-        match stream.wait(&wait.event, wait.hazard.after()) {
+        match stream.wait(&wait.event, wait.hazard.wait_kind()) {
             Err(DriverError::ForeignHandle { .. }) => return Ok(Some(&wait.event)),
             other => other?,
         }
@@ -199,7 +199,7 @@ fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>, D
     Ok(None)
 }
 
-/// Waits on the caller's thread. A failure is found again in the table of the buffer, if it matters.
+/// Waits on the caller's thread. A relevant failure is found in the table of the buffer afterwards.
 fn wait_here(event: &Event) -> Result<(), DriverError> {
     let waited = event.device().driver().sync(event.handle());
     match event.poll() {
@@ -208,32 +208,32 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
     }
 }
 
-/// Fills with zeros the memory that counts as zeros and that the task does not overwrite. Nobody has used it,
-/// so there is nothing to wait for.
+/// Fills memory with zeros that counts as zeros and that the task does not overwrite. No task has used it, so
+/// there is nothing to wait for.
 fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), Error> {
     for (table, used) in tables.iter_mut().zip(uses) {
         if !table.needs_zeros(used.access) {
             continue;
         }
         let name = || format!("zeroing node `{}`", used.buffer.name());
-        // A task of another device reaches the memory in that device's own way.
+        // A task of another device accesses the memory by that device's import of it.
         let foreign = DriverError::ForeignHandle { what: "memory" };
-        let reached = used.buffer.seen_by(stream.device()).ok_or(foreign);
+        let reached = used.buffer.accessible_from(stream.device()).ok_or(foreign);
         let range = reached.map_err(Error::driver(name))?;
         let fill = [Use::new(&used.buffer, Access::Write)];
-        hand_over_between(stream, &fill, std::slice::from_mut(table), name, &Task::Zero(&range))?;
+        submit_locked(stream, &fill, std::slice::from_mut(table), name, &MemoryTask::Zero(&range))?;
         used.buffer.device.count_zero_fill();
     }
     Ok(())
 }
 
-/// Hands the task over while the tables are held, and enters it there.
-fn hand_over_between(
+/// Submits the task while the tables are locked, and records it there.
+fn submit_locked(
     stream: &Stream,
     uses: &[Use],
     tables: &mut [MutexGuard<'_, Hazards>],
     name: impl Fn() -> String,
-    task: &Task<'_>,
+    task: &MemoryTask<'_>,
 ) -> Result<Event, Error> {
     let driver = stream.device().driver();
     let shown = tracing::enabled!(target: "arrayjit::timeline", tracing::Level::TRACE);
@@ -242,56 +242,56 @@ fn hand_over_between(
         driver.mark(stream.handle(), begin).map_err(Error::driver(&name))?;
     }
     let mut begun = false;
-    let handed_over = hand_over(driver, stream.handle(), task, &mut begun);
+    let submitted = submit_to_driver(driver, stream.handle(), task, &mut begun);
     if shown {
-        // Should the end get lost, the timeline shows the task as long as the stream.
+        // If the end mark is lost, the timeline shows the task until the end of the stream.
         let _ = driver.mark(stream.handle(), Mark::End);
     }
     if !begun {
-        handed_over.clone().map_err(Error::driver(&name))?;
+        submitted.clone().map_err(Error::driver(&name))?;
     }
     let recorded = driver.record(stream.handle()).map(|handle| stream.event(handle));
-    let entered = |used: &&Use| !used.merged || kept(Hazard::WriteAfterRead, Scope::Merge);
+    let entered = |used: &&Use| !used.merged || wait_enabled(Hazard::WriteAfterRead, Scope::Merge);
     let touched = tables.iter_mut().zip(uses).filter(|(_, used)| entered(used));
-    match handed_over.and(recorded.clone()) {
+    match submitted.and(recorded.clone()) {
         Ok(event) => {
-            touched.for_each(|(table, used)| table.after(used.access, &event));
+            touched.for_each(|(table, used)| table.record(used.access, &event));
             Ok(event)
         }
         Err(error) => {
             let failure = failure_of(error.clone(), &stream.name());
             let recorded = recorded.as_ref().ok();
-            touched.for_each(|(table, used)| table.after_failure(used.access, recorded, &failure));
+            touched.for_each(|(table, used)| table.record_failed(used.access, recorded, &failure));
             Err(Error::driver(name)(error))
         }
     }
 }
 
-/// Hands the parts of a task over; `begun` tells whether any part was accepted.
-fn hand_over(
+/// Submits the parts of a task; sets `begun` once the driver has accepted one.
+fn submit_to_driver(
     driver: &dyn Driver,
     stream: &StreamHandle,
-    task: &Task<'_>,
+    task: &MemoryTask<'_>,
     begun: &mut bool,
 ) -> Result<(), DriverError> {
     match *task {
-        Task::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
-        Task::Zero(dst) => {
+        MemoryTask::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
+        MemoryTask::Zero(dst) => {
             // SAFETY: `submit` ordered this write of the buffer.
             let task = unsafe { FillTask::new(dst.clone())? };
             driver.memset_zero(stream, task)?;
         }
-        Task::CopyIn(dst, array) => {
+        MemoryTask::CopyIn(dst, array) => {
             // SAFETY: `submit` ordered this write of the buffer.
             let task = unsafe { CopyInTask::new(dst.clone(), Arc::clone(array))? };
             driver.copy_in(stream, task)?;
         }
-        Task::CopyOut(src, landing) => {
+        MemoryTask::CopyOut(src, readback) => {
             // SAFETY: `submit` ordered this read of the buffer.
-            let task = unsafe { CopyOutTask::new(src.clone(), landing.clone())? };
+            let task = unsafe { CopyOutTask::new(src.clone(), readback.clone())? };
             driver.copy_out(stream, task)?;
         }
-        Task::Copy(dst, src) => {
+        MemoryTask::Copy(dst, src) => {
             // SAFETY: `submit` ordered the write of the first buffer and the read of the second.
             let task = unsafe { CopyTask::new(dst.clone(), src.clone())? };
             driver.copy(stream, task)?;

@@ -1,13 +1,14 @@
-//! Tasks: things to schedule, by name, any number of times, and how they are combined.
+//! Tasks: named sequences of functions that schedule work, which can be combined and run any number of times.
 //!
-//! A task is what a program passes around when it does not matter what is scheduled: the run of a routine
-//! with its bindings, or several such one after the other. Running a task schedules; nothing here waits.
+//! A program passes a task around where the kind of scheduled work does not matter: a run of a routine with
+//! its bindings, or several such runs one after the other. Running a task schedules work and does not wait
+//! for it.
 
 use std::{fmt, sync::Arc};
 
 use crate::{error::Error, routine::Routine, stream::Stream};
 
-type Step = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
+type ScheduleFn = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
 
 /// Steps that are scheduled in order. Cheap to clone.
 ///
@@ -28,7 +29,7 @@ type Step = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
 #[derive(Clone)]
 pub struct Task {
     name: Arc<str>,
-    steps: Vec<Step>,
+    steps: Vec<ScheduleFn>,
 }
 
 impl Task {
@@ -37,7 +38,7 @@ impl Task {
         Task { name: name.into(), steps: vec![Arc::new(step)] }
     }
 
-    /// What to call it.
+    /// The task's name, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -46,7 +47,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// The first step's that fails; later steps are not scheduled.
+    /// The error of the first step that fails; later steps are not scheduled.
     pub fn run(&self) -> Result<(), Error> {
         self.steps.iter().try_for_each(|step| step())
     }
@@ -58,15 +59,15 @@ impl Task {
         self
     }
 
-    /// The task with a step behind its others.
+    /// The task with a step after its others.
     #[must_use]
     pub fn append(mut self, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
         self.steps.push(Arc::new(step));
         self
     }
 
-    /// A task that has a stream run this one, on the stream's own thread, when what was scheduled there
-    /// before is done.
+    /// A task that schedules this one as a task of a stream: it runs on the stream's own thread, after
+    /// everything that was scheduled there before.
     #[must_use]
     pub fn enschedule(self, stream: &Stream) -> Task {
         let (name, stream) = (Arc::clone(&self.name), stream.clone());
@@ -77,7 +78,7 @@ impl Task {
     }
 }
 
-/// By name.
+/// Shows the name.
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Task({}, {} steps)", self.name, self.steps.len())
@@ -89,7 +90,7 @@ impl Routine {
     ///
     /// # Errors
     ///
-    /// As [`Routine::check_bindings`].
+    /// The errors of [`Routine::check_bindings`].
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
         self.check_bindings(bindings)?;
         let (routine, bindings) = (self.clone(), bindings.to_vec());

@@ -1,7 +1,7 @@
 //! Transfers between host arrays and nodes.
 //!
-//! All of them are tasks of the context's stream, ordered like any other. A source array is owned by its
-//! task, so the host may do what it likes with its own; a result is handed out when it has arrived.
+//! All transfers are tasks of the context's stream, ordered like any other. A task owns its source array, so
+//! the host may change its own array; a result is returned after it has arrived.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::{
     error::Error,
     event::Event,
     hazard::Hazard,
-    order::{Scope, kept},
+    order::{Scope, wait_enabled},
     pool::{Buffer, Holder, adopt, allocate, lock},
-    submit::{Task, Use, submit},
+    submit::{MemoryTask, Use, submit},
 };
 
-/// What became of a requested transfer.
+/// The outcome of a requested transfer.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Transfer {
-    /// It is a task of the stream; the event is done when the values have arrived.
+    /// The transfer is a task of the stream; the event is done when the values have arrived.
     Scheduled(Event),
     /// There was nothing to transfer; the text says why.
     NothingToDo(&'static str),
@@ -34,7 +34,7 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// The first failure on the way.
+    /// The failure of the transfer or of a task before it.
     pub fn sync(&self) -> Result<(), Error> {
         match self {
             Transfer::Scheduled(event) => event.sync(),
@@ -42,32 +42,32 @@ impl Transfer {
         }
     }
 
-    /// Whether something was scheduled.
+    /// Whether a task was scheduled.
     pub fn is_scheduled(&self) -> bool {
         matches!(self, Transfer::Scheduled(_))
     }
 }
 
-/// Why there is nothing to transfer for a node of no elements.
+/// The outcome for a node without elements.
 pub(crate) const NO_ELEMENTS: Transfer = Transfer::NothingToDo("the node has no elements");
 
 impl Context {
-    /// Schedules copying a host array into a node. The array's values are taken at once.
+    /// Schedules a copy of a host array into a node. The values are those at the time of the call.
     ///
     /// # Errors
     ///
-    /// A node that is not in the context, an array of other sizes (margins included) or another element type,
-    /// and the device's refusal.
+    /// [`Error::NotInContext`], [`Error::Shape`] (margins included), [`Error::ElementType`], and errors of
+    /// the device.
     pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, Error> {
         check(node, array)?;
         self.from_host_shared(node, &Arc::new(array.try_clone()?))
     }
 
-    /// As [`Context::from_host`], without copying the array on the host.
+    /// Like [`Context::from_host`], without a copy of the array on the host.
     ///
     /// # Errors
     ///
-    /// As [`Context::from_host`].
+    /// The errors of [`Context::from_host`].
     pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, Error> {
         let transfer = self.fill_from_host(node, array)?;
         if let Transfer::Scheduled(event) = &transfer {
@@ -76,7 +76,7 @@ impl Context {
         Ok(transfer)
     }
 
-    /// [`Context::from_host_shared`], of which the node's host array need not know.
+    /// Like [`Context::from_host_shared`], but does not notify the node's host array.
     pub(crate) fn fill_from_host(
         &self,
         node: &TensorNode,
@@ -90,25 +90,25 @@ impl Context {
         self.copy_in(&buffer, array).map(Transfer::Scheduled)
     }
 
-    /// Gives a node memory and schedules copying a host array into it; the child context sees the node. Where
-    /// the streams of the device are known to share the node and one of them has it, that memory is written
-    /// instead.
+    /// Allocates memory for a node and schedules a copy of a host array into it; returns a child context with
+    /// the node. If the streams of the device are known to share the node and one of them has it, that memory
+    /// is written instead.
     ///
     /// # Errors
     ///
-    /// A node that is in the context already or is virtual, an array of other sizes (margins included) or
-    /// another element type, and the device's refusal, after which nothing stays allocated.
+    /// [`Error::AlreadyInContext`], [`Error::Virtual`], [`Error::Shape`] (margins included),
+    /// [`Error::ElementType`], and errors of the device, after which nothing stays allocated.
     pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, Error> {
         check(node, array)?;
         self.init_from_host_owned(node, array.try_clone()?)
     }
 
-    /// As [`Context::init_from_host`], but takes the array. A device whose memory is the host's makes the
+    /// Like [`Context::init_from_host`], but takes the array. A device that uses host memory makes the
     /// array's memory the node's, without a copy.
     ///
     /// # Errors
     ///
-    /// As [`Context::init_from_host`].
+    /// The errors of [`Context::init_from_host`].
     pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, Error> {
         check(node, &array)?;
         let context = self.init_by(node, |found| {
@@ -125,7 +125,7 @@ impl Context {
         Ok(context)
     }
 
-    /// The host lags behind a node that was just given values.
+    /// Notes that the host lags behind a node that was just given values.
     fn wrote_initial(&self, node: &TensorNode) -> Result<(), Error> {
         if self.host().is_some() {
             self.wrote(std::slice::from_ref(node), &self.stream().all_work()?);
@@ -133,24 +133,24 @@ impl Context {
         Ok(())
     }
 
-    /// As [`Context::init_from_host`], without copying the array on the host.
+    /// Like [`Context::init_from_host`], without a copy of the array on the host.
     ///
     /// # Errors
     ///
-    /// As [`Context::init_from_host`].
+    /// The errors of [`Context::init_from_host`].
     pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
         let context = self.init_filled(node, array)?;
         context.wrote_initial(node)?;
         Ok(context)
     }
 
-    /// [`Context::init_from_host_shared`], of which the node's host array need not know.
+    /// Like [`Context::init_from_host_shared`], but does not notify the node's host array.
     pub(crate) fn init_filled(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
         check(node, array)?;
         self.init_with(node, |buffer| self.copy_in(buffer, array))
     }
 
-    /// A child that sees the node, whose memory `fill` schedules to be filled.
+    /// A child with the node, whose memory `fill` schedules to be filled.
     pub(crate) fn init_with(
         &self,
         node: &TensorNode,
@@ -159,7 +159,7 @@ impl Context {
         self.init_by(node, |found| self.filled(node, found, fill))
     }
 
-    /// Memory of a node, `found` or allocated, that `fill` schedules to be filled.
+    /// The memory of a node, `found` or allocated, that `fill` schedules to be filled.
     fn filled(
         &self,
         node: &TensorNode,
@@ -176,7 +176,8 @@ impl Context {
         Ok(buffer)
     }
 
-    /// A child that sees the node in the memory that `make` gives, which is told what streams share already.
+    /// A child with the node in memory that `make` returns; `make` gets the memory that the device's streams
+    /// already share.
     fn init_by(
         &self,
         node: &TensorNode,
@@ -196,7 +197,7 @@ impl Context {
         Ok(self.with([(node.clone(), buffer)]))
     }
 
-    /// Enters a buffer that a context of this stream was given: it may be shared.
+    /// Records a buffer that a context of this stream was given: other streams may share it.
     fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<(), Error> {
         let stream = self.stream().stream_id();
         let mut sharers = lock(&buffer.sharers);
@@ -211,22 +212,22 @@ impl Context {
         Ok(())
     }
 
-    /// A node's values, once everything scheduled before has written them.
+    /// Returns a node's values, after everything scheduled before has written them.
     ///
     /// # Errors
     ///
-    /// A virtual node, a node that is not in the context, and [`Error::failure`] if a task behind the values
-    /// failed.
+    /// [`Error::Virtual`], [`Error::NotInContext`], and an error with [`Error::failure`] if a task before the
+    /// copy failed.
     pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, Error> {
         let buffer = self.buffer(node, "read")?;
-        let array = self.land(node, &buffer)?;
+        let array = self.read_back(node, &buffer)?;
         Ok(match node.padding() {
             Some(padding) => HostArray::from_padded(array, padding.clone())?,
             None => array,
         })
     }
 
-    /// Schedules filling a node's memory.
+    /// Schedules a copy of a host array into a node's memory.
     pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
         if let Holder::Node(node) = &buffer.holder {
             check(node, array)?;
@@ -235,11 +236,11 @@ impl Context {
             .entered();
         let name = || format!("copying to node `{}`", buffer.name());
         let uses = [Use::new(buffer, Access::Write)];
-        submit(self.stream(), &uses, name, &Task::CopyIn(&buffer.range, array))
+        submit(self.stream(), &uses, name, &MemoryTask::CopyIn(&buffer.range, array))
     }
 
-    /// The values of a node's memory: waits for the copy, then takes what has landed.
-    pub(crate) fn land(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, Error> {
+    /// Returns the values of a node's memory: schedules a copy to the host and waits for it.
+    pub(crate) fn read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, Error> {
         let array = HostArray::zeros(node.dtype(), node.dims()?)?;
         if buffer.bytes() == 0 {
             return Ok(array);
@@ -248,22 +249,21 @@ impl Context {
             tracing::debug_span!("copy", node = %buffer.name(), to = "host", stream = %self.stream().name())
                 .entered();
         let name = || format!("copying from node `{}`", buffer.name());
-        let landing = HostReadback::new(array);
+        let readback = HostReadback::new(array);
         let uses = [Use::new(buffer, Access::Read)];
-        let task = Task::CopyOut(&buffer.range, &landing);
+        let task = MemoryTask::CopyOut(&buffer.range, &readback);
         let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
-        if kept(Hazard::ReadAfterWrite, Scope::Host) {
+        if wait_enabled(Hazard::ReadAfterWrite, Scope::Host) {
             event.sync().map_err(|error| cause(buffer, error))?;
         }
-        match landing.take() {
+        match readback.take() {
             Some(array) => Ok(array),
             None => Ok(HostArray::zeros(node.dtype(), node.dims()?)?),
         }
     }
 }
 
-/// Why a copy from a node failed: because the node has no value, or because the stream stopped for another
-/// reason.
+/// The error of a copy from a node: [`Error::Poisoned`] if the node has no value, else the stream's error.
 fn cause(buffer: &Buffer, error: Error) -> Error {
     match buffer.table().ok().and_then(|mut table| table.failure(&Event::poll)) {
         Some(failure) => Error::Poisoned { node: buffer.name(), failure },
@@ -271,7 +271,7 @@ fn cause(buffer: &Buffer, error: Error) -> Error {
     }
 }
 
-/// Whether an array can hold a node's values, margins included.
+/// Checks that an array has a node's shape, margins included, and element type.
 pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
     let (expected, found) = (node.dims()?, array.dims());
     if expected != *found {

@@ -196,7 +196,7 @@ fn an_inline_task_cannot_use_what_it_was_given() {
             let context = take(&seen);
             assert!(is_self_wait(&context.to_host(&y).unwrap_err()));
             assert_eq!((context.pending(&y), context.failure(&y)), (None, None));
-            assert!(context.explain(&y).ends_with("a use of it is being handed over\n"));
+            assert!(context.explain(&y).ends_with("a task that uses it is being submitted\n"));
         });
         let context = context(&device).init_from_host(&x, &array(&[7])).unwrap();
         *own.lock().unwrap() = Some(context.clone());

@@ -158,14 +158,14 @@ fn launches_have_bindings_within_their_ranges() {
 #[test]
 fn copies_fit_their_memory_and_write_none_that_is_only_read() {
     let (driver, stream) = device();
-    let [landing, large] = [4, 257].map(|bytes| HostReadback::new((*array(bytes)).clone()));
+    let [readback, large] = [4, 257].map(|bytes| HostReadback::new((*array(bytes)).clone()));
     // SAFETY: the device runs nothing.
     let (accepted, outside, read_only) = unsafe {
         (
             [
                 driver.memset_zero(&stream, at(1, 3), 253),
                 driver.copy_in(&stream, at(1, 252), &array(4)),
-                driver.copy_out(&stream, at(2, 124), &landing),
+                driver.copy_out(&stream, at(2, 124), &readback),
                 driver.copy(&stream, at(1, 0), at(2, 0), 128),
                 driver.copy(&stream, at(1, 0), at(1, 8), 8),
                 driver.copy(&stream, at(1, 8), at(1, 8), 0),
@@ -197,13 +197,13 @@ fn copies_fit_their_memory_and_write_none_that_is_only_read() {
 fn copies_have_ends_of_one_size() {
     let (driver, _) = device();
     let range = |bytes| driver.range(at(1, 0), bytes).unwrap();
-    let landing = HostReadback::new((*array(4)).clone());
+    let readback = HostReadback::new((*array(4)).clone());
     // SAFETY: none of them is submitted to a stream.
     unsafe {
         for bytes in [3, 5] {
             let said = format!("a copy between {bytes} bytes at pool 1 offset 0 and a host array of 4 bytes");
             assert_eq!(text(CopyInTask::new(range(bytes), array(4))), said);
-            assert_eq!(text(CopyOutTask::new(range(bytes), landing.clone())), said);
+            assert_eq!(text(CopyOutTask::new(range(bytes), readback.clone())), said);
         }
         let said = "a copy to 3 bytes at pool 1 offset 0 from 4 bytes at pool 1 offset 64";
         assert_eq!(text(CopyTask::new(range(3), driver.range(at(1, 64), 4).unwrap())), said);
@@ -213,12 +213,12 @@ fn copies_have_ends_of_one_size() {
 }
 
 #[test]
-fn a_landing_array_is_taken_once() {
-    let landing = HostReadback::new((*array(4)).clone());
-    landing.fill(1, 2, |bytes| bytes.copy_from_slice(&[5, 6]));
-    landing.fill(3, 2, |_| panic!("it has no such bytes"));
-    landing.fill(3, usize::MAX, |_| panic!("it has no such bytes"));
-    assert_eq!(landing.take().unwrap().bytes(), [0, 5, 6, 0]);
-    landing.fill(0, 1, |_| panic!("it is not there any more"));
-    assert!(landing.take().is_none());
+fn a_read_back_array_is_taken_once() {
+    let readback = HostReadback::new((*array(4)).clone());
+    readback.fill(1, 2, |bytes| bytes.copy_from_slice(&[5, 6]));
+    readback.fill(3, 2, |_| panic!("it has no such bytes"));
+    readback.fill(3, usize::MAX, |_| panic!("it has no such bytes"));
+    assert_eq!(readback.take().unwrap().bytes(), [0, 5, 6, 0]);
+    readback.fill(0, 1, |_| panic!("it is not there any more"));
+    assert!(readback.take().is_none());
 }

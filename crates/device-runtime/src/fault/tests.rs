@@ -48,7 +48,7 @@ fn a_sequence_fails_at_one_of_its_kernels() {
         let (stream, sequence) = (device.new_stream("a").unwrap(), sequence(&device, &names));
         // SAFETY: the device runs nothing.
         let launched = unsafe { device.launch_sequence(&stream, &sequence, &[1, 2, 3, 4]) };
-        assert_eq!(launched, Ok(true), "it was handed over, and fails later");
+        assert_eq!(launched, Ok(true), "it was submitted, and fails later");
         let failure = device.failures().remove(0);
         assert_eq!(device.sync(&device.record(&stream).unwrap()), Err(DriverError::Failed(failure.clone())));
         failed.push(failure.task().to_owned());

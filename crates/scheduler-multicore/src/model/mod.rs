@@ -26,9 +26,9 @@ fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 /// A counter of steps that must happen one at a time and in order. Its accesses are relaxed: without a
 /// happens-before edge between two steps, the later one may read a stale number.
 #[derive(Clone, Default)]
-struct Steps(Arc<AtomicUsize>);
+struct StepCounter(Arc<AtomicUsize>);
 
-impl Steps {
+impl StepCounter {
     /// Takes step number `step`, counted from 0. The load and the store are separate, so that two steps that
     /// run at the same time are noticed.
     fn take(&self, step: usize) {
