@@ -1,13 +1,14 @@
-//! Host residency: host arrays of nodes, kept in step with the devices.
+//! Host residency: keeps host arrays of nodes coherent with the copies on devices.
 //!
-//! A [`Host`] holds an array for each of some nodes, and knows which device memory is as new as that array.
-//! Reading an array first brings the values that a device computed last; writing one makes all devices lag
-//! behind. Contexts of a host transfer by themselves, unless told not to: a run uploads the inputs that lag,
-//! and what a run has written is downloaded when the host reads it, once, however many runs there were.
+//! A [`Host`] holds arrays of nodes and tracks which copies in device memory are as new as the array. Reading
+//! an array first downloads the values that a device computed last. Writing an array makes all device copies
+//! stale. Unless automatic transfers are switched off, contexts of a host transfer by themselves: a run
+//! uploads its stale inputs, and the outputs of runs are downloaded when the host reads them. The host
+//! downloads only the newest values, however many runs there were.
 //!
-//! An array that is being uploaded is not changed before that is done, and that of a constant node never,
-//! once a device has it. A pending download keeps the device memory it reads; [`Host::remove`] gives both up.
-//! `residence.rs` beside this file has what is known of each array.
+//! The host does not change an array before its upload is done, and never changes the array of a constant
+//! node once a device has its values. A pending download keeps its source in device memory alive;
+//! [`Host::remove`] drops both. `residence.rs` tracks the state of one node.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,7 @@ use crate::{
     transfer::{Transfer, check},
 };
 
-/// What may be chosen about a host.
+/// Options of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
     /// Runs upload what lags, and reads download what devices have computed; on unless switched off.
@@ -70,7 +71,7 @@ pub struct Host(Arc<HostInner>);
 struct HostInner {
     options: HostOptions,
     nodes: Mutex<BTreeMap<TensorNode, Arc<Residence>>>,
-    /// Whether there ever was an array: every run asks, and most programs have none.
+    /// Whether any array was ever inserted. Every run checks this, and most programs have no arrays.
     is_used: AtomicBool,
 }
 
@@ -80,18 +81,18 @@ impl Host {
         Host(Arc::new(HostInner { options, ..HostInner::default() }))
     }
 
-    /// What was chosen.
+    /// Returns the options with which this host was created.
     pub fn options(&self) -> HostOptions {
         self.0.options
     }
 
-    /// Gives a node a host array, which makes it hosted. An array that it has is replaced; devices lag behind
-    /// then.
+    /// Gives a node a host array, which makes it hosted. An existing array is replaced, and its device copies
+    /// become stale.
     ///
     /// # Errors
     ///
-    /// An array of other sizes (margins included) or another element type, and a node whose mode excludes a
-    /// host copy.
+    /// Fails if the array has another shape (margins included) or another element type, or if the node's mode
+    /// excludes a host copy.
     pub fn insert(&self, node: &TensorNode, array: HostArray) -> Result<(), Error> {
         check(node, &array)?;
         node.update_memory_mode(MemoryMode::Hosted(Hosted::Unset), Reason::new("it has a host array"))?;
@@ -110,27 +111,28 @@ impl Host {
         Ok(())
     }
 
-    /// Forgets a node's array, and what is pending for it; the array as it is, without a transfer.
+    /// Removes a node's array and its pending transfers. Returns the array as it is, without a transfer.
     ///
     /// # Errors
     ///
     /// [`Error::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`]
-    /// inside a task, while somebody has the array.
+    /// inside a task, while another call uses the array.
     pub fn remove(&self, node: &TensorNode) -> Result<Option<Arc<HostArray>>, Error> {
         let Some(entry) = self.entry(node) else { return Ok(None) };
         let array = entry.enter(node)?.array();
-        // Dropped after the lock: it may be the last to hold device memory.
+        // The removed entry is dropped after the lock is released, since it may own the last handle of device
+        // memory.
         let removed = lock(&self.0.nodes).remove(node);
         Ok(removed.map(|_| array))
     }
 
-    /// Whether the node has an array here.
+    /// Whether the host has an array of the node.
     pub fn contains(&self, node: &TensorNode) -> bool {
         lock(&self.0.nodes).contains_key(node)
     }
 
     fn entry(&self, node: &TensorNode) -> Option<Arc<Residence>> {
-        // Acquire: whoever sees the first array put in finds it.
+        // Acquire: a thread that reads true also sees the first array in the map.
         if !self.0.is_used.load(Ordering::Acquire) {
             return None;
         }
@@ -149,7 +151,7 @@ impl Host {
         change(&mut self.known(node)?.enter(node)?)
     }
 
-    /// The newest values of a node's array, and their version.
+    /// Returns the newest values of a node's array, and their version.
     fn newest(&self, node: &TensorNode) -> Result<(Arc<HostArray>, Version), Error> {
         self.with(node, |entered| {
             let version = entered.read(self.0.options.automatic_transfers)?;
@@ -157,27 +159,27 @@ impl Host {
         })
     }
 
-    /// The node's array, with the values that devices computed last.
+    /// Returns the node's array, with the values that devices computed last.
     ///
     /// # Errors
     ///
-    /// A node without array here, the failure behind its values, an array that somebody has where the thread
-    /// must not wait ([`Error::HostArrayInUse`] inside of a change or a transfer,
-    /// [`crate::DriverError::SelfWait`] inside a task), and an array that does not fit the node: what a
-    /// [`Prepare::transfer`] gave, or [`Host::update`] left.
+    /// Fails if the host has no array of the node, or if the task that computed its values failed. If another
+    /// call uses the array and the thread must not wait, fails with [`Error::HostArrayInUse`] inside of a
+    /// change or a transfer, and with [`crate::DriverError::SelfWait`] inside a task. Also fails if a
+    /// [`Prepare::transfer`] or [`Host::update`] stored an array that does not fit the node.
     pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, Error> {
         Ok(self.newest(node)?.0)
     }
 
-    /// Changes the node's array in place, once nobody reads it; devices lag behind afterwards. While `change`
-    /// runs, its thread waits for no host array: calls that would have to are errors
-    /// ([`Error::HostArrayInUse`]), as those that want this array always are.
+    /// Changes the node's array in place, after its pending uploads are done. Its device copies become stale.
+    /// While `change` runs, calls of its thread never wait for a host array: if they would have to wait, or
+    /// need this array, they fail with [`Error::HostArrayInUse`].
     ///
     /// # Errors
     ///
-    /// As [`Host::get`], what `change` says, and an array of other sizes (margins included) or another
-    /// element type that `change` puts in the place of the node's. The node then has no values, and every use
-    /// of its array is this error, until [`Host::insert`] gives it another one.
+    /// The errors of [`Host::get`] and the error of `change`. Also fails if `change` replaces the array by
+    /// one of another shape (margins included) or another element type. The node then has no values, and
+    /// every use of its array fails with this error until [`Host::insert`] replaces the array.
     pub fn update<R>(
         &self,
         node: &TensorNode,
@@ -192,29 +194,29 @@ impl Host {
         })
     }
 
-    /// One value, at an index without margins.
+    /// Returns one value, at an index without margins.
     ///
     /// # Errors
     ///
-    /// As [`Host::get`], and an index outside.
+    /// The errors of [`Host::get`]. Fails if the index is out of bounds.
     pub fn get_value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, Error> {
         Ok(self.get(node)?.get_f64(index)?)
     }
 
-    /// Sets one value, at an index without margins, converted to the node's element type.
+    /// Sets one value, at an index without margins. The value is converted to the node's element type.
     ///
     /// # Errors
     ///
-    /// As [`Host::update`], and an index outside.
+    /// The errors of [`Host::update`]. Fails if the index is out of bounds.
     pub fn set_value(&self, node: &TensorNode, index: &[usize], value: f64) -> Result<(), Error> {
         self.update(node, |array| array.set(index, Scalar::from_f64(array.dtype(), value)))
     }
 
-    /// All values, without margins, in row-major order.
+    /// Returns all values, without margins, in row-major order.
     ///
     /// # Errors
     ///
-    /// As [`Host::get`].
+    /// The errors of [`Host::get`].
     pub fn get_values(&self, node: &TensorNode) -> Result<Vec<f64>, Error> {
         Ok(self.get(node)?.values())
     }
@@ -223,16 +225,16 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Host::update`], and another number of values.
+    /// The errors of [`Host::update`]. Fails if the number of values differs from the number of elements.
     pub fn set_values(&self, node: &TensorNode, values: &[f64]) -> Result<(), Error> {
         self.update(node, |array| array.set_values(values))
     }
 
-    /// The coordinate `xdim` of the points that the node's rows are, as [`HostArray::points_1d`].
+    /// Reads the node's rows as points and returns their coordinates `xdim`, like [`HostArray::points_1d`].
     ///
     /// # Errors
     ///
-    /// As [`Host::get`] and [`HostArray::points_1d`].
+    /// The errors of [`Host::get`] and of [`HostArray::points_1d`].
     pub fn points_1d(
         &self,
         node: &TensorNode,
@@ -242,11 +244,11 @@ impl Host {
         Ok(self.get(node)?.points_1d(from_axis, xdim)?)
     }
 
-    /// Two coordinates of the points that the node's rows are, as [`HostArray::points_2d`].
+    /// Reads the node's rows as points and returns two of their coordinates, like [`HostArray::points_2d`].
     ///
     /// # Errors
     ///
-    /// As [`Host::get`] and [`HostArray::points_2d`].
+    /// The errors of [`Host::get`] and of [`HostArray::points_2d`].
     pub fn points_2d(
         &self,
         node: &TensorNode,
@@ -257,61 +259,62 @@ impl Host {
         Ok(self.get(node)?.points_2d(from_axis, xdim, ydim)?)
     }
 
-    /// Does what has to happen before the host reads the array: waits for the last writer and, with automatic
-    /// transfers, brings its values. All reading methods here do so.
+    /// Prepares the array for a read: waits for the last writer and, with automatic transfers, downloads its
+    /// values. All methods that read an array call this method.
     ///
     /// # Errors
     ///
-    /// As [`Host::get`].
+    /// The errors of [`Host::get`].
     pub fn do_read(&self, node: &TensorNode) -> Result<(), Error> {
         self.newest(node).map(drop)
     }
 
-    /// Does what has to happen before the host writes the array: waits for devices that read it. All devices
-    /// lag behind afterwards. All writing methods here do so.
+    /// Prepares the array for a write: waits for devices that read it, and marks all device copies as stale.
+    /// All methods that write an array call this method.
     ///
     /// # Errors
     ///
-    /// A node without array here, and a constant that a device has.
+    /// Fails if the host has no array of the node, or if the node is a constant whose values a device has.
     pub fn do_write(&self, node: &TensorNode) -> Result<(), Error> {
         self.with(node, |entered| entered.write())
     }
 
-    /// Adds what has to happen before the host reads the array next. What was to happen before is waited for
-    /// too, but only the newest transfer is made.
+    /// Adds an action that must happen before the next read of the array by the host. Actions that were added
+    /// earlier are waited for too, but only the newest transfer is executed.
     ///
     /// # Errors
     ///
-    /// A node without array here.
+    /// Fails if the host has no array of the node.
     pub fn prepare_read(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
         self.known(node)?.prepare_read(prepare);
         Ok(())
     }
 
-    /// Adds what has to happen before the host writes the array next.
+    /// Adds an action that must happen before the next write of the array by the host.
     ///
     /// # Errors
     ///
-    /// A node without array here.
+    /// Fails if the host has no array of the node.
     pub fn prepare_write(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
         self.known(node)?.prepare_write(prepare);
         Ok(())
     }
 
-    /// The ids of the devices that have memory as new as the node's array, or newer; in order.
+    /// Returns the ids, in order, of the devices whose copies are at least as new as the node's array.
     pub fn devices_not_lagging_host(&self, node: &TensorNode) -> Vec<u64> {
         self.entry(node).map_or_else(Vec::new, |entry| entry.devices_not_lagging())
     }
 }
 
-/// What contexts do about the arrays of their host.
+/// Transfers between the nodes of a context and the arrays of its host.
 impl Context {
-    /// Gives a node memory with the values of its host array; the child context sees the node. Runs keep it
-    /// in step from then on. Links do so by themselves for nodes that they read.
+    /// Allocates memory for a node, with the values of its host array, and returns a child context with the
+    /// node. Runs keep both coherent from then on. A link does the same for nodes that the linked code reads.
     ///
     /// # Errors
     ///
-    /// A context without host, a node without array there, and as [`Context::init_from_host`].
+    /// [`Error::NotHosted`] if the context has no host, or the host no array of the node. The errors of
+    /// [`Context::init_from_host`].
     pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, Error> {
         let host = self.host().ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let (array, version) = host.newest(node)?;
@@ -320,11 +323,11 @@ impl Context {
         Ok(context)
     }
 
-    /// Schedules copying the node's host array into the node.
+    /// Schedules a copy of the node's host array into the node.
     ///
     /// # Errors
     ///
-    /// As [`Context::init_from_residence`] and [`Context::from_host`].
+    /// The errors of [`Context::init_from_residence`] and of [`Context::from_host`].
     pub fn upload(&self, node: &TensorNode) -> Result<Transfer, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let buffer = self.writable(node)?;
@@ -380,15 +383,15 @@ impl Context {
         Ok(())
     }
 
-    /// Notes that the node was given memory with the values that its host array had at a version.
+    /// Records that the node's new memory has the values of a version of its host array.
     pub(crate) fn note_initial(&self, node: &TensorNode, version: Version) {
         if let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) {
             entry.uploaded(buffer.order(), version, None);
         }
     }
 
-    /// Before a run: uploads what the run reads and what lags.
-    pub(crate) fn bring(&self, reads: &[TensorNode]) -> Result<(), Error> {
+    /// Uploads the stale inputs of a run before it starts.
+    pub(crate) fn upload_stale(&self, reads: &[TensorNode]) -> Result<(), Error> {
         if !self.automatic() {
             return Ok(());
         }
@@ -399,7 +402,7 @@ impl Context {
                 continue;
             }
             let mut entered = entry.enter(node)?;
-            // Another thread may have done so meanwhile.
+            // Another thread may have uploaded the values meanwhile.
             if !entry.is_not_lagging(&buffer.order()) {
                 let _ = self.upload_from(&mut entered, node, &buffer)?;
             }
@@ -407,7 +410,7 @@ impl Context {
         Ok(())
     }
 
-    /// After a run, or a transfer: the host lags behind what was written.
+    /// Records that a run or a transfer writes nodes, so that their host arrays become stale.
     pub(crate) fn wrote(&self, written: &[TensorNode], event: &Event) {
         if self.host().is_none() {
             return;
@@ -416,7 +419,8 @@ impl Context {
             let Some(entry) = self.residence(node) else { continue };
             let Some(buffer) = self.get(node) else { continue };
             let place = buffer.order();
-            // Of a context that sees the node alone: this one has the host, which would keep itself.
+            // This context has a handle of the host, and the host would own a handle of the context. The
+            // download therefore gets its own context, which has only this node.
             let context = Context::new(self.stream()).with([(node.clone(), buffer)]);
             let node = node.clone();
             entry.written(place, Prepare::transfer(event.clone(), move || context.to_host(&node)));
@@ -424,11 +428,11 @@ impl Context {
     }
 }
 
-/// What a link gives a node that only the host has.
+/// Initial values of a node for which a link allocates memory.
 pub(crate) struct Initial {
     pub(crate) array: Arc<HostArray>,
     version: Version,
-    /// The device may read the array itself.
+    /// Whether the device may read the array in place.
     pub(crate) in_place: bool,
 }
 

@@ -1,12 +1,12 @@
 //! Linking: code and a context make a routine.
 //!
-//! The rule of allocation: a node that the routine writes before reading it is allocated by the link if the
-//! context lacks it, and counts as zeros until it is written (filled with them only if its first use does not
-//! overwrite it); a node that the routine reads first must be in the context, or be one that streams of the
-//! device may share, since nothing else could have given it a value. "Before" is the order of the schedule's
-//! calls; a kernel that reads and writes a node reads it first. Several codes linked together are one in this
-//! respect. What is decided about sharing reaches the nodes when nothing can fail any more, so that a link
-//! that fails changes nothing.
+//! A link allocates each node that the context lacks and that the routine writes before it reads it. The new
+//! memory counts as zeros until it is written; it is filled with zeros only if its first use does not
+//! overwrite it. A node that the routine reads first must be in the context or have a buffer that streams of
+//! the device may share, since otherwise nothing could have computed its values. "Before" refers to the order
+//! of the schedule's calls; a kernel that reads and writes a node reads it first. If several codes are linked
+//! together, this rule treats them as one routine. Decisions about sharing are committed to the nodes after
+//! everything that can fail, so a link that fails changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,67 +34,69 @@ use crate::{
     submit::{Call, Kernels, Use, in_order},
 };
 
-/// What a routine does with one of its nodes.
+/// The accesses of a routine to one of its nodes.
 #[derive(Clone, Copy, Debug)]
 struct Role {
-    /// What the first call that touches it does.
+    /// The access of the first call that uses the node.
     first: Access,
-    /// What all calls together do.
+    /// The union of the accesses of all calls.
     all: Access,
 }
 
 impl Role {
-    /// Adds what a later call does.
+    /// Adds the access of a later call.
     fn then(&mut self, access: Access) {
         if self.all != access {
             self.all = Access::ReadWrite;
         }
     }
 
-    /// Whether values from before are read.
+    /// Whether the routine reads values that were computed before it.
     fn reads_first(self) -> bool {
         matches!(self.first, Access::Read | Access::ReadWrite)
     }
 
-    /// What a run as a whole does: what it writes first it does not read from before.
+    /// The access of a run as a whole. If a run writes the node first, it reads only its own values.
     fn whole_run(self) -> Access {
         if self.first == Access::Write { Access::Write } else { self.all }
     }
 }
 
-/// The roles of the nodes that the routine's calls touch.
+/// The accesses to the nodes that the routine's calls use.
 type Roles = BTreeMap<NodeRef, Role>;
 
-/// Code to be linked, with what it does with its nodes.
+/// A routine of a link: its code and its accesses to its nodes.
 struct Member<'a> {
     code: &'a Arc<Code>,
     roles: Roles,
     handles: BTreeMap<NodeRef, &'a TensorNode>,
-    /// The node that it reads from the merge buffer.
+    /// The node that the code reads from the merge buffer.
     merge: Option<&'a TensorNode>,
 }
 
 impl Context {
     /// Links code: finds or allocates the memory of its nodes and resolves its kernels. `nodes` are the
-    /// handles of the routine's nodes by position; trailing ones may be missing if no call uses them.
+    /// handles of the routine's nodes, by position. Trailing handles may be missing if no call uses those
+    /// nodes.
     ///
     /// # Errors
     ///
-    /// A node that is read first and is neither in this context nor shared, handles that do not fit, a node
-    /// that another stream writes, a merge buffer that will hold another node, code that the device does not
-    /// load, and want of memory. On error nothing stays allocated and no node has changed.
+    /// Fails if the routine reads a node first that is neither in this context nor shared, if a handle does
+    /// not match the code, if another stream writes a node that the routine writes, if the merge buffer will
+    /// hold another node, if the device rejects the code, and if the device is out of memory. After an error,
+    /// nothing stays allocated and no node has changed.
     pub fn link(&self, code: &Arc<Code>, nodes: &[TensorNode]) -> Result<Routine, Error> {
         let member = member(self, code, nodes)?;
         Ok(link_all(self, &[member])?.remove(0))
     }
 
-    /// Links several as if they were one, in order, so that they share what the first of them allocates;
-    /// positions without code stay without routine. The context returned, which is that of all routines, sees
-    /// everything.
+    /// Links several codes in order as if they were one routine, so that later codes use the nodes that
+    /// earlier ones allocate. Returns one context with all nodes, which is the context of all routines, and
+    /// one routine per position that has code.
     ///
     /// # Errors
     ///
-    /// As [`Context::link`]; nothing of the batch stays allocated.
+    /// The errors of [`Context::link`]. Nothing that the batch allocated stays allocated.
     pub fn link_batch(
         &self,
         batch: &[Option<(Arc<Code>, Vec<TensorNode>)>],
@@ -140,13 +142,13 @@ fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -
     Ok(Member { code, roles, handles, merge })
 }
 
-/// Links members in order, all or none.
+/// Links members in order: either all of them or none.
 fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, Error> {
     let names: Vec<_> = members.iter().map(|member| member.code.schedule().name()).collect();
     context.alive(|| format!("routine `{}`", names.join(", ")))?;
     let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
         .entered();
-    // Held to the end: what is decided here must still be true when it is entered.
+    // The lock is held until the end, so that decisions are still valid when they are committed.
     let mut candidates = context.stream().device().candidates()?;
     let plan = plan(context, members, &candidates)?;
     let allocated = with_fresh(context, &plan)?;
@@ -183,16 +185,16 @@ fn modes(
     settled.into_iter().chain(shared).collect()
 }
 
-/// What a link does about the nodes of its members.
+/// The decisions of a link about the nodes of its members.
 #[derive(Default)]
 struct Plan {
-    /// Memory that other streams made.
+    /// Nodes that use memory of other streams.
     adopted: Vec<(TensorNode, Arc<Buffer>)>,
-    /// Nodes to allocate, which count as zeros.
+    /// Nodes to allocate that count as zeros.
     fresh: Vec<TensorNode>,
-    /// Nodes to allocate, with the values of their host arrays.
+    /// Nodes to allocate with the values of their host arrays.
     initial: Vec<(TensorNode, Initial)>,
-    /// Sharing, entered at the end.
+    /// Decisions about sharing, which are committed at the end.
     decided: Vec<(TensorNode, Decided)>,
     /// Modes that were open, committed at the end.
     settled: Vec<(TensorNode, ModeState)>,
@@ -200,7 +202,8 @@ struct Plan {
     written: Vec<TensorNode>,
 }
 
-/// What all members together do with a node, with the first that does it.
+/// The accesses of all members to one node. `first` and `writer` name the first members that use and write
+/// it.
 struct Joint<'m> {
     role: Role,
     first: &'m str,
@@ -222,7 +225,7 @@ fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> R
     Ok(plan)
 }
 
-/// The nodes of all members, in order.
+/// Combines the accesses of all members, by node.
 fn joint<'m>(members: &'m [Member<'_>]) -> BTreeMap<&'m TensorNode, Joint<'m>> {
     let mut all: BTreeMap<&TensorNode, Joint<'_>> = BTreeMap::new();
     for member in members {
@@ -286,8 +289,8 @@ impl Plan {
         Ok(decided)
     }
 
-    /// Memory for a node that is nowhere: with its host array's values, if there is one and they matter, or
-    /// with zeros.
+    /// Plans an allocation for a node that has no memory on the device. The memory gets the values of the
+    /// node's host array if there is one and the routine reads them; otherwise it counts as zeros.
     fn make(
         &mut self,
         context: &Context,
@@ -316,7 +319,7 @@ fn lacks(context: &Context, node: &TensorNode, routine: &str) -> Error {
     Error::ContextLacksNode { routine, stream, node }
 }
 
-/// Memory for the nodes that a link makes, filled.
+/// Allocates memory for the new nodes of a link, and schedules the uploads of their initial values.
 fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buffer>)>, Error> {
     let device = context.stream().device();
     let mut made = Vec::new();
@@ -355,7 +358,7 @@ fn enter(frontier: &mut Frontier, member: &Member<'_>) -> LinkedMember {
     LinkedMember { ran, dependencies }
 }
 
-/// A member as a routine of a context that sees all its nodes.
+/// Makes the routine of a member. All nodes of the member are in the context.
 fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Result<Routine, Error> {
     let schedule = &member.code.schedule();
     let temps = temps(context, schedule)?;
@@ -379,7 +382,7 @@ fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Resu
     })))
 }
 
-/// What each node goes through, call by call, and what is read from the merge buffer.
+/// Returns the accesses to each node, and the nodes that are read from the merge buffer.
 fn roles(code: &Code) -> (Roles, BTreeSet<NodeRef>) {
     let (mut roles, mut merges) = (Roles::new(), BTreeSet::new());
     for call in code.schedule().calls() {
@@ -395,7 +398,7 @@ fn roles(code: &Code) -> (Roles, BTreeSet<NodeRef>) {
             }
         }
     }
-    // Some nodes are overwritten by several calls together, and those without elements by none.
+    // Some nodes are overwritten only by several calls together, and nodes without elements by no call.
     for node in code.schedule().overwritten() {
         let role = roles.entry(*node).or_insert(Role { first: Access::Write, all: Access::Write });
         role.first = Access::Write;
@@ -403,7 +406,7 @@ fn roles(code: &Code) -> (Roles, BTreeSet<NodeRef>) {
     (roles, merges)
 }
 
-/// How a call's kernel is called. That it exists and takes what the call passes, [`Code::new`] has checked.
+/// Returns the ABI of a call's kernel. [`Code::new`] has checked the index of the kernel and the arguments.
 fn abi<'a>(code: &'a Code, call: &KernelCall) -> &'a KernelAbi {
     code.schedule().kernels()[call.kernel].abi()
 }
@@ -412,7 +415,7 @@ fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = Param> {
     abi.params.iter().copied().filter(|param| !matches!(param, Param::StaticIndex { .. }))
 }
 
-/// The handle of a node, checked against what the code was compiled for.
+/// Returns the handle of a node after checking its shape and element type against the code.
 fn handle<'a>(
     schedule: &ScheduledRoutine,
     node: NodeRef,
@@ -443,12 +446,12 @@ fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> R
     Ok(())
 }
 
-/// The pool of the routine's temporaries.
+/// Allocates the pool for the routine's temporaries.
 fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Pool>>, Error> {
     if schedule.temps().is_empty() {
         return Ok(None);
     }
-    // Temporaries of no bytes have a place too.
+    // Temporaries of zero bytes also need a location.
     let bytes = schedule.temp_bytes().max(1);
     let device = context.stream().device();
     let during = || format!("allocating temporaries of `{}` on {}", schedule.name(), device.name());
@@ -456,7 +459,7 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
     Pool::new(device, bytes, vec![item]).map(Some).map_err(Error::driver(during))
 }
 
-/// Every call with its kernel resolved and its memory fixed, as far as it is known.
+/// Resolves the kernel and the memory of every call, except for the location of the merge buffer.
 fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result<Calls, Error> {
     let code = member.code;
     let driver = context.stream().device().driver();
@@ -482,13 +485,13 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
     }
 }
 
-/// A call that reads no merge buffer.
+/// Binds a call that does not read the merge buffer.
 fn fixed(driver: &dyn Driver, call: &OpenCall) -> Result<Call, DriverError> {
     let args: Vec<MemoryRange> = call.args.iter().flatten().cloned().collect();
     Ok(Call { kernel: call.kernel.bind(driver, &args)?, bindings: call.bindings.clone() })
 }
 
-/// A slot's memory; none for the merge buffer.
+/// Returns the memory of a slot, or `None` for the merge buffer.
 fn locate(
     context: &Context,
     member: &Member<'_>,
@@ -514,7 +517,8 @@ fn locate(
     }
 }
 
-/// The memory of all nodes in use with what is done to it, each once even if two positions are one node.
+/// Returns the uses of all nodes that have elements. A node occurs once, even if several positions refer to
+/// it.
 fn uses(context: &Context, member: &Member<'_>) -> Vec<Use> {
     let mut uses: Vec<Use> = Vec::new();
     for (node, role) in &member.roles {
@@ -530,7 +534,7 @@ fn uses(context: &Context, member: &Member<'_>) -> Vec<Use> {
     in_order(uses)
 }
 
-/// The handles of the nodes that satisfy a condition on their role, in node order, each once.
+/// Returns the nodes whose role satisfies a condition, in node order and without duplicates.
 fn select(member: &Member<'_>, condition: impl Fn(&Role, &TensorNode) -> bool) -> Vec<TensorNode> {
     let chosen = member.roles.iter().filter_map(|(node, role)| Some((role, *member.handles.get(node)?)));
     let chosen = chosen.filter(|(role, node)| condition(role, node)).map(|(_, node)| node.clone());

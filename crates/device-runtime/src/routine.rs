@@ -151,7 +151,7 @@ impl Routine {
         let _span =
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
         routine.context.alive(|| format!("routine `{}`", routine.name))?;
-        routine.context.bring(&routine.reads)?;
+        routine.context.upload_stale(&routine.reads)?;
         let event = submit(
             stream,
             uses,
