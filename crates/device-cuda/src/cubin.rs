@@ -1,9 +1,9 @@
-//! A cache of machine code on disk: a later process finds what `ptxas` made of a text.
+//! A cache of machine code on disk: a later process finds the output of `ptxas` for a text.
 //!
 //! Nothing here fails: without an assembler, or if it or the disk reports an error, the driver compiles the
 //! text itself and reports errors in it. A file begins with a digest of the machine code, because the driver
 //! determines the end of an image by parsing it: a truncated image must not reach the driver. Every user who
-//! can write to the folder determines what code runs on the device.
+//! can write to the folder can run code on the device.
 
 use std::{
     env, fs,

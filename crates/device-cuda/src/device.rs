@@ -33,7 +33,8 @@ mod memory; // allocations
 /// Maximum number of suggested streams: more make no kernel faster.
 const MAX_STREAMS: usize = 8;
 
-/// An NVIDIA GPU. One process may open several. Those of one position share a context, and are lost together.
+/// An NVIDIA GPU. One process may open several devices. Devices of one position share a context, and are lost
+/// together.
 pub struct CudaDevice {
     info: DeviceInfo,
     attributes: DeviceAttributes,
@@ -54,7 +55,7 @@ impl CudaDevice {
     /// # Errors
     ///
     /// [`OpenError`]: there is no driver, the driver is too old or fails to open the device, there is no such
-    /// device (the error lists those of the machine), or the device is too old.
+    /// device (the error lists the machine's devices), or the device is too old.
     pub fn open(config: &Config) -> Result<CudaDevice, OpenError> {
         let opened = open::open(config.ordinal)?;
         tracing::debug!(device = %opened.info, target = opened.target, cuda = ?opened.cuda, "opened");

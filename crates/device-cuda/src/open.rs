@@ -16,7 +16,7 @@ pub struct Config {
     /// Limit on the total size of the device's pools, in bytes; none by default.
     pub memory_limit: Option<usize>,
     /// A folder that caches machine code across processes; none by default. It requires an assembler. Every
-    /// user who can write to the folder determines what code runs on the device. The driver has a cache of
+    /// user who can write to the folder can run code on the device. The driver has a cache of
     /// its own in any case.
     pub code_folder: Option<PathBuf>,
     /// The path of the assembler; by default, `ptxas` is looked up in `PATH`.

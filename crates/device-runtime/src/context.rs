@@ -214,8 +214,8 @@ impl Context {
         Some(buffer.table().ok()?.pending(&Event::poll))
     }
 
-    /// The failure because of which the node has no value, as far as it is known: its last writer failed.
-    /// `None` also for nodes without memory in this context.
+    /// The failure of the node's last writer, which leaves the node without a value. `None` while the writer
+    /// is pending, and for nodes without memory in this context.
     pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
         let buffer = self.get(node)?;
         buffer.table().ok()?.failure(&Event::poll)

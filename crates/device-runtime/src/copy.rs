@@ -92,7 +92,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::device_to_device`] and [`Context::init_from_device`].
+    /// Fails like [`Context::device_to_device`] and [`Context::init_from_device`].
     pub fn copy_from(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
         if self.contains(node) {
             self.source(node, source)?;
@@ -107,7 +107,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::device_to_device`]; [`Error::NotInContext`] for a node that is not in this
+    /// Fails like [`Context::device_to_device`], and with [`Error::NotInContext`] for a node that is not in this
     /// context, unless it is copied into the merge buffer.
     pub fn transfer_routine(
         &self,

@@ -58,7 +58,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         DirectDriver { driver, pools: Mutex::default() }
     }
 
-    /// The wrapped driver.
+    /// The driver that this value wraps, with which other users may share it.
     pub fn driver(&self) -> &Arc<D> {
         &self.driver
     }
@@ -67,7 +67,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::alloc_pool`].
+    /// Fails like [`Driver::alloc_pool`].
     pub fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
         self.insert(pool, PoolMemory::allocate(&*self.driver, pool, bytes)?);
         Ok(())
@@ -94,7 +94,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::import`].
+    /// Fails like [`Driver::import`].
     pub fn import(&self, pool: PoolId, memory: &SharedMemory) -> Result<(), DriverError> {
         self.insert(pool, PoolMemory::import(&*self.driver, pool, memory)?);
         Ok(())
@@ -119,7 +119,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::load`].
+    /// Fails like [`Driver::load`].
     pub fn load(&self, artifact: &Artifact) -> Result<LoadedModule, DriverError> {
         LoadedModule::load(&*self.driver, artifact)
     }
@@ -128,7 +128,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::kernel`].
+    /// Fails like [`Driver::kernel`].
     pub fn kernel(&self, module: &LoadedModule, index: usize) -> Result<LoadedKernel, DriverError> {
         module.kernel(&*self.driver, index)
     }
@@ -172,13 +172,13 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::sequence`].
+    /// Fails like [`Driver::sequence`].
     pub fn sequence(&self, kernels: &[BoundKernel]) -> Result<Option<BoundSequence>, DriverError> {
         BoundSequence::new(&*self.driver, kernels)
     }
 
-    /// Submits all kernels of a sequence with the values of the first kernel's static indices, then those of
-    /// the second kernel, and so on. Returns false if nothing was submitted.
+    /// Submits all kernels of a sequence. `bindings` has one value per static index, kernel by kernel.
+    /// Returns false if nothing was submitted.
     ///
     /// # Safety
     ///
@@ -206,7 +206,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`DirectDriver::range`] and [`Driver::memset_zero`], and [`DriverError::ReadOnly`].
+    /// Fails like [`DirectDriver::range`] and [`Driver::memset_zero`], and with [`DriverError::ReadOnly`].
     pub unsafe fn memset_zero(
         &self,
         stream: &StreamHandle,
@@ -226,7 +226,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`DirectDriver::range`] and [`Driver::copy_in`], and [`DriverError::ReadOnly`].
+    /// Fails like [`DirectDriver::range`] and [`Driver::copy_in`], and with [`DriverError::ReadOnly`].
     pub unsafe fn copy_in(
         &self,
         stream: &StreamHandle,
@@ -246,7 +246,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`DirectDriver::range`] and [`Driver::copy_out`].
+    /// Fails like [`DirectDriver::range`] and [`Driver::copy_out`].
     pub unsafe fn copy_out(
         &self,
         stream: &StreamHandle,
@@ -266,7 +266,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`DirectDriver::range`] and [`Driver::copy`], [`DriverError::ReadOnly`] and
+    /// Fails like [`DirectDriver::range`] and [`Driver::copy`], and with [`DriverError::ReadOnly`] or
     /// [`DriverError::CopyOverlap`].
     pub unsafe fn copy(
         &self,

@@ -15,7 +15,7 @@
 //!   reset.
 //! * All methods may be called from any thread.
 //!
-//! # What a driver may trust
+//! # Facts that a driver may trust
 //!
 //! A value of a [checked type](crate::MemoryRange) proves its checks: ranges lie in their memory, kernels get
 //! the memory that their ABI requires, bindings are within their ranges, and conflicting tasks are ordered. A
@@ -124,7 +124,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The array.
+    /// The unchanged array, if the driver did not take it.
     fn adopt(&self, array: Box<HostArray>) -> Result<PoolHandle, Box<HostArray>> {
         Err(array)
     }
@@ -199,7 +199,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::launch`]; nothing was submitted.
+    /// Fails like [`Driver::launch`]. After an error nothing was submitted.
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let _ = (stream, task);
         Ok(false)
@@ -209,28 +209,28 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::launch`].
+    /// Fails like [`Driver::launch`].
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError>;
 
     /// Submits a copy of a host array to memory. The task owns a reference to the array.
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::launch`].
+    /// Fails like [`Driver::launch`].
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError>;
 
     /// Submits a copy of memory to a host array. The host takes the array after the event behind the copy.
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::launch`].
+    /// Fails like [`Driver::launch`].
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError>;
 
     /// Submits a copy within the device, or from imported memory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::launch`].
+    /// Fails like [`Driver::launch`].
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError>;
 
     /// Submits a function of the user, which runs once, on a thread of the driver's choice.
@@ -256,7 +256,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that
+    /// Fails like [`Driver::record`], and with [`DriverError::ForeignHandle`] for an event of another driver that
     /// the stream cannot wait for, whereupon the runtime waits on the caller's thread.
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError>;
 
@@ -265,7 +265,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Driver::record`].
+    /// Fails like [`Driver::record`].
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
         let _ = (stream, mark);
         Ok(())

@@ -352,7 +352,7 @@ pub enum Error {
         stream: String,
         /// The name of the node that the routine reads.
         expected: String,
-        /// A description of what the merge buffer holds.
+        /// A description of the merge buffer's content.
         found: String,
     },
     /// A merge was requested for a routine that does not read that node from the merge buffer of that stream.
@@ -560,7 +560,7 @@ pub enum Error {
         /// The failure that caused it.
         failure: Failure,
     },
-    /// A node alone exceeds what one pool may hold.
+    /// A single node exceeds the maximum size of a pool.
     #[error("node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}")]
     NodeTooLarge {
         /// The node's name.

@@ -26,7 +26,7 @@ impl Event {
         &self.handle
     }
 
-    /// Identifies the event's stream among those of all devices.
+    /// The process-wide key of the stream on which the event was recorded.
     pub(crate) fn key(&self) -> StreamKey {
         StreamKey { device: self.device.device_id(), stream: self.stream }
     }

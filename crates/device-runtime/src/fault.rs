@@ -4,8 +4,8 @@
 //! Faults are decided when a task is submitted, from the seed and the stream's name, so a program that uses
 //! each stream from one thread has the same faults in every run.
 //!
-//! The inner driver receives the caller's task, a part of it, or a kernel without memory. Handles of memory,
-//! modules and kernels are those of the inner driver.
+//! The inner driver receives the caller's task, a part of it, or a kernel without memory. The handles
+//! of memory, modules and kernels come from the inner driver.
 #![allow(unsafe_code, reason = "implements `Driver`, and launches a kernel without memory")]
 
 mod plan;
@@ -183,8 +183,8 @@ impl FaultDevice {
     }
 }
 
-// SAFETY: memory, kernels and tasks are those of the inner driver, which gets every task once, entirely or in
-// part, on the stream for which it was made, and every wait; an event is done only after the inner one.
+// SAFETY: the inner driver makes the memory and the kernels. It gets every task once, entirely or in part, on
+// the stream for which the task was made, and every wait. An event is done only after the inner event.
 unsafe impl Driver for FaultDevice {
     fn name(&self) -> &str {
         self.inner.name()

@@ -107,7 +107,7 @@ impl Hazards {
     ///
     /// # Errors
     ///
-    /// The failure of the last write, if the task reads what it wrote.
+    /// The failure of the last write, if the task reads the written memory.
     pub(crate) fn collect_waits(
         &mut self,
         is_done: IsDone<'_>,
@@ -166,7 +166,7 @@ impl Hazards {
         self.write.as_ref()?.failed.clone()
     }
 
-    /// The pending uses.
+    /// The unfinished tasks that use the buffer. Finished ones are dropped from the table first.
     pub(crate) fn pending(&mut self, is_done: IsDone<'_>) -> PendingUse {
         self.prune(is_done);
         let writer = self.write.as_ref().and_then(|write| write.event.as_ref()).map(Event::stream_name);

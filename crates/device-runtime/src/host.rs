@@ -33,10 +33,11 @@ use crate::{
 /// Options of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Runs upload what lags, and reads download what devices have computed; on unless switched off.
+    /// Whether a run uploads stale device copies first, and a read on the host downloads newer device copies
+    /// first. True by default.
     pub automatic_transfers: bool,
-    /// Devices that can read host memory in place do so for constant nodes, instead of having a copy; off unless switched on.
-    /// A node that has no host array when a link gives it memory is then settled to be on the device, without one.
+    /// Whether devices that can read host memory use the host arrays of constant nodes in place of copies.
+    /// If so, a link settles a node without a host array to be on the device only. False by default.
     pub use_host_memory: bool,
 }
 
@@ -46,8 +47,9 @@ impl Default for HostOptions {
     }
 }
 
-/// Host arrays of nodes. Nodes that are hosted by decision get theirs when a context of the host links a routine that
-/// writes them; others from [`Host::insert`]. Cheap to clone; clones are the same host. Devices may share one.
+/// The host arrays of nodes. A node whose mode is hosted gets its array when a context of the host links a
+/// routine that writes it; other nodes get theirs from [`Host::insert`]. Several devices may use one host. Cheap
+/// to clone; clones refer to the same host.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -177,7 +179,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`] and the error of `change`. Also fails if `change` replaces the array by
+    /// Fails like [`Host::get`], or with the error of `change`. Also fails if `change` replaces the array by
     /// one of another shape (margins included) or another element type. The node then has no values, and
     /// every use of its array fails with this error until [`Host::insert`] replaces the array.
     pub fn update<R>(
@@ -198,7 +200,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`]. Fails if the index is out of bounds.
+    /// Fails like [`Host::get`]. Fails if the index is out of bounds.
     pub fn get_value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, Error> {
         Ok(self.get(node)?.get_f64(index)?)
     }
@@ -207,7 +209,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::update`]. Fails if the index is out of bounds.
+    /// Fails like [`Host::update`]. Fails if the index is out of bounds.
     pub fn set_value(&self, node: &TensorNode, index: &[usize], value: f64) -> Result<(), Error> {
         self.update(node, |array| array.set(index, Scalar::from_f64(array.dtype(), value)))
     }
@@ -216,7 +218,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`].
+    /// Fails like [`Host::get`].
     pub fn get_values(&self, node: &TensorNode) -> Result<Vec<f64>, Error> {
         Ok(self.get(node)?.values())
     }
@@ -225,7 +227,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::update`]. Fails if the number of values differs from the number of elements.
+    /// Fails like [`Host::update`]. Fails if the number of values differs from the number of elements.
     pub fn set_values(&self, node: &TensorNode, values: &[f64]) -> Result<(), Error> {
         self.update(node, |array| array.set_values(values))
     }
@@ -234,7 +236,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`] and of [`HostArray::points_1d`].
+    /// Fails like [`Host::get`] and [`HostArray::points_1d`].
     pub fn points_1d(
         &self,
         node: &TensorNode,
@@ -248,7 +250,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`] and of [`HostArray::points_2d`].
+    /// Fails like [`Host::get`] and [`HostArray::points_2d`].
     pub fn points_2d(
         &self,
         node: &TensorNode,
@@ -264,7 +266,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors of [`Host::get`].
+    /// Fails like [`Host::get`].
     pub fn do_read(&self, node: &TensorNode) -> Result<(), Error> {
         self.newest(node).map(drop)
     }
@@ -327,7 +329,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::init_from_residence`] and of [`Context::from_host`].
+    /// Fails like [`Context::init_from_residence`] and [`Context::from_host`].
     pub fn upload(&self, node: &TensorNode) -> Result<Transfer, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let buffer = self.writable(node)?;
@@ -365,7 +367,7 @@ impl Context {
         Ok(Some(Initial { array, version, in_place: false }))
     }
 
-    /// Whether runs would keep a host array of the node in step, and there is none.
+    /// Whether the host has no array for the node although runs would keep one up to date.
     pub(crate) fn lacks_host_array(&self, node: &TensorNode) -> bool {
         self.automatic() && self.host().is_some_and(|host| !host.contains(node))
     }

@@ -96,7 +96,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::link`]. Nothing that the batch allocated stays allocated.
+    /// Fails like [`Context::link`]. Nothing that the batch allocated stays allocated.
     pub fn link_batch(
         &self,
         batch: &[Option<(Arc<Code>, Vec<TensorNode>)>],

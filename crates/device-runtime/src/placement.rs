@@ -1,13 +1,15 @@
-//! Questions of a link about the memory modes of nodes: who has memory for a node, the context, the host, or both.
+//! Decides for a link whether the context, the host, or both have memory for a node.
 //!
-//! The questions settle modes that are open, on copies, which the link commits when nothing can fail any more.
+//! A decision may settle a memory mode that is open. It is made on a copy of the mode, which the link commits
+//! once nothing can fail any more.
 
 use tnode::{DEFAULT_STACK_THRESHOLD_BYTES, ForceCtx, HostArray, MemoryMode, ModeState, Reason, TensorNode};
 
 use crate::{context::Context, error::Error};
 
-/// Whether the context must hold memory for a node, or the device may read the host's; and the node's mode, if that
-/// settled it: a node without host array stays on a device that could have used the host's memory.
+/// Returns whether the context must have memory for a node, since the device cannot read the host's memory;
+/// and the node's mode, if the decision settled it. A node without a host array is settled to be on the device,
+/// even if the device could have used host memory.
 pub(crate) fn is_in_context(
     context: &Context,
     node: &TensorNode,
@@ -26,7 +28,8 @@ pub(crate) fn is_in_context(
     Ok((is_kept, (mode != before).then_some(mode)))
 }
 
-/// Arrays for written nodes that are hosted and of which the context's host has none. A mode that is open stays open.
+/// Makes host arrays for the written nodes that are hosted and have no array in the context's host. An open
+/// mode stays open.
 pub(crate) fn arrays_of_outputs(
     context: &Context,
     written: &[TensorNode],
@@ -46,7 +49,7 @@ pub(crate) fn arrays_of_outputs(
     Ok(arrays)
 }
 
-/// For questions about a mode that settle it.
+/// The reason and the limits with which a link settles a node's mode.
 fn forced(node: &TensorNode) -> Result<ForceCtx, Error> {
     Ok(node.force_ctx(DEFAULT_STACK_THRESHOLD_BYTES, Reason::new("a link gives it memory"))?)
 }

@@ -241,7 +241,7 @@ impl Entered<'_> {
         Ok(())
     }
 
-    /// The current array.
+    /// The array with the newest values that the host has.
     pub(crate) fn array(&self) -> Arc<HostArray> {
         Arc::clone(&self.array)
     }

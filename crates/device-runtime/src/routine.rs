@@ -56,7 +56,7 @@ impl Routine {
         &self.0.context
     }
 
-    /// The routine's name.
+    /// The name given to the routine when it was compiled.
     pub fn name(&self) -> &str {
         &self.0.name
     }

@@ -10,7 +10,7 @@
 //!   write it. A second one is an error that names both.
 //! * A node that the user made shared, or that contexts share explicitly ([`crate::Context::on_stream`]), may
 //!   be written from any stream; runs are ordered nevertheless.
-//! * A node of which several streams were given their own copies is no candidate.
+//! * A node with its own copy on several streams is no candidate.
 //!
 //! Decisions are made per device, under its lock, and are committed to nodes only when nothing can fail any
 //! more. A candidate is a weak reference: it does not keep memory alive.

@@ -26,7 +26,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// Identifies a stream among those of all devices.
+/// A process-wide key of a stream: the number of its device, and its number on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamKey {
     pub(crate) device: u64,
@@ -70,7 +70,7 @@ impl Stream {
         StreamKey { device: self.0.device.device_id(), stream: self.0.id }
     }
 
-    /// Locks the merge buffer; its lock comes before those of hazards.
+    /// Locks the merge buffer. This lock must be taken before the lock of any hazard table.
     pub(crate) fn merge_buffer(&self) -> Result<MutexGuard<'_, MergeBuffer>, Error> {
         lock_unless_inside(&self.0.merge_buffer, || self.name())
             .map_err(Error::driver(|| format!("using the merge buffer of {}", self.name())))
@@ -124,7 +124,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The stream's first failure.
+    /// The first failure of a task of the stream.
     pub fn sync(&self) -> Result<(), Error> {
         self.all_work()?.sync()
     }

@@ -90,7 +90,7 @@ impl Routine {
     ///
     /// # Errors
     ///
-    /// The errors of [`Routine::check_bindings`].
+    /// Fails like [`Routine::check_bindings`].
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
         self.check_bindings(bindings)?;
         let (routine, bindings) = (self.clone(), bindings.to_vec());

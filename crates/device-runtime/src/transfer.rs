@@ -67,7 +67,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::from_host`].
+    /// Fails like [`Context::from_host`].
     pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, Error> {
         let transfer = self.fill_from_host(node, array)?;
         if let Transfer::Scheduled(event) = &transfer {
@@ -108,7 +108,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::init_from_host`].
+    /// Fails like [`Context::init_from_host`].
     pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, Error> {
         check(node, &array)?;
         let context = self.init_by(node, |found| {
@@ -137,7 +137,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The errors of [`Context::init_from_host`].
+    /// Fails like [`Context::init_from_host`].
     pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
         let context = self.init_filled(node, array)?;
         context.wrote_initial(node)?;

@@ -13,7 +13,7 @@ pub struct AdapterInfo {
     pub name: String,
     /// The graphics interface of the adapter, such as `vulkan`.
     pub backend: String,
-    /// Whether the adapter is a GPU, and of which kind.
+    /// The kind of hardware: a discrete or integrated GPU, a virtual one, or software.
     pub kind: AdapterKind,
     /// The driver's name and version.
     pub driver: String,
@@ -73,8 +73,8 @@ impl fmt::Display for AdapterKind {
     }
 }
 
-/// Selects the adapter to open. Parsed from text: an empty text chooses any adapter, a number a position, other text
-/// a part of a name.
+/// Selects the adapter to open. Parsed from text: an empty text chooses any adapter, a number the adapter at
+/// that position, and any other text an adapter whose name contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdapterChoice {
     /// The first adapter of the most preferred kind, in the order of [`AdapterKind`].

@@ -71,8 +71,8 @@ impl WgpuDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no adapter matches (the error lists those of the machine), its limits are too low, or
-    /// the platform fails to open it.
+    /// [`OpenError`]: no adapter matches (the error lists the machine's adapters), the adapter's limits are
+    /// too low, or the platform fails to open it.
     pub fn open(config: &Config) -> Result<WgpuDevice, OpenError> {
         WgpuDevice::open_with(config, |_| ())
     }

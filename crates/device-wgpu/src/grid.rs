@@ -1,10 +1,10 @@
-//! Distributes workgroups over three dimensions, each of which has a limit.
+//! Distributes workgroups over three dimensions of limited extent.
 
 use device_runtime::DriverError;
 
 /// The number of workgroups in each dimension, with a product of at least `groups` and as little more as
-/// possible; none if `groups` is 0. Kernels compute the numbers of their workgroups, and those from `groups`
-/// on do nothing.
+/// possible; none if `groups` is 0. A kernel computes the number of its workgroup; workgroups from
+/// `groups` on do nothing.
 ///
 /// # Errors
 ///

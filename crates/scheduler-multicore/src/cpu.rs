@@ -22,7 +22,7 @@ use crate::{
     task::QueuedTask,
 };
 
-/// The maximum of [`Config::threads`].
+/// Largest number of threads that [`Config::threads`] may ask for.
 pub const MAX_THREADS: usize = 1024;
 
 /// Options of a CPU device.
@@ -272,8 +272,8 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
         let stream: &Stream<S::Queue> = stream.get()?;
         let event: Shared<EventState> = event.share()?;
-        // An event that was reached without failure needs no wait: this thread, having seen that, also sees
-        // what the event's queue did, and so does the next task.
+        // An event that is done without failure needs no wait: this thread now also sees all writes of the
+        // tasks before it, and so does the next task.
         if event.queue == *stream.queue.state() || event.poll() == Some(Ok(())) {
             return Ok(());
         }

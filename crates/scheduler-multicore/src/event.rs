@@ -49,7 +49,7 @@ impl EventState {
 
     /// None while the event is pending, then its result. Costs one atomic load unless the event failed.
     pub(crate) fn poll(&self) -> Option<Result<(), Failure>> {
-        // Acquire: a thread that sees the event done also sees what the queue did before it.
+        // Acquire: a thread that sees the event done also sees all writes of the queue's tasks before it.
         match self.state.load(Ordering::Acquire) {
             PENDING => None,
             DONE => Some(Ok(())),

@@ -5,7 +5,7 @@
 //! * a [`PoolMemory`] is initialised, aligned and has `bytes` bytes until the last reference to it is
 //!   dropped;
 //! * a [`MemoryRegion`] is a [`MemoryRange`] of such memory, so it lies within the memory;
-//! * the arguments of a [`BoundCode`] are those of [`KernelArgs`]: they have the sizes that the ABI states,
+//! * the arguments of a [`BoundCode`] come from [`KernelArgs`]: they have the sizes that the ABI states,
 //!   and the ranges that the kernel writes are writable and overlap none of its other ranges;
 //! * a [`MemoryTask`] is made from one of the runtime's tasks, which are ordered against all conflicting
 //!   tasks, and it runs at most once.

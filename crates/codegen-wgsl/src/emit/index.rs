@@ -148,10 +148,7 @@ impl Emitter<'_> {
     fn range(&mut self, range: &Range) -> Checked<Condition> {
         let fits = |x: &i64| i32::try_from(*x).is_ok();
         let Some((least, greatest)) = self.bounds(&range.index).filter(|(a, b)| fits(a) && fits(b)) else {
-            return reject(
-                "a guard",
-                "what it compares may exceed 32 bits, as which indices are computed",
-            );
+            return reject("a guard", "what it compares may exceed 32 bits, as which indices are computed");
         };
         if greatest < range.lo || least >= range.hi {
             return Ok(Condition::Known(false));

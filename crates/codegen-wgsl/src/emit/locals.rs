@@ -171,10 +171,9 @@ impl Emitter<'_> {
         let flat = self.own_index(local, index);
         match self.known_index(&flat) {
             Some(at) => Ok(at as usize),
-            None => reject(
-                format!("local {local}"),
-                "its elements are registers, picked by what is not known",
-            ),
+            None => {
+                reject(format!("local {local}"), "its elements are registers, picked by what is not known")
+            }
         }
     }
 }

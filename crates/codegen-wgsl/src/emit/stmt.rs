@@ -14,8 +14,8 @@ impl<'k> Emitter<'k> {
     /// iteration of each. Returns the number of workgroups.
     pub(super) fn grid(&mut self, grid: &Grid<'k>, threads: u32) -> Checked<u64> {
         let (own, counts, thread) = self.b.builtins();
-        // The workgroup's number is x + X · (y + Y · z), since the number of workgroups may exceed the limit
-        // of one dimension.
+        // The workgroup's number is x + X · (y + Y · z), since the number of workgroups may exceed the
+        // limit of one dimension.
         let rows = self.b.binary(Op::Multiply, counts[1], own[2]);
         let rows = self.b.binary(Op::Add, own[1], rows);
         let rows = self.b.binary(Op::Multiply, counts[0], rows);

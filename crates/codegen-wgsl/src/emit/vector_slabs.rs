@@ -17,7 +17,7 @@ use crate::builder::{Ty, Value};
 /// The accesses to a kernel's nodes.
 #[derive(Debug, Default)]
 pub(super) struct VectorAccesses {
-    /// Nodes of which vectors are loaded or stored.
+    /// Nodes with loads or stores of whole vectors.
     along: BTreeSet<NodeRef>,
     /// Nodes with a store of less than a vector.
     scattered: BTreeSet<NodeRef>,

@@ -52,7 +52,7 @@ pub struct LoadedKernel {
 }
 
 impl LoadedKernel {
-    /// The kernel's ABI.
+    /// The parameters, launch and cost that the artifact states for the kernel.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
     }
@@ -61,7 +61,7 @@ impl LoadedKernel {
     ///
     /// # Errors
     ///
-    /// The errors of [`KernelArgs::new`], and errors of the driver.
+    /// Fails like [`KernelArgs::new`], or with an error of the driver.
     pub(crate) fn bind(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -114,7 +114,7 @@ impl<'a> KernelArgs<'a> {
         Ok(KernelArgs { kernel: &kernel.handle, ranges: checked })
     }
 
-    /// The kernel's handle. The ranges were checked against the ABI of the artifact.
+    /// The driver's handle of the kernel, against whose ABI the ranges were checked.
     pub fn kernel(&self) -> &'a KernelHandle {
         self.kernel
     }
@@ -223,8 +223,7 @@ impl BoundSequence {
         &self.kernels
     }
 
-    /// Checks the bindings of all kernels: the values of the first kernel, then those of the second, and so
-    /// on.
+    /// Checks the bindings of all kernels: one value per static index, kernel by kernel.
     pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
         let expected = self.kernels.iter().map(BoundKernel::static_indices).sum();
         if expected != bindings.len() {

@@ -61,8 +61,7 @@ pub struct SequenceTask<'a> {
 }
 
 impl<'a> SequenceTask<'a> {
-    /// `bindings` are the values of the first kernel's static indices, then those of the second kernel, and
-    /// so on.
+    /// `bindings` has one value per static index, kernel by kernel.
     ///
     /// # Errors
     ///
@@ -84,7 +83,7 @@ impl<'a> SequenceTask<'a> {
         self.sequence.handle()
     }
 
-    /// The values of the first kernel's static indices, then those of the second kernel, and so on.
+    /// One value per static index, kernel by kernel.
     pub fn bindings(&self) -> &'a [i64] {
         self.bindings
     }
@@ -124,7 +123,7 @@ impl FillTask {
         Ok(FillTask { dst })
     }
 
-    /// The destination.
+    /// The range that the task writes.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
@@ -150,14 +149,14 @@ impl CopyInTask {
     ///
     /// # Safety
     ///
-    /// The conditions of [`FillTask::new`].
+    /// The same as for [`FillTask::new`].
     pub(crate) unsafe fn new(dst: MemoryRange, src: Arc<HostArray>) -> Result<CopyInTask, DriverError> {
         dst.check_writable()?;
         check_array(&dst, src.size_bytes())?;
         Ok(CopyInTask { dst, src })
     }
 
-    /// The destination.
+    /// The range that the task writes.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
@@ -195,13 +194,13 @@ impl CopyOutTask {
     ///
     /// # Safety
     ///
-    /// The conditions of [`FillTask::new`].
+    /// The same as for [`FillTask::new`].
     pub(crate) unsafe fn new(src: MemoryRange, dst: HostReadback) -> Result<CopyOutTask, DriverError> {
         check_array(&src, dst.bytes())?;
         Ok(CopyOutTask { src, dst })
     }
 
-    /// The source.
+    /// The range that the task reads.
     pub fn src(&self) -> &MemoryRange {
         &self.src
     }
@@ -232,7 +231,7 @@ impl CopyTask {
     ///
     /// # Safety
     ///
-    /// The conditions of [`FillTask::new`] hold for both ranges.
+    /// As for [`FillTask::new`], for both ranges.
     pub(crate) unsafe fn new(dst: MemoryRange, src: MemoryRange) -> Result<CopyTask, DriverError> {
         dst.check_writable()?;
         if dst.bytes() != src.bytes() {
@@ -246,12 +245,12 @@ impl CopyTask {
         Ok(CopyTask { dst, src })
     }
 
-    /// The destination.
+    /// The range that the task writes.
     pub fn dst(&self) -> &MemoryRange {
         &self.dst
     }
 
-    /// The source.
+    /// The range that the task reads.
     pub fn src(&self) -> &MemoryRange {
         &self.src
     }

@@ -1,4 +1,4 @@
-//! Streams and events of a device with faults: those of the inner driver, and the injected faults.
+//! Streams and events of a device with faults: each wraps one of the inner driver and adds injected faults.
 
 use std::sync::{
     Arc, Mutex, OnceLock,
@@ -27,7 +27,7 @@ pub(super) struct Stream {
     lost: Arc<OnceLock<DriverError>>,
 }
 
-/// A failure of which the inner driver does not know.
+/// A failure that the inner driver did not report.
 #[derive(Debug)]
 struct InjectedFailure {
     failure: Failure,

@@ -2,8 +2,8 @@
 //!
 //! Every stream has a vector clock, and so has the host. A task advances its stream's clock. Waiting for an
 //! event, on a stream or on the host, joins the clock with which the event was recorded; submitting a task
-//! joins the host's clock. Two accesses of one byte, one of which is a write, must be ordered by their
-//! clocks, or else they are reported as a race, even if they do not overlap in the actual run. So the
+//! joins the host's clock. Two accesses of one byte, at least one a write, must be ordered by their clocks,
+//! or else they are reported as a race, even if they do not overlap in the actual run. So the
 //! detector proves the runtime's obligation: it orders all conflicting accesses by streams and events alone.
 //!
 //! The completion of tasks is random within the contract of [`Driver`](crate::Driver): the steps of a stream
