@@ -25,7 +25,7 @@ impl Mode {
 
 /// A test that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct TestFailure {
     /// The file.
     pub path: PathBuf,
     /// The words of its test line.
@@ -34,17 +34,17 @@ pub struct Failure {
     pub message: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: test {}\n{}", self.path.display(), self.test, self.message)
     }
 }
 
 /// Runs every test of a file; when blessing, rewrites it where its sections differ.
-pub fn check(file: &File, mode: Mode) -> Vec<Failure> {
+pub fn check(file: &File, mode: Mode) -> Vec<TestFailure> {
     let mut failures = Vec::new();
     let mut fail = |test: &str, message: String| {
-        failures.push(Failure { path: file.path.clone(), test: test.to_owned(), message });
+        failures.push(TestFailure { path: file.path.clone(), test: test.to_owned(), message });
     };
     if file.tests.is_empty() {
         fail("", "the file has no `test` line before its first routine".into());
@@ -65,7 +65,7 @@ pub fn check(file: &File, mode: Mode) -> Vec<Failure> {
             Mode::Compare => Err(diff(&written, &expected)),
         };
         if let Err(message) = result {
-            failures.push(Failure { path: file.path.clone(), test: "sections".into(), message });
+            failures.push(TestFailure { path: file.path.clone(), test: "sections".into(), message });
         }
     }
     failures

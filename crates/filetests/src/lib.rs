@@ -47,5 +47,5 @@ pub use case::{Expected, RunCase};
 pub use check_passes::check_passes;
 pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
-pub use golden::{Failure, Mode, check};
+pub use golden::{Mode, TestFailure, check};
 pub use listings::check_listings;

@@ -13,7 +13,7 @@ use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
 use crate::golden::diff;
-use crate::{Failure, File, Mode, corpus};
+use crate::{TestFailure, File, Mode, corpus};
 
 /// Compares the sources that a code generator writes for the corpus with the golden files of an extension, or
 /// rewrites these.
@@ -21,14 +21,14 @@ use crate::{Failure, File, Mode, corpus};
 /// `comment` begins the lines that say which kernel follows, in the code generator's language. The target
 /// must be the same on every machine: the code generator's capabilities decide how routines are scheduled. A
 /// routine that the target lacks operations for has the reason in its place.
-pub fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<Failure> {
+pub fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<TestFailure> {
     let is_run = |file: &File| file.tests.iter().any(|test| test.words().next() == Some("run"));
     let mut failures = Vec::new();
     for file in corpus().filter(is_run) {
         let path = file.path.with_extension(extension);
         let result = listing(&file, codegen, comment).and_then(|found| compare(&path, &found, mode));
         if let Err(message) = result {
-            failures.push(Failure { path, test: codegen.name().to_owned(), message });
+            failures.push(TestFailure { path, test: codegen.name().to_owned(), message });
         }
     }
     failures

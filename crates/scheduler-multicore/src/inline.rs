@@ -7,7 +7,7 @@ use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
     queue_state::{QueueState, is_in_task},
-    scheduler::{Scheduler, Sealed, StreamQueue},
+    scheduler::{Scheduler, SealedScheduler, StreamQueue},
     sync::{Arc, Mutex, MutexGuard},
     task::QueuedTask,
     thread_pool::ThreadPool,
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 
-impl Sealed for Inline {}
+impl SealedScheduler for Inline {}
 
 impl Scheduler for Inline {
     type Queue = InlineQueue;

@@ -9,7 +9,7 @@ use crate::{
     cpu::{Config, MAX_THREADS},
     pending_tasks::PendingTasks,
     queue_state::{QueueState, is_in_task},
-    scheduler::{Scheduler, Sealed, StreamQueue},
+    scheduler::{Scheduler, SealedScheduler, StreamQueue},
     sync::{Arc, Mutex, thread},
     task::QueuedTask,
     thread_pool::ThreadPool,
@@ -34,7 +34,7 @@ impl Multicore {
     }
 }
 
-impl Sealed for Multicore {}
+impl SealedScheduler for Multicore {}
 
 impl Scheduler for Multicore {
     type Queue = MulticoreQueue;

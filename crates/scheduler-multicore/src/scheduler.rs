@@ -6,7 +6,7 @@ use crate::{queue_state::QueueState, sync::Arc, task::QueuedTask};
 
 /// Decides on which threads the tasks of streams run. Only [`crate::Multicore`] and [`crate::Inline`]
 /// implement it: the trait is sealed, since tasks rely on details of both.
-pub trait Scheduler: Sealed + Send + Sync + 'static {
+pub trait Scheduler: SealedScheduler + Send + Sync + 'static {
     /// The queue of one stream.
     type Queue: StreamQueue;
 
@@ -50,4 +50,4 @@ pub trait StreamQueue: Send + Sync + 'static {
 }
 
 /// Restricts implementations of this module's traits to this crate.
-pub trait Sealed {}
+pub trait SealedScheduler {}
