@@ -156,6 +156,6 @@ fn run(cli: &Cli) -> Result<()> {
 fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = cli.threads;
-    settings.code_cache_entries = 0;
+    settings.code_cache.entries = 0;
     Ok(Backend::open_with(&cli.backend, settings)?)
 }

@@ -21,7 +21,7 @@ use crate::{
     error::OpenError,
     fallback::Refuge,
     log::LogFolder,
-    settings::{Loaded, Settings},
+    settings::{LoadedSettings, Settings},
     trace::ProcessTimeline,
 };
 
@@ -83,7 +83,7 @@ impl Backend {
     /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature; where no adapter fits,
     /// the error lists those there are; [`OpenError::OutOfRange`] names the setting that is too large.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
-        let Loaded { settings, unknown, .. } = Settings::load()?;
+        let LoadedSettings { settings, unknown, .. } = Settings::load()?;
         for key in unknown {
             eprintln!("arrayjit: unknown setting {key}");
         }
@@ -135,17 +135,17 @@ impl Backend {
     }
 
     fn made(name: String, codegen: Arc<dyn Codegen>, devices: Vec<Device>, settings: Settings) -> Backend {
-        let watch = Watch::new(&settings);
+        let watch = Watch::new(&settings.debugging);
         devices.iter().for_each(|device| watch.device(device));
-        let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
-        let logs = settings.log_values.then(open_logs);
+        let open_logs = || LogFolder::open(Path::new(&settings.logging.folder), settings.logging.clean);
+        let logs = settings.logging.values.then(open_logs);
         let host = Host::new(HostOptions {
-            automatic_transfers: settings.automatic_host_transfers,
-            use_host_memory: settings.use_host_memory,
+            automatic_transfers: settings.streams.automatic_host_transfers,
+            use_host_memory: settings.streams.use_host_memory,
         });
         let cache = CodeCache::new(CacheLimits::of_settings(&settings));
         let (virtual_nodes, refuge) = Default::default();
-        let _timeline = ProcessTimeline::begin(&settings.trace);
+        let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let parts = Parts {
             name,
             codegen,
@@ -332,7 +332,7 @@ fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
 /// Shaders and a GPU. Pools are what one binding reaches, so that a node beyond that is an error that names it.
 #[cfg(feature = "wgpu")]
 fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
-    let adapter = settings.wgpu_adapter.parse().unwrap_or_default();
+    let adapter = settings.gpu.wgpu_adapter.parse().unwrap_or_default();
     let driver = device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?;
     driver.initialize(settings.stream_strategy());
     let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
@@ -348,8 +348,8 @@ fn wgpu(_: &Settings) -> Result<Halves, OpenError> {
 /// PTX and NVIDIA's GPUs: so many devices, from one on, which are of the first one's family.
 #[cfg(feature = "cuda")]
 fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
-    use crate::settings::TensorCores;
-    let folder = Some(&settings.cuda_code_folder).filter(|folder| !folder.is_empty());
+    use crate::settings::TensorCoreSetting;
+    let folder = Some(&settings.gpu.cuda_code_folder).filter(|folder| !folder.is_empty());
     let open = |ordinal| {
         let config =
             device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
@@ -357,7 +357,7 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
         driver.initialize(settings.stream_strategy());
         Ok(driver)
     };
-    let first = settings.cuda_device;
+    let first = settings.gpu.cuda_device;
     let drivers: Vec<device_cuda::CudaDevice> = (0..settings.num_devices.max(1) as u32)
         .map(|nth| open(first.saturating_add(nth)))
         .collect::<Result<_, OpenError>>()?;
@@ -369,16 +369,16 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
         Some(target) => target,
         None => codegen_ptx::Target::Sm70,
     };
-    let tensor_cores = match settings.tensor_cores {
-        TensorCores::Off => codegen_ptx::TensorCoreInstructions::Off,
-        TensorCores::Warps => codegen_ptx::TensorCoreInstructions::Mma,
-        TensorCores::Auto => codegen_ptx::TensorCoreInstructions::Auto,
+    let tensor_cores = match settings.gpu.tensor_cores {
+        TensorCoreSetting::Off => codegen_ptx::TensorCoreInstructions::Off,
+        TensorCoreSetting::Warps => codegen_ptx::TensorCoreInstructions::Mma,
+        TensorCoreSetting::Auto => codegen_ptx::TensorCoreInstructions::Auto,
     };
     let options = codegen_ptx::PtxOptions {
         tensor_cores,
-        tf32: settings.tf32,
-        approximate_functions: settings.approximate_functions,
-        log_bytes: settings.log_buffer_bytes,
+        tf32: settings.gpu.tf32,
+        approximate_functions: settings.gpu.approximate_functions,
+        log_bytes: settings.logging.buffer_bytes,
         ..Default::default()
     };
     let devices =

@@ -33,7 +33,7 @@ pub(crate) struct CacheLimits {
 
 impl CacheLimits {
     pub(crate) fn of_settings(settings: &Settings) -> CacheLimits {
-        CacheLimits { entries: settings.code_cache_entries, bytes: settings.code_cache_bytes }
+        CacheLimits { entries: settings.code_cache.entries, bytes: settings.code_cache.bytes }
     }
 
     /// Whether nothing is ever kept.

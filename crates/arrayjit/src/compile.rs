@@ -27,7 +27,7 @@ use crate::{
     generate::{self, verified},
     log::{LogFolder, logging_to},
     routine::Routine,
-    settings::{Class, Settings},
+    settings::{NumericClass, Settings},
 };
 
 /// Compiled assignments with the nodes they are about: links into any context of the backend's devices, any number of times.
@@ -115,7 +115,7 @@ impl Compiled {
     }
 
     /// [`Compiled::link`], with what the routine logs given to a sink instead of a file. Only routines compiled with
-    /// [`Settings::log_values`] log. A sink must not run routines of which statements fall back: runs of these wait for each other.
+    /// [`settings::LoggingSettings::values`] log. A sink must not run routines of which statements fall back: runs of these wait for each other.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Backend {
 
         // Kernels are cut, and compiled.
         let on_step = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
-        let logging = self.settings().log_values.then(|| log_values(&optimized.routine));
+        let logging = self.settings().logging.values.then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
             on_step("log", logging);
@@ -303,7 +303,7 @@ impl Backend {
     pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
         let Planned { optimized, nodes, views, warnings, statements, took } = planned;
         self.watch().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
-        let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
+        let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs };
         self.watch().warnings(compiled.name(), compiled.warnings());
@@ -311,12 +311,12 @@ impl Backend {
         compiled
     }
 
-    /// How many distinct routines the code cache holds: [`Settings::code_cache_entries`] at most.
+    /// How many distinct routines the code cache holds: [`settings::CodeCacheSettings::entries`] at most.
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
     }
 
-    /// How many bytes the code cache takes: [`Settings::code_cache_bytes`] at most.
+    /// How many bytes the code cache takes: [`settings::CodeCacheSettings::bytes`] at most.
     pub fn cached_bytes(&self) -> usize {
         self.cache().bytes()
     }
@@ -388,23 +388,23 @@ fn decisions(nodes: &[TensorNode], routine: &ir::Routine) -> Vec<(TensorNode, Mo
 
 fn lower_options(settings: &Settings) -> LowerOptions {
     let numerics = match settings.numerics {
-        Class::Fast => ir::Numerics::Fast,
-        Class::Strict => ir::Numerics::Strict,
+        NumericClass::Fast => ir::Numerics::Fast,
+        NumericClass::Strict => ir::Numerics::Strict,
     };
     LowerOptions { numerics, ..LowerOptions::default() }
 }
 
 fn optimize_settings(settings: &Settings) -> pipeline::Settings {
     pipeline::Settings {
-        max_visits: settings.virtualize_max_visits,
-        max_tracing_dim: Some(settings.virtualize_max_tracing_dim).filter(|&dim| dim > 0),
-        inline_scalar_constexprs: settings.inline_scalar_constexprs,
-        inline_simple_computations: settings.inline_simple_computations,
-        inline_complex_computations: settings.inline_complex_computations,
-        enable_device_only: settings.enable_device_only,
-        stack_threshold_bytes: settings.stack_threshold_in_bytes,
-        integer_pow: settings.integer_pow,
-        fast_math: settings.fast_math,
-        half_constant_cutoff: Some(settings.half_constant_cutoff).filter(|&cutoff| cutoff > 0.0),
+        max_visits: settings.optimization.virtualize_max_visits,
+        max_tracing_dim: Some(settings.optimization.virtualize_max_tracing_dim).filter(|&dim| dim > 0),
+        inline_scalar_constexprs: settings.optimization.inline_scalar_constexprs,
+        inline_simple_computations: settings.optimization.inline_simple_computations,
+        inline_complex_computations: settings.optimization.inline_complex_computations,
+        enable_device_only: settings.optimization.enable_device_only,
+        stack_threshold_bytes: settings.optimization.stack_threshold_in_bytes,
+        integer_pow: settings.optimization.integer_pow,
+        fast_math: settings.optimization.fast_math,
+        half_constant_cutoff: Some(settings.optimization.half_constant_cutoff).filter(|&cutoff| cutoff > 0.0),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     calls::CallReport,
     dump::{DumpFilter, DumpFolder},
     fallback::Fallback,
-    settings::Settings,
+    settings::DebugSettings,
 };
 
 /// The names under which [`Watch::pass`] sees routines, in order.
@@ -38,9 +38,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(settings: &Settings) -> Watch {
+    pub(crate) fn new(settings: &DebugSettings) -> Watch {
         let folder = DumpFolder::open(&settings.dump_folder).map(Arc::new);
-        Watch { level: settings.debug, dump: DumpFilter::parse(&settings.dump), folder }
+        Watch { level: settings.level, dump: DumpFilter::parse(&settings.dump), folder }
     }
 
     /// Level 1: the device.

@@ -9,7 +9,7 @@ use scheduling::{
 use crate::{
     backend::Backend,
     error::CompileError,
-    settings::{Fma, Settings},
+    settings::{FmaSetting, Settings},
 };
 
 /// Kernels are cut, and every bit is determined. What logs runs as it is written, in one kernel.
@@ -19,7 +19,7 @@ pub(crate) fn schedule(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, CompileError> {
     let (codegen, settings) = (backend.codegen(), backend.settings());
-    let schedule = if settings.log_values {
+    let schedule = if settings.logging.values {
         schedule_serial(routine, codegen, on_step)?
     } else {
         schedule_traced(routine, codegen, &schedule_options(settings), on_step)?
@@ -77,10 +77,10 @@ pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), Com
 }
 
 fn schedule_options(settings: &Settings) -> ScheduleOptions {
-    let fma = match settings.fma {
-        Fma::Never => FmaPolicy::Never,
-        Fma::ByClass => FmaPolicy::ByClass,
-        Fma::Always => FmaPolicy::Always,
+    let fma = match settings.optimization.fma {
+        FmaSetting::Never => FmaPolicy::Never,
+        FmaSetting::ByClass => FmaPolicy::ByClass,
+        FmaSetting::Always => FmaPolicy::Always,
     };
     ScheduleOptions { fma, ..ScheduleOptions::default() }
 }

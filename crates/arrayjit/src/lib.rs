@@ -34,13 +34,13 @@
 //!
 //! # Promises
 //!
-//! * No C compiler, no SDK; nothing is written to disk, unless [`Settings::log_values`] asks for it.
+//! * No C compiler, no SDK; nothing is written to disk, unless [`settings::LoggingSettings::values`] asks for it.
 //! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes nothing.
-//! * `multicore`, `inline` and any number of threads give the same bits. [`settings::Class::Strict`] gives the bits of the text as
+//! * `multicore`, `inline` and any number of threads give the same bits. [`settings::NumericClass::Strict`] gives the bits of the text as
 //!   written, which is what the `interpreter` computes.
 //! * Every type is usable from any thread.
 //! * Programs that are compiled, run and dropped leave no memory behind but the code cache, which is bounded
-//!   ([`settings::Settings::code_cache_entries`], [`settings::Settings::code_cache_bytes`]). Code is freed with the
+//!   ([`settings::CodeCacheSettings::entries`], [`settings::CodeCacheSettings::bytes`]). Code is freed with the
 //!   last routine that uses it.
 //!
 //! # Settings

@@ -23,8 +23,8 @@ const EXPRESSION: &str = "
 
 fn logging(folder: &Path) -> Settings {
     let mut settings = Settings::default();
-    settings.log_values = true;
-    settings.log_folder = folder.to_str().unwrap().to_owned();
+    settings.logging.values = true;
+    settings.logging.folder = folder.to_str().unwrap().to_owned();
     settings
 }
 
@@ -112,7 +112,7 @@ fn every_routine_has_its_file_and_every_run_is_in_it() {
 fn logs_can_be_rounded_and_given_to_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = logging(folder.path());
-    settings.log_rounded = true;
+    settings.logging.rounded = true;
     let backend = Backend::open_with("inline", settings).unwrap();
     let (x, y) = (node("x", DType::F32, &[1]), node("y", DType::F32, &[1]));
     let code = backend.compile("y[i] := x[i] / 3", [&x, &y]).unwrap();

@@ -153,8 +153,8 @@ fn check(routine: &Routine, program: &Program) -> Result<(), Box<dyn Error>> {
 fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
     let programs: usize = std::env::var("PROGRAMS").map_or(Ok(2000), |number| number.parse())?;
     let mut settings = Settings::default();
-    settings.code_cache_entries = CACHED;
-    settings.code_cache_bytes = 16 << 20;
+    settings.code_cache.entries = CACHED;
+    settings.code_cache.bytes = 16 << 20;
     let backend = Backend::open_with("inline", settings)?;
     let inputs = inputs(&backend)?;
     let mut kept = Vec::new();
@@ -174,7 +174,7 @@ fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
                 println!("after {} programs: {now:?}", number + 1);
             }
             assert!(now.cached <= CACHED, "{now:?}");
-            assert!(now.cached_bytes <= backend.settings().code_cache_bytes, "{now:?}");
+            assert!(now.cached_bytes <= backend.settings().code_cache.bytes, "{now:?}");
             assert!(now.mappings <= warm.mappings + 32, "from {warm:?} to {now:?} at program {number}");
             assert!(
                 now.resident_bytes <= warm.resident_bytes + (16 << 20),

@@ -2,7 +2,7 @@
 //! sums, which read single rows, give the same on every backend.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::settings::{Class, Fma};
+use arrayjit::settings::{FmaSetting, NumericClass};
 use arrayjit::{Backend, CompileError, DType, HostArray, MemoryMode, Settings, TensorNode};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
@@ -50,13 +50,17 @@ fn the_fma_policy_decides_how_often_a_sum_of_products_is_rounded() {
     let found = |numerics, fma| {
         let mut settings = Settings::default();
         settings.numerics = numerics;
-        settings.fma = fma;
+        settings.optimization.fma = fma;
         one(&settings, "y[i] := x[i] * x[i] - 1", 1.0 + (-12f32).exp2())
     };
-    for fma in [Fma::Never, Fma::ByClass, Fma::Always] {
-        let fast = if fma == Fma::Never { rounded } else { fused };
-        let strict = if fma == Fma::Always { fused } else { rounded };
-        assert_eq!((found(Class::Fast, fma), found(Class::Strict, fma)), (fast, strict), "{fma:?}");
+    for fma in [FmaSetting::Never, FmaSetting::ByClass, FmaSetting::Always] {
+        let fast = if fma == FmaSetting::Never { rounded } else { fused };
+        let strict = if fma == FmaSetting::Always { fused } else { rounded };
+        assert_eq!(
+            (found(NumericClass::Fast, fma), found(NumericClass::Strict, fma)),
+            (fast, strict),
+            "{fma:?}"
+        );
     }
 }
 
@@ -64,9 +68,9 @@ fn the_fma_policy_decides_how_often_a_sum_of_products_is_rounded() {
 fn the_equations_of_reals_are_asked_for() {
     let mut settings = Settings::default();
     assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
-    settings.fast_math = true;
+    settings.optimization.fast_math = true;
     assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 1.0);
-    settings.numerics = Class::Strict;
+    settings.numerics = NumericClass::Strict;
     assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
 }
 
@@ -77,7 +81,7 @@ fn small_powers_are_products() {
     let product = f64::from(value * value * value);
     assert_eq!(one(&settings, "y[i] := pow(x[i], 3)", value), product);
     assert_eq!(one(&settings, "y[i] := pow(x[i], -3)", value), f64::from(1.0 / (value * value * value)));
-    settings.integer_pow = 2;
+    settings.optimization.integer_pow = 2;
     assert!((one(&settings, "y[i] := pow(x[i], 3)", value) - product).abs() < 3e-7);
 }
 
@@ -85,7 +89,7 @@ fn small_powers_are_products() {
 fn large_halves_are_refused_where_the_setting_says() {
     let compiled = |cutoff: f64| {
         let mut settings = Settings::default();
-        settings.half_constant_cutoff = cutoff;
+        settings.optimization.half_constant_cutoff = cutoff;
         let (x, y) = (node("x", DType::F16, &[2]), node("y", DType::F16, &[2]));
         let zeros = HostArray::zeros(DType::F16, [2]).unwrap();
         run("inline", &settings, "y[i] := x[i] + 20000", &[(&x, zeros)], &y)
@@ -99,7 +103,7 @@ fn large_halves_are_refused_where_the_setting_says() {
 
 #[test]
 fn one_hot_sums_read_rows_on_every_backend() {
-    for numerics in [Class::Fast, Class::Strict] {
+    for numerics in [NumericClass::Fast, NumericClass::Strict] {
         for text in
             ["y[b,j] :+= (k == label[b]) * table[k,j]", "y[b,j] :+= where(k == label[b], table[k,j], 0)"]
         {

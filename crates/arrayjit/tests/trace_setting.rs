@@ -19,9 +19,9 @@ fn run_once(settings: &Settings, name: &str) {
 fn a_setting_writes_the_timeline_of_all_backends() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::default();
-    settings.trace = folder.path().join("trace.json").to_str().unwrap().to_owned();
+    settings.debugging.trace = folder.path().join("trace.json").to_str().unwrap().to_owned();
     let compiled = |names: &[&str]| {
-        let timeline = Timeline::read(settings.trace.as_ref());
+        let timeline = Timeline::read(settings.debugging.trace.as_ref());
         let thread = "host threads/a_setting_writes_the_timeline_of_all_backends";
         let paths = timeline.paths(thread);
         names.iter().all(|name| paths.iter().any(|path| *path == format!("compile {name}")))
@@ -33,7 +33,7 @@ fn a_setting_writes_the_timeline_of_all_backends() {
 
     // Another file would need another process.
     let mut elsewhere = settings.clone();
-    elsewhere.trace = folder.path().join("other.json").to_str().unwrap().to_owned();
+    elsewhere.debugging.trace = folder.path().join("other.json").to_str().unwrap().to_owned();
     run_once(&elsewhere, "third");
     assert!(!folder.path().join("other.json").exists());
 }

@@ -6,7 +6,7 @@ use codegen_testkit::gpu::or_skip;
 
 fn settings(adapter: &str) -> Settings {
     let mut settings = Settings::default();
-    settings.wgpu_adapter = adapter.to_owned();
+    settings.gpu.wgpu_adapter = adapter.to_owned();
     settings
 }
 

@@ -30,7 +30,7 @@ use std::{
 use crate::{
     backend::Backend,
     error::OpenError,
-    settings::{FallbackTo, Settings},
+    settings::{FallbackSetting, Settings},
 };
 
 pub(crate) use linked::LinkedParts;
@@ -140,13 +140,13 @@ impl Backend {
     /// Where it does not open.
     pub fn fallback(&self) -> Result<Option<&Backend>, OpenError> {
         let opened = &self.refuge().backend;
-        if let (Some(backend), true) = (opened.get(), self.settings().fallback != FallbackTo::None) {
+        if let (Some(backend), true) = (opened.get(), self.settings().fallback != FallbackSetting::None) {
             return Ok(Some(backend));
         }
         let from_gpu = self.codegen().caps().workgroups.is_some();
         let Some(name) = self.settings().fallback.backend(self.name(), from_gpu) else { return Ok(None) };
         let settings =
-            Settings { backend: name.into(), fallback: FallbackTo::None, ..self.settings().clone() };
+            Settings { backend: name.into(), fallback: FallbackSetting::None, ..self.settings().clone() };
         let backend = Backend::open_with(name, settings)?;
         Ok(Some(opened.get_or_init(|| backend)))
     }

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Spans of the program itself are drawn too, on the track of their thread. A program that has a subscriber already adds
-//! [`TraceFile::layer`] to it. Without a change to the program the setting [`trace`](crate::Settings::trace) writes the same, from when the
+//! [`TraceFile::layer`] to it. Without a change to the program the setting [`trace`](crate::settings::DebugSettings::trace) writes the same, from when the
 //! first backend opens.
 
 mod file; // valid between writes

@@ -15,6 +15,6 @@ use arrayjit::{Backend, Settings};
 fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
-    settings.code_cache_entries = 0;
+    settings.code_cache.entries = 0;
     Backend::open_with("inline", settings).unwrap()
 }

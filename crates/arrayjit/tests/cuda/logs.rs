@@ -16,7 +16,7 @@ const PROGRAM: &str = "
 
 fn backend(name: &str, change: impl FnOnce(&mut Settings)) -> Result<Backend, arrayjit::OpenError> {
     let mut settings = Settings::default();
-    settings.log_values = true;
+    settings.logging.values = true;
     change(&mut settings);
     Backend::open_with(name, settings)
 }
@@ -54,7 +54,7 @@ fn routines_log_what_they_log_on_the_interpreter() {
 
 #[test]
 fn a_small_buffer_has_the_beginning_of_the_log() {
-    let opened = backend("cuda", |settings| settings.log_buffer_bytes = 1000);
+    let opened = backend("cuda", |settings| settings.logging.buffer_bytes = 1000);
     let Some(backend) = or_skip("a_small_buffer_has_the_beginning_of_the_log", opened) else { return };
     let found = logged(&backend);
     let whole = logged(&self::backend("interpreter", |_| {}).unwrap());

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use arrayjit::settings::FallbackTo;
+use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, FallbackCount, LogSink, Routine, RunError, Settings, TensorNode};
 
 use crate::refusing::{array, context, kept, refusing, settings, values, with_text};
@@ -21,9 +21,9 @@ struct Program {
 }
 
 fn logging(folder: &std::path::Path) -> Settings {
-    let mut settings = settings(FallbackTo::Inline);
-    settings.log_values = true;
-    settings.log_folder = folder.to_str().unwrap().to_owned();
+    let mut settings = settings(FallbackSetting::Inline);
+    settings.logging.values = true;
+    settings.logging.folder = folder.to_str().unwrap().to_owned();
     settings
 }
 
@@ -117,7 +117,7 @@ fn logs_of_divided_routines_are_those_of_undivided_ones() {
 
 #[test]
 fn inputs_without_value_stop_a_run_before_it_begins() {
-    let backend = refusing("inline", settings(FallbackTo::Inline), with_text("sqrt"));
+    let backend = refusing("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
     let [x, late, y, z] = ["x", "late", "y", "z"].map(|name| kept(name, &[4]));
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(y[3 - i]) + late[i]";
     let code = backend.compile(text, [&x, &late, &y, &z]).unwrap();
@@ -141,7 +141,7 @@ fn inputs_without_value_stop_a_run_before_it_begins() {
 
 #[test]
 fn bindings_are_checked_before_anything_runs() {
-    let backend = refusing("inline", settings(FallbackTo::Inline), with_text("sqrt"));
+    let backend = refusing("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
     let [x, y] = ["x", "y"].map(|name| kept(name, &[4]));
     let code = backend.compile_named("pick", "y[i] := sqrt(x[@k]) + i where i < 4", [&x, &y]).unwrap();
     let routine = code.link(&context(&backend, &[(&x, &[1.0, 4.0, 9.0, 16.0])])).unwrap();
@@ -161,7 +161,7 @@ fn bindings_are_checked_before_anything_runs() {
 
 #[test]
 fn what_the_fallback_refuses_too_is_an_error() {
-    let roots = || refusing("interpreter", settings(FallbackTo::Auto), with_text("sqrt"));
+    let roots = || refusing("interpreter", settings(FallbackSetting::Auto), with_text("sqrt"));
     let backend = roots().falling_back_to(&roots());
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();

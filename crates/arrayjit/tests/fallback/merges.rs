@@ -1,6 +1,6 @@
 //! Merge buffers: what a stream has merged reaches statements that fall back, or the routine is refused.
 
-use arrayjit::settings::FallbackTo;
+use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, MergeBufferUse, TensorNode};
 
 use crate::refusing::{context, kept, refusing, settings, values, with_text};
@@ -31,18 +31,18 @@ fn nodes() -> [TensorNode; 3] {
 
 #[test]
 fn statements_that_fall_back_see_what_was_merged() {
-    let whole = run(&refusing("inline", settings(FallbackTo::None), |_| None), &nodes(), false);
+    let whole = run(&refusing("inline", settings(FallbackSetting::None), |_| None), &nodes(), false);
     assert_eq!(whole[0], [5., 11., 19., 29., 41., 55.]);
     assert_eq!(whole[1], [2., 5., 3., 6., 4., 7.]);
     for own in ["inline", "multicore"] {
-        let backend = refusing(own, settings(FallbackTo::Interpreter), with_text("sqrt"));
+        let backend = refusing(own, settings(FallbackSetting::Interpreter), with_text("sqrt"));
         assert_eq!(run(&backend, &nodes(), true), whole, "{own}");
     }
 }
 
 #[test]
 fn a_merge_buffer_that_the_backend_does_not_read_is_refused() {
-    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("merge %"));
+    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("merge %"));
     let nodes = nodes();
     let modes = nodes.each_ref().map(TensorNode::mode);
     let error = backend.compile_named("merge", TEXT, &nodes).unwrap_err();

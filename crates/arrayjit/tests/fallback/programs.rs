@@ -1,12 +1,13 @@
 //! Programs of which some statements fall back, on every fallback, beside the same programs undivided.
 
-use arrayjit::settings::{Class, FallbackTo};
+use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, Caps, DType, TensorNode};
 use codegen_core::Workgroups;
 
 use crate::refusing::{array, context, kept, refusing, settings, typed, values, with_caps, with_text};
 
-const FALLBACKS: [FallbackTo; 3] = [FallbackTo::Multicore, FallbackTo::Inline, FallbackTo::Interpreter];
+const FALLBACKS: [FallbackSetting; 3] =
+    [FallbackSetting::Multicore, FallbackSetting::Inline, FallbackSetting::Interpreter];
 
 fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -30,7 +31,7 @@ fn same(
     bindings: &[i64],
 ) -> Vec<usize> {
     let mut positions = Vec::new();
-    for class in [Class::Fast, Class::Strict] {
+    for class in [NumericClass::Fast, NumericClass::Strict] {
         for (own, to) in ["inline", "multicore", "interpreter"].into_iter().zip(FALLBACKS) {
             let mut settings = settings(to);
             settings.numerics = class;
@@ -224,7 +225,7 @@ fn like_a_gpu(caps: &mut Caps) {
 fn a_gpu_without_double_precision() {
     let nodes = [typed("x", DType::F32, &[100]), typed("m", DType::F64, &[]), typed("y", DType::F32, &[100])];
     let text = "m :+= f64(x[i]) / 100\ny[i] := x[i] - f32(m)\ny[i] *= 2\ny[i] += x[99 - i]";
-    let gpu = with_caps("interpreter", settings(FallbackTo::Auto), like_a_gpu, |_| None);
+    let gpu = with_caps("interpreter", settings(FallbackSetting::Auto), like_a_gpu, |_| None);
     let code = gpu.compile(text, &nodes).unwrap();
     let whats: Vec<&str> = code.fallbacks().iter().map(|fallback| fallback.what.as_str()).collect();
     assert!(!whats.is_empty() && whats.iter().all(|what| *what == "nodes of f64"), "{whats:?}");
@@ -244,9 +245,9 @@ fn a_gpu_without_double_precision() {
 /// Training of a small network on the workgroups of a GPU that has no `tanh`.
 #[test]
 fn a_gpu_that_lacks_an_operation() {
-    let gpu = with_caps("interpreter", settings(FallbackTo::Auto), like_a_gpu, with_text("tanh"));
-    let [found, expected] =
-        [gpu, Backend::open_with("inline", settings(FallbackTo::Auto)).unwrap()].map(|backend| {
+    let gpu = with_caps("interpreter", settings(FallbackSetting::Auto), like_a_gpu, with_text("tanh"));
+    let [found, expected] = [gpu, Backend::open_with("inline", settings(FallbackSetting::Auto)).unwrap()]
+        .map(|backend| {
             let nodes = layer();
             let code = backend.compile(LAYER, &nodes).unwrap();
             assert_eq!(code.fallbacks().is_empty(), backend.name() == "inline");
@@ -295,7 +296,7 @@ fn a_loop_of_runs_whose_inputs_change() {
     };
     for to in FALLBACKS {
         let (found, runs) = run(&refusing("multicore", settings(to), with_text("sqrt")));
-        let (expected, _) = run(&Backend::open_with("multicore", settings(FallbackTo::Auto)).unwrap());
+        let (expected, _) = run(&Backend::open_with("multicore", settings(FallbackSetting::Auto)).unwrap());
         assert_eq!((found, runs), (expected, 12), "{to:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Random programs of which random statements fall back: the bits of the undivided program.
 
-use arrayjit::settings::{Class, FallbackTo};
+use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
 use filetests::generate::{Program, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
@@ -122,9 +122,9 @@ impl Tally {
 fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
     let mut tally = Tally::default();
     for seed in 0..programs {
-        let mut settings = settings(FallbackTo::Inline);
-        settings.numerics = if seed % 2 == 0 { Class::Fast } else { Class::Strict };
-        settings.virtualize_max_visits = seed % 3;
+        let mut settings = settings(FallbackSetting::Inline);
+        settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
+        settings.optimization.virtualize_max_visits = seed % 3;
         let whole = Backend::open_with("multicore", settings.clone()).unwrap();
         let partial = refusing("multicore", settings, some(seed));
         let [expected, found] = [&whole, &partial].map(|backend| {

@@ -1,6 +1,6 @@
 //! What is told and counted of fallbacks, and how they are forbidden.
 
-use arrayjit::settings::FallbackTo;
+use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, Caps, CompileError, DType, FallbackCount};
 use codegen_core::CodegenError;
 
@@ -14,7 +14,7 @@ fn nodes() -> [arrayjit::TensorNode; 4] {
 
 #[test]
 fn fallbacks_are_told_and_counted() {
-    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("sqrt"));
+    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("sqrt"));
     assert_eq!(backend.fallback_count(), FallbackCount::default());
     let nodes = nodes();
     let code = backend.compile_named("roots", TEXT, &nodes).unwrap();
@@ -53,8 +53,8 @@ fn fallbacks_are_told_and_counted() {
 fn debug_1_tells_what_falls_back() {
     const INSIDE: &str = "ARRAYJIT_TEST_TELLS";
     if std::env::var_os(INSIDE).is_some() {
-        let mut settings = settings(FallbackTo::Interpreter);
-        settings.debug = 1;
+        let mut settings = settings(FallbackSetting::Interpreter);
+        settings.debugging.level = 1;
         refusing("inline", settings, with_text("sqrt")).compile_named("roots", TEXT, nodes()).unwrap();
         return;
     }
@@ -72,7 +72,7 @@ fn debug_1_tells_what_falls_back() {
 
 #[test]
 fn what_compiles_does_not_fall_back() {
-    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("tanh"));
+    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("tanh"));
     let nodes = nodes();
     let code = backend.compile(TEXT, &nodes).unwrap();
     assert!(code.fallbacks().is_empty());
@@ -84,7 +84,7 @@ fn what_compiles_does_not_fall_back() {
 #[test]
 fn fallback_can_be_forbidden() {
     // From CPUs nothing falls back unless the settings say where to.
-    for to in [FallbackTo::None, FallbackTo::Auto] {
+    for to in [FallbackSetting::None, FallbackSetting::Auto] {
         let backend = refusing("inline", settings(to), with_text("sqrt"));
         let nodes = nodes();
         let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
@@ -107,20 +107,20 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
         with_caps("interpreter", settings(to), |caps| caps.workgroups = Some(groups), |_| None)
     };
     let name = |backend: &Backend| backend.fallback().unwrap().map(|to| to.name().to_owned());
-    assert_eq!(name(&gpu(FallbackTo::Auto)).as_deref(), Some("multicore"));
-    assert_eq!(name(&gpu(FallbackTo::Inline)).as_deref(), Some("inline"));
-    assert_eq!(name(&gpu(FallbackTo::None)), None);
+    assert_eq!(name(&gpu(FallbackSetting::Auto)).as_deref(), Some("multicore"));
+    assert_eq!(name(&gpu(FallbackSetting::Inline)).as_deref(), Some("inline"));
+    assert_eq!(name(&gpu(FallbackSetting::None)), None);
     // A backend that refuses something would refuse it again.
-    for (own, to) in [("inline", FallbackTo::Inline), ("interpreter", FallbackTo::Interpreter)] {
+    for (own, to) in [("inline", FallbackSetting::Inline), ("interpreter", FallbackSetting::Interpreter)] {
         assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
     }
     // A fallback has none of its own.
-    assert_eq!(name(gpu(FallbackTo::Auto).fallback().unwrap().unwrap()), None);
+    assert_eq!(name(gpu(FallbackSetting::Auto).fallback().unwrap().unwrap()), None);
 }
 
 #[test]
 fn other_errors_do_not_fall_back() {
-    let backend = refusing("inline", settings(FallbackTo::Interpreter), |_| None);
+    let backend = refusing("inline", settings(FallbackSetting::Interpreter), |_| None);
     let [x, y, ..] = nodes();
     let error = backend.compile("y[i] := x[i,j]", [&x, &y]).map(|_| ()).unwrap_err();
     assert!(!matches!(error, CompileError::FallbackRefused { .. } | CompileError::FallbackOpen { .. }));
@@ -132,7 +132,7 @@ fn what_the_target_cannot_compute_is_named() {
     let lacking = |caps: &mut Caps| {
         caps.arithmetic = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
     };
-    let backend = with_caps("inline", settings(FallbackTo::Interpreter), lacking, |_| None);
+    let backend = with_caps("inline", settings(FallbackSetting::Interpreter), lacking, |_| None);
     let [x, y] = ["x", "y"].map(|name| typed(name, DType::F64, &[4]));
     let code = backend.compile_named("scale", "y[i] := x[i] * 1.5", [&x, &y]).unwrap();
     let [fallback] = code.fallbacks() else { panic!("{:?}", code.fallbacks()) };
@@ -149,7 +149,7 @@ fn what_is_refused_together_alone_is_cut() {
         let text = lowered_ir::text::print(kernel);
         (text.contains("sqrt") && text.contains("floor")).then(|| "both".to_owned())
     };
-    let backend = refusing("inline", settings(FallbackTo::Interpreter), both);
+    let backend = refusing("inline", settings(FallbackSetting::Interpreter), both);
     let nodes = nodes();
     let text = "y[i] := sqrt(x[i])\nz[i] := floor(y[9 - i])\nv[i] := y[i] + z[9 - i]";
     let code = backend.compile(text, &nodes).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrayjit::settings::FallbackTo;
+use arrayjit::settings::FallbackSetting;
 use arrayjit::{
     Backend, Caps, Codegen, Context, DType, HostArray, MemoryMode, Routine, Settings, TensorNode,
 };
@@ -97,7 +97,7 @@ pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + 
     move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| format!("`{part}`"))
 }
 
-pub(crate) fn settings(fallback: FallbackTo) -> Settings {
+pub(crate) fn settings(fallback: FallbackSetting) -> Settings {
     let mut settings = Settings::default();
     settings.threads = 2;
     settings.fallback = fallback;

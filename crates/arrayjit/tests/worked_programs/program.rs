@@ -1,6 +1,6 @@
 //! A program with its arrays, run on every backend and compared with what is expected.
 
-use arrayjit::settings::Class;
+use arrayjit::settings::NumericClass;
 use arrayjit::{Backend, DType, HostArray, MemoryMode, Settings, TensorNode};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
@@ -27,7 +27,7 @@ pub(crate) struct Program {
     text: String,
     arrays: Vec<Array>,
     bindings: Vec<i64>,
-    class: Class,
+    class: NumericClass,
 }
 
 /// The values of all given and kept arrays after a run on one backend.
@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
 
 impl Program {
     pub(crate) fn new(text: impl Into<String>) -> Program {
-        Program { text: text.into(), arrays: Vec::new(), bindings: Vec::new(), class: Class::Fast }
+        Program { text: text.into(), arrays: Vec::new(), bindings: Vec::new(), class: NumericClass::Fast }
     }
 
     /// An array with values; it may be written too.
@@ -69,7 +69,7 @@ impl Program {
 
     /// Arithmetic in the order of the text, without contraction.
     pub(crate) fn strict(mut self) -> Program {
-        self.class = Class::Strict;
+        self.class = NumericClass::Strict;
         self
     }
 

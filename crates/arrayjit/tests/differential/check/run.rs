@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::sync::OnceLock;
 
-use arrayjit::settings::{Class as SettingsClass, Settings, Vector};
+use arrayjit::settings::{NumericClass, Settings, VectorSetting};
 use arrayjit::{Backend, Context, HostArray, MemoryMode, Padding, Routine, TensorNode};
 
 use super::evaluate::Evaluator;
@@ -46,19 +46,18 @@ fn configurations() -> &'static [Configuration] {
     static ALL: OnceLock<Vec<Configuration>> = OnceLock::new();
     ALL.get_or_init(|| {
         let backends = [
-            ("inline", Vector::None),
-            ("inline", Vector::Bits128),
-            ("multicore", Vector::Avx2),
-            ("interpreter", Vector::Auto),
+            ("inline", VectorSetting::None),
+            ("inline", VectorSetting::Bits128),
+            ("multicore", VectorSetting::Avx2),
+            ("interpreter", VectorSetting::Auto),
         ];
         let mut all = Vec::new();
         for class in [Class::Strict, Class::Fast] {
             for (name, vector) in backends {
-                let numerics =
-                    if class == Class::Strict { SettingsClass::Strict } else { SettingsClass::Fast };
+                let numerics = if class == Class::Strict { NumericClass::Strict } else { NumericClass::Fast };
                 let mut settings = Settings::default();
-                (settings.numerics, settings.vector) = (numerics, vector);
-                (settings.threads, settings.code_cache_entries) = (2, 0);
+                (settings.numerics, settings.optimization.vector) = (numerics, vector);
+                (settings.threads, settings.code_cache.entries) = (2, 0);
                 // Machines without such vectors are compared without them.
                 if let Ok(backend) = Backend::open_with(name, settings) {
                     all.push(Configuration { name, class, backend });
@@ -79,7 +78,7 @@ pub(crate) fn check(program: &Program) -> Result<Report, String> {
     // Only programs that some configuration accepts have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
     for configuration in configurations() {
-        let vector = configuration.backend.settings().vector;
+        let vector = configuration.backend.settings().optimization.vector;
         let at = format!("{} {vector:?} {:?}", configuration.name, configuration.class);
         match run(program, &expected[configuration.class as usize], configuration) {
             Ok(one) => report.add(one),

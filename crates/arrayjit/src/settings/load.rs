@@ -1,0 +1,312 @@
+//! Loads settings from arguments, the environment and the nearest `arrayjit.toml`.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
+
+use super::Settings;
+use crate::debug::{pass_names, unknown_pass};
+
+/// Loaded settings, with the origin of each value and the keys that were not understood.
+#[derive(Clone, Debug)]
+pub struct LoadedSettings {
+    /// The values.
+    pub settings: Settings,
+    /// `KEY (from ORIGIN)` for each key that is no setting, and a line for a pass in `dump` that does not exist.
+    pub unknown: Vec<String>,
+    /// `(key, origin)` of each value that is not a default.
+    pub origins: Vec<(String, String)>,
+}
+
+/// Why settings could not be loaded.
+#[derive(thiserror::Error)]
+#[error("settings: {0}")]
+pub struct SettingsError(#[from] ConfigError);
+
+impl Settings {
+    /// Loads from the process's arguments and environment and the nearest `arrayjit.toml`.
+    ///
+    /// # Errors
+    ///
+    /// A file that does not parse, a value of the wrong type, or a setting that is not UTF-8; the message names the
+    /// key, its origin and the expected type. Arguments and variables that are no settings may be anything.
+    pub fn load() -> Result<LoadedSettings, SettingsError> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let args = own_arguments(std::env::args_os().skip(1))?;
+        let env = own_variables(std::env::vars_os())?;
+        Settings::load_from(args, env, &here)
+    }
+
+    /// Loads from the given arguments, environment and folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`Settings::load`].
+    pub fn load_from(
+        args: impl IntoIterator<Item = String>,
+        env: impl IntoIterator<Item = (String, String)>,
+        folder: &Path,
+    ) -> Result<LoadedSettings, SettingsError> {
+        let file = nearest_file(folder);
+        let mut layers: Vec<Map<String, Value>> = Vec::new();
+        if let Some(path) = file {
+            layers.push(File::from(path).format(FileFormat::Toml).collect()?);
+        }
+        layers.push(env.into_iter().filter_map(from_environment).collect());
+        layers.push(args.into_iter().filter_map(|arg| from_argument(&arg)).collect());
+        merge(layers)
+    }
+}
+
+/// Merges the layers, of which later ones take precedence, and collects unknown keys.
+fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsError> {
+    let known = Settings::keys();
+    let mut builder = Config::builder().add_source(Config::try_from(&Settings::default())?);
+    let (mut unknown, mut origins) = (Vec::new(), BTreeMap::new());
+    for (key, value) in layers.into_iter().flatten() {
+        let origin = value.origin().unwrap_or("nowhere").to_string();
+        if known.contains(&key) {
+            origins.insert(key.clone(), origin);
+            builder = builder.set_override(key, value)?;
+        } else {
+            unknown.push(format!("{key} (from {origin})"));
+        }
+    }
+    let settings = read(&builder.build()?)?;
+    if let Some(pass) = unknown_pass(&settings.debugging.dump) {
+        let origin = origins.get("dump").map_or("nowhere", String::as_str);
+        let known: Vec<_> = pass_names().collect();
+        unknown.push(format!("pass `{pass}` in dump (from {origin}); there are {}", known.join(", ")));
+    }
+    unknown.sort();
+    Ok(LoadedSettings { settings, unknown, origins: origins.into_iter().collect() })
+}
+
+/// Reads every setting from `config`, which has a value for each key. Each group is read by itself, because text from
+/// the environment becomes a number only in a struct that serde does not flatten.
+fn read(config: &Config) -> Result<Settings, ConfigError> {
+    Ok(Settings {
+        backend: config.get("backend")?,
+        threads: config.get("threads")?,
+        num_devices: config.get("num_devices")?,
+        numerics: config.get("numerics")?,
+        fallback: config.get("fallback")?,
+        optimization: config.clone().try_deserialize()?,
+        streams: config.clone().try_deserialize()?,
+        gpu: config.clone().try_deserialize()?,
+        debugging: config.clone().try_deserialize()?,
+        logging: config.clone().try_deserialize()?,
+        code_cache: config.clone().try_deserialize()?,
+    })
+}
+
+fn nearest_file(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().map(|dir| dir.join("arrayjit.toml")).find(|path| path.is_file())
+}
+
+/// The arguments that are settings.
+fn own_arguments(args: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, SettingsError> {
+    let own = args.into_iter().filter(|arg| Settings::is_argument(&arg.to_string_lossy()));
+    own.map(|arg| utf8(arg, |text| format!("argument {text}"))).collect()
+}
+
+/// The environment variables that are settings.
+fn own_variables(
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, SettingsError> {
+    let own = env.into_iter().filter(|(name, _)| name.to_string_lossy().starts_with("ARRAYJIT_"));
+    own.map(|(name, value)| {
+        let name = utf8(name, |text| format!("environment variable {text}"))?;
+        let value = utf8(value, |text| format!("environment variable {name}={text}"))?;
+        Ok((name, value))
+    })
+    .collect()
+}
+
+fn utf8(text: OsString, origin: impl FnOnce(&str) -> String) -> Result<String, SettingsError> {
+    text.into_string().map_err(|text| {
+        let shown = origin(&text.to_string_lossy());
+        ConfigError::Message(format!("{shown} is not UTF-8, as settings are")).into()
+    })
+}
+
+fn from_environment((name, value): (String, String)) -> Option<(String, Value)> {
+    // The perf map belongs to the codegen that writes it and is read there.
+    let key = name.strip_prefix("ARRAYJIT_").filter(|key| *key != "PERF_MAP")?.to_lowercase();
+    Some((key, Value::new(Some(&format!("environment variable {name}")), value)))
+}
+
+fn from_argument(arg: &str) -> Option<(String, Value)> {
+    let (name, value) = arg.strip_prefix("--arrayjit-")?.split_once('=')?;
+    let key = name.replace('-', "_").to_lowercase();
+    Some((key, Value::new(Some(&format!("argument --arrayjit-{name}")), value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{NumericClass, SuggestedStreams, VectorSetting},
+        *,
+    };
+
+    fn strings(args: &[&str]) -> Vec<String> {
+        args.iter().map(|s| (*s).to_string()).collect()
+    }
+
+    fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(k, v)| ((*k).to_string(), (*v).to_string())).collect()
+    }
+
+    fn folder_with(text: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("arrayjit.toml"), text).unwrap();
+        dir
+    }
+
+    #[test]
+    fn each_source_overrides_the_one_below() {
+        let dir = folder_with("threads = 3\nbackend = \"inline\"\nvector = \"none\"\n");
+        let below = dir.path().join("deeper");
+        std::fs::create_dir(&below).unwrap();
+        let loaded = Settings::load_from(
+            strings(&["--arrayjit-threads=5", "--unrelated=1"]),
+            env(&[("ARRAYJIT_THREADS", "4"), ("ARRAYJIT_BACKEND", "interpreter"), ("HOME", "x")]),
+            &below,
+        )
+        .unwrap();
+        assert_eq!(loaded.settings.threads, 5, "arguments win");
+        assert_eq!(loaded.settings.backend, "interpreter", "then the environment");
+        assert_eq!(loaded.settings.optimization.vector, VectorSetting::None, "then the file");
+        assert_eq!(loaded.settings.debugging.level, 0, "then the defaults");
+        assert!(loaded.unknown.is_empty());
+        let (key, origin) = &loaded.origins[2];
+        assert_eq!(key, "vector");
+        assert!(origin.ends_with("arrayjit.toml"), "{origin}");
+    }
+
+    #[test]
+    fn every_group_is_read_from_text() {
+        let folder = folder_with("");
+        let arguments = [
+            ("threads", "3"),
+            ("num-devices", "2"),
+            ("numerics", "strict"),
+            ("vector", "128"),
+            ("half-constant-cutoff", "0.5"),
+            ("streams", "for_parallel_copying"),
+            ("tf32", "true"),
+            ("cuda-device", "4"),
+            ("debug", "5"),
+            ("log-buffer-bytes", "6"),
+            ("code-cache-entries", "7"),
+        ];
+        let arguments = arguments.map(|(key, value)| format!("--arrayjit-{key}={value}"));
+        let Settings {
+            threads,
+            num_devices,
+            numerics,
+            optimization,
+            streams,
+            gpu,
+            debugging,
+            logging,
+            code_cache,
+            ..
+        } = Settings::load_from(arguments, [], folder.path()).unwrap().settings;
+        assert_eq!((threads, num_devices, numerics), (3, 2, NumericClass::Strict));
+        assert_eq!((optimization.vector, optimization.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
+        assert_eq!(streams.suggested, SuggestedStreams::ForParallelCopying);
+        assert_eq!((gpu.tf32, gpu.cuda_device, debugging.level), (true, 4, 5));
+        assert_eq!((logging.buffer_bytes, code_cache.entries), (6, 7));
+    }
+
+    #[test]
+    fn unknown_keys_are_reported_with_their_origin() {
+        let dir = folder_with("thread = 3\n");
+        let loaded =
+            Settings::load_from(strings(&["--arrayjit-bakend=x"]), env(&[("ARRAYJIT_FOO", "1")]), dir.path())
+                .unwrap();
+        assert_eq!(loaded.settings, Settings::default());
+        assert_eq!(loaded.unknown.len(), 3);
+        assert!(loaded.unknown.contains(&"bakend (from argument --arrayjit-bakend)".to_string()));
+        assert!(loaded.unknown.contains(&"foo (from environment variable ARRAYJIT_FOO)".to_string()));
+    }
+
+    /// Arguments and variables that are no settings may be anything; settings have to be text.
+    #[cfg(unix)]
+    #[test]
+    fn only_settings_have_to_be_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let args = own_arguments([os(b"\xff"), os(b"--other=\xff"), os(b"--arrayjit-threads=3")]).unwrap();
+        assert_eq!(args, ["--arrayjit-threads=3"]);
+        let variables =
+            [(os(b"LANG\xff"), os(b"x")), (os(b"HOME"), os(b"\xff")), (os(b"ARRAYJIT_DEBUG"), os(b"1"))];
+        assert_eq!(own_variables(variables).unwrap(), env(&[("ARRAYJIT_DEBUG", "1")]));
+        let says = |error: SettingsError, what: &str| {
+            let (text, what) = (error.to_string(), format!("{what} is not UTF-8, as settings are"));
+            assert!(text.contains(&what), "{text}");
+        };
+        let rejected = own_arguments([os(b"--arrayjit-trace=a\xff")]).unwrap_err();
+        says(rejected, "argument --arrayjit-trace=a\u{fffd}");
+        let rejected = own_variables([(os(b"ARRAYJIT_TRACE"), os(b"a\xff"))]).unwrap_err();
+        says(rejected, "environment variable ARRAYJIT_TRACE=a\u{fffd}");
+        let rejected = own_variables([(os(b"ARRAYJIT_\xff"), os(b"1"))]).unwrap_err();
+        says(rejected, "environment variable ARRAYJIT_\u{fffd}");
+    }
+
+    #[test]
+    fn passes_in_dump_that_do_not_exist_are_reported() {
+        let folder = folder_with("");
+        let unknown = |dump: &str| {
+            Settings::load_from([], env(&[("ARRAYJIT_DUMP", dump)]), folder.path()).unwrap().unknown
+        };
+        for dump in [
+            "",
+            "*",
+            "*@step",
+            "virtualize@step",
+            "lower",
+            "optimize",
+            "schedule@step",
+            "legalise@*",
+            "divide",
+        ] {
+            assert_eq!(unknown(dump), [""; 0], "{dump}");
+        }
+        let [report] = &unknown("vritualize@step")[..] else { panic!("one report") };
+        let start = "pass `vritualize` in dump (from environment variable ARRAYJIT_DUMP); there are lower, ";
+        assert!(report.starts_with(start) && report.contains("virtualize"), "{report}");
+        assert_eq!(unknown("step").len(), 1, "a routine without a pass");
+    }
+
+    #[test]
+    fn a_key_given_twice_or_of_the_wrong_type_is_an_error() {
+        let twice = folder_with("threads = 3\nthreads = 4\n");
+        assert!(Settings::load_from([], [], twice.path()).is_err());
+        let here = folder_with("");
+        let error = Settings::load_from(strings(&["--arrayjit-threads=many"]), [], here.path()).unwrap_err();
+        assert!(error.to_string().contains("threads"), "{error}");
+        let error =
+            Settings::load_from(strings(&["--arrayjit-numerics=sloppy"]), [], here.path()).unwrap_err();
+        assert!(error.to_string().contains("sloppy"), "{error}");
+    }
+
+    #[test]
+    fn the_reference_file_lists_every_key_with_its_default() {
+        let reference = include_str!("../../arrayjit.reference.toml");
+        let dir = folder_with(reference);
+        let loaded = Settings::load_from([], [], dir.path()).unwrap();
+        assert_eq!(loaded.settings, Settings::default());
+        assert!(loaded.unknown.is_empty(), "{:?}", loaded.unknown);
+        let mut listed: Vec<String> = loaded.origins.into_iter().map(|(key, _)| key).collect();
+        let mut keys = Settings::keys();
+        listed.sort();
+        keys.sort();
+        assert_eq!(listed, keys);
+    }
+}

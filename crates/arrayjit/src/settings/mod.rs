@@ -1,0 +1,310 @@
+//! Settings: arguments over environment over `arrayjit.toml` over defaults, with the origin of each value kept.
+//!
+//! * **Arguments**: `--arrayjit-KEY=VALUE` (dashes and underscores are the same); other arguments are ignored.
+//! * **Environment**: `ARRAYJIT_KEY`.
+//! * **File**: `arrayjit.toml` in the current folder or the nearest folder above it; a repeated key is an error.
+//! * **Defaults**: [`Settings::default`], written out with comments in `crates/arrayjit/arrayjit.reference.toml`.
+//!
+//! Keys have no groups: the key of `settings.logging.folder` is `log_folder`. An unknown key is reported
+//! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions.
+
+use device_runtime::StreamStrategy;
+use serde::{Deserialize, Serialize};
+
+use crate::error::OpenError;
+
+mod load; // arguments, environment and file
+mod values; // the values of settings that are names
+
+pub use load::{LoadedSettings, SettingsError};
+pub use values::{
+    FallbackSetting, FmaSetting, NumericClass, SuggestedStreams, TensorCoreSetting, VectorSetting,
+};
+
+/// The most devices of a backend.
+const MAX_DEVICES: usize = 1024;
+
+/// The choices that need no change of a program: the common ones, then the others by group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu` or `cuda`.
+    pub backend: String,
+    /// Threads that compute, workers of streams included: 1 to 1024, or 0 for one per core.
+    pub threads: usize,
+    /// Devices of the backend, 1 to 1024: CPU devices, each with its own memory and threads, or NVIDIA GPUs.
+    pub num_devices: usize,
+    /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
+    pub numerics: NumericClass,
+    /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name, or
+    /// `none`.
+    pub fallback: FallbackSetting,
+    /// How routines are optimised.
+    #[serde(flatten)]
+    pub optimization: OptimizationSettings,
+    /// Streams, and transfers between host and devices.
+    #[serde(flatten)]
+    pub streams: StreamSettings,
+    /// The choice of a GPU, and its arithmetic.
+    #[serde(flatten)]
+    pub gpu: GpuSettings,
+    /// Reports on standard error, dumps and timelines.
+    #[serde(flatten)]
+    pub debugging: DebugSettings,
+    /// Logs of computed values.
+    #[serde(flatten)]
+    pub logging: LoggingSettings,
+    /// Limits of the cache of compiled routines.
+    #[serde(flatten)]
+    pub code_cache: CodeCacheSettings,
+}
+
+/// How routines are optimised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct OptimizationSettings {
+    /// Which `a * b + c` of floats are rounded once: `never`, `by_class` (in routines of class `fast`) or `always`.
+    pub fma: FmaSetting,
+    /// The largest `n` for which float powers `x^n` and `x^-n` become products in class `fast`; 0 for none.
+    pub integer_pow: u32,
+    /// Whether class `fast` is simplified by the equations of real numbers, even where they change rounding, NaN or
+    /// infinities.
+    pub fast_math: bool,
+    /// The magnitude from which on a finite 16- or 8-bit float constant is rejected (`bf16` excepted); 0 for none.
+    pub half_constant_cutoff: f64,
+    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
+    pub vector: VectorSetting,
+    /// The most reads of one element of an intermediate node for which the node is inlined; a node with more reads
+    /// is computed once and stored.
+    pub virtualize_max_visits: u64,
+    /// Samples at most one more than this number of iterations of each loop to count those reads, as the project
+    /// that this one started from did; 0 for the exact count.
+    pub virtualize_max_tracing_dim: u32,
+    /// Whether nodes that are scalar constant expressions are inlined.
+    pub inline_scalar_constexprs: bool,
+    /// Whether nodes whose elements cost about one memory read are inlined, however often they are read.
+    pub inline_simple_computations: bool,
+    /// Whether nodes computed by a reduction are inlined too, where `virtualize_max_visits` allows it.
+    pub inline_complex_computations: bool,
+    /// Whether intermediates without a requested memory mode may live on the device alone.
+    pub enable_device_only: bool,
+    /// The size above which such intermediates stay on the device after a run. Smaller ones, and all if this is 0,
+    /// live during the run only, and have no memory where their loops are fused.
+    pub stack_threshold_in_bytes: usize,
+}
+
+/// Streams, and transfers between host and devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct StreamSettings {
+    /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or
+    /// `most_parallel_streams`.
+    #[serde(rename = "streams")]
+    pub suggested: SuggestedStreams,
+    /// Whether a run uploads host arrays that are newer than the device's copy, and reading a host array downloads
+    /// newer values from the device.
+    pub automatic_host_transfers: bool,
+    /// Whether constant nodes stay in host memory on devices that can read it in place.
+    pub use_host_memory: bool,
+}
+
+/// The choice of a GPU, and its arithmetic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct GpuSettings {
+    /// The adapter of the backend `wgpu`: its position, part of its name or part of its driver's name; empty for the
+    /// most capable one.
+    pub wgpu_adapter: String,
+    /// The position of the (first) device of the backend `cuda`.
+    pub cuda_device: u32,
+    /// The folder where the backend `cuda` keeps machine code from process to process, if there is an assembler;
+    /// empty for none.
+    pub cuda_code_folder: String,
+    /// Which tensor cores the backend `cuda` uses for products of 16-bit floats in routines of class `fast`. Tensor
+    /// cores add in an order of their own.
+    pub tensor_cores: TensorCoreSetting,
+    /// Whether tensor cores multiply `f32` as well, truncated to `tf32`, which has 10 bits of mantissa.
+    pub tf32: bool,
+    /// Whether the backend `cuda` approximates `exp`, `log`, `sin`, `cos`, `tanh` and related functions of `f32` by
+    /// the GPU's instructions in routines of class `fast`; `codegen_ptx::PtxOptions` has their accuracy.
+    pub approximate_functions: bool,
+}
+
+/// Reports on standard error, dumps and timelines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct DebugSettings {
+    /// How much to print on standard error, 0 to 7; see `docs/debugging.md`.
+    #[serde(rename = "debug")]
+    pub level: u8,
+    /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
+    pub dump: String,
+    /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none. Without
+    /// `dump`, every form is written.
+    pub dump_folder: String,
+    /// The file for a timeline of the process; empty for none. A process that already has a `tracing` subscriber
+    /// writes no timeline. See [`crate::trace`].
+    pub trace: String,
+}
+
+/// Logs of computed values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LoggingSettings {
+    /// Whether routines log the values they compute, each to its own file. They run unscheduled then; see
+    /// `docs/debugging.md`.
+    #[serde(rename = "log_values")]
+    pub values: bool,
+    /// The folder of these files.
+    #[serde(rename = "log_folder")]
+    pub folder: String,
+    /// Whether to remove the logs of earlier processes from the folder.
+    #[serde(rename = "log_clean")]
+    pub clean: bool,
+    /// Whether logs round floats to five digits, so that logs of different targets can be compared.
+    #[serde(rename = "log_rounded")]
+    pub rounded: bool,
+    /// The most bytes of device memory for the log of one run on the backend `cuda`; entries beyond that are only
+    /// counted.
+    #[serde(rename = "log_buffer_bytes")]
+    pub buffer_bytes: u32,
+}
+
+/// Limits of the cache of compiled routines, which finds routines by content and keeps the most recently used ones.
+/// Evicted code is freed with the last routine that was linked from it, and compiled again on the next request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CodeCacheSettings {
+    /// The most compiled routines in the cache; 0 for no cache.
+    #[serde(rename = "code_cache_entries")]
+    pub entries: usize,
+    /// The most bytes they take: machine code in whole pages, call descriptions, and the texts that are the keys of
+    /// the cache; 0 for no cache.
+    #[serde(rename = "code_cache_bytes")]
+    pub bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            backend: "multicore".into(),
+            threads: 0,
+            num_devices: 1,
+            numerics: NumericClass::Fast,
+            fallback: FallbackSetting::Auto,
+            optimization: OptimizationSettings::default(),
+            streams: StreamSettings::default(),
+            gpu: GpuSettings::default(),
+            debugging: DebugSettings::default(),
+            logging: LoggingSettings::default(),
+            code_cache: CodeCacheSettings::default(),
+        }
+    }
+}
+
+impl Default for OptimizationSettings {
+    fn default() -> Self {
+        OptimizationSettings {
+            fma: FmaSetting::ByClass,
+            integer_pow: 4,
+            fast_math: false,
+            half_constant_cutoff: 16384.0,
+            vector: VectorSetting::Auto,
+            virtualize_max_visits: 1,
+            virtualize_max_tracing_dim: 0,
+            inline_scalar_constexprs: true,
+            inline_simple_computations: true,
+            inline_complex_computations: false,
+            enable_device_only: true,
+            stack_threshold_in_bytes: 0,
+        }
+    }
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        StreamSettings {
+            suggested: SuggestedStreams::MostParallelStreams,
+            automatic_host_transfers: true,
+            use_host_memory: false,
+        }
+    }
+}
+
+impl Default for LoggingSettings {
+    fn default() -> Self {
+        LoggingSettings {
+            values: false,
+            folder: "arrayjit_logs".into(),
+            clean: true,
+            rounded: false,
+            buffer_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for CodeCacheSettings {
+    fn default() -> Self {
+        CodeCacheSettings { entries: 4096, bytes: 256 << 20 }
+    }
+}
+
+impl Settings {
+    /// Whether a command-line argument is a setting, for programs that parse the others strictly.
+    pub fn is_argument(arg: &str) -> bool {
+        arg.starts_with("--arrayjit-")
+    }
+
+    /// Rejects numbers of threads and devices that would exhaust the machine before anything is computed.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let most = [
+            ("threads", self.threads, scheduler_multicore::MAX_THREADS),
+            ("num_devices", self.num_devices, MAX_DEVICES),
+        ];
+        match most.into_iter().find(|(_, found, most)| found > most) {
+            Some((key, found, most)) => Err(OpenError::OutOfRange { key, found, most }),
+            None => Ok(()),
+        }
+    }
+
+    /// The CPU device these settings describe.
+    pub(crate) fn cpu(&self) -> scheduler_multicore::Config {
+        let default = scheduler_multicore::Config::default();
+        let threads = if self.threads == 0 { default.threads } else { self.threads };
+        scheduler_multicore::Config { threads, ..default }
+    }
+
+    /// How many streams devices should suggest.
+    pub(crate) fn stream_strategy(&self) -> StreamStrategy {
+        match self.streams.suggested {
+            SuggestedStreams::OnlyDevicesParallel => StreamStrategy::OnlyDevicesParallel,
+            SuggestedStreams::ForParallelCopying => StreamStrategy::ForParallelCopying,
+            SuggestedStreams::MostParallelStreams => StreamStrategy::MostParallelStreams,
+        }
+    }
+
+    /// The widest vectors of native code.
+    #[cfg(feature = "cranelift")]
+    pub(crate) fn vector_width(&self) -> codegen_cranelift::VectorWidth {
+        use codegen_cranelift::VectorWidth;
+        match self.optimization.vector {
+            VectorSetting::Auto => VectorWidth::default(),
+            VectorSetting::None => VectorWidth::None,
+            VectorSetting::Bits128 => VectorWidth::Bits128,
+            VectorSetting::Avx2 => VectorWidth::Avx2,
+            VectorSetting::Avx512 => VectorWidth::Avx512,
+        }
+    }
+
+    /// The keys of all settings, in alphabetical order.
+    pub fn keys() -> Vec<String> {
+        let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
+        defaults.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+    }
+}

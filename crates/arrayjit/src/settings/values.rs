@@ -1,0 +1,106 @@
+//! The values of settings that are names.
+
+use serde::{Deserialize, Serialize};
+
+/// The numeric class of routines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NumericClass {
+    /// [`lowered_ir::ir::Numerics::Fast`].
+    #[default]
+    Fast,
+    /// [`lowered_ir::ir::Numerics::Strict`].
+    Strict,
+}
+
+/// When a multiplication and an addition become one fused operation: [`scheduling::FmaPolicy`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FmaSetting {
+    /// Never.
+    Never,
+    /// In class `fast`.
+    #[default]
+    ByClass,
+    /// Always.
+    Always,
+}
+
+/// Which backend runs kernels that a code generator rejects. A backend does not fall back to itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FallbackSetting {
+    /// For GPUs the backend `multicore`, or `interpreter` in builds without native code; for CPUs none.
+    #[default]
+    Auto,
+    /// The backend `multicore`.
+    Multicore,
+    /// The backend `inline`.
+    Inline,
+    /// The backend `interpreter`.
+    Interpreter,
+    /// None: a rejected kernel is a compile error.
+    None,
+}
+
+impl FallbackSetting {
+    /// The name of the fallback backend of the backend `from`, if it has one.
+    pub(crate) fn backend(self, from: &str, from_gpu: bool) -> Option<&'static str> {
+        let to = match self {
+            FallbackSetting::Auto if from_gpu && cfg!(feature = "cranelift") => "multicore",
+            FallbackSetting::Auto if from_gpu => "interpreter",
+            FallbackSetting::Multicore => "multicore",
+            FallbackSetting::Inline => "inline",
+            FallbackSetting::Interpreter => "interpreter",
+            FallbackSetting::Auto | FallbackSetting::None => return None,
+        };
+        (to != from).then_some(to)
+    }
+}
+
+/// Which of a device's tensor-core instructions are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorCoreSetting {
+    /// None.
+    Off,
+    /// Instructions of single warps (`mma`), from compute capability 8.0 on.
+    Warps,
+    /// The fastest ones of the device: on Hopper, instructions of four warps together (`wgmma`).
+    #[default]
+    Auto,
+}
+
+/// How many streams a device suggests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuggestedStreams {
+    /// One.
+    OnlyDevicesParallel,
+    /// Enough that copies overlap with computation.
+    ForParallelCopying,
+    /// As many as can compute at once.
+    #[default]
+    MostParallelStreams,
+}
+
+/// The widest vectors of CPU code. All widths give the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VectorSetting {
+    /// The machine's widest vectors of at most 256 bits.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// Scalar code.
+    #[serde(rename = "none")]
+    None,
+    /// 128-bit vectors.
+    #[serde(rename = "128")]
+    Bits128,
+    /// 256-bit vectors. An error on machines without AVX2.
+    #[serde(rename = "avx2")]
+    Avx2,
+    /// 512-bit vectors. An error on machines without AVX-512.
+    #[serde(rename = "avx512")]
+    Avx512,
+}
