@@ -1,4 +1,4 @@
-//! Backends by name: a codegen and devices that understand each other.
+//! Backends by name: a code generator and the devices that run its code.
 
 use std::{
     fmt,
@@ -17,15 +17,16 @@ use tnode::Pending;
 
 use crate::{
     cache::{CacheLimits, CodeCache},
-    debug::Watch,
+    debug::DebugReporter,
     error::OpenError,
-    fallback::Refuge,
+    fallback::FallbackState,
     log::LogFolder,
     settings::{LoadedSettings, Settings},
     trace::ProcessTimeline,
 };
 
-/// A codegen and its devices: compiles assignments, and runs them on its streams. Cheap to clone; any thread may use it.
+/// A code generator and its devices: compiles assignments and runs them on streams. Cheap to clone; usable
+/// from any thread.
 #[derive(Clone)]
 pub struct Backend {
     parts: Arc<Parts>,
@@ -37,31 +38,31 @@ struct Parts {
     /// By ordinal; not empty.
     devices: Vec<Device>,
     settings: Settings,
-    watch: Watch,
+    reporter: DebugReporter,
     cache: CodeCache,
-    /// How the virtual nodes of the routines compiled so far are computed.
+    /// The computations of virtual nodes, from all routines compiled so far.
     virtual_nodes: Mutex<Arc<OptimizeCtx>>,
-    /// Where routines log, if they do.
+    /// The folder of the routines' logs, if they log.
     logs: Option<LogFolder>,
-    /// Where kernels go that the codegen refuses.
-    refuge: Refuge,
+    /// The fallback backend, which runs the kernels that the code generator rejects.
+    fallback_state: FallbackState,
     /// Host arrays of nodes.
     host: Host,
-    /// The timeline of the process, if there is one, which is up to date when the backend is gone.
+    /// The timeline of the process, if there is one. It is flushed when the backend is dropped.
     _timeline: Option<ProcessTimeline>,
 }
 
-/// What a backend is made of.
-type Halves = (Arc<dyn Codegen>, Vec<Device>);
+/// A code generator and the devices that run its code.
+type BackendParts = (Arc<dyn Codegen>, Vec<Device>);
 
 /// A backend that can be opened.
 struct Entry {
     name: &'static str,
     about: &'static str,
-    open: fn(&Settings) -> Result<Halves, OpenError>,
+    open: fn(&Settings) -> Result<BackendParts, OpenError>,
 }
 
-/// Every backend this build knows. One line here is all that a further backend needs in this crate.
+/// Every backend of this build. A new backend needs one line here and nothing else in this crate.
 const BACKENDS: &[Entry] = &[
     Entry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
     Entry { name: "inline", about: "native code on the caller's thread", open: inline },
@@ -75,13 +76,14 @@ const BACKENDS: &[Entry] = &[
 ];
 
 impl Backend {
-    /// Opens a backend by name with the settings found by [`Settings::load`]; keys nobody knows are reported on standard
-    /// error.
+    /// Opens a backend by name with the settings found by [`Settings::load`]; unknown keys are reported on
+    /// standard error.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature; where no adapter fits,
-    /// the error lists those there are; [`OpenError::OutOfRange`] names the setting that is too large.
+    /// [`OpenError::Unknown`] lists the backends; [`OpenError::NotBuilt`] names the missing feature; where no
+    /// adapter fits, the error lists all adapters; [`OpenError::OutOfRange`] names the setting that is too
+    /// large.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
         let LoadedSettings { settings, unknown, .. } = Settings::load()?;
         for key in unknown {
@@ -113,8 +115,8 @@ impl Backend {
         Ok(Backend::made(entry.name.into(), codegen, devices, settings))
     }
 
-    /// A backend of a codegen and a device that understand each other, such as one that this crate does not know. `name` is what
-    /// errors and reports call it.
+    /// A backend made of a given code generator and a device that runs its code; neither needs to be known to
+    /// this crate. `name` stands in errors and reports.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -135,8 +137,8 @@ impl Backend {
     }
 
     fn made(name: String, codegen: Arc<dyn Codegen>, devices: Vec<Device>, settings: Settings) -> Backend {
-        let watch = Watch::new(&settings.debugging);
-        devices.iter().for_each(|device| watch.device(device));
+        let reporter = DebugReporter::new(&settings.debugging);
+        devices.iter().for_each(|device| reporter.device(device));
         let open_logs = || LogFolder::open(Path::new(&settings.logging.folder), settings.logging.clean);
         let logs = settings.logging.values.then(open_logs);
         let host = Host::new(HostOptions {
@@ -144,61 +146,62 @@ impl Backend {
             use_host_memory: settings.streams.use_host_memory,
         });
         let cache = CodeCache::new(CacheLimits::of_settings(&settings));
-        let (virtual_nodes, refuge) = Default::default();
+        let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let parts = Parts {
             name,
             codegen,
             devices,
             settings,
-            watch,
+            reporter,
             cache,
             virtual_nodes,
             logs,
-            refuge,
+            fallback_state,
             host,
             _timeline,
         };
         Backend { parts: Arc::new(parts) }
     }
 
-    /// A new backend of the same parts.
+    /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
         let Parts { name, codegen, devices, settings, .. } = &*self.parts;
         Backend::made(name.clone(), Arc::clone(codegen), devices.clone(), settings.clone())
     }
 
-    /// The name it was opened by, or given.
+    /// The name that the backend was opened with or given.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
 
-    /// The code generator.
+    /// The code generator of this backend's devices.
     pub fn codegen(&self) -> &dyn Codegen {
         &*self.parts.codegen
     }
 
-    /// The device, the first if there are several.
+    /// The device with ordinal 0.
     pub fn device(&self) -> &Device {
         &self.parts.devices[0]
     }
 
-    /// How many devices there are: of a CPU as many as the settings say.
+    /// The number of devices; for CPU backends, the setting `num_devices`.
     pub fn num_devices(&self) -> usize {
         self.parts.devices.len()
     }
 
-    /// The device of an ordinal, which counts from 0. Any of them runs what the backend compiles.
+    /// The device with this ordinal, counted from 0. Any device of the backend runs the backend's code.
     pub fn get_device(&self, ordinal: usize) -> Option<&Device> {
         self.parts.devices.get(ordinal)
     }
 
-    /// The settings it was opened with.
+    /// The settings that the backend was opened with.
     pub fn settings(&self) -> &Settings {
         &self.parts.settings
     }
 
-    /// The host arrays that the backend's contexts keep in step with the device: a node that has one needs no transfers.
+    /// The host arrays of nodes. The backend's contexts keep them coherent with the devices, so a node with a
+    /// host array needs no explicit transfers.
     ///
     /// ```
     /// # use arrayjit::{Backend, DType, HostArray, TensorNode};
@@ -218,11 +221,11 @@ impl Backend {
         &self.parts.host
     }
 
-    /// A context that holds nothing yet, on a new stream of the device, with the backend's host arrays.
+    /// A context without nodes, on a new stream of the first device, with the backend's host arrays.
     ///
     /// # Errors
     ///
-    /// The device's, where it can have no further stream.
+    /// The device's error, if it cannot have another stream.
     pub fn context(&self) -> Result<Context, device_runtime::Error> {
         self.context_on(self.device())
     }
@@ -231,37 +234,37 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// The device's, where it can have no further stream.
+    /// The device's error, if it cannot have another stream.
     pub fn context_on(&self, device: &Device) -> Result<Context, device_runtime::Error> {
         Ok(Context::new(&device.new_stream()?).with_host(&self.parts.host))
     }
 
-    /// A new stream of the device.
+    /// A new stream of the first device.
     ///
     /// # Errors
     ///
-    /// The device's, where it can have no further stream.
+    /// The device's error, if it cannot have another stream.
     pub fn new_stream(&self) -> Result<Stream, device_runtime::Error> {
         self.device().new_stream()
     }
 
-    pub(crate) fn watch(&self) -> &Watch {
-        &self.parts.watch
+    pub(crate) fn reporter(&self) -> &DebugReporter {
+        &self.parts.reporter
     }
 
-    /// How virtual nodes are computed, as the routines compiled so far leave it.
+    /// The computations of virtual nodes, from all routines compiled so far.
     pub(crate) fn virtual_nodes(&self) -> Arc<OptimizeCtx> {
         Arc::clone(&self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes the decisions about memory modes, records the views and takes over the computations of virtual nodes, or
-    /// nothing.
+    /// Commits a compilation: memory modes, views, and the computations of virtual nodes, all or nothing.
     pub(crate) fn commit(
         &self,
         decisions: Pending,
         changes: impl IntoIterator<Item = Changes>,
     ) -> Result<(), tnode::Error> {
-        // Held meanwhile: who sees the modes must find the computations too.
+        // The lock is held during the commit: a thread that sees the new modes must find the computations
+        // too.
         let mut known = self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
         decisions.commit()?;
         changes.into_iter().for_each(|changes| Arc::make_mut(&mut known).commit(changes));
@@ -272,8 +275,8 @@ impl Backend {
         self.parts.logs.as_ref()
     }
 
-    pub(crate) fn refuge(&self) -> &Refuge {
-        &self.parts.refuge
+    pub(crate) fn fallback_state(&self) -> &FallbackState {
+        &self.parts.fallback_state
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {
@@ -287,26 +290,26 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// The backends there are, each with what it is.
+/// The names of all backends, each with its description.
 fn known() -> String {
     let lines: Vec<String> =
         BACKENDS.iter().map(|entry| format!("{} ({})", entry.name, entry.about)).collect();
     lines.join(", ")
 }
 
-fn multicore(settings: &Settings) -> Result<Halves, OpenError> {
+fn multicore(settings: &Settings) -> Result<BackendParts, OpenError> {
     Ok((native(settings)?, devices(settings, || Cpu::multicore(settings.cpu()))))
 }
 
-fn inline(settings: &Settings) -> Result<Halves, OpenError> {
+fn inline(settings: &Settings) -> Result<BackendParts, OpenError> {
     Ok((native(settings)?, devices(settings, || Cpu::inline(settings.cpu()))))
 }
 
-fn interpreter(settings: &Settings) -> Result<Halves, OpenError> {
+fn interpreter(settings: &Settings) -> Result<BackendParts, OpenError> {
     Ok((Arc::new(Interpreted::new()), devices(settings, || Cpu::inline(settings.cpu()))))
 }
 
-/// As many devices as the settings say, at least one.
+/// Makes `num_devices` devices, at least one.
 fn devices<D: Driver + 'static>(settings: &Settings, make: impl Fn() -> D) -> Vec<Device> {
     let device = |ordinal| {
         let driver = make();
@@ -329,9 +332,10 @@ fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
     Err(OpenError::NotBuilt { what: "native code generator", feature: "cranelift" })
 }
 
-/// Shaders and a GPU. Pools are what one binding reaches, so that a node beyond that is an error that names it.
+/// Shaders and a GPU. A pool is as large as one buffer binding can be, so a larger node is an error that
+/// names it.
 #[cfg(feature = "wgpu")]
-fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
+fn wgpu(settings: &Settings) -> Result<BackendParts, OpenError> {
     let adapter = settings.gpu.wgpu_adapter.parse().unwrap_or_default();
     let driver = device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?;
     driver.initialize(settings.stream_strategy());
@@ -341,13 +345,14 @@ fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
 }
 
 #[cfg(not(feature = "wgpu"))]
-fn wgpu(_: &Settings) -> Result<Halves, OpenError> {
+fn wgpu(_: &Settings) -> Result<BackendParts, OpenError> {
     Err(OpenError::NotBuilt { what: "backend for GPUs", feature: "wgpu" })
 }
 
-/// PTX and NVIDIA's GPUs: so many devices, from one on, which are of the first one's family.
+/// PTX and NVIDIA's GPUs: `num_devices` devices from `cuda_device` on, and code for the one of the least
+/// compute capability.
 #[cfg(feature = "cuda")]
-fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
+fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
     use crate::settings::TensorCoreSetting;
     let folder = Some(&settings.gpu.cuda_code_folder).filter(|folder| !folder.is_empty());
     let open = |ordinal| {
@@ -364,7 +369,7 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
     let least = drivers.iter().map(|driver| driver.info().capability).min().unwrap_or_default();
     let same = drivers.iter().all(|driver| driver.info().capability == least);
     let target = match codegen_ptx::Target::for_device(least.0, least.1) {
-        // What only one family has is of no use to others.
+        // Code for `sm_90a` runs on that architecture only, so mixed devices get code for `sm_80`.
         Some(codegen_ptx::Target::Sm90a) if !same => codegen_ptx::Target::Sm80,
         Some(target) => target,
         None => codegen_ptx::Target::Sm70,
@@ -387,6 +392,6 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda(_: &Settings) -> Result<Halves, OpenError> {
+fn cuda(_: &Settings) -> Result<BackendParts, OpenError> {
     Err(OpenError::NotBuilt { what: "backend for NVIDIA's GPUs", feature: "cuda" })
 }

@@ -1,7 +1,8 @@
-//! Several routines compiled and linked together: all or none.
+//! Compiles and links several routines together, all or none.
 //!
-//! The members mean what they would mean compiled one after another, since they are lowered and optimised in order and each sees what
-//! those before it have decided. Code is then made of all of them at once, and at last everything is committed in one step.
+//! The members are lowered and optimised in order, and each sees the decisions of the earlier ones, so they
+//! mean the same as if they were compiled one after another. Code for all members is then generated in
+//! parallel, and everything is committed in one step.
 
 use std::borrow::Borrow;
 
@@ -21,7 +22,7 @@ use crate::{
     routine::Routine,
 };
 
-/// What one routine of a batch is compiled from.
+/// The source of one routine of a batch: a text or assignments.
 #[derive(Clone, Debug)]
 pub struct BatchMember {
     name: Option<String>,
@@ -44,13 +45,14 @@ impl BatchMember {
         BatchMember { name: None, source: Source::Text { text: text.into(), nodes } }
     }
 
-    /// The same with a name for the routine, an identifier; without one it is named after the last node it writes.
+    /// Names the routine; the name is an identifier. A routine without one is named after the last node it
+    /// writes.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> BatchMember {
         BatchMember { name: Some(name.into()), ..self }
     }
 
-    /// The assignments, under the member's name if it has one, and the name of the routine.
+    /// The assignments, under the member's name if it has one, and the routine's name.
     fn read(&self, position: usize) -> Result<(Assignments, String), CompileError> {
         let assignments = match &self.source {
             Source::Assignments(assignments) => assignments.clone(),
@@ -74,22 +76,22 @@ impl From<Assignments> for BatchMember {
     }
 }
 
-/// The routines of a batch, compiled. Those that were left out are `None` at their positions.
+/// The compiled routines of a batch. A member that `occupancy` left out is `None` at its position.
 #[derive(Clone, Debug)]
 pub struct CompiledBatch(Vec<Option<Compiled>>);
 
 impl CompiledBatch {
-    /// The members by position.
+    /// The members by position; `None` for one that was left out.
     pub fn members(&self) -> &[Option<Compiled>] {
         &self.0
     }
 
-    /// Links all members, in order, so that they share what the first of them allocates. The context sees everything; routines keep
-    /// the positions of their members.
+    /// Links all members in order, so that later members share what earlier ones allocate. The returned
+    /// context sees all nodes; routines keep the positions of their members.
     ///
     /// # Errors
     ///
-    /// As [`Compiled::link`], for the first that fails; nothing of the batch stays allocated.
+    /// As [`Compiled::link`], for the first member that fails; nothing of the batch stays allocated.
     pub fn link(&self, context: &Context) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
         let code = |member: &Compiled| Some((member.whole()?.clone(), member.nodes().to_vec()));
         let batch: Vec<_> = self.0.iter().map(|member| member.as_ref().and_then(code)).collect();
@@ -100,7 +102,8 @@ impl CompiledBatch {
         Ok((context, routines.into_iter().map(|routine| routine.map(Routine::from)).collect()))
     }
 
-    /// Each in the context that the one before gave, as routines need it that have parts or logs.
+    /// Links each member in the context of the previous one. Members that log or run partly on the fallback
+    /// backend need this.
     fn link_one_by_one(
         &self,
         context: &Context,
@@ -116,14 +119,15 @@ impl CompiledBatch {
     }
 }
 
-/// A member on its way, with its position; none where it is left out.
+/// A planned member with its position; `None` if it is left out.
 type Planning = Option<(usize, Planned)>;
 
 impl Backend {
-    /// Compiles several routines. They are what they would be if they were compiled in order, one by one, but for two things: if one
-    /// of them fails, none is compiled; and code is made of all of them at the same time.
+    /// Compiles several routines. The result is the same as compiling them in order, one by one, except that
+    /// if one of them fails, none is compiled, and that code for all of them is generated in parallel.
     ///
-    /// `occupancy` says which are compiled, by the name and the position of each; the others are `None` in the result.
+    /// `occupancy` gets the name and the position of each member and returns whether to compile it; the
+    /// others are `None` in the result.
     ///
     /// ```
     /// use arrayjit::{Backend, BatchMember, HostArray, TensorNode};
@@ -151,8 +155,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`CompileError::Batch`] with the first member that fails, and as [`Backend::compile`] where others have decided about the nodes
-    /// meanwhile; no node's memory mode has changed then.
+    /// [`CompileError::Batch`] with the first member that fails; or, as [`Backend::compile`], a conflict with
+    /// decisions that another thread made about the nodes meanwhile. No node's memory mode has changed then.
     #[tracing::instrument(skip_all, fields(backend = self.name(), members = members.len()))]
     pub fn compile_batch(
         &self,
@@ -171,7 +175,7 @@ impl Backend {
         })
     }
 
-    /// Every member that is not left out, with what all of them decide and change.
+    /// Plans every member that is not left out, and collects the decisions and changes of all of them.
     fn plan_all(
         &self,
         members: &[BatchMember],
@@ -195,16 +199,16 @@ impl Backend {
         Ok((planned, pending, changes))
     }
 
-    /// The code of all members, or the error of the first that fails.
+    /// Generates the code of all members, or returns the error of the first one that fails.
     fn generate_all(&self, planned: &mut [Planning]) -> Result<Vec<Option<Form>>, CompileError> {
         let one = |planning: &mut Planning| {
             let Some((position, planned)) = planning else { return Ok(None) };
-            // On a worker of rayon's, whose stack is as small as any.
+            // This runs on a worker thread of rayon, which may have little stack.
             let form = with_enough(|| self.generate(planned));
             form.map(Some).map_err(|error| failed(*position, planned.name(), error))
         };
-        // What is told of one is not mixed with what is told of another.
-        let forms: Vec<_> = match self.watch().shows_passes() {
+        // Members are compiled one by one where passes are printed, so that their dumps do not mix.
+        let forms: Vec<_> = match self.reporter().shows_passes() {
             true => planned.iter_mut().map(one).collect(),
             false => planned.par_iter_mut().map(one).collect(),
         };

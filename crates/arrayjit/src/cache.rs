@@ -1,10 +1,10 @@
-//! Compiled code found again by content, the most recently used of it.
+//! Compiled code, found again by content; the most recently used code is kept.
 //!
 //! The key is the scheduled routine's text with names removed, how its kernels are called, and the codegen's
-//! fingerprint: two programs that differ in names alone share code. How a kernel is called follows from its
-//! text but for the access to its nodes, about which the routine around it may tell more; an artifact that
-//! said what another routine's schedule says would make links depend on what was compiled before. Nothing is
-//! kept on disk: `docs/adr/0012-no-code-on-disk.md`.
+//! fingerprint: two programs that differ in names alone share code. Everything about a kernel's calls follows
+//! from the text, except the access to its nodes: the routine around the kernel may determine that more
+//! precisely. Without it in the key, an artifact could carry the accesses of another routine, and linking
+//! would depend on what was compiled before. Nothing is kept on disk: `docs/adr/0012-no-code-on-disk.md`.
 //!
 //! The cache is bounded by a number of artifacts and of bytes ([`CacheLimits`]) and evicts the least recently
 //! used artifact. Evicted code is freed with the last routine that was linked from it; compiling the program
@@ -25,9 +25,9 @@ use crate::settings::Settings;
 /// The bounds of a cache; it keeps nothing if either is 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheLimits {
-    /// Artifacts.
+    /// The most artifacts.
     pub(crate) entries: usize,
-    /// Bytes of artifacts and their keys.
+    /// The most bytes of artifacts and their keys.
     pub(crate) bytes: usize,
 }
 
@@ -36,26 +36,26 @@ impl CacheLimits {
         CacheLimits { entries: settings.code_cache.entries, bytes: settings.code_cache.bytes }
     }
 
-    /// Whether nothing is ever kept.
+    /// Whether these limits leave no room for anything.
     fn are_zero(self) -> bool {
         self.entries == 0 || self.bytes == 0
     }
 }
 
-/// The kernels compiled in this backend, as far as there is room for them.
+/// The compiled routines of a backend, within the limits.
 #[derive(Debug)]
 pub(crate) struct CodeCache {
     limits: CacheLimits,
     kept: Mutex<KeptCode>,
 }
 
-/// The artifacts in a cache, in the order of use. They are within the limits whenever the lock is free.
+/// The artifacts of a cache in the order of use. They are within the limits whenever the lock is free.
 #[derive(Debug)]
 struct KeptCode {
     entries: LruCache<Arc<str>, CacheEntry>,
     /// The sum of the entries' bytes.
     bytes: usize,
-    /// How many entries have made way for others.
+    /// How many entries were evicted.
     evicted: u64,
 }
 
@@ -67,7 +67,6 @@ struct CacheEntry {
 }
 
 impl CodeCache {
-    /// A cache that holds nothing yet.
     pub(crate) fn new(limits: CacheLimits) -> CodeCache {
         let kept = KeptCode { entries: LruCache::unbounded(), bytes: 0, evicted: 0 };
         CodeCache { limits, kept: Mutex::new(kept) }
@@ -86,7 +85,8 @@ impl CodeCache {
         if let Some(entry) = self.lock().entries.get(&*key) {
             return Ok(entry.artifact.clone());
         }
-        // Compiled without the lock: two threads may compile the same routine, and either result serves.
+        // Compiled without the lock: two threads may compile the same routine, and both results are the same
+        // code.
         let artifact = codegen.compile(routine)?;
         let evicted = self.lock().insert(key.into(), artifact.clone(), self.limits);
         // Code is freed without the lock.
@@ -94,17 +94,17 @@ impl CodeCache {
         Ok(artifact)
     }
 
-    /// How many artifacts are kept.
+    /// The number of artifacts in the cache.
     pub(crate) fn len(&self) -> usize {
         self.lock().entries.len()
     }
 
-    /// How many bytes are kept.
+    /// The bytes of all artifacts and keys in the cache.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// How many artifacts have made way for others.
+    /// How many artifacts were evicted so far.
     pub(crate) fn evicted(&self) -> u64 {
         self.lock().evicted
     }
@@ -115,8 +115,7 @@ impl CodeCache {
 }
 
 impl KeptCode {
-    /// Keeps an artifact, unless it is larger than the whole cache may be. Returns the entries that make way
-    /// for it.
+    /// Adds an artifact, unless it alone exceeds the limits. Returns the evicted entries.
     fn insert(&mut self, key: Arc<str>, artifact: Artifact, limits: CacheLimits) -> Vec<CacheEntry> {
         let bytes = key.len() + memory_bytes(&artifact, key.len());
         if bytes > limits.bytes {
@@ -138,7 +137,7 @@ impl KeptCode {
     }
 }
 
-/// Bytes of memory that an artifact keeps: its code, and how its kernels are called. Code that is kept as IR,
+/// Bytes of memory that an artifact takes: its code and the ABIs of its kernels. Code that is kept as IR,
 /// such as the interpreter's, counts as a multiple of its text.
 fn memory_bytes(artifact: &Artifact, text_bytes: usize) -> usize {
     let code = match artifact.payload() {
@@ -183,7 +182,7 @@ mod tests {
 
     const ROOM: CacheLimits = CacheLimits { entries: 10, bytes: 1 << 20 };
 
-    /// The interpreter, with a count of the routines it compiles.
+    /// The interpreted codegen, with a count of the routines that it compiles.
     struct Counting(Interpreted, AtomicU64);
 
     impl Codegen for Counting {
@@ -214,13 +213,13 @@ mod tests {
         schedule(&routine, &Interpreted::new(), &ScheduleOptions::default()).expect("it can be scheduled")
     }
 
-    /// A program of one digit, so that all have equally many bytes.
+    /// A program that contains one digit; all such programs have the same number of bytes.
     fn program(digit: usize) -> ScheduledRoutine {
         assert!(digit < 10);
         scheduled(&format!("routine @r {{\n  node %0 \"x\" f32[4]\n  %0[0] := {digit}.5f32\n}}"))
     }
 
-    /// Compiles a program; whether it was in the cache.
+    /// Compiles a program and returns whether it was in the cache.
     fn is_cached(cache: &CodeCache, codegen: &Counting, digit: usize) -> bool {
         let before = codegen.1.load(Ordering::Relaxed);
         cache.compile(codegen, &program(digit)).expect("it compiles");
@@ -291,7 +290,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-        /// The cache agrees with a list in the order of use, and its count of bytes with its entries.
+        /// The cache agrees with a list of programs in the order of use, and its byte count with its entries.
         #[test]
         fn the_most_recently_used_code_is_kept(
             entries in 1..5usize,

@@ -1,7 +1,7 @@
-//! What each kernel call of a routine does, in words: its nodes by name, the statements that it computes, and how its
-//! kernel is compiled.
+//! Describes each kernel call of a routine in words: its nodes by name, the statements that it computes, and
+//! how its kernel is compiled.
 //!
-//! Equal kernels are kept once and name no nodes, so names and statements belong to the calls.
+//! Equal kernels are compiled once and name no nodes, so names and statements belong to the calls.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use lowered_ir::{
 };
 use tnode::TensorNode;
 
-/// The statements of assignments, each with the nodes it reads and writes.
+/// The statements of assignments, each with the nodes that it reads and writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statements(Vec<Statement>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Statements(Vec<Statement>);
 struct Statement {
     written: Vec<TensorNode>,
     mentioned: Vec<TensorNode>,
-    /// `line N: text` of a statement from a text, and the printed statement of any other.
+    /// `line N: text` for a statement from a text, the printed statement otherwise.
     shown: String,
 }
 
@@ -31,8 +31,8 @@ impl Statements {
         Statements(statements)
     }
 
-    /// The statements that compute nodes, in order: those that write them, and those that write what the former read
-    /// unless that is in memory.
+    /// The statements that compute `nodes`, in order: statements that write one of them, and, transitively,
+    /// statements that write a node read by these, except nodes in memory.
     fn computing(&self, nodes: Vec<&TensorNode>, in_memory: &BTreeSet<&TensorNode>) -> Vec<&str> {
         let mut open = nodes;
         let mut seen: BTreeSet<&TensorNode> = open.iter().copied().collect();
@@ -46,7 +46,7 @@ impl Statements {
             }
         }
         let mut shown: Vec<&str> = found.into_iter().map(|at| self.0[at].shown.as_str()).collect();
-        // A statement with subexpressions is several steps.
+        // A statement with subexpressions is lowered to several assignments, which print alike.
         shown.dedup();
         shown
     }
@@ -71,7 +71,7 @@ fn add(steps: &[Step], program: &Assignments, statements: &mut Vec<Statement>) {
     }
 }
 
-/// What there is to say of the calls of a routine.
+/// The input of a report about the kernel calls of a routine.
 #[derive(Clone, Copy)]
 pub(crate) struct CallReport<'r> {
     pub(crate) codegen: &'r dyn Codegen,
@@ -82,7 +82,7 @@ pub(crate) struct CallReport<'r> {
 }
 
 impl CallReport<'_> {
-    /// A text of several lines for each call, in order.
+    /// One text of several lines for each call, in order.
     pub(crate) fn texts(&self) -> Vec<String> {
         let methods: Vec<String> =
             (0..self.schedule.kernels().len()).map(|kernel| self.method(kernel)).collect();
@@ -112,7 +112,7 @@ impl CallReport<'_> {
         text + &format!("\n  compiled as {method}")
     }
 
-    /// The arguments of a call that it uses so; the merge buffer is read.
+    /// The arguments of a call whose access satisfies `is_used`, by name. The merge buffer counts as read.
     fn args<'c>(&self, call: &'c KernelCall, is_used: impl Fn(Access) -> bool) -> Vec<&'c Slot> {
         let params = &self.schedule.kernels()[call.kernel].abi().params;
         let access = |param: &Param| match param {
@@ -136,7 +136,8 @@ impl CallReport<'_> {
         }
     }
 
-    /// The node whose values are in the slot's memory; none for the merge buffer, which no statement here writes.
+    /// The node whose values are in the slot's memory; `None` for the merge buffer, which no statement of the
+    /// routine writes.
     fn node(&self, slot: &Slot) -> Option<&TensorNode> {
         let node = match slot {
             Slot::Node(node) => *node,
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// `v` is computed where it is read: its line belongs to the call that computes `y`.
+    /// `v` is computed at its uses, so its line belongs to the call that computes `y`.
     #[test]
     fn calls_name_nodes_statements_and_methods() {
         let kept = Some(MemoryMode::Materialized);
@@ -211,7 +212,7 @@ mod tests {
         says(&report, &["compiled as interpreted's only form"]);
     }
 
-    /// Two calls of one kernel, which itself has no names.
+    /// Two calls share one kernel, which itself has no names.
     #[test]
     fn calls_of_one_kernel_have_names_of_their_own() {
         let kept = Some(MemoryMode::Materialized);

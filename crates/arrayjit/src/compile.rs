@@ -1,4 +1,4 @@
-//! From assignments to linkable code: every stage in order.
+//! Compiles assignments to linkable code: every stage in order.
 
 use std::{
     borrow::Borrow,
@@ -30,27 +30,28 @@ use crate::{
     settings::{NumericClass, Settings},
 };
 
-/// Compiled assignments with the nodes they are about: links into any context of the backend's devices, any number of times.
+/// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
+/// times.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     form: Form,
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
     warnings: Vec<Warning>,
-    /// How and where linked routines log, if they do.
+    /// The log folder and style of linked routines, if they log.
     logs: Option<(LogFolder, LogStyle)>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// All kernels are the backend's own.
+    /// All kernels run on the backend itself.
     Whole(Arc<Code>),
-    /// Some are its fallback's.
+    /// Some kernels run on the fallback backend.
     Divided(Arc<DividedCode>),
 }
 
 impl Compiled {
-    /// The routine's name.
+    /// The routine's name: the given one, or the last node it writes.
     pub fn name(&self) -> &str {
         match &self.form {
             Form::Whole(code) => code.schedule().name(),
@@ -63,7 +64,8 @@ impl Compiled {
         self.codes().next().map_or(&[], |code| code.schedule().symbols())
     }
 
-    /// The code without its nodes: one, or, where statements fall back, one for each part, in the order in which they run.
+    /// The code without its nodes: one item, or, where statements fall back, one for each part in the order
+    /// of execution.
     pub fn codes(&self) -> impl Iterator<Item = &Arc<Code>> {
         let (whole, parts) = match &self.form {
             Form::Whole(code) => (Some(code), [].as_slice()),
@@ -72,7 +74,7 @@ impl Compiled {
         whole.into_iter().chain(parts.iter().map(|part| &part.code))
     }
 
-    /// The statements that the backend refuses and its fallback runs, in order; none for nearly every routine.
+    /// The statements that the backend rejects and its fallback runs, in order; empty for most routines.
     pub fn fallbacks(&self) -> &[Fallback] {
         match &self.form {
             Form::Whole(_) => &[],
@@ -80,33 +82,32 @@ impl Compiled {
         }
     }
 
-    /// Why this routine gave the node the memory mode it has, in words: each decision with its reason and where it was taken;
-    /// `None` for a node that the routine does not mention. For a node that could have been computed where it is used, and is
-    /// not, that includes what stood in the way.
+    /// Explains the memory mode that this routine gave the node: each decision with its reason and its place
+    /// in the code. For a node that could have been inlined and was not, the explanation says what prevented
+    /// it. `None` for a node that the routine does not mention.
     pub fn explain(&self, node: &TensorNode) -> Option<String> {
         let at = self.nodes.iter().position(|n| n == node)?;
         Some(self.optimized.explain(ir::NodeRef(at as u32)))
     }
 
-    /// What the program says that is legal and often a mistake: a quotient of integers stored in a node of
-    /// floats, one random number for all elements, values that nothing uses. With `debug` 1 or more they are
-    /// printed.
+    /// Legal but suspicious parts of the program: a quotient of integers stored in a node of floats, one
+    /// random number for all elements, values that nothing uses. They are printed if `debug` is 1 or more.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The nodes, by their position in the code's table: those of the assignments, then the inputs of virtual nodes that
-    /// earlier routines have computed.
+    /// The nodes by their position in the code's table: nodes of the assignments, then the inputs of virtual
+    /// nodes that earlier routines compute.
     pub fn nodes(&self) -> &[TensorNode] {
         &self.nodes
     }
 
-    /// Links into a context: what the code reads must be there, what it writes is allocated where absent. The routine's own
-    /// context holds both.
+    /// Links into a context. Nodes that the code reads must be in the context; nodes that it writes are
+    /// allocated if absent. The routine's own context has both.
     ///
     /// # Errors
     ///
-    /// A node that the context lacks, or memory that is not to be had; the context is as before then.
+    /// A node that the context lacks, or a failed allocation; the context is unchanged then.
     pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::Error> {
         match &self.logs {
             None => self.link_as(context, None),
@@ -114,8 +115,9 @@ impl Compiled {
         }
     }
 
-    /// [`Compiled::link`], with what the routine logs given to a sink instead of a file. Only routines compiled with
-    /// [`settings::LoggingSettings::values`] log. A sink must not run routines of which statements fall back: runs of these wait for each other.
+    /// [`Compiled::link`], with a sink for the routine's log instead of a file. Only routines compiled with
+    /// [`settings::LoggingSettings::values`] log. A sink must not run routines with statements that fall
+    /// back: such a run would wait for the run that logs.
     ///
     /// # Errors
     ///
@@ -129,7 +131,7 @@ impl Compiled {
         self.link_as(context, Some(&Logging { sink, style }))
     }
 
-    /// The code, where it is one and does not log.
+    /// The code, if all of it runs on the backend itself and does not log.
     pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
         match &self.form {
             Form::Whole(code) if self.logs.is_none() => Some(code),
@@ -137,17 +139,17 @@ impl Compiled {
         }
     }
 
-    /// Tells what was compiled, in how much time, and what falls back.
-    fn tell(&self, backend: &Backend, statements: &Statements, took: &[(&'static str, Duration)]) {
-        let watch = backend.watch();
-        watch.times(self.name(), took);
+    /// Reports the compiled routine, the time of each stage, and the statements that fall back.
+    fn report(&self, backend: &Backend, statements: &Statements, took: &[(&'static str, Duration)]) {
+        let reporter = backend.reporter();
+        reporter.times(self.name(), took);
         match &self.form {
             Form::Whole(code) => {
                 let (codegen, schedule) = (backend.codegen(), code.schedule());
                 let report = CallReport { codegen, schedule, nodes: &self.nodes, statements };
-                watch.compiled(self.name(), &report);
+                reporter.compiled(self.name(), &report);
             }
-            Form::Divided(code) => code.tell(&self.nodes, statements),
+            Form::Divided(code) => code.report(&self.nodes, statements),
         }
     }
 
@@ -156,7 +158,7 @@ impl Compiled {
         context: &Context,
         logging: Option<&Logging>,
     ) -> Result<Routine, device_runtime::Error> {
-        // Some drivers generate code only when they know where its memory is.
+        // Some drivers generate code when linking, because code for them contains addresses.
         with_enough(|| match &self.form {
             Form::Whole(code) => context.link(&logging_to(logging, code), &self.nodes).map(Routine::from),
             Form::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
@@ -165,12 +167,13 @@ impl Compiled {
 }
 
 impl Backend {
-    /// Compiles assignment text over the given nodes, which it finds by name. The grammar is in `docs/assignment-text.md`. The
-    /// routine is named after the last node it writes.
+    /// Compiles assignment text over the given nodes, which are found by name. The grammar is in
+    /// `docs/assignment-text.md`. The routine is named after the last node it writes.
     ///
-    /// A virtual node that a routine compiled before on this backend computes may be read: its computation is repeated, from
-    /// inputs that the routine then needs too. The order of compilation is taken for the order of runs, so once a routine
-    /// overwrites an input, reading the virtual node in a later one is an error.
+    /// The text may read a virtual node of an earlier routine of this backend: its computation is inlined,
+    /// and the routine reads the inputs of that computation. Routines are assumed to run in the order of
+    /// their compilation, so once a routine overwrites such an input, a later routine cannot read the virtual
+    /// node.
     ///
     /// # Errors
     ///
@@ -186,7 +189,7 @@ impl Backend {
         })
     }
 
-    /// [`Backend::compile`] with a name for the routine: an identifier, which errors, dumps and profiles then show.
+    /// [`Backend::compile`] with a name for the routine: an identifier that errors, dumps and profiles show.
     ///
     /// # Errors
     ///
@@ -225,53 +228,55 @@ impl Backend {
         let (mut planned, changes) = self.plan(assignments, &self.virtual_nodes(), took)?;
         let form = self.generate(&mut planned)?;
 
-        // Only now, with nothing left that can fail, do the nodes learn what was decided.
+        // The nodes learn the decisions only now, when nothing can fail any more.
         let mut pending = Pending::default();
         planned.decide(&mut pending)?;
         self.commit(pending, [changes])?;
         Ok(self.finish(planned, form))
     }
 
-    /// Settles what the assignments mean and where their nodes live; `known` is how virtual nodes are computed.
+    /// Lowers and optimises assignments, which decides where their nodes live. `known` has the computations
+    /// of virtual nodes of earlier routines.
     pub(crate) fn plan(
         &self,
         assignments: &Assignments,
         known: &OptimizeCtx,
         took: Vec<(&'static str, Duration)>,
     ) -> Result<(Planned, Changes), CompileError> {
-        let mut laps = Laps { start: Instant::now(), took };
-        let watch = self.watch();
+        let mut laps = Stopwatch { start: Instant::now(), took };
+        let reporter = self.reporter();
 
         // One loop nest per assignment; meaning is fixed here.
         let lowered = lower(assignments, &lower_options(self.settings()))?;
         verified("lowering", &lowered.routine)?;
         let (views, warnings) = (lowered.views.clone(), lowered.warnings.clone());
-        watch.pass("lower", &lowered.routine);
+        reporter.pass("lower", &lowered.routine);
         laps.end("lower");
 
-        // Memory modes are settled on copies, virtual nodes inlined: those of earlier routines too.
+        // Memory modes are decided on copies; virtual nodes, including those of earlier routines, are
+        // inlined.
         let settings = optimize_settings(self.settings());
-        let on_pass = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
+        let on_pass = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
         let handles = lowered.nodes.clone();
         let InContext { optimized, nodes, changes, .. } =
             pipeline::optimize_in(known, lowered, &settings, on_pass)
                 .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimisation", &optimized.routine)?;
-        watch.pass("optimize", &optimized.routine);
+        reporter.pass("optimize", &optimized.routine);
         laps.end("optimize");
         let statements =
-            if watch.shows_calls() { Statements::of(assignments) } else { Statements::default() };
+            if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
         Ok((Planned { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
     }
 
-    /// Makes code of what was planned.
+    /// Schedules a planned routine and generates its code.
     pub(crate) fn generate(&self, planned: &mut Planned) -> Result<Form, CompileError> {
         let Planned { optimized, took, .. } = planned;
-        let mut laps = Laps { start: Instant::now(), took: std::mem::take(took) };
-        let watch = self.watch();
+        let mut laps = Stopwatch { start: Instant::now(), took: std::mem::take(took) };
+        let reporter = self.reporter();
 
-        // Kernels are cut, and compiled.
-        let on_step = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
+        // The routine is partitioned into kernels, and these are compiled.
+        let on_step = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
         let logging = self.settings().logging.values.then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
@@ -286,9 +291,9 @@ impl Backend {
         });
         laps.end("codegen");
 
-        // What is refused falls back, if it may.
+        // Rejected statements fall back, if the settings allow it.
         let form = match compiled {
-            Err(error) if generate::refusal(&error).is_some() => {
+            Err(error) if generate::rejection(&error).is_some() => {
                 let divided = fallback::compile(self, routine, error, on_step)?;
                 laps.end("fallback");
                 Form::Divided(Arc::new(divided))
@@ -299,79 +304,78 @@ impl Backend {
         Ok(form)
     }
 
-    /// Tells what was compiled; its decisions are committed.
+    /// Reports the compiled routine, whose decisions are committed.
     pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
         let Planned { optimized, nodes, views, warnings, statements, took } = planned;
-        self.watch().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
+        self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs };
-        self.watch().warnings(compiled.name(), compiled.warnings());
-        compiled.tell(self, &statements, &took);
+        self.reporter().warnings(compiled.name(), compiled.warnings());
+        compiled.report(self, &statements, &took);
         compiled
     }
 
-    /// How many distinct routines the code cache holds: [`settings::CodeCacheSettings::entries`] at most.
+    /// The number of distinct routines in the code cache, at most [`settings::CodeCacheSettings::entries`].
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
     }
 
-    /// How many bytes the code cache takes: [`settings::CodeCacheSettings::bytes`] at most.
+    /// The bytes of the code cache, at most [`settings::CodeCacheSettings::bytes`].
     pub fn cached_bytes(&self) -> usize {
         self.cache().bytes()
     }
 
-    /// How many routines the code cache has dropped to make room for others. If the number grows while the same programs are compiled
+    /// How many routines the code cache has evicted. If the number grows while the same programs are compiled
     /// again and again, the cache is too small for them.
     pub fn evicted_routines(&self) -> u64 {
         self.cache().evicted()
     }
 }
 
-/// The error with the place in the text that mentions its node; `handles` are the nodes of the routine.
+/// Adds to `source` the first place in the text that mentions its node; `handles` are the routine's nodes.
 fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[TensorNode]) -> CompileError {
     let node = source.node().and_then(|node| handles.get(node.index()));
     let place = node.and_then(|node| first_mention(assignments, node));
     CompileError::Optimize { source, place }
 }
 
-/// A routine that is optimised and not compiled yet.
+/// An optimised routine that is not compiled yet.
 pub(crate) struct Planned {
     optimized: Optimized,
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
     warnings: Vec<Warning>,
-    /// For reports about calls; empty if there are none.
+    /// The statements for reports about calls; empty unless calls are reported.
     statements: Statements,
-    /// How long each stage took.
+    /// The time that each stage took.
     took: Vec<(&'static str, Duration)>,
 }
 
 impl Planned {
-    /// The routine's name.
     pub(crate) fn name(&self) -> &str {
         &self.optimized.routine.name
     }
 
-    /// Adds what was decided about the nodes.
+    /// Adds the routine's decisions about nodes to `pending`.
     pub(crate) fn decide(&self, pending: &mut Pending) -> Result<(), tnode::Error> {
         pending.add(&decisions(&self.nodes, &self.optimized.routine), &self.views)
     }
 }
 
 /// A stopwatch for stages.
-struct Laps {
+struct Stopwatch {
     start: Instant,
     took: Vec<(&'static str, Duration)>,
 }
 
-impl Laps {
+impl Stopwatch {
     fn end(&mut self, stage: &'static str) {
         self.took.push((stage, std::mem::replace(&mut self.start, Instant::now()).elapsed()));
     }
 }
 
-/// The assignments of a text, and how long reading them took.
+/// Parses assignments, and measures the time.
 pub(crate) fn parse<N: Borrow<TensorNode>>(
     text: &str,
     nodes: impl IntoIterator<Item = N>,
@@ -381,7 +385,7 @@ pub(crate) fn parse<N: Borrow<TensorNode>>(
     Ok((assign::text::parse(text, &nodes)?, start.elapsed()))
 }
 
-/// The mode that the optimiser settled for each node that has a handle.
+/// The memory mode that the optimiser decided for each node with a handle.
 fn decisions(nodes: &[TensorNode], routine: &ir::Routine) -> Vec<(TensorNode, ModeState)> {
     nodes.iter().zip(&routine.nodes).map(|(node, decl)| (node.clone(), decl.mode.clone())).collect()
 }

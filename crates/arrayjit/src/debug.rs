@@ -1,4 +1,5 @@
-//! Telling on standard error what happens: the ladder of `debug` and the filter of `dump`, see `docs/debugging.md`.
+//! Reports on standard error: the levels of the setting `debug` and the filter of `dump`, see
+//! `docs/debugging.md`.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -14,14 +15,14 @@ use crate::{
     settings::DebugSettings,
 };
 
-/// The names under which [`Watch::pass`] sees routines, in order.
+/// The names under which [`DebugReporter::pass`] gets routines, in order.
 pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
     let passes = PASSES.iter().map(|pass| pass.name);
     let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
     optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide"])
 }
 
-/// The pass that a dump filter names and that does not exist.
+/// The pass that a dump filter names, if no such pass exists.
 pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
     let pass = dump.split_once('@').map_or(dump, |(pass, _)| pass);
     let is_known = |pass: &str| pass_names().any(|name| name == pass);
@@ -29,75 +30,75 @@ pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
     Some(pass)
 }
 
-/// What to tell.
+/// Prints the reports that the settings `debug` and `dump` select.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DebugReporter {
     level: u8,
     dump: Option<DumpFilter>,
     folder: Option<Arc<DumpFolder>>,
 }
 
-impl Watch {
-    pub(crate) fn new(settings: &DebugSettings) -> Watch {
+impl DebugReporter {
+    pub(crate) fn new(settings: &DebugSettings) -> DebugReporter {
         let folder = DumpFolder::open(&settings.dump_folder).map(Arc::new);
-        Watch { level: settings.level, dump: DumpFilter::parse(&settings.dump), folder }
+        DebugReporter { level: settings.level, dump: DumpFilter::parse(&settings.dump), folder }
     }
 
     /// Level 1: the device.
     pub(crate) fn device(&self, device: &Device) {
-        self.tell(1, || format!("device {}", device.name()));
+        self.report(1, || format!("device {}", device.name()));
     }
 
-    /// Level 2: how long each stage of a routine's compilation took.
+    /// Level 2: the time of each stage of a routine's compilation.
     pub(crate) fn times(&self, routine: &str, stages: &[(&'static str, Duration)]) {
-        self.tell(2, || {
+        self.report(2, || {
             let times =
                 stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
             format!("routine {routine}: {}", times.collect::<Vec<_>>().join(", "))
         });
     }
 
-    /// Level 1: a compiled routine, or a part of one; level 2: each call of a kernel; level 4: the code written for each
-    /// kernel; level 7: its machine instructions.
+    /// Level 1: a compiled routine, or a part of one; level 2: each kernel call; level 4: the generated code
+    /// of each kernel; level 7: its machine instructions.
     pub(crate) fn compiled(&self, routine: &str, report: &CallReport<'_>) {
         let CallReport { codegen, schedule, .. } = *report;
-        self.tell(1, || {
+        self.report(1, || {
             let (kernels, calls, temps) =
                 (schedule.kernels().len(), schedule.calls().len(), schedule.temp_bytes());
             format!("routine {routine}: {kernels} kernels, {calls} calls, {temps} temporary bytes")
         });
         let calls = if self.shows_calls() { report.texts() } else { Vec::new() };
-        calls.iter().for_each(|call| self.tell(2, || format!("routine {routine}, {call}")));
+        calls.iter().for_each(|call| self.report(2, || format!("routine {routine}, {call}")));
         for kernel in schedule.kernels().iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };
-            self.tell(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
-            self.tell(7, || format!("instructions of {}:\n{}", kernel.abi().name, listing.machine_code));
+            self.report(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
+            self.report(7, || format!("instructions of {}:\n{}", kernel.abi().name, listing.machine_code));
         }
     }
 
-    /// Level 1: what is legal in a routine and often a mistake.
+    /// Level 1: legal but suspicious parts of a routine.
     pub(crate) fn warnings(&self, routine: &str, warnings: &[Warning]) {
         for warning in warnings {
-            self.tell(1, || format!("routine {routine}, warning: {warning}"));
+            self.report(1, || format!("routine {routine}, warning: {warning}"));
         }
     }
 
-    /// Level 1: what falls back and why; level 4: its statements.
+    /// Level 1: statements that fall back, and the reason; level 4: their IR.
     pub(crate) fn fallback(&self, fallback: &Fallback) {
-        self.tell(1, || fallback.to_string());
-        self.tell(4, || format!("what falls back:\n{}", fallback.text));
+        self.report(1, || fallback.to_string());
+        self.report(4, || format!("statements that fall back:\n{}", fallback.text));
     }
 
-    /// Level 3: the memory mode of each node, and why.
+    /// Level 3: the memory mode of each node, and the reason.
     pub(crate) fn modes<'a>(&self, nodes: impl IntoIterator<Item = &'a TensorNode>) {
         for node in nodes {
-            self.tell(3, || node.explain());
+            self.report(3, || node.explain());
         }
     }
 
-    /// Level 5: the routine after `lower` and `optimize`, and each kernel after `schedule`. Level 6: the routine after every pass.
-    /// A dump that the filter selects is printed on every level. With a folder, dumps are files in it: those that the filter
-    /// selects, or all of them if there is no filter.
+    /// Level 5: the routine after `lower` and `optimize`, and each kernel after `schedule`. Level 6: the
+    /// routine after every pass. A dump that the filter selects is printed on every level. With a folder, the
+    /// dumps that the filter selects are files in it, or all dumps if there is no filter.
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
         let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));
@@ -111,17 +112,17 @@ impl Watch {
         }
     }
 
-    /// Whether [`Watch::compiled`] prints calls.
+    /// Whether [`DebugReporter::compiled`] prints calls.
     pub(crate) fn shows_calls(&self) -> bool {
         self.level >= 2
     }
 
-    /// Whether [`Watch::pass`] may tell anything.
+    /// Whether [`DebugReporter::pass`] may print anything.
     pub(crate) fn shows_passes(&self) -> bool {
         self.level >= 5 || self.dump.is_some() || self.folder.is_some()
     }
 
-    fn tell(&self, level: u8, message: impl FnOnce() -> String) {
+    fn report(&self, level: u8, message: impl FnOnce() -> String) {
         if self.level >= level {
             print(&message());
         }

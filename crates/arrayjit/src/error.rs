@@ -11,17 +11,17 @@ pub enum OpenError {
     /// No backend has that name.
     #[error("there is no backend `{name}`; there are: {known}")]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, each with what it is.
+        /// The names of all backends, each with its description.
         known: String,
     },
     /// The backend exists, but not in this build.
     #[error("this build has no {what}: it was built without the feature `{feature}` of `arrayjit`")]
     NotBuilt {
-        /// What it lacks.
+        /// The missing part of the build.
         what: &'static str,
-        /// The Cargo feature that brings it.
+        /// The Cargo feature that adds it.
         feature: &'static str,
     },
     /// The settings do not load.
@@ -43,11 +43,11 @@ pub enum OpenError {
     /// The device did not start.
     #[error(transparent)]
     Device(#[from] device_runtime::Error),
-    /// NVIDIA's driver or a device of it is not there, or too old.
+    /// NVIDIA's driver or one of its devices is missing or too old.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] device_cuda::OpenError),
-    /// No GPU adapter fits; the message lists those there are.
+    /// No GPU adapter fits; the message lists all adapters.
     #[cfg(feature = "wgpu")]
     #[error(transparent)]
     Adapter(#[from] device_wgpu::OpenError),
@@ -71,66 +71,68 @@ pub enum CompileError {
     /// The assignments do not lower.
     #[error(transparent)]
     Lower(#[from] lowered_ir::lower::LowerError),
-    /// The optimiser cannot honour a memory mode somebody specified.
+    /// The optimiser cannot honour a requested memory mode.
     #[error("{}", located(place.as_ref(), source))]
     Optimize {
-        /// Why not.
+        /// Why the mode cannot be honoured.
         source: OptimizeError,
         /// The first access to the node; none for assignments that were built without a text.
         place: Option<SourceSpan>,
     },
-    /// The decisions about memory modes conflict with what was decided elsewhere meanwhile.
+    /// The decisions about memory modes conflict with decisions that another compilation made meanwhile.
     #[error(transparent)]
     Modes(#[from] tnode::Error),
     /// The routine could not be scheduled for the target.
     #[error(transparent)]
     Schedule(#[from] scheduling::ScheduleError),
-    /// The code generator refused.
+    /// The code generator rejected the routine.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
-    /// The code generator returned code of another routine, which is a bug of it.
+    /// The code generator returned code of another routine: a bug of the code generator.
     #[error(transparent)]
     Code(#[from] codegen_core::CodeError),
-    /// The code generator refused, and the backend to fall back to does not open.
-    #[error("what is refused cannot fall back: {source}")]
+    /// The code generator rejected the routine, and the fallback backend does not open.
+    #[error("rejected statements cannot fall back: {source}")]
     FallbackOpen {
         /// Why it does not open.
         source: Box<OpenError>,
     },
-    /// The code generator refused, and so does that of the backend to fall back to.
-    #[error("routine `{routine}`: refused ({what}), and not done by the fallback `{to}` either: {source}")]
-    FallbackRefused {
+    /// Both the code generator and the fallback's code generator rejected a part of the routine.
+    #[error(
+        "routine `{routine}`: rejected ({what}), and the fallback `{to}` does not support it either: {source}"
+    )]
+    FallbackRejected {
         /// The routine.
         routine: String,
-        /// What was refused, and why.
+        /// The unsupported operation or type, and the reason.
         what: String,
-        /// The backend to fall back to.
+        /// The name of the fallback backend.
         to: String,
-        /// Its answer.
+        /// The error of the fallback backend.
         source: Box<CompileError>,
     },
-    /// What a stream has merged is read by statements that fall back, and the backend cannot bring it there.
+    /// Statements that fall back read a merge buffer that the backend cannot copy for them.
     #[error(
-        "routine `{routine}`: the merge buffer of node `{node}` is on {backend}, which does not read it ({what}), and nobody else can"
+        "routine `{routine}`: the merge buffer of node `{node}` is on {backend}, which does not read it ({what}), and no other backend can"
     )]
     FallbackMerge {
         /// The routine.
         routine: String,
         /// The node.
         node: String,
-        /// The backend whose streams have the merge buffer.
+        /// The backend whose stream has the merge buffer.
         backend: String,
-        /// What was refused, and why.
+        /// The unsupported operation or type, and the reason.
         what: String,
     },
-    /// A member of a batch was not compiled, and so the others were not either.
+    /// A member of a batch did not compile, so no member was compiled.
     #[error("member {position} of the batch, `{name}`: {source}")]
     Batch {
         /// Its position, from 0.
         position: usize,
         /// The name of its routine.
         name: String,
-        /// Why not.
+        /// The member's error.
         source: Box<CompileError>,
     },
     /// A stage needs more loops, statements or memory than a routine may have.
@@ -138,7 +140,7 @@ pub enum CompileError {
     TooLarge {
         /// The stage.
         stage: &'static str,
-        /// Which limit.
+        /// The exceeded limit.
         error: lowered_ir::verify::VerifyError,
     },
     /// Our bug: a stage produced IR that does not verify.
@@ -146,7 +148,7 @@ pub enum CompileError {
     Verify {
         /// The stage whose result is wrong.
         stage: &'static str,
-        /// What is wrong with it.
+        /// The violated invariant.
         error: lowered_ir::verify::VerifyError,
     },
 }

@@ -1,4 +1,5 @@
-//! An optimised routine as code for the target of one backend: scheduled, checked, compiled or found in the cache.
+//! Schedules an optimised routine for the target of one backend, checks the result, and compiles it or finds
+//! it in the cache.
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::Routine, verify::verify};
@@ -12,7 +13,8 @@ use crate::{
     settings::{FmaSetting, Settings},
 };
 
-/// Kernels are cut, and every bit is determined. What logs runs as it is written, in one kernel.
+/// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
+/// becomes a single kernel that runs in program order.
 pub(crate) fn schedule(
     backend: &Backend,
     routine: &Routine,
@@ -28,12 +30,12 @@ pub(crate) fn schedule(
     Ok(schedule)
 }
 
-/// The kernels compiled, or found among those compiled before.
+/// Compiles a scheduled routine, or finds its code in the cache.
 pub(crate) fn compile(backend: &Backend, schedule: &ScheduledRoutine) -> Result<Artifact, CompileError> {
     Ok(backend.cache().compile(backend.codegen(), schedule)?)
 }
 
-/// Both in one.
+/// Schedules and compiles a routine.
 pub(crate) fn code(
     backend: &Backend,
     routine: &Routine,
@@ -44,31 +46,31 @@ pub(crate) fn code(
     Ok(Code::new(schedule, artifact)?)
 }
 
-/// What a target does not do, and why not.
+/// An operation or type that a target does not support, and the reason.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct Rejection {
     pub(crate) what: String,
     pub(crate) why: String,
 }
 
-/// What the target does not do, if that is why compilation failed: another target may do it then.
-pub(crate) fn refusal(error: &CompileError) -> Option<Refusal> {
-    let refused = |what: String, why: String| Some(Refusal { what, why });
+/// The unsupported operation or type, if that is the reason for the error; another target may support it.
+pub(crate) fn rejection(error: &CompileError) -> Option<Rejection> {
+    let rejected = |what: String, why: String| Some(Rejection { what, why });
     match error {
         CompileError::Schedule(ScheduleError::Illegal(LegaliseError::Unsupported {
             op, dtype, why, ..
-        })) => refused(format!("`{op}` on {dtype}"), why.clone()),
+        })) => rejected(format!("`{op}` on {dtype}"), why.clone()),
         CompileError::Schedule(ScheduleError::Illegal(LegaliseError::Storage { dtype, name, .. })) => {
-            refused(format!("nodes of {dtype}"), format!("node `{name}` is one"))
+            rejected(format!("nodes of {dtype}"), format!("node `{name}` is one"))
         }
-        CompileError::Schedule(ScheduleError::Illegal(other)) => refused("this".into(), other.to_string()),
-        CompileError::Codegen(CodegenError::Unsupported { op, why, .. }) => refused(op.clone(), why.clone()),
+        CompileError::Schedule(ScheduleError::Illegal(other)) => rejected("this".into(), other.to_string()),
+        CompileError::Codegen(CodegenError::Unsupported { op, why, .. }) => rejected(op.clone(), why.clone()),
         _ => None,
     }
 }
 
-/// Fails if the IR that a stage produced does not verify: with our own bug, or because the program is too
-/// large.
+/// Fails if the IR that a stage produced does not verify: because of our own bug, or because the program is
+/// too large.
 pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), CompileError> {
     verify(routine).map_err(|error| match error.violation.is_limit() {
         true => CompileError::TooLarge { stage, error },

@@ -1,10 +1,11 @@
-//! Compile array assignments to machine code in milliseconds and run them on streams.
+//! Compiles array assignments to machine code in milliseconds and runs them on streams.
 //!
 //! # Should I be using this crate?
 //!
-//! To compute with arrays: yes. It joins the layers below under backend names. To write a code generator, use `codegen-core`;
-//! to write a device, `device-runtime`; to work on the IR, `lowered-ir`. What a user needs of them is re-exported here: nodes and
-//! host arrays with their files ([`npy`], [`safetensors`]), [`assign`] with parser and builders, contexts, events, [`Host`].
+//! To compute with arrays: yes. It combines the layers below it into backends with names. To write a code
+//! generator, use `codegen-core`; to write a device, `device-runtime`; to work on the IR, `lowered-ir`. Their
+//! types that a user needs are re-exported here: nodes and host arrays with their files ([`npy`],
+//! [`safetensors`]), [`assign`] with parser and builders, contexts, events, [`Host`].
 //!
 //! # Example
 //!
@@ -27,21 +28,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The text is *assignments* in index notation: `:+=` starts from 0 and sums over the letters its left side lacks. `docs/assignment-text.md`
-//! has the grammar.
+//! The text consists of *assignments* in index notation: `:+=` starts from 0 and sums over the indices that
+//! are missing on its left side. `docs/assignment-text.md` has the grammar.
 //!
-//! Work is divided over streams with [`parallel`]; [`trace`] draws what they do when.
+//! [`parallel`] divides work over streams; [`trace`] records a timeline of it.
 //!
 //! # Promises
 //!
-//! * No C compiler, no SDK; nothing is written to disk, unless [`settings::LoggingSettings::values`] asks for it.
-//! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes nothing.
-//! * `multicore`, `inline` and any number of threads give the same bits. [`settings::NumericClass::Strict`] gives the bits of the text as
-//!   written, which is what the `interpreter` computes.
+//! * No C compiler, no SDK; nothing is written to disk, unless [`settings::LoggingSettings::values`] is on.
+//! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes
+//!   nothing.
+//! * `multicore`, `inline` and any number of threads give the same bits. [`settings::NumericClass::Strict`]
+//!   gives the bits of the text as written, like the `interpreter`.
 //! * Every type is usable from any thread.
 //! * Programs that are compiled, run and dropped leave no memory behind but the code cache, which is bounded
-//!   ([`settings::CodeCacheSettings::entries`], [`settings::CodeCacheSettings::bytes`]). Code is freed with the
-//!   last routine that uses it.
+//!   ([`settings::CodeCacheSettings::entries`], [`settings::CodeCacheSettings::bytes`]). Code is freed with
+//!   the last routine that uses it.
 //!
 //! # Settings
 //!
@@ -50,26 +52,26 @@
 //! # Features
 //!
 //! * `cranelift` (default): native code for this processor.
-//! * `wgpu`: GPUs, through Vulkan or what else the platform has.
+//! * `wgpu`: GPUs, through Vulkan, Metal or Direct3D 12.
 //! * `cuda`: NVIDIA's GPUs.
 #![forbid(unsafe_code)]
 
 pub mod parallel; // work divided over streams
-pub mod settings; // what may be chosen, and where
-pub mod trace; // what happens when, for a viewer
+pub mod settings; // choices that need no change of a program
+pub mod trace; // timelines for trace viewers
 
 mod backend; // a codegen and a device by name
 mod batch; // several routines at once
-mod compile; // every stage in order
-mod generate; // the last of them, for one target
+mod compile; // all stages in order
+mod generate; // scheduling and code generation for one target
 mod routine; // the linked callable
 
-mod fallback; // what is refused runs elsewhere
+mod fallback; // statements that a code generator rejects
 
 mod cache; // compiled code by content
 mod calls; // kernel calls, in words
-mod debug; // what is told on standard error
-mod dump; // forms of a routine, as text
+mod debug; // reports on standard error
+mod dump; // the filter of dumps, and files for them
 mod log; // files for the logs of routines
 
 mod error;
@@ -146,9 +148,10 @@ struct Readme;
 #[doc = include_str!("../../../docs/runtime.md")]
 struct RuntimeGuide;
 
-/// What machine code relies on cannot be altered by safe programs. Each of these attacks once read or wrote foreign memory; none compiles.
+/// Safe programs cannot alter the inputs of machine code. Each of these programs once read or wrote foreign
+/// memory; none compiles.
 ///
-/// The range of a symbol, which bindings are checked against:
+/// The range of a symbol, against which bindings are checked:
 ///
 /// ```compile_fail,E0616
 /// # let [x, y] = ["x", "y"].map(|name| arrayjit::TensorNode::builder(name).dims([10]).build().unwrap());
@@ -158,7 +161,7 @@ struct RuntimeGuide;
 /// code.schedule.symbols[0].range = 1 << 40;
 /// ```
 ///
-/// The scratch memory that a kernel gets, in the artifact and in what the artifact shows:
+/// The size of a kernel's scratch memory, in the artifact and behind its accessors:
 ///
 /// ```compile_fail,E0616
 /// fn shrink(code: &mut codegen_core::Code) {
@@ -172,7 +175,8 @@ struct RuntimeGuide;
 /// }
 /// ```
 ///
-/// The IR that a codegen hands to the one it wraps: it cannot be written to, nor be put into a kernel unverified.
+/// The IR of a kernel, which a codegen may pass to another codegen: it cannot be modified, nor can a kernel
+/// be made of unverified IR.
 ///
 /// ```compile_fail,E0596
 /// fn alter(kernel: &mut codegen_core::Kernel) {

@@ -1,7 +1,7 @@
-//! Files for the logs of routines: a folder with one file for each linked routine, see `docs/debugging.md`.
+//! Log files: a folder with one file for each linked routine, see `docs/debugging.md`.
 //!
-//! A file is made when its routine first logs. Whatever goes wrong with a file is told once on standard error and does not
-//! disturb the computation.
+//! A file is created when its routine first logs. The first error of a file is printed on standard error; no
+//! error disturbs the computation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +13,10 @@ use std::{
 
 use codegen_core::{Code, LogSink, Logging};
 
-/// The end of the name of every file this module makes or removes.
+/// The suffix of every file name that this module creates or removes.
 const SUFFIX: &str = ".values.log";
 
-/// The names in use, by folder: one table for the process, since several backends may log to one folder.
+/// The names in use, by folder. The table is global, because several backends may log to one folder.
 static NAMES: Mutex<BTreeMap<PathBuf, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
 
 /// A folder of logs.
@@ -26,8 +26,8 @@ pub(crate) struct LogFolder {
 }
 
 impl LogFolder {
-    /// A folder of logs, made when the first of them is written. When the process opens it first, `clean` removes the logs that
-    /// are there, and nothing else.
+    /// A folder of logs, created with the first log. `clean` removes old logs, and nothing else, when the
+    /// process opens the folder first.
     pub(crate) fn open(path: &Path, clean: bool) -> LogFolder {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut names = lock(&NAMES);
@@ -39,25 +39,26 @@ impl LogFolder {
         LogFolder { path: path.into() }
     }
 
-    /// The file of a routine that is being linked: `ROUTINE.values.log`, or `ROUTINE-2.values.log` and so on where that is taken.
+    /// The log file of a routine that is being linked: `ROUTINE.values.log`, or `ROUTINE-2.values.log` and so
+    /// on if the name is in use.
     pub(crate) fn file(&self, routine: &str) -> LogFile {
         let stem = sanitised(routine);
         let mut names = lock(&NAMES);
         let used = names.entry(self.path.to_path_buf()).or_default();
         let nth = |n: usize| if n == 1 { stem.clone() } else { format!("{stem}-{n}") };
-        // Some file systems do not tell capitals apart.
+        // Some file systems ignore case.
         let free = (1..).map(nth).find(|name| used.insert(name.to_lowercase())).unwrap_or(stem.clone());
         LogFile { path: self.path.join(free + SUFFIX), state: Mutex::new(State::Unopened) }
     }
 }
 
-/// The code, with its lines going where they should; as it was, if nowhere.
+/// The code with its log directed to `logging`, or unchanged if there is none.
 pub(crate) fn logging_to(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
     let Some(logging) = logging else { return Arc::clone(code) };
     Arc::new((**code).clone().logging_to(logging.clone()))
 }
 
-/// Removes the logs in a folder, if there is one.
+/// Removes the logs in a folder, if the folder exists.
 fn remove_logs(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -72,7 +73,8 @@ fn remove_logs(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A name that every file system takes: letters, digits, `_`, `-` and inner dots of ASCII, at most 100 of them.
+/// A name that every file system accepts: ASCII letters, digits, `_`, `-` and inner dots, at most 100
+/// characters.
 pub(crate) fn sanitised(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     let name: String = name.chars().map(plain).take(100).collect();
@@ -93,7 +95,7 @@ pub(crate) struct LogFile {
 enum State {
     Unopened,
     Open(File),
-    /// Something went wrong and was told.
+    /// An error occurred and was printed.
     Failed,
 }
 

@@ -1,4 +1,4 @@
-//! Linked routines, whole or divided between a backend and its fallback.
+//! Linked routines, on one backend or divided between a backend and its fallback.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::fallback::LinkedParts;
 
 /// A linked callable. Cheap to clone.
 ///
-/// Where statements [fall back](crate::Compiled::fallbacks), a run passes values through the host: it returns when the last of these
-/// statements is done, and a task that another thread schedules on the same nodes meanwhile may come between two parts of it.
+/// Where statements [fall back](crate::Compiled::fallbacks), a run passes values through the host: it returns
+/// when the last of these statements is done, and a task that another thread schedules on the same nodes
+/// meanwhile may run between two parts.
 #[derive(Clone, Debug)]
 pub struct Routine(Form);
 
@@ -26,7 +27,7 @@ impl Routine {
         Routine(Form::Divided(Arc::new(parts)))
     }
 
-    /// The context that sees everything the routine uses.
+    /// The context that contains every node of the routine.
     pub fn context(&self) -> &Context {
         match &self.0 {
             Form::Whole(routine) => routine.context(),
@@ -34,7 +35,7 @@ impl Routine {
         }
     }
 
-    /// The routine's name.
+    /// The name that errors, dumps and profiles show.
     pub fn name(&self) -> &str {
         match &self.0 {
             Form::Whole(routine) => routine.name(),
@@ -42,18 +43,18 @@ impl Routine {
         }
     }
 
-    /// The static symbols, in the order [`Routine::run`] takes their values.
+    /// The static symbols, in the order of the values that [`Routine::run`] takes.
     pub fn bindings(&self) -> &[Symbol] {
         self.any_part().map_or(&[], device_runtime::Routine::bindings)
     }
 
-    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies slowest. One empty
-    /// combination if there are no symbols.
+    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies
+    /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
         self.any_part().map(device_runtime::Routine::all_bindings).into_iter().flatten()
     }
 
-    /// The nodes, other than constants, whose values from before a run the run reads; in order.
+    /// The non-constant nodes whose values from before a run the run reads; in order.
     pub fn inputs(&self) -> &[TensorNode] {
         match &self.0 {
             Form::Whole(routine) => routine.inputs(),
@@ -77,13 +78,14 @@ impl Routine {
         }
     }
 
-    /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value per symbol.
+    /// Schedules one run on the context's stream, after everything it depends on; `bindings` has one value
+    /// per symbol.
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`Error::Poisoned`] where an
-    /// input has no value; the device's refusal. Where statements fall back also their failure, and that of what they read; all
-    /// outputs are without value then.
+    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`Error::Poisoned`]
+    /// if an input has no value; a device error. A run with statements that fall back also returns their
+    /// errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         match &self.0 {
             Form::Whole(routine) => routine.run(bindings),
@@ -91,8 +93,9 @@ impl Routine {
         }
     }
 
-    /// A task that schedules a run with these bindings, to be combined with others or run several times. Where
-    /// statements fall back, running it waits as [`Routine::run`] does: do not [`Task::enschedule`] it then.
+    /// A task that schedules a run with these bindings, to be combined with others or run several times.
+    /// Where statements fall back, the task waits like [`Routine::run`] and must not be passed to
+    /// [`Task::enschedule`].
     ///
     /// # Errors
     ///
@@ -108,7 +111,7 @@ impl Routine {
         }
     }
 
-    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of the two writes.
+    /// The earlier routines of its context's ancestry that use a common node, if either of the two writes it.
     pub fn dependencies(&self) -> &[Dependency] {
         match &self.0 {
             Form::Whole(routine) => routine.dependencies(),
@@ -116,8 +119,8 @@ impl Routine {
         }
     }
 
-    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was linked
-    /// for. A run may be scheduled before that: it reads the values that are there.
+    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine reads the values it
+    /// was linked for. A run may be scheduled earlier: it reads the values that are present.
     pub fn can_run(&self) -> bool {
         match &self.0 {
             Form::Whole(routine) => routine.can_run(),
@@ -125,7 +128,8 @@ impl Routine {
         }
     }
 
-    /// The routine as one of the device, for [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); none where
+    /// The routine as a routine of the device, for
+    /// [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); `None` where
     /// statements fall back.
     pub fn whole(&self) -> Option<&device_runtime::Routine> {
         match &self.0 {
@@ -134,7 +138,7 @@ impl Routine {
         }
     }
 
-    /// What all parts agree on.
+    /// Any part, for facts that are the same for all parts.
     fn any_part(&self) -> Option<&device_runtime::Routine> {
         match &self.0 {
             Form::Whole(routine) => Some(routine),

@@ -1,7 +1,8 @@
-//! Trains a 64–128–10 network on 1,797 handwritten digits: forward pass, backward pass and update are one compiled routine.
+//! Trains a 64–128–10 network on 1,797 handwritten digits: forward pass, backward pass and update are one
+//! compiled routine.
 //!
-//! The program `digits` trains and prints the accuracy on images that training did not see; the library has its parts,
-//! for the tests, benchmarks and web pages that train the same network.
+//! The program `digits` trains and prints the accuracy on images that training did not see; the library has
+//! its parts, for the tests, benchmarks and web pages that train the same network.
 #![forbid(unsafe_code)]
 
 pub mod data; // the images, and their split into training and test sets

@@ -1,4 +1,5 @@
-//! Trains a 64–128–10 network on 1,797 handwritten digits: forward, backward and update are one compiled routine.
+//! Trains a 64–128–10 network on 1,797 handwritten digits: forward, backward and update are one compiled
+//! routine.
 //!
 //! `cargo run --release -p digits -- --backend multicore --epochs 40 --seed 5`
 //!

@@ -60,7 +60,8 @@ impl Network {
             .expect("the texts and the list above name the same nodes")
     }
 
-    /// What the context must hold before training starts: uniform weights scaled for rectified units, zeros elsewhere.
+    /// What the context must hold before training starts: uniform weights scaled for rectified units, zeros
+    /// elsewhere.
     ///
     /// # Errors
     ///

@@ -1,13 +1,15 @@
-//! Training on several streams: each computes the gradient of its shard of a mini-batch, and one step follows from their sum.
+//! Training on several streams: each computes the gradient of its shard of a mini-batch, and one step follows
+//! from their sum.
 //!
-//! One stream computes the same mean over the whole mini-batch at once, so the two differ by the rounding of sums only: from
-//! the same state, a step changes a weight `w` of momentum `v` differently by at most 2⁻²⁴ · (8 S + |v| + 4 |w|), where S is the sum over the
-//! images of the magnitudes of what they contribute to its gradient. `tests/training/on_streams.rs` derives and tests that.
+//! One stream computes the same mean over the whole mini-batch at once, so the two differ by the rounding of
+//! sums only: from the same state, a step changes a weight `w` of momentum `v` differently by at most 2⁻²⁴ ·
+//! (8 S + |v| + 4 |w|), where S is the sum over the images of the magnitudes of what they contribute to its
+//! gradient. `tests/training/on_streams.rs` derives and tests that.
 
 use anyhow::Result;
 use arrayjit::{
     Backend, HostArray, Routine, TensorNode,
-    parallel::{DataParallel, DataParallelJob, MergeBy, replicate},
+    parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
 };
 
 use crate::{
@@ -28,8 +30,8 @@ pub fn rows(streams: usize) -> usize {
     BATCH.div_ceil(streams)
 }
 
-/// [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` chooses, of which those past its end count nothing;
-/// and the update.
+/// [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` chooses, of which those
+/// past its end count nothing; and the update.
 pub fn texts(streams: usize) -> (String, &'static str) {
     let at = network::TRAIN.find("# update").expect("the text has that heading");
     let (gradient, update) = network::TRAIN.split_at(at);
@@ -41,7 +43,8 @@ pub fn texts(streams: usize) -> (String, &'static str) {
 }
 
 impl<'n> SharedTraining<'n> {
-    /// Compiles the routines, uploads data and initial weights, and links for so many streams; `network` has [`rows`] rows.
+    /// Compiles the routines, uploads data and initial weights, and links for so many streams; `network` has
+    /// [`rows`] rows.
     ///
     /// # Errors
     ///
@@ -72,7 +75,7 @@ impl<'n> SharedTraining<'n> {
             update: &update,
             summed: &nodes(["dw1", "db1", "dw2", "db2"]),
             parameters: &parameters,
-            merge_by: MergeBy::default(),
+            merge_method: MergeMethod::default(),
         };
         let steps = DataParallel::link(backend, &job, &contexts)?;
         let evaluate = evaluate.link(steps.context())?;

@@ -1,4 +1,5 @@
-//! Training and evaluation as linked routines on a backend: both are compiled once, and an epoch is a run of the first per batch.
+//! Training and evaluation as linked routines on a backend: both are compiled once, and an epoch is a run of
+//! the first per batch.
 
 use anyhow::Result;
 use arrayjit::{Backend, Context, HostArray, Routine};

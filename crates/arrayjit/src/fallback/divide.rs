@@ -1,7 +1,9 @@
-//! Which top-level statements of a routine go where, and the routines that they make up.
+//! Divides the top-level statements of a routine between a backend and its fallback, and makes a routine of
+//! each part.
 //!
-//! A *unit* is the least that may go anywhere: a top-level statement, or those from the declaration of a local to its last use. A
-//! remark belongs to what follows it. Neighbouring units for the same backend are one part.
+//! A *unit* is the smallest movable piece: a top-level statement, or the statements from the declaration of a
+//! local to its last use. A comment belongs to the statement after it. Consecutive units on the same backend
+//! form one part.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,73 +16,74 @@ use lowered_ir::{
 };
 use tnode::{MemoryMode, ModeState, Reason, Sharing};
 
-use crate::generate::Refusal;
+use crate::generate::Rejection;
 
-/// Where a part runs.
+/// The backend that runs a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On the backend itself.
+pub(crate) enum PartBackend {
+    /// The backend itself.
     Own,
-    /// On its fallback.
+    /// The fallback of the backend.
     Fallback,
 }
 
 /// A part of a routine.
-pub(super) struct Part {
-    pub(super) place: Place,
-    /// Its units, by position.
+pub(super) struct RoutinePart {
+    pub(super) place: PartBackend,
+    /// The positions of its units.
     pub(super) units: Range<usize>,
-    /// Its statements, over the nodes and symbols of the whole.
+    /// A routine of its statements, with the nodes and symbols of the original routine.
     pub(super) routine: Routine,
 }
 
-/// How a routine is divided so far.
+/// The current division of a routine.
 pub(super) struct Division<'r> {
     routine: &'r Routine,
-    /// Statements, by position in the body.
+    /// The units, as positions of statements in the body.
     units: Vec<Range<usize>>,
-    refused: BTreeMap<usize, Refusal>,
-    /// Units with which a part begins although its neighbour before is for the same backend.
+    rejected: BTreeMap<usize, Rejection>,
+    /// Units that begin a new part although the unit before runs on the same backend.
     cuts: BTreeSet<usize>,
 }
 
 impl<'r> Division<'r> {
-    /// Divides a routine into units, none of which is refused yet.
+    /// Divides a routine into units, all of them for the backend itself.
     pub(super) fn new(routine: &'r Routine) -> Division<'r> {
         let units = units(&routine.body);
-        Division { routine, units, refused: BTreeMap::new(), cuts: BTreeSet::new() }
+        Division { routine, units, rejected: BTreeMap::new(), cuts: BTreeSet::new() }
     }
 
-    /// The routine of each unit alone.
+    /// A routine for each single unit.
     pub(super) fn units(&self) -> impl Iterator<Item = Routine> {
         self.units.iter().map(|unit| with_body(self.routine, self.routine.body[unit.clone()].to_vec()))
     }
 
-    /// The units that are refused, with the statements they consist of.
-    pub(super) fn refused(&self) -> impl Iterator<Item = (Range<usize>, &Refusal)> {
-        self.refused.iter().map(|(&unit, refusal)| (self.units[unit].clone(), refusal))
+    /// The rejected units, each with the positions of its statements.
+    pub(super) fn rejected(&self) -> impl Iterator<Item = (Range<usize>, &Rejection)> {
+        self.rejected.iter().map(|(&unit, rejection)| (self.units[unit].clone(), rejection))
     }
 
-    /// Whether a part has these statements.
-    pub(super) fn holds(&self, part: &Part, statements: &Range<usize>) -> bool {
+    /// Whether a part contains these statements.
+    pub(super) fn holds(&self, part: &RoutinePart, statements: &Range<usize>) -> bool {
         self.units[part.units.clone()].contains(statements)
     }
 
-    /// Sends a unit to the fallback.
-    pub(super) fn refuse(&mut self, unit: usize, refusal: Refusal) {
-        self.refused.insert(unit, refusal);
+    /// Moves a unit to the fallback.
+    pub(super) fn reject(&mut self, unit: usize, rejection: Rejection) {
+        self.rejected.insert(unit, rejection);
     }
 
-    /// Makes less of a part that is refused though its units are not: two halves, or, of a single unit, a refused one.
-    pub(super) fn narrow(&mut self, units: Range<usize>, refusal: Refusal) {
+    /// Makes a part smaller that is rejected although each of its units is accepted: splits it in two halves,
+    /// or, if it is a single unit, marks the unit as rejected.
+    pub(super) fn narrow(&mut self, units: Range<usize>, rejection: Rejection) {
         match units.len() {
-            0 | 1 => self.refuse(units.start, refusal),
+            0 | 1 => self.reject(units.start, rejection),
             len => drop(self.cuts.insert(units.start + len / 2)),
         }
     }
 
-    /// The parts in order, and the local nodes that several of them touch.
-    pub(super) fn parts(&self) -> (Vec<Part>, BTreeSet<NodeRef>) {
+    /// The parts in order, and the local nodes that several parts touch.
+    pub(super) fn parts(&self) -> (Vec<RoutinePart>, BTreeSet<NodeRef>) {
         let spans = self.spans();
         let shared = self.shared(&spans);
         let mut whole = self.routine.clone();
@@ -88,22 +91,22 @@ impl<'r> Division<'r> {
             whole.nodes[node.index()].mode = on_device();
         }
         let facts = analyse(self.routine);
-        // What a run leaves in a local node, the next one must not see.
+        // A run must not see the values that the previous run left in a local node.
         let mut unset: BTreeSet<NodeRef> =
             shared.iter().copied().filter(|&node| facts[node].read_before_write).collect();
         let parts = spans.into_iter().enumerate().map(|(at, units)| {
             let mut routine = with_body(&whole, zeroing(&self.body(&units), &mut unset));
             routine.name += &format!("_p{at}");
-            Part { place: self.place(units.start), units, routine }
+            RoutinePart { place: self.place(units.start), units, routine }
         });
         (parts.collect(), shared)
     }
 
-    fn place(&self, unit: usize) -> Place {
-        if self.refused.contains_key(&unit) { Place::Fallback } else { Place::Own }
+    fn place(&self, unit: usize) -> PartBackend {
+        if self.rejected.contains_key(&unit) { PartBackend::Fallback } else { PartBackend::Own }
     }
 
-    /// The units of each part.
+    /// The range of units of each part.
     fn spans(&self) -> Vec<Range<usize>> {
         let begins = |&unit: &usize| {
             unit == 0 || self.cuts.contains(&unit) || self.place(unit) != self.place(unit - 1)
@@ -147,7 +150,8 @@ fn on_device() -> ModeState {
     ModeState::decided(MemoryMode::OnDevice(Sharing::Unset), reason)
 }
 
-/// The statements, with each unset node zeroed before the first that touches it, and set from then on.
+/// The statements, with a statement that zeroes each unset node before the first use of the node. The node is
+/// set from then on.
 fn zeroing(body: &[Stmt], unset: &mut BTreeSet<NodeRef>) -> Block {
     let mut zeroed = Block::with_capacity(body.len());
     for stmt in body {
@@ -178,7 +182,7 @@ fn units(body: &[Stmt]) -> Vec<Range<usize>> {
         }
     }
     if start < body.len() {
-        // Remarks at the end have nothing to follow.
+        // Comments at the end join the unit before them.
         match units.last_mut() {
             Some(unit) => unit.end = body.len(),
             None => units.push(start..body.len()),
@@ -207,8 +211,8 @@ mod tests {
         comment \"the end\"
     }";
 
-    fn refusal() -> Refusal {
-        Refusal { what: "`*` on f32".into(), why: "it is a test".into() }
+    fn rejection() -> Rejection {
+        Rejection { what: "`*` on f32".into(), why: "it is a test".into() }
     }
 
     #[test]
@@ -225,20 +229,23 @@ mod tests {
         let routine = text::parse(TEXT).unwrap();
         let mut division = Division::new(&routine);
         assert_eq!(division.parts().0.len(), 1);
-        division.refuse(1, refusal());
+        division.reject(1, rejection());
         let (parts, shared) = division.parts();
         let found: Vec<_> = parts.iter().map(|part| (part.place, part.units.clone())).collect();
-        assert_eq!(found, [(Place::Own, 0..1), (Place::Fallback, 1..2), (Place::Own, 2..3)]);
+        assert_eq!(
+            found,
+            [(PartBackend::Own, 0..1), (PartBackend::Fallback, 1..2), (PartBackend::Own, 2..3)]
+        );
         assert_eq!(Vec::from_iter(shared), [NodeRef(1)], "`t` outlives its part");
         assert!(
             parts.iter().all(|part| part.routine.node(NodeRef(1)).mode.mode() != Some(MemoryMode::Local))
         );
-        division.refuse(0, refusal());
+        division.reject(0, rejection());
         let spans: Vec<_> = division.parts().0.into_iter().map(|part| part.units).collect();
         assert_eq!(spans, [0..2, 2..3]);
-        division.narrow(0..2, refusal());
+        division.narrow(0..2, rejection());
         assert_eq!(division.parts().0.len(), 3);
-        division.narrow(2..3, refusal());
+        division.narrow(2..3, rejection());
         assert_eq!(division.parts().0.len(), 2, "the second and the third are neighbours on the fallback");
     }
 
@@ -253,7 +260,7 @@ mod tests {
         }";
         let routine = text::parse(text).unwrap();
         let mut division = Division::new(&routine);
-        division.refuse(2, refusal());
+        division.reject(2, rejection());
         let (parts, _) = division.parts();
         assert_eq!(parts[0].routine.body[1], Stmt::Zero { node: NodeRef(1) });
         assert_eq!((parts[0].routine.body.len(), parts[1].routine.body.len()), (3, 1));

@@ -1,9 +1,9 @@
-//! Divided routines in a context: linking, running, failing.
+//! Divided routines in a context: linking, runs, failures.
 //!
-//! Two chains of contexts grow side by side, one on each backend, as if each had a routine for each of its parts. A run keeps the
-//! caller's thread until the last part on the fallback is done, since its results pass through the host; parts of the backend
-//! itself are scheduled as any routine is. When something fails on the way, all outputs of the routine are poisoned, as those of a
-//! routine whose kernel failed are: no reader sees values of an earlier run.
+//! Two chains of contexts are built in parallel, one on each backend, with a routine for each part. A run
+//! blocks the caller's thread until the last part on the fallback is done, since its results pass through the
+//! host; parts on the backend itself are scheduled like any routine. A failure poisons all outputs of the
+//! routine, like the failure of a kernel: no reader sees values of an earlier run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,8 @@ use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
 
 use super::{
-    divide::Place,
-    parts::{DividedCode, PartCode, Role},
+    divide::PartBackend,
+    parts::{DividedCode, NodeUse, PartCode},
 };
 use crate::{backend::Backend, log::logging_to};
 
@@ -26,35 +26,36 @@ use crate::{backend::Backend, log::logging_to};
 pub(crate) struct LinkedParts {
     name: String,
     backend: Backend,
-    /// What sees everything on the backend itself.
+    /// The context on the backend itself, with all nodes of the routine.
     context: Context,
-    /// The same on the fallback, on a stream of its own.
-    side: Context,
+    /// The context on the fallback, on a stream of its own.
+    fallback_context: Context,
     parts: Vec<LinkedPart>,
-    /// Nodes, constants included, that some part reads before any has written them.
+    /// Nodes, constants included, that some part reads before any part writes them.
     reads: Vec<TensorNode>,
     inputs: Vec<TensorNode>,
     outputs: Vec<TensorNode>,
-    /// Its dependencies, and whether it has run.
+    /// The routine's dependencies, and whether it has run.
     order: LinkOrder,
-    /// Whether lines are logged, so that the order of parts can be observed.
+    /// Whether the parts log. The order of parts is observable then.
     logs: bool,
 }
 
 #[derive(Debug)]
 struct LinkedPart {
-    place: Place,
+    place: PartBackend,
     routine: Routine,
-    bring: Vec<TensorNode>,
-    give: Vec<TensorNode>,
+    copy_in: Vec<TensorNode>,
+    copy_out: Vec<TensorNode>,
 }
 
 impl DividedCode {
-    /// Links into a context of the backend; `nodes` are the handles by position, `logging` where parts log to.
+    /// Links into a context of the backend. `nodes` are the handles by position; `logging` is the destination
+    /// of the parts' logs.
     ///
     /// # Errors
     ///
-    /// As [`Context::link`]; the context is as before then.
+    /// As [`Context::link`]; the context is unchanged then.
     pub(crate) fn link(
         &self,
         context: &Context,
@@ -62,13 +63,17 @@ impl DividedCode {
         logging: Option<&Logging>,
     ) -> Result<LinkedParts, Error> {
         let nodes = self.handles(nodes)?;
-        let mut linked =
-            Linking { divided: self, nodes, context: context.clone(), side: self.fallback.context()? };
+        let mut linked = Linking {
+            divided: self,
+            nodes,
+            context: context.clone(),
+            fallback_context: self.fallback.context()?,
+        };
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             parts.push(linked.part(part, &logging_to(logging, &part.code))?);
         }
-        let Linking { nodes, context: with_parts, side, .. } = linked;
+        let Linking { nodes, context: with_parts, fallback_context, .. } = linked;
         let own = |node: &NodeRef| !self.shared.contains_key(node);
         let reads = sorted(&nodes, self.first_reads().into_iter().filter(own));
         let inputs = reads.iter().filter(|node| !node.mode().known_constant()).cloned().collect();
@@ -78,10 +83,21 @@ impl DividedCode {
         let uses = uses.filter_map(|(node, access)| Some((nodes.get(node.index())?, access)));
         let (context, order) = with_parts.as_one_routine(context, &self.name, uses);
         let (name, backend, logs) = (self.name.clone(), self.own.clone(), logging.is_some());
-        Ok(LinkedParts { name, backend, context, side, parts, reads, inputs, outputs, order, logs })
+        Ok(LinkedParts {
+            name,
+            backend,
+            context,
+            fallback_context,
+            parts,
+            reads,
+            inputs,
+            outputs,
+            order,
+            logs,
+        })
     }
 
-    /// The handles, with fresh ones for the local nodes that parts share.
+    /// The handles, with new ones for the local nodes that several parts touch.
     fn handles(&self, nodes: &[TensorNode]) -> Result<Vec<TensorNode>, Error> {
         let mut handles = nodes.to_vec();
         for (&node, decl) in &self.shared {
@@ -92,14 +108,14 @@ impl DividedCode {
             let fresh = fresh.build()?;
             match handles.get_mut(node.index()) {
                 Some(handle) => *handle = fresh,
-                // The node that lands what was merged is behind all others.
+                // The node with the copy of the merge buffer is the last one.
                 None => handles.push(fresh),
             }
         }
         Ok(handles)
     }
 
-    /// The nodes that the first part which touches them reads first.
+    /// The nodes that the first part that touches them reads before it writes them.
     fn first_reads(&self) -> BTreeSet<NodeRef> {
         let (mut met, mut reads) = (BTreeSet::new(), BTreeSet::new());
         for (&node, role) in self.parts.iter().flat_map(|part| &part.roles) {
@@ -121,8 +137,8 @@ impl DividedCode {
     }
 }
 
-/// The access of the parts so far to a node, with a further part's.
-fn whole_use(before: Option<Access>, role: Role) -> Access {
+/// Combines the access of the earlier parts to a node with the access of another part.
+fn whole_use(before: Option<Access>, role: NodeUse) -> Access {
     match before {
         None if role.writes && role.overwrites => Access::Write,
         None | Some(Access::Read) if !role.writes => Access::Read,
@@ -131,45 +147,47 @@ fn whole_use(before: Option<Access>, role: Role) -> Access {
     }
 }
 
-/// The handles of nodes in order, each once.
+/// The handles of nodes, sorted and without duplicates.
 fn sorted(handles: &[TensorNode], nodes: impl IntoIterator<Item = NodeRef>) -> Vec<TensorNode> {
     let nodes: BTreeSet<TensorNode> =
         nodes.into_iter().filter_map(|node| handles.get(node.index()).cloned()).collect();
     nodes.into_iter().collect()
 }
 
-/// The contexts so far.
+/// The contexts on both backends while parts are being linked.
 struct Linking<'c> {
     divided: &'c DividedCode,
     nodes: Vec<TensorNode>,
     context: Context,
-    side: Context,
+    fallback_context: Context,
 }
 
 impl Linking<'_> {
     fn part(&mut self, part: &PartCode, code: &Arc<Code>) -> Result<LinkedPart, Error> {
         let routine = match part.place {
-            Place::Own => self.context.link(code, &self.nodes)?,
-            Place::Fallback => {
+            PartBackend::Own => self.context.link(code, &self.nodes)?,
+            PartBackend::Fallback => {
                 for (&node, role) in &part.roles {
                     self.allocate(part, node, *role)?;
                 }
-                self.side.link(code, &self.nodes)?
+                self.fallback_context.link(code, &self.nodes)?
             }
         };
         match part.place {
-            Place::Own => self.context = routine.context().clone(),
-            Place::Fallback => self.side = routine.context().clone(),
+            PartBackend::Own => self.context = routine.context().clone(),
+            PartBackend::Fallback => self.fallback_context = routine.context().clone(),
         }
-        let [bring, give] = [&part.bring, &part.give].map(|nodes| sorted(&self.nodes, nodes.iter().copied()));
-        Ok(LinkedPart { place: part.place, routine, bring, give })
+        let [copy_in, copy_out] =
+            [&part.copy_in, &part.copy_out].map(|nodes| sorted(&self.nodes, nodes.iter().copied()));
+        Ok(LinkedPart { place: part.place, routine, copy_in, copy_out })
     }
 
-    /// Zeros on both sides for a node that a part on the fallback touches, where there is none; but what it reads before it writes
-    /// must be there, unless a run puts it there.
-    fn allocate(&mut self, part: &PartCode, node: NodeRef, role: Role) -> Result<(), Error> {
+    /// Initialises a node that a part on the fallback touches with zeros, on each side that lacks it. A node
+    /// whose earlier values the part reads must already be in the context, unless another part writes it
+    /// first.
+    fn allocate(&mut self, part: &PartCode, node: NodeRef, role: NodeUse) -> Result<(), Error> {
         let Some(handle) = self.nodes.get(node.index()) else { return Ok(()) };
-        let copied = part.bring.contains(&node) || part.give.contains(&node);
+        let copied = part.copy_in.contains(&node) || part.copy_out.contains(&node);
         if copied && !self.context.contains(handle) {
             if role.reads_first && !self.divided.shared.contains_key(&node) {
                 let (routine, stream) = (self.divided.name.clone(), self.context.stream().name());
@@ -177,8 +195,8 @@ impl Linking<'_> {
             }
             self.context = with_zeros(&self.context, handle)?;
         }
-        if !self.side.contains(handle) {
-            self.side = with_zeros(&self.side, handle)?;
+        if !self.fallback_context.contains(handle) {
+            self.fallback_context = with_zeros(&self.fallback_context, handle)?;
         }
         Ok(())
     }
@@ -198,7 +216,7 @@ impl LinkedParts {
         &self.context
     }
 
-    /// The nodes, other than constants, whose values from before a run it reads.
+    /// The non-constant nodes whose values from before a run the run reads.
     pub(crate) fn inputs(&self) -> &[TensorNode] {
         &self.inputs
     }
@@ -213,29 +231,30 @@ impl LinkedParts {
         self.parts.iter().find_map(|part| part.routine.merge_buffer_input())
     }
 
-    /// A part, for what is the same of all: the symbols and their bindings.
+    /// Any part, for facts that are the same for all parts: the symbols and the check of their bindings.
     pub(crate) fn any_part(&self) -> Option<&Routine> {
         self.parts.first().map(|part| &part.routine)
     }
 
-    /// Its dependencies, and whether it has run.
+    /// The routine's dependencies, and whether it has run.
     pub(crate) fn order(&self) -> &LinkOrder {
         &self.order
     }
 
-    /// What [`LinkedParts::run`] asks of its bindings.
+    /// Checks the number and the ranges of bindings, like [`LinkedParts::run`].
     pub(crate) fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
         self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))
     }
 
-    /// Runs the parts in order; on return those on the fallback are done.
+    /// Runs the parts in order; on return the parts on the fallback are done.
     ///
     /// # Errors
     ///
-    /// As [`Routine::run`], and the failure of a part on the fallback or of one that it depends on; the outputs have no value then.
+    /// As [`Routine::run`]; also the failure of a part on the fallback, or of a node that it reads. The
+    /// outputs are poisoned then.
     pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         self.check_bindings(bindings)?;
-        let _turn = self.backend.refuge().begin_run();
+        let _turn = self.backend.fallback_state().begin_run();
         for node in &self.reads {
             if let Some(failure) = self.context.failure(node) {
                 return Err(Error::Poisoned { node: node.name(), failure });
@@ -251,13 +270,13 @@ impl LinkedParts {
         Ok(event)
     }
 
-    /// `begun` tells whether some part may have run.
+    /// Runs the parts; sets `begun` once a part may have run.
     fn run_parts(&self, bindings: &[i64], begun: &mut bool) -> Result<Event, Error> {
         let mut last = None;
         for part in &self.parts {
             last = match part.place {
-                Place::Own => Some(self.run_own(part, bindings, begun)?),
-                Place::Fallback => {
+                PartBackend::Own => Some(self.run_own(part, bindings, begun)?),
+                PartBackend::Fallback => {
                     self.run_on_fallback(part, bindings, begun)?;
                     None
                 }
@@ -268,7 +287,7 @@ impl LinkedParts {
 
     fn run_own(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<Event, Error> {
         let run = part.routine.run(bindings);
-        // What was handed over in part has taken its outputs' values.
+        // A run that was submitted in part has poisoned its outputs.
         let is_lost = |node: &TensorNode| self.context.failure(node).is_some();
         *begun |= run.is_ok() || part.routine.outputs().iter().any(is_lost);
         let event = run?;
@@ -279,25 +298,25 @@ impl LinkedParts {
     }
 
     fn run_on_fallback(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<(), Error> {
-        for node in &part.bring {
-            copy(node, &self.context, &self.side)?;
+        for node in &part.copy_in {
+            copy(node, &self.context, &self.fallback_context)?;
         }
         let event = part.routine.run(bindings)?;
         *begun = true;
         event.sync()?;
-        part.give.iter().try_for_each(|node| copy(node, &self.side, &self.context))
+        part.copy_out.iter().try_for_each(|node| copy(node, &self.fallback_context, &self.context))
     }
 
-    /// Leaves the outputs without value, and the fallback's stream ready for the next run.
+    /// Poisons the outputs, and resets the fallback's stream for the next run.
     fn fail(&self, error: &Error) {
         let failed = || Failure::new(self.context.stream().name(), self.name.as_str(), error.to_string());
         let failure = error.failure().cloned().unwrap_or_else(failed);
         for node in &self.outputs {
-            // The context sees all outputs since it was linked.
+            // All outputs are in the context since linking, so this cannot fail.
             let _ = self.context.poison(node, &failure);
         }
-        // If that fails, so will the next run.
-        let _ = self.side.stream().reset();
+        // If this fails, the next run reports it.
+        let _ = self.fallback_context.stream().reset();
     }
 }
 

@@ -1,22 +1,25 @@
-//! Fallback: what a backend's code generator refuses runs on another backend.
+//! Fallback: statements that a backend's code generator rejects run on another backend.
 //!
-//! A refused routine is cut, between its top-level statements, into parts ([`divide`]); each part is an ordinary routine, compiled
-//! for the backend itself or for its fallback backend ([`parts`]). A linked routine runs its parts in order and copies, through the
-//! host, what one part writes and another reads ([`linked`]). Devices and code generators know nothing of it.
+//! A rejected routine is divided, between its top-level statements, into parts ([`divide`]); each part is an
+//! ordinary routine, compiled for the backend itself or for its fallback backend ([`parts`]). A linked
+//! routine runs its parts in order and copies the nodes that one backend writes and the other reads through
+//! the host ([`linked`]). Devices and code generators are not aware of it.
 //!
 //! Invariants:
 //!
-//! * Whoever holds the routine's context finds in it what an undivided run would leave there. The fallback's memory and stream
-//!   belong to the linked routine, and hold between runs nothing that a later run reads.
-//! * A local node that several parts touch is a node of its own for each linked routine; others stay local to their part.
-//! * Parts on the fallback read no merge buffer ([`land`]).
-//! * Runs of divided routines of one backend follow each other whole.
-//! * Nothing of this is done for a routine that compiles.
+//! * After a run, the routine's context contains the same values as after an undivided run. The fallback's
+//!   memory and stream belong to the linked routine, and a run reads no values that an earlier run left
+//!   there.
+//! * A local node that several parts touch becomes a separate node of each linked routine; others stay local
+//!   to their part.
+//! * Parts on the fallback read no merge buffer ([`merge_copy`]).
+//! * Runs of divided routines of one backend do not interleave.
+//! * A routine that compiles as a whole takes none of these steps.
 
-mod divide; // which statements go where
-mod land; // merge buffers
+mod divide; // the division of statements
 mod linked; // contexts, copies, runs, failures
-mod parts; // code for each part, and what is copied between them
+mod merge_copy; // materialised merge buffers
+mod parts; // code for each part, and the copies between them
 
 use std::{
     fmt,
@@ -36,25 +39,25 @@ use crate::{
 pub(crate) use linked::LinkedParts;
 pub(crate) use parts::{DividedCode, compile};
 
-/// Statements that a backend refuses and another one runs. Prints as a line.
+/// Statements that a backend rejects and another one runs. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// The routine.
+    /// The routine's name.
     pub routine: String,
-    /// The backend that refuses them.
+    /// The name of the backend that rejects them.
     pub from: String,
-    /// The backend that runs them.
+    /// The name of the backend that runs them.
     pub to: String,
-    /// Their positions among the statements of the optimised routine, nested ones not counted.
+    /// Their positions among the top-level statements of the optimised routine.
     pub statements: Range<usize>,
-    /// How many statements the routine has.
-    pub of: usize,
+    /// The number of top-level statements of the routine.
+    pub num_statements: usize,
     /// The names of the nodes that they write.
     pub writes: Vec<String>,
-    /// What is refused: an operation, with the type it is applied to, or a type of nodes.
+    /// The unsupported operation, with its operand type, or the unsupported type of a node.
     pub what: String,
-    /// What the backend would need.
+    /// The missing capability of the backend.
     pub why: String,
     /// The statements in the loop IR.
     pub text: String,
@@ -69,7 +72,7 @@ impl Fallback {
 
 impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fallback { routine, from, to, statements, of, writes, what, why, .. } = self;
+        let Fallback { routine, from, to, statements, num_statements, writes, what, why, .. } = self;
         let first = statements.start + 1;
         let (which, falls) = match statements.len() {
             0 | 1 => (format!("statement {first}"), "falls"),
@@ -79,7 +82,7 @@ impl fmt::Display for Fallback {
         let writes = if writes.is_empty() { "no node".to_owned() } else { writes.join(", ") };
         write!(
             f,
-            "routine `{routine}`: {which} of {of} ({writes}) {falls} back to {to}: {from} does not do {what}: {why}"
+            "routine `{routine}`: {which} of {num_statements} ({writes}) {falls} back to {to}: {from} does not do {what}: {why}"
         )
     }
 }
@@ -89,27 +92,27 @@ impl fmt::Display for Fallback {
 pub struct FallbackCount {
     /// Kernels compiled for the fallback, in the routines compiled so far.
     pub kernels: u64,
-    /// Runs of routines that have such kernels.
+    /// Runs of routines with such kernels.
     pub runs: u64,
 }
 
-/// What a backend keeps about its fallback.
+/// The fallback backend of a backend, opened at the first use, and counts of its use.
 #[derive(Debug, Default)]
-pub(crate) struct Refuge {
+pub(crate) struct FallbackState {
     /// Opened when first needed.
     backend: OnceLock<Backend>,
     kernels: AtomicU64,
     runs: AtomicU64,
-    /// Held during each run of a divided routine.
+    /// Locked during each run of a divided routine.
     order: Mutex<()>,
 }
 
-impl Refuge {
+impl FallbackState {
     fn count_kernels(&self, kernels: usize) {
         self.kernels.fetch_add(kernels as u64, Ordering::Relaxed);
     }
 
-    /// Counts a run, and waits for its turn.
+    /// Counts a run, and waits until no other run is in progress.
     fn begin_run(&self) -> MutexGuard<'_, ()> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
@@ -117,29 +120,31 @@ impl Refuge {
 }
 
 impl Backend {
-    /// How much the backend's fallback has done. Which statements of which routine, and why, is in
-    /// [`Compiled::fallbacks`](crate::Compiled::fallbacks).
+    /// How many kernels were compiled and runs made with the fallback.
+    /// [`Compiled::fallbacks`](crate::Compiled::fallbacks) lists the statements of a routine that fall back,
+    /// with reasons.
     pub fn fallback_count(&self) -> FallbackCount {
-        let Refuge { kernels, runs, .. } = self.refuge();
+        let FallbackState { kernels, runs, .. } = self.fallback_state();
         FallbackCount { kernels: kernels.load(Ordering::Relaxed), runs: runs.load(Ordering::Relaxed) }
     }
 
-    /// This code generator and device as a new backend, with another backend to fall back to than the settings name, unless they
-    /// forbid fallback. What the other refuses is an error, whatever its own fallback.
+    /// A new backend with the same code generator and device, and `other` as its fallback instead of the one
+    /// that the settings name. Settings that forbid fallback still do. Statements that `other` rejects are an
+    /// error, whatever its own fallback.
     #[must_use]
     pub fn falling_back_to(&self, other: &Backend) -> Backend {
         let backend = self.reopened();
-        backend.refuge().backend.get_or_init(|| other.clone());
+        backend.fallback_state().backend.get_or_init(|| other.clone());
         backend
     }
 
-    /// The backend that kernels go to that this one refuses, if the settings allow any: [`Settings::fallback`].
+    /// The backend that runs rejected kernels, if the settings allow one: [`Settings::fallback`].
     ///
     /// # Errors
     ///
-    /// Where it does not open.
+    /// The error of opening it.
     pub fn fallback(&self) -> Result<Option<&Backend>, OpenError> {
-        let opened = &self.refuge().backend;
+        let opened = &self.fallback_state().backend;
         if let (Some(backend), true) = (opened.get(), self.settings().fallback != FallbackSetting::None) {
             return Ok(Some(backend));
         }

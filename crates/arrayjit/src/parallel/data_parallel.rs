@@ -1,4 +1,5 @@
-//! Training on several streams: each computes gradients of other data, and one step follows from their sum.
+//! Training on several streams: each stream computes the gradient of different data, and one update follows
+//! from the sum of the gradients.
 
 use std::{borrow::Borrow, num::NonZero};
 
@@ -10,38 +11,40 @@ use super::{
     error::ParallelError,
     round_robin::round_robin,
     spread::broadcast,
-    tree_sum::{MergeBy, TreeSum},
+    tree_sum::{MergeMethod, TreeSum},
 };
 use crate::{backend::Backend, compile::Compiled, routine::Routine};
 
-/// What is done on the streams, and with which nodes.
+/// The routines of data-parallel training, and their nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct DataParallelJob<'a> {
-    /// Computes gradients from parameters and data; runs on every stream. Its static symbols choose the data of a call.
+    /// Computes gradients from parameters and data; runs on every stream. Its static symbols choose the data
+    /// of a call.
     pub gradient: &'a Compiled,
     /// Computes new parameters from summed gradients; runs on stream 0, and has no static symbols.
     pub update: &'a Compiled,
-    /// What `gradient` writes and `update` needs the sum of: gradients, and the loss if it is to be known.
+    /// The nodes that `gradient` writes and `update` reads the sum of: gradients, and the loss if it is of
+    /// interest.
     pub summed: &'a [TensorNode],
-    /// What `update` writes and `gradient` reads.
+    /// The nodes that `update` writes and `gradient` reads.
     pub parameters: &'a [TensorNode],
-    /// How terms get to where they are summed.
-    pub merge_by: MergeBy,
+    /// How terms are transferred to the stream that sums them.
+    pub merge_method: MergeMethod,
 }
 
 /// A job linked for several streams, of one device or several.
 ///
-/// It works in rounds, in each of which every stream makes one call of the gradient; then the gradients of those
-/// streams are summed on stream 0 by the tree of [`merge_tree`](super::merge_tree()), stream 0 updates the parameters, and all others get
-/// copies. In the last round fewer streams may take part: only what they computed is summed then.
+/// A round has three steps: every stream makes one call of the gradient; the gradients are summed on stream 0
+/// by the tree of [`merge_tree`](super::merge_tree()); stream 0 updates the parameters, and all other streams
+/// get copies. In the last round fewer streams may take part, and only their gradients are summed.
 ///
-/// Every number that comes out depends on the number of streams, and on no other circumstance. Nothing waits on the caller's thread:
-/// rounds are tasks that events order, so streams are busy while the next rounds are being scheduled. (The one exception are
-/// devices that do not reach each other's memory: values pass through the host then.)
+/// The bits of the results depend on the number of streams and on nothing else. The caller's thread does not
+/// wait: rounds are tasks ordered by events, so streams are busy while the next rounds are being scheduled.
+/// (Devices that cannot read each other's memory are an exception: values pass through the host then.)
 ///
 /// ```
 /// use arrayjit::{Backend, HostArray, TensorNode};
-/// use arrayjit::parallel::{DataParallel, DataParallelJob, MergeBy, replicate};
+/// use arrayjit::parallel::{DataParallel, DataParallelJob, MergeMethod, replicate};
 ///
 /// // The mean of ten numbers by gradient descent, in rounds of three streams.
 /// let x = TensorNode::builder("x").dims([10]).build()?;
@@ -63,7 +66,7 @@ pub struct DataParallelJob<'a> {
 ///     update: &update,
 ///     summed: &[slope],
 ///     parameters: &[mean.clone()],
-///     merge_by: MergeBy::Streaming,
+///     merge_method: MergeMethod::Streaming,
 /// };
 /// let descent = DataParallel::link(&backend, &job, &[&[first][..], &others].concat())?;
 /// for _ in 0..20 {
@@ -83,13 +86,13 @@ pub struct DataParallel {
 }
 
 impl DataParallel {
-    /// Links a job for one context per stream. The first has all that `update` needs, each has its own copy of the parameters (see
-    /// [`replicate`](super::replicate())), and the data or a way to share it.
+    /// Links a job for one context per stream. The first context has all nodes of `update`; each has its own
+    /// copy of the parameters (see [`replicate`](super::replicate())), and the data or a way to share it.
     ///
     /// # Errors
     ///
-    /// No contexts; a node that a context lacks; a node to be summed that two contexts share; what the backend does not do; want of
-    /// memory.
+    /// No contexts; a node that a context lacks; a node to be summed that two contexts share; a kernel that
+    /// the backend rejects; a failed allocation.
     pub fn link(
         backend: &Backend,
         job: &DataParallelJob<'_>,
@@ -101,17 +104,17 @@ impl DataParallel {
         let first = contexts.first_mut().ok_or(ParallelError::NoContexts)?;
         let update = job.update.link(first)?;
         *first = update.context().clone();
-        let sum = TreeSum::link(backend, &contexts, job.summed, job.merge_by)?;
+        let sum = TreeSum::link(backend, &contexts, job.summed, job.merge_method)?;
         Ok(DataParallel { gradients, contexts, sum, update, parameters: job.parameters.to_vec() })
     }
 
-    /// Schedules a call of the gradient for each item, which are values of its static symbols, in turns: the first on stream 0, the
-    /// next on stream 1, and so on; and after each round a step.
+    /// Schedules a call of the gradient for each item, in turn: the first on stream 0, the next on stream 1,
+    /// and so on; and after each round an update. An item has the values of the gradient's static symbols.
     ///
     /// # Errors
     ///
-    /// Bindings out of range; [`Error::Poisoned`] where something failed before; the device's refusal. Nothing is scheduled
-    /// after the first error.
+    /// Bindings out of range; [`Error::Poisoned`] if something failed before; a device error. Nothing is
+    /// scheduled after the first error.
     pub fn run<B: Borrow<[i64]>>(&self, calls: impl IntoIterator<Item = B>) -> Result<(), Error> {
         let Some(streams) = NonZero::new(self.gradients.len()) else { return Ok(()) };
         let call = |stream: usize, bindings: B| self.gradients[stream].run(bindings.borrow()).map(drop);
@@ -128,12 +131,12 @@ impl DataParallel {
         self.gradients.first().map(Routine::all_bindings).into_iter().flatten()
     }
 
-    /// How many streams there are.
+    /// The number of streams.
     pub fn streams(&self) -> usize {
         self.contexts.len()
     }
 
-    /// The context of stream 0, which sees all results.
+    /// The context of stream 0, which contains all results.
     pub fn context(&self) -> &Context {
         &self.contexts[0]
     }
@@ -143,7 +146,7 @@ impl DataParallel {
         &self.contexts
     }
 
-    /// What ends a round in which the first `streams` took part.
+    /// Ends a round in which the first `streams` streams took part: sum, update, broadcast.
     fn step(&self, streams: usize) -> Result<(), Error> {
         self.sum.merge(streams)?;
         self.update.run(&[])?;

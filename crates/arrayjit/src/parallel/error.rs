@@ -8,10 +8,10 @@ use crate::error::CompileError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ParallelError {
-    /// There is nobody to do the work.
+    /// There is no stream to do the work.
     #[error("no contexts: work is divided over one stream at least")]
     NoContexts,
-    /// A node of which two contexts see the same memory, so that there are no terms to sum.
+    /// Two contexts share the memory of a node, so there are no separate terms to sum.
     #[error("node `{node}` is one array on {first} and {second}, so it is no sum of terms")]
     SameMemory {
         /// The node.
@@ -21,7 +21,7 @@ pub enum ParallelError {
         /// Another.
         second: String,
     },
-    /// The device cannot add nodes of this type itself.
+    /// The device cannot add values of this type, because the backend's code generator rejects it.
     #[error(
         "node `{node}`: sums over streams are computed on their device, but {backend} leaves this one to a fallback"
     )]
@@ -31,13 +31,13 @@ pub enum ParallelError {
         /// The backend.
         backend: String,
     },
-    /// The sizes of a node are not settled.
+    /// The sizes of a node are not known yet.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The routine that adds does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// What the runtime refuses, such as a node that a context lacks.
+    /// An error of the runtime, such as a node that a context lacks.
     #[error(transparent)]
     Run(#[from] device_runtime::Error),
 }

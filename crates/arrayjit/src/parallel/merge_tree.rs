@@ -1,15 +1,15 @@
-//! Who adds to whom when a sum of one term per stream is to be on stream 0.
+//! The order of additions that sums one term per stream on stream 0: a tree reduction.
 //!
-//! Each level halves the streams that still hold a term: the upper half of them adds to the lower half, and with an odd number
-//! stream 0 sits the level out. So a sum over `n` streams takes `n - 1` merges but waits for ⌈log₂ n⌉ of them only, and the order
-//! of its additions depends on `n` alone.
+//! Each level halves the number of streams with a term: the upper half adds to the lower half; stream 0 is
+//! idle if their number is odd. So a sum over `n` streams takes `n - 1` merges, at most ⌈log₂ n⌉ of them in
+//! sequence, and the order of additions depends on `n` alone.
 
 use std::ops::Range;
 
-/// One merge: the values of stream `from` are added to those of stream `to`.
+/// One merge: stream `to` adds the values of stream `from` to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Merge {
-    /// The stream whose values are added; they count no more afterwards.
+    /// The stream whose values are added; later merges do not use it.
     pub from: usize,
     /// The stream that adds, always a lower one.
     pub to: usize,
@@ -38,8 +38,8 @@ pub fn merge_tree(streams: usize) -> Vec<Merge> {
     merges
 }
 
-/// The streams that add on the next level, if those below `holding` have a term: the lower half of them, but for stream 0 where
-/// they are odd in number.
+/// The streams that add on the next level, if streams `0..holding` have a term: the lower half, without
+/// stream 0 if `holding` is odd.
 fn receivers(holding: usize) -> Range<usize> {
     let first = holding % 2;
     first..first + holding / 2
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// For each stream, how many merges in a row its values wait for.
+    /// The number of successive merges that each stream's values depend on.
     fn depths(streams: usize) -> Vec<u32> {
         let mut depths = vec![0; streams];
         for Merge { from, to } in merge_tree(streams) {

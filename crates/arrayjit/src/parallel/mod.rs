@@ -1,14 +1,15 @@
-//! Work divided over streams: calls in turns, arrays in shards, sums by a tree of merges, and training made of these.
+//! Work divided over streams: round-robin calls, sharded arrays, sums by a tree of merges, and training made
+//! of these.
 //!
-//! Streams of one device share what they only read. What each has for itself comes together in [merge buffers]: a
-//! stream adds another one's values to its own, in an order that depends on the number of streams alone, so that results have the
-//! same bits in every run. The values themselves depend on that number, as sums of floats do on their order.
+//! Streams of one device share nodes that they only read. The values of nodes that each stream has for itself
+//! are combined in [merge buffers]: a stream adds another one's values to its own, in an order that depends
+//! on the number of streams alone, so the bits of a result depend only on that number.
 //!
 //! [merge buffers]: crate::MergeBufferUse
 
-mod data_parallel; // rounds of gradients, and a step after each
+mod data_parallel; // rounds of gradients, and an update after each
 mod error;
-mod merge_tree; // who adds to whom
+mod merge_tree; // the order of additions
 mod round_robin; // calls in turns
 mod shard; // arrays in equal parts
 mod spread; // copies for every stream
@@ -21,5 +22,5 @@ pub use self::{
     round_robin::round_robin,
     shard::{ShardError, gather, shard},
     spread::{all_reduce, broadcast, replicate},
-    tree_sum::MergeBy,
+    tree_sum::MergeMethod,
 };

@@ -1,13 +1,13 @@
-//! Dealing calls out to streams in turn.
+//! Distributes calls over streams, round-robin.
 
 use std::num::NonZero;
 
-/// Deals calls out to streams: call number `i` goes to stream `i mod streams`. After every round of `streams` calls, and after
-/// the calls that are left over at the end, `sync` gets the number of streams that took part in the round: they are
-/// the first ones. Nothing runs after the first error, which is returned.
+/// Distributes calls over streams: call number `i` goes to stream `i mod streams`. A round has `streams`
+/// calls; the last round may have fewer. After each round, `sync` gets the number of streams that took part,
+/// which are the first ones. The first error ends the loop and is returned.
 ///
-/// The calls are usually all combinations of values of a routine's static symbols, the first of which varies slowest, and
-/// `run` schedules the routine of that stream:
+/// The calls are usually all combinations of values of a routine's static symbols, the first of which varies
+/// slowest, and `run` schedules the routine of that stream:
 ///
 /// ```
 /// # use std::num::NonZero;
@@ -42,7 +42,7 @@ use std::num::NonZero;
 ///
 /// # Errors
 ///
-/// The first of `run` or `sync`.
+/// The first error of `run` or `sync`.
 pub fn round_robin<T, E>(
     streams: NonZero<usize>,
     calls: impl IntoIterator<Item = T>,
@@ -75,7 +75,7 @@ mod tests {
     }
     use Entry::{Run, Sync};
 
-    /// What happens, up to the entry that fails.
+    /// Every run and sync up to the entry that fails.
     fn log(calls: i64, fails_at: Option<&Entry>) -> (Vec<Entry>, Result<(), String>) {
         let log = std::cell::RefCell::new(Vec::new());
         let enter = |entry: Entry| {

@@ -1,36 +1,36 @@
-//! Arrays in equal parts along their first axis, and back.
+//! Divides arrays into equal parts along their first axis, and concatenates them again.
 
 use tnode::{DType, HostArray};
 
-/// Why an array was not divided or put together.
+/// Why an array was not divided or concatenated.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {
-    /// The first axis cannot be divided evenly.
+    /// The size of the first axis is not a multiple of the number of shards.
     #[error(
         "an array of sizes {dims:?} has no {shards} equal shards: its first axis does not divide by {shards}"
     )]
     Uneven {
         /// The array's sizes, without margins.
         dims: Vec<usize>,
-        /// How many shards were asked for.
+        /// The requested number of shards.
         shards: usize,
     },
-    /// There is no axis to divide, or to put together along.
+    /// There is no axis to divide or to concatenate along.
     #[error("{what} of rank 0 has no first axis")]
     NoAxis {
-        /// The array, or which shard.
+        /// The array, or the shard by its position.
         what: String,
     },
-    /// Nothing to put together.
+    /// There is no shard to concatenate.
     #[error("no shards to gather")]
     Empty,
-    /// Shards that are not of one array.
+    /// A shard differs from the first one in type or in the size of another axis.
     #[error(
         "shard {at} is of type {found_type} and sizes {found:?}, but shard 0 of type {expected_type} and sizes {expected:?}: all but the first size must agree"
     )]
     Mismatch {
-        /// Which shard.
+        /// The position of the shard.
         at: usize,
         /// The type of shard 0.
         expected_type: DType,
@@ -38,16 +38,16 @@ pub enum ShardError {
         expected: Vec<usize>,
         /// The type of the shard.
         found_type: DType,
-        /// Its sizes, without margins.
+        /// The sizes of the shard, without margins.
         found: Vec<usize>,
     },
-    /// Want of memory.
+    /// A failed allocation.
     #[error(transparent)]
     Array(#[from] tnode::Error),
 }
 
-/// Divides an array into equal parts of consecutive slices along its first axis; the sizes of each are `[dims[0] / shards, ..]`.
-/// Margins are left out.
+/// Divides an array into equal parts of consecutive slices along its first axis; each has the sizes `[dims[0]
+/// / shards, ..]`, without margins.
 ///
 /// ```
 /// use arrayjit::{HostArray, parallel::{gather, shard}};
@@ -61,7 +61,7 @@ pub enum ShardError {
 ///
 /// # Errors
 ///
-/// An array of rank 0, and one whose first axis does not divide by `shards`.
+/// An array of rank 0, or one whose first size is not a multiple of `shards`.
 pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, ShardError> {
     let dims = array.dims_without_padding();
     let Some(&rows) = dims.first() else {
@@ -78,11 +78,11 @@ pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, ShardEr
     (0..shards).map(|n| Ok(HostArray::from_bytes(array.dtype(), part.clone(), piece(n))?)).collect()
 }
 
-/// Puts arrays together along their first axis, in order. They need not be equal in that size. Margins are left out.
+/// Concatenates arrays along their first axis, in order. Their first sizes may differ. Margins are left out.
 ///
 /// # Errors
 ///
-/// No arrays, arrays of rank 0, arrays that differ in type or in another size than the first.
+/// No arrays, arrays of rank 0, or arrays that differ from the first one in type or in another size.
 pub fn gather(shards: &[HostArray]) -> Result<HostArray, ShardError> {
     let first = shards.first().ok_or(ShardError::Empty)?;
     let mut dims = first.dims_without_padding();
@@ -96,7 +96,7 @@ pub fn gather(shards: &[HostArray]) -> Result<HostArray, ShardError> {
     Ok(HostArray::from_bytes(first.dtype(), dims, &bytes)?)
 }
 
-/// The first size of a shard that goes with the first one.
+/// The first size of a shard, if its type and its other sizes equal those that the first shard has.
 fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, ShardError> {
     let (expected, found) = (first.dims_without_padding(), shard.dims_without_padding());
     let Some(&rows) = found.first() else { return Err(ShardError::NoAxis { what: format!("shard {at}") }) };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_divide_is_refused_with_its_sizes() {
+    fn what_does_not_divide_is_rejected_with_its_sizes() {
         let message = |array: &HostArray, shards| shard(array, shards).unwrap_err().to_string();
         let uneven = message(&counted(&[7, 3]), 2);
         assert_eq!(

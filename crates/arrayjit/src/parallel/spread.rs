@@ -1,22 +1,23 @@
-//! Values that every stream has a copy of.
+//! Replicates, broadcasts and sums nodes that every stream has a copy of.
 
 use device_runtime::{Context, Error, MergeBufferUse, Stream};
 use tnode::TensorNode;
 
 use super::{
     error::ParallelError,
-    tree_sum::{MergeBy, TreeSum},
+    tree_sum::{MergeMethod, TreeSum},
 };
 use crate::backend::Backend;
 
-/// Contexts on further streams, of any devices, each with its own copy of the nodes as they are in `context`.
+/// Contexts on further streams, of any devices, each with its own copy of the given nodes as they are in
+/// `context`.
 ///
-/// What routines only read need not be among the nodes where the streams are of the context's device: they find it there. So
-/// parameters are named here and training data is not.
+/// On streams of the context's own device, nodes that routines only read need not be given: the new contexts
+/// share them. So list parameters, and leave out training data.
 ///
 /// # Errors
 ///
-/// A node that is not in the context; want of memory.
+/// A node that is not in the context; a failed allocation.
 pub fn replicate<'s>(
     context: &Context,
     nodes: &[TensorNode],
@@ -32,7 +33,7 @@ pub fn replicate<'s>(
 ///
 /// # Errors
 ///
-/// A node without value; the device's refusal.
+/// A node without value; a device error.
 pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), Error> {
     let Some((source, others)) = contexts.split_first() else { return Ok(()) };
     for context in others {
@@ -43,8 +44,9 @@ pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), Error
     Ok(())
 }
 
-/// Schedules replacing a node's values in every context by their sum over all contexts, which is the same bits in all of
-/// them: those of [`merge_tree`](super::merge_tree()) for that number of streams. Waits for nothing.
+/// Schedules an all-reduce: every context's values of a node are replaced by their sum over all contexts. The
+/// order of additions is that of [`merge_tree`](super::merge_tree()), so all contexts get the same bits. Does
+/// not block.
 ///
 /// ```
 /// # use arrayjit::{Backend, HostArray, TensorNode, parallel::all_reduce};
@@ -52,7 +54,8 @@ pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), Error
 /// let backend = Backend::open("multicore")?;
 /// let mut contexts = Vec::new();
 /// for n in 0..3 {
-///     contexts.push(backend.context()?.init_from_host(&x, &HostArray::from_slice(&[1f32, n as f32], [2])?)?);
+///     let term = HostArray::from_slice(&[1f32, n as f32], [2])?;
+///     contexts.push(backend.context()?.init_from_host(&x, &term)?);
 /// }
 /// all_reduce(&backend, &contexts, &x)?;
 /// for context in &contexts {
@@ -63,10 +66,10 @@ pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), Error
 ///
 /// # Errors
 ///
-/// A node that a context lacks, or that two of them share; the device's refusal.
+/// A node that a context lacks, or that two of them share; a device error.
 pub fn all_reduce(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<(), ParallelError> {
     let nodes = std::slice::from_ref(node);
-    let sum = TreeSum::link(backend, contexts, nodes, MergeBy::Streaming)?;
+    let sum = TreeSum::link(backend, contexts, nodes, MergeMethod::Streaming)?;
     sum.merge(contexts.len())?;
     Ok(broadcast(contexts, nodes)?)
 }

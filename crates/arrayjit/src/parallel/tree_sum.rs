@@ -1,7 +1,8 @@
-//! Nodes that are sums of terms, one on each stream.
+//! Sums nodes with one term on each stream.
 //!
-//! For each node and each stream that adds there is a routine `g += g.merge`; a merge is a transfer into the merge buffer of that
-//! stream and a run of the routine. Everything is a task of some stream, ordered by events: nothing here waits.
+//! There is a routine `g += g.merge` for each node and each stream that adds; a merge is a transfer into the
+//! merge buffer of that stream and a run of the routine. Everything is a task of some stream, ordered by
+//! events, and no function here blocks.
 
 use device_runtime::{Context, Error, MergeBufferUse};
 use lowered_ir::{
@@ -19,12 +20,13 @@ use super::{
 };
 use crate::backend::Backend;
 
-/// How a term gets to the stream that adds it. The sum has the same bits.
+/// How a term is transferred to the stream that adds it. The sum has the same bits either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MergeBy {
-    /// It is copied into the merge buffer. Its stream may overwrite it as soon as that is done.
+pub enum MergeMethod {
+    /// Copied into the merge buffer. The source stream may overwrite the term as soon as the copy is done.
     Copy,
-    /// It is read where it is, and not overwritten meanwhile. Where the device does not reach it, it is copied.
+    /// Read in place. The source stream may overwrite the term only after the addition. Where the adding
+    /// device cannot read the memory, the term is copied.
     #[default]
     Streaming,
 }
@@ -34,10 +36,10 @@ pub enum MergeBy {
 pub(super) struct TreeSum {
     contexts: Vec<Context>,
     nodes: Vec<Summed>,
-    by: MergeBy,
+    by: MergeMethod,
 }
 
-/// A node with the routines that add to it, by stream.
+/// A node, and the routines that add to it by stream.
 #[derive(Clone, Debug)]
 struct Summed {
     node: TensorNode,
@@ -45,27 +47,27 @@ struct Summed {
 }
 
 impl TreeSum {
-    /// Compiles and links what sums the nodes over the contexts.
+    /// Compiles and links routines that sum the nodes over the contexts.
     ///
     /// # Errors
     ///
-    /// A node that a context lacks, or that two of them share; what the backend does not do.
+    /// A node that a context lacks, or that two of them share; a kernel that the backend rejects.
     pub(super) fn link(
         backend: &Backend,
         contexts: &[Context],
         nodes: &[TensorNode],
-        by: MergeBy,
+        by: MergeMethod,
     ) -> Result<TreeSum, ParallelError> {
         let summed = nodes.iter().map(|node| Summed::link(backend, contexts, node));
         Ok(TreeSum { contexts: contexts.to_vec(), nodes: summed.collect::<Result<_, _>>()?, by })
     }
 
-    /// Schedules the sums over the first `streams` streams; they end up on stream 0. The other streams of these hold
-    /// partial sums afterwards.
+    /// Schedules the sums over the first `streams` streams; the result is on stream 0, and the other streams
+    /// have partial sums.
     ///
     /// # Errors
     ///
-    /// A term without value; the device's refusal.
+    /// A term without value; a device error.
     pub(super) fn merge(&self, streams: usize) -> Result<(), Error> {
         for merge in merge_tree(streams.min(self.contexts.len())) {
             self.nodes.iter().try_for_each(|summed| self.merge_node(summed, merge))?;
@@ -76,13 +78,13 @@ impl TreeSum {
     fn merge_node(&self, summed: &Summed, Merge { from, to }: Merge) -> Result<(), Error> {
         let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &summed.merging[to]);
         let how = match self.by {
-            MergeBy::Copy => MergeBufferUse::Copy,
-            MergeBy::Streaming => MergeBufferUse::StreamingFor(routine, &[]),
+            MergeMethod::Copy => MergeBufferUse::Copy,
+            MergeMethod::Streaming => MergeBufferUse::StreamingFor(routine, &[]),
         };
         let _ = target.device_to_device(&summed.node, how, source)?;
         match self.by {
-            MergeBy::Copy => routine.run(&[]).map(drop),
-            MergeBy::Streaming => Ok(()),
+            MergeMethod::Copy => routine.run(&[]).map(drop),
+            MergeMethod::Streaming => Ok(()),
         }
     }
 }
@@ -114,7 +116,7 @@ fn merging(node: &TensorNode) -> Result<Assignments, ParallelError> {
     Ok(assignments.named(format!("merging {}", node.name())))
 }
 
-/// An error if two contexts see one and the same memory of the node.
+/// Fails if two contexts share the memory of the node.
 fn check_apart(contexts: &[Context], node: &TensorNode) -> Result<(), ParallelError> {
     let place =
         |context: &Context| context.location(node).map(|at| (context.stream().device().device_id(), at));

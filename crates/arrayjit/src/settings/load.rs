@@ -16,7 +16,8 @@ use crate::debug::{pass_names, unknown_pass};
 pub struct LoadedSettings {
     /// The values.
     pub settings: Settings,
-    /// `KEY (from ORIGIN)` for each key that is no setting, and a line for a pass in `dump` that does not exist.
+    /// `KEY (from ORIGIN)` for each key that is no setting, and a line for a pass in `dump` that does not
+    /// exist.
     pub unknown: Vec<String>,
     /// `(key, origin)` of each value that is not a default.
     pub origins: Vec<(String, String)>,
@@ -32,8 +33,9 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A file that does not parse, a value of the wrong type, or a setting that is not UTF-8; the message names the
-    /// key, its origin and the expected type. Arguments and variables that are no settings may be anything.
+    /// A file that does not parse, a value of the wrong type, or a setting that is not UTF-8; the message
+    /// names the key, its origin and the expected type. Arguments and variables that are no settings may be
+    /// anything.
     pub fn load() -> Result<LoadedSettings, SettingsError> {
         let here = std::env::current_dir().unwrap_or_default();
         let args = own_arguments(std::env::args_os().skip(1))?;
@@ -62,7 +64,7 @@ impl Settings {
     }
 }
 
-/// Merges the layers, of which later ones take precedence, and collects unknown keys.
+/// Merges the layers and collects unknown keys. Later layers take precedence.
 fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsError> {
     let known = Settings::keys();
     let mut builder = Config::builder().add_source(Config::try_from(&Settings::default())?);
@@ -86,8 +88,8 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
     Ok(LoadedSettings { settings, unknown, origins: origins.into_iter().collect() })
 }
 
-/// Reads every setting from `config`, which has a value for each key. Each group is read by itself, because text from
-/// the environment becomes a number only in a struct that serde does not flatten.
+/// Reads every setting from `config`, which has a value for each key. Each group is read by itself, because
+/// text from the environment becomes a number only in a struct that serde does not flatten.
 fn read(config: &Config) -> Result<Settings, ConfigError> {
     Ok(Settings {
         backend: config.get("backend")?,

@@ -1,9 +1,13 @@
-//! Settings: arguments over environment over `arrayjit.toml` over defaults, with the origin of each value kept.
+//! Settings: arguments over environment over `arrayjit.toml` over defaults, with the origin of each value
+//! kept.
 //!
-//! * **Arguments**: `--arrayjit-KEY=VALUE` (dashes and underscores are the same); other arguments are ignored.
+//! * **Arguments**: `--arrayjit-KEY=VALUE` (dashes and underscores are the same); other arguments are
+//!   ignored.
 //! * **Environment**: `ARRAYJIT_KEY`.
-//! * **File**: `arrayjit.toml` in the current folder or the nearest folder above it; a repeated key is an error.
-//! * **Defaults**: [`Settings::default`], written out with comments in `crates/arrayjit/arrayjit.reference.toml`.
+//! * **File**: `arrayjit.toml` in the current folder or the nearest folder above it; a repeated key is an
+//!   error.
+//! * **Defaults**: [`Settings::default`], written out with comments in
+//!   `crates/arrayjit/arrayjit.reference.toml`.
 //!
 //! Keys have no groups: the key of `settings.logging.folder` is `log_folder`. An unknown key is reported
 //! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions.
@@ -28,7 +32,8 @@ const MAX_DEVICES: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu` or `cuda`.
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu` or
+    /// `cuda`.
     pub backend: String,
     /// Threads that compute, workers of streams included: 1 to 1024, or 0 for one per core.
     pub threads: usize,
@@ -36,8 +41,8 @@ pub struct Settings {
     pub num_devices: usize,
     /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
     pub numerics: NumericClass,
-    /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name, or
-    /// `none`.
+    /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name,
+    /// or `none`.
     pub fallback: FallbackSetting,
     /// How routines are optimised.
     #[serde(flatten)]
@@ -64,22 +69,24 @@ pub struct Settings {
 #[serde(default)]
 #[non_exhaustive]
 pub struct OptimizationSettings {
-    /// Which `a * b + c` of floats are rounded once: `never`, `by_class` (in routines of class `fast`) or `always`.
+    /// Which `a * b + c` of floats are rounded once: `never`, `by_class` (in routines of class `fast`) or
+    /// `always`.
     pub fma: FmaSetting,
     /// The largest `n` for which float powers `x^n` and `x^-n` become products in class `fast`; 0 for none.
     pub integer_pow: u32,
-    /// Whether class `fast` is simplified by the equations of real numbers, even where they change rounding, NaN or
-    /// infinities.
+    /// Whether class `fast` is simplified by the equations of real numbers, even where they change rounding,
+    /// NaN or infinities.
     pub fast_math: bool,
-    /// The magnitude from which on a finite 16- or 8-bit float constant is rejected (`bf16` excepted); 0 for none.
+    /// The magnitude from which on a finite 16- or 8-bit float constant is rejected (`bf16` excepted); 0 for
+    /// none.
     pub half_constant_cutoff: f64,
     /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
     pub vector: VectorSetting,
-    /// The most reads of one element of an intermediate node for which the node is inlined; a node with more reads
-    /// is computed once and stored.
+    /// The most reads of one element of an intermediate node for which the node is inlined; a node with more
+    /// reads is computed once and stored.
     pub virtualize_max_visits: u64,
-    /// Samples at most one more than this number of iterations of each loop to count those reads, as the project
-    /// that this one started from did; 0 for the exact count.
+    /// Samples at most one more than this number of iterations of each loop to count those reads, as the
+    /// project that this one started from did; 0 for the exact count.
     pub virtualize_max_tracing_dim: u32,
     /// Whether nodes that are scalar constant expressions are inlined.
     pub inline_scalar_constexprs: bool,
@@ -89,8 +96,8 @@ pub struct OptimizationSettings {
     pub inline_complex_computations: bool,
     /// Whether intermediates without a requested memory mode may live on the device alone.
     pub enable_device_only: bool,
-    /// The size above which such intermediates stay on the device after a run. Smaller ones, and all if this is 0,
-    /// live during the run only, and have no memory where their loops are fused.
+    /// The size above which such intermediates stay on the device after a run. Smaller ones, and all if this
+    /// is 0, live during the run only, and have no memory where their loops are fused.
     pub stack_threshold_in_bytes: usize,
 }
 
@@ -103,8 +110,8 @@ pub struct StreamSettings {
     /// `most_parallel_streams`.
     #[serde(rename = "streams")]
     pub suggested: SuggestedStreams,
-    /// Whether a run uploads host arrays that are newer than the device's copy, and reading a host array downloads
-    /// newer values from the device.
+    /// Whether a run uploads host arrays that are newer than the device's copy, and reading a host array
+    /// downloads newer values from the device.
     pub automatic_host_transfers: bool,
     /// Whether constant nodes stay in host memory on devices that can read it in place.
     pub use_host_memory: bool,
@@ -115,21 +122,22 @@ pub struct StreamSettings {
 #[serde(default)]
 #[non_exhaustive]
 pub struct GpuSettings {
-    /// The adapter of the backend `wgpu`: its position, part of its name or part of its driver's name; empty for the
-    /// most capable one.
+    /// The adapter of the backend `wgpu`: its position, part of its name or part of its driver's name; empty
+    /// for the most capable one.
     pub wgpu_adapter: String,
     /// The position of the (first) device of the backend `cuda`.
     pub cuda_device: u32,
-    /// The folder where the backend `cuda` keeps machine code from process to process, if there is an assembler;
-    /// empty for none.
+    /// The folder where the backend `cuda` keeps machine code from process to process, if there is an
+    /// assembler; empty for none.
     pub cuda_code_folder: String,
-    /// Which tensor cores the backend `cuda` uses for products of 16-bit floats in routines of class `fast`. Tensor
-    /// cores add in an order of their own.
+    /// Which tensor cores the backend `cuda` uses for products of 16-bit floats in routines of class `fast`.
+    /// Tensor cores add in an order of their own.
     pub tensor_cores: TensorCoreSetting,
     /// Whether tensor cores multiply `f32` as well, truncated to `tf32`, which has 10 bits of mantissa.
     pub tf32: bool,
-    /// Whether the backend `cuda` approximates `exp`, `log`, `sin`, `cos`, `tanh` and related functions of `f32` by
-    /// the GPU's instructions in routines of class `fast`; `codegen_ptx::PtxOptions` has their accuracy.
+    /// Whether the backend `cuda` approximates `exp`, `log`, `sin`, `cos`, `tanh` and related functions of
+    /// `f32` by the GPU's instructions in routines of class `fast`; `codegen_ptx::PtxOptions` has their
+    /// accuracy.
     pub approximate_functions: bool,
 }
 
@@ -141,13 +149,14 @@ pub struct DebugSettings {
     /// How much to print on standard error, 0 to 7; see `docs/debugging.md`.
     #[serde(rename = "debug")]
     pub level: u8,
-    /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
+    /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for
+    /// none.
     pub dump: String,
     /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none. Without
     /// `dump`, every form is written.
     pub dump_folder: String,
-    /// The file for a timeline of the process; empty for none. A process that already has a `tracing` subscriber
-    /// writes no timeline. See [`crate::trace`].
+    /// The file for a timeline of the process; empty for none. A process that already has a `tracing`
+    /// subscriber writes no timeline. See [`crate::trace`].
     pub trace: String,
 }
 
@@ -169,14 +178,15 @@ pub struct LoggingSettings {
     /// Whether logs round floats to five digits, so that logs of different targets can be compared.
     #[serde(rename = "log_rounded")]
     pub rounded: bool,
-    /// The most bytes of device memory for the log of one run on the backend `cuda`; entries beyond that are only
-    /// counted.
+    /// The most bytes of device memory for the log of one run on the backend `cuda`; entries beyond that are
+    /// only counted.
     #[serde(rename = "log_buffer_bytes")]
     pub buffer_bytes: u32,
 }
 
-/// Limits of the cache of compiled routines, which finds routines by content and keeps the most recently used ones.
-/// Evicted code is freed with the last routine that was linked from it, and compiled again on the next request.
+/// Limits of the cache of compiled routines, which finds routines by content and keeps the most recently used
+/// ones. Evicted code is freed with the last routine that was linked from it, and compiled again on the next
+/// request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -184,8 +194,8 @@ pub struct CodeCacheSettings {
     /// The most compiled routines in the cache; 0 for no cache.
     #[serde(rename = "code_cache_entries")]
     pub entries: usize,
-    /// The most bytes they take: machine code in whole pages, call descriptions, and the texts that are the keys of
-    /// the cache; 0 for no cache.
+    /// The most bytes they take: machine code in whole pages, call descriptions, and the texts that are the
+    /// keys of the cache; 0 for no cache.
     #[serde(rename = "code_cache_bytes")]
     pub bytes: usize,
 }

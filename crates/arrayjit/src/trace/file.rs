@@ -1,10 +1,10 @@
-//! A file of trace events that is valid JSON whenever nobody is writing to it.
+//! A file of trace events that is valid JSON between writes.
 //!
-//! Events are gathered up to [`BATCH`] bytes and then written with the closing brackets behind them, over
-//! which the next batch begins. So memory does not grow, and a process that ends between two writes leaves a
-//! file that opens. A write that fails, for want of space, is taken back. A write takes several steps of the
-//! system, which a reader may see one by one and a killed process leaves where they are: a batch, and the
-//! brackets, may be cut off then.
+//! Events are collected up to [`BATCH`] bytes and then written together with the closing brackets; the next
+//! batch overwrites the brackets. So the memory in use is bounded, and a process that ends between two writes
+//! leaves a complete file. A failed write, for instance on a full disk, is undone. A write takes several
+//! system calls: a reader in the middle of a write, or a process killed there, may see a file that lacks the
+//! end of the batch and the closing brackets.
 
 use std::{
     fs::File,
@@ -14,16 +14,16 @@ use std::{
 
 use serde::Serialize;
 
-/// Bytes gathered before they are written.
+/// The number of collected bytes that starts a write.
 const BATCH: usize = 64 << 10;
 const OPENING: &[u8] = b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
 const CLOSING: &[u8] = b"\n]}\n";
 
-/// A trace file, to which events are only added.
+/// A trace file that grows only.
 #[derive(Debug)]
 pub(super) struct EventFile {
     file: File,
-    /// Where the closing brackets are.
+    /// The position of the closing brackets.
     end: u64,
     /// Events that are not written yet.
     pending: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A file without events, in place of what was there.
+    /// Creates a file without events, or replaces an existing one.
     pub(super) fn create(path: &Path) -> io::Result<EventFile> {
         let file = File::create(path)?;
         let mut file = EventFile { file, end: 0, pending: OPENING.to_vec(), is_empty: true };
@@ -47,7 +47,7 @@ impl EventFile {
         if self.pending.len() >= BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what was gathered.
+    /// Writes the collected events.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let gathered = self.pending.len();
         self.pending.extend_from_slice(CLOSING);
@@ -55,7 +55,7 @@ impl EventFile {
         self.pending.clear();
         match written {
             Ok(()) => self.end += gathered as u64,
-            // There was room for the brackets that this puts back. The first error is the one to tell.
+            // The brackets fit, because they were in the file before. The first error is returned.
             Err(_) => drop(self.take_back()),
         }
         written
@@ -66,7 +66,7 @@ impl EventFile {
         self.file.write_all(&self.pending)
     }
 
-    /// Closes the file behind the last batch that was written whole.
+    /// Ends the file after the last batch that was written completely.
     fn take_back(&mut self) -> io::Result<()> {
         self.file.set_len(self.end)?;
         self.file.seek(SeekFrom::Start(self.end))?;

@@ -1,4 +1,4 @@
-//! From spans and events of `tracing` to slices on tracks.
+//! Converts spans and events of `tracing` to slices of a timeline.
 
 use std::{fmt, sync::Arc};
 
@@ -18,13 +18,13 @@ use super::{
     tracks::{Args, Track},
 };
 
-/// Draws slices for the spans and timeline events that it sees.
+/// Adds slices for spans and timeline events.
 #[derive(Debug)]
 pub(super) struct TraceLayer {
     pub(super) shared: Arc<Shared>,
 }
 
-/// The fields of a span, kept with it while it lives.
+/// The fields of a span, stored with the span.
 struct Fields(Args);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
@@ -75,13 +75,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     }
 }
 
-/// Kernels are drawn where their stream is, all else where the thread is.
+/// The track of a span: its stream for kernels, its thread for others.
 fn track<'a, S: for<'l> LookupSpan<'l>>(span: &SpanRef<'_, S>, fields: &'a Fields) -> Track<'a> {
     let stream = fields.text("stream").filter(|_| span.metadata().target() == KERNEL);
     stream.map_or(Track::ThisThread, Track::Stream)
 }
 
-/// A kernel is called by its name, another span by what is done and to what.
+/// The label of a slice: the name of a kernel, or the operation of a span with its object.
 fn label<S: for<'l> LookupSpan<'l>>(span: &SpanRef<'_, S>, fields: &Fields) -> String {
     let what = ["name", "routine", "kernel", "node"].into_iter().find_map(|field| fields.text(field));
     match what {

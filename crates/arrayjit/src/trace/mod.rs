@@ -1,11 +1,12 @@
-//! Timelines: what streams and threads do when, in a file that trace viewers of browsers open.
+//! Timelines of streams and threads, as files for trace viewers.
 //!
-//! The file has the trace-event format, which <https://ui.perfetto.dev> and `chrome://tracing` draw. Each stream has a track,
-//! named like it, with a slice for each task and in it one for each kernel; each thread of the host has one with
-//! what it spends in compiling, linking, launching, copying and waiting. It is written as things happen and takes no memory but
-//! for a buffer. It is valid JSON whenever nobody is writing to it: between two writes, after a panic, after the process has ended, and
-//! where the disk is full, with the events for which there was room. Whoever reads it in the middle of a write, or kills the process
-//! there, may find the last events cut off, and the closing brackets with them; [`TraceFile::flush`] before reading avoids that.
+//! The file has the trace-event format, which <https://ui.perfetto.dev> and `chrome://tracing` display. Each
+//! stream has a track with the stream's name: a slice for each task, and in it one for each kernel. Each
+//! thread of the host has a track with slices for compiling, linking, launching, copying and waiting. Events
+//! are written as they occur; memory is needed for one buffer only. Between two writes the file is valid
+//! JSON: after a panic, after the end of the process, and on a full disk, with the events that fitted. A
+//! process that is killed in the middle of a write may leave a file without the last events and the closing
+//! brackets, and so may a reader find it there; [`TraceFile::flush`] before reading prevents that.
 //!
 //! ```
 //! use arrayjit::{Backend, HostArray, TensorNode, trace::TraceFile};
@@ -24,14 +25,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Spans of the program itself are drawn too, on the track of their thread. A program that has a subscriber already adds
-//! [`TraceFile::layer`] to it. Without a change to the program the setting [`trace`](crate::settings::DebugSettings::trace) writes the same, from when the
-//! first backend opens.
+//! Spans of the program itself appear on the track of their thread. A program that already has a subscriber
+//! adds [`TraceFile::layer`] to it. The setting [`trace`](crate::settings::DebugSettings::trace) writes a
+//! timeline without a change of the program, beginning with the first opened backend.
 
-mod file; // valid between writes
+mod file; // a file that is valid between writes
 mod layer; // from spans to slices
-mod process; // the one that a setting asks for
-mod tracks; // who is drawn where
+mod process; // the timeline of the setting `trace`
+mod tracks; // the tracks of streams and threads
 
 use std::{
     io,
@@ -52,24 +53,24 @@ use tracing_subscriber::{
 pub(crate) use self::process::ProcessTimeline;
 use self::{layer::TraceLayer, tracks::Tracks};
 
-/// The target of events of level `TRACE` that drivers send when a task of a stream begins and ends. Fields: `stream`, `name`, and
-/// `phase`, which is `begin` or `end`.
+/// The target of events of level `TRACE` that drivers send when a task of a stream begins and ends. Fields:
+/// `stream`, `name`, and `phase`, which is `begin` or `end`.
 pub const TIMELINE: &str = "arrayjit::timeline";
 
 /// The target of spans around each kernel. Fields: `stream` and `name`.
 pub const KERNEL: &str = "arrayjit::kernel";
 
-/// A file that a timeline is written to, until it is finished or dropped.
+/// A file with a timeline, written until the value is finished or dropped.
 #[derive(Debug)]
 pub struct TraceFile {
     shared: Arc<Shared>,
 }
 
-/// What the file and its layers have in common.
+/// The state that the file shares with its layers.
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    /// A hint that nothing is written any more.
+    /// Set once nothing is written any more; layers check it before they take the lock.
     is_over: AtomicBool,
     state: Mutex<State>,
 }
@@ -82,30 +83,31 @@ enum State {
     Failed(io::Error),
 }
 
-/// Why a timeline could not be begun or written.
+/// Why a timeline could not be started or written.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The file.
+    /// The file could not be created or written.
     #[error("trace file `{path}`: {source}")]
     File {
-        /// Where it was to be.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The process has a subscriber.
+    /// The process already has a subscriber.
     #[error(
         "trace file `{path}`: this process has a `tracing` subscriber already; add `TraceFile::layer` to it"
     )]
     OtherSubscriber {
-        /// Where the timeline was to be.
+        /// The path of the timeline.
         path: PathBuf,
     },
 }
 
 impl TraceFile {
-    /// Makes a file, in place of what is there. Nothing goes to it before [`TraceFile::install`] or [`TraceFile::layer`].
+    /// Creates a file, or replaces an existing one. Events are recorded from [`TraceFile::install`] or
+    /// [`TraceFile::layer`] on.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ impl TraceFile {
         }
     }
 
-    /// Makes this timeline the `tracing` subscriber of the process, which it can have only one of.
+    /// Installs this timeline as the `tracing` subscriber of the process. A process has at most one.
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl TraceFile {
             .map_err(|_| TraceError::OtherSubscriber { path: self.shared.path.clone() })
     }
 
-    /// A layer for a subscriber of the program's own.
+    /// A layer for the program's own subscriber.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -140,7 +142,7 @@ impl TraceFile {
         TraceLayer { shared: Arc::clone(&self.shared) }.with_filter(filter_fn(is_drawn))
     }
 
-    /// Writes what is not in the file yet; the timeline goes on.
+    /// Writes the collected events to the file; the timeline continues.
     ///
     /// # Errors
     ///
@@ -150,11 +152,11 @@ impl TraceFile {
         self.shared.first_error()
     }
 
-    /// Closes what is open and ends the timeline. The same happens when the value is dropped, errors aside.
+    /// Closes all open slices and ends the timeline. Dropping the value does the same and ignores errors.
     ///
     /// # Errors
     ///
-    /// The first error of this file; what was written before is there.
+    /// The first error of this file; everything written before it is in the file.
     pub fn finish(self) -> Result<(), TraceError> {
         self.shared.finish();
         self.shared.first_error()
@@ -172,7 +174,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws something, unless the timeline is over.
+    /// Calls `draw` with the tracks, unless the timeline has ended.
     fn with(&self, draw: impl FnOnce(&mut Tracks) -> io::Result<()>) {
         if self.is_over.load(Ordering::Relaxed) {
             return;

@@ -1,20 +1,21 @@
-//! The timeline that the setting `trace` asks for: one of the process, which all its backends share.
+//! The timeline of the setting `trace`: one file for the process, which all its backends share.
 //!
-//! Nobody knows when it ends, so it is written whenever a backend goes, and goes on. What goes wrong is told once on standard error
-//! and disturbs nothing.
+//! The process may end at any time, so the timeline is flushed whenever a backend is dropped, and continues
+//! after that. Errors are printed once on standard error and disturb nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{TraceError, TraceFile};
 
-/// The path as the setting gave it, and the file, or nothing if it could not be made.
+/// The path from the setting, and the file, or `None` if it could not be created.
 static FILE: Mutex<Option<(String, Option<Arc<TraceFile>>)>> = Mutex::new(None);
 
 /// A backend's share of the timeline.
 pub(crate) struct ProcessTimeline(Arc<TraceFile>);
 
 impl ProcessTimeline {
-    /// Begins the timeline, or joins it; nothing for an empty path, and where it could not be begun.
+    /// Starts the timeline, or joins the one that runs; `None` for an empty path, or if it could not be
+    /// started.
     pub(crate) fn begin(path: &str) -> Option<ProcessTimeline> {
         if path.is_empty() {
             return None;

@@ -1,7 +1,8 @@
-//! The tracks of a timeline, and what is open on each.
+//! The tracks of a timeline, and the open slices of each.
 //!
-//! Slices of a track nest: what begins last ends first. An end without a beginning is dropped, and what is open at the end is
-//! closed, so a file is well-formed whenever writing began and ended. Events are in the order of their times.
+//! Slices of a track nest: the slice that began last ends first. An end without a beginning is dropped, and
+//! slices that are open at the end are closed, so the file is well-formed whenever writing starts and ends.
+//! Events are in the order of their times.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,30 +17,30 @@ use serde_json::{Map, Value};
 
 use super::file::EventFile;
 
-/// What is told of a slice besides its name.
+/// Properties of a slice besides its name.
 pub(super) type Args = Map<String, Value>;
 
-/// Where something is drawn.
+/// The track of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Track<'a> {
     /// The track of a stream, by its name.
     Stream(&'a str),
-    /// The track of the thread that calls.
+    /// The track of the current thread.
     ThisThread,
 }
 
-/// Tracks are drawn in groups, which the format calls processes.
+/// A group of tracks. The format calls groups processes.
 #[derive(Clone, Copy, Debug)]
 enum Group {
     Streams = 1,
     Threads = 2,
 }
 
-/// What is known of a track; its number in the file is its position, counted from 1.
+/// The state of a track. Its number in the file is its position in the table, counted from 1.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     group: Group,
-    /// How many slices are open.
+    /// The number of open slices.
     open: usize,
 }
 
@@ -58,7 +59,7 @@ struct Event<'a> {
     args: &'a Args,
 }
 
-/// All tracks, with the file they are written to.
+/// All tracks, and their file.
 #[derive(Debug)]
 pub(super) struct Tracks {
     file: EventFile,
@@ -69,7 +70,7 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// A new file with a heading for each group.
+    /// Creates a file with a heading for each group.
     pub(super) fn create(path: &Path) -> io::Result<Tracks> {
         let file = EventFile::create(path)?;
         let (rows, streams, threads) = Default::default();
@@ -79,7 +80,7 @@ impl Tracks {
         Ok(tracks)
     }
 
-    /// Opens a slice now.
+    /// Opens a slice that begins now.
     pub(super) fn begin(&mut self, track: Track<'_>, name: &str, args: &Args) -> io::Result<()> {
         let row = self.row(track)?;
         self.rows[row].open += 1;
@@ -106,12 +107,12 @@ impl Tracks {
         Ok(())
     }
 
-    /// Writes what was gathered.
+    /// Writes the collected events.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 
-    /// The row of a track. When it is first seen it is made, and named in the file.
+    /// The row of a track. A new track gets a row, and a heading in the file.
     fn row(&mut self, track: Track<'_>) -> io::Result<usize> {
         let next = self.rows.len();
         match track {
@@ -152,7 +153,7 @@ impl Tracks {
     }
 }
 
-/// What a thread is called, or its number.
+/// The name of a thread, or its number.
 fn name_of(thread: &Thread) -> String {
     thread.name().map_or_else(|| format!("{:?}", thread.id()), str::to_owned)
 }

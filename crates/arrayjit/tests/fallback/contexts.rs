@@ -3,10 +3,10 @@
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, BatchMember, RunError};
 
-use crate::refusing::{array, context, kept, refusing, settings, values, with_text};
+use crate::rejecting::{array, context, kept, rejecting, settings, values, with_text};
 
 fn backend() -> Backend {
-    refusing("multicore", settings(FallbackSetting::Multicore), with_text("sqrt"))
+    rejecting("multicore", settings(FallbackSetting::Multicore), with_text("sqrt"))
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn runs_from_several_threads() {
 
 #[test]
 fn batches_link_divided_routines_too() {
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("sqrt"));
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), with_text("sqrt"));
     let [x, y, z] = ["x", "y", "z"].map(|name| kept(name, &[4]));
     let members = [
         BatchMember::text("y[i] := x[i] * 4", [&x, &y]),

@@ -8,7 +8,7 @@ use std::sync::{
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, FallbackCount, LogSink, Routine, RunError, Settings, TensorNode};
 
-use crate::refusing::{array, context, kept, refusing, settings, values, with_text};
+use crate::rejecting::{array, context, kept, rejecting, settings, values, with_text};
 
 /// `y` is the backend's, `z` the fallback's, `v` the backend's again; `w` is updated in place.
 const TEXT: &str = "y[i] := x[i] + 1\nz[i] := sqrt(y[7 - i])\nv[i] := z[7 - i] + y[i]\nw[i] += v[7 - i]";
@@ -60,7 +60,7 @@ fn a_part_that_fails_takes_the_outputs_with_it() {
     for own in ["inline", "multicore", "interpreter"] {
         // A line of the fallback's part, and one of the backend's last.
         for line in ["# z[", "# v["] {
-            let backend = refusing(own, logging(folder.path()), with_text("sqrt"));
+            let backend = rejecting(own, logging(folder.path()), with_text("sqrt"));
             let program = program(&backend, line);
             program.run().unwrap();
             assert_eq!((program.value(3).unwrap(), program.value(4).unwrap()), (6.0, 16.0));
@@ -94,7 +94,7 @@ fn logs_of_divided_routines_are_those_of_undivided_ones() {
     let folder = tempfile::tempdir().unwrap();
     // What falls back needs nothing from before, and so has nothing to wait for but its place in the log.
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(i)\nv[i] := z[2999 - i] + y[i]";
-    let partial = refusing("multicore", logging(folder.path()), with_text("sqrt"));
+    let partial = rejecting("multicore", logging(folder.path()), with_text("sqrt"));
     let whole = Backend::open_with("multicore", logging(folder.path())).unwrap();
     let [found, expected] = [&partial, &whole].map(|backend| {
         let log = Arc::new(std::sync::Mutex::new(String::new()));
@@ -117,7 +117,7 @@ fn logs_of_divided_routines_are_those_of_undivided_ones() {
 
 #[test]
 fn inputs_without_value_stop_a_run_before_it_begins() {
-    let backend = refusing("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
+    let backend = rejecting("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
     let [x, late, y, z] = ["x", "late", "y", "z"].map(|name| kept(name, &[4]));
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(y[3 - i]) + late[i]";
     let code = backend.compile(text, [&x, &late, &y, &z]).unwrap();
@@ -141,7 +141,7 @@ fn inputs_without_value_stop_a_run_before_it_begins() {
 
 #[test]
 fn bindings_are_checked_before_anything_runs() {
-    let backend = refusing("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
+    let backend = rejecting("inline", settings(FallbackSetting::Inline), with_text("sqrt"));
     let [x, y] = ["x", "y"].map(|name| kept(name, &[4]));
     let code = backend.compile_named("pick", "y[i] := sqrt(x[@k]) + i where i < 4", [&x, &y]).unwrap();
     let routine = code.link(&context(&backend, &[(&x, &[1.0, 4.0, 9.0, 16.0])])).unwrap();
@@ -160,13 +160,13 @@ fn bindings_are_checked_before_anything_runs() {
 }
 
 #[test]
-fn what_the_fallback_refuses_too_is_an_error() {
-    let roots = || refusing("interpreter", settings(FallbackSetting::Auto), with_text("sqrt"));
+fn what_the_fallback_rejects_too_is_an_error() {
+    let roots = || rejecting("interpreter", settings(FallbackSetting::Auto), with_text("sqrt"));
     let backend = roots().falling_back_to(&roots());
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
     let error = backend.compile_named("step", TEXT, &nodes).map(|_| ()).unwrap_err();
-    let CompileError::FallbackRefused { routine, what, to, source } = &error else { panic!("{error:?}") };
+    let CompileError::FallbackRejected { routine, what, to, source } = &error else { panic!("{error:?}") };
     assert_eq!(
         (routine.as_str(), what.as_str(), to.as_str()),
         ("step", "`sqrt`: the test says so", "partial")
@@ -175,6 +175,6 @@ fn what_the_fallback_refuses_too_is_an_error() {
     for part in ["`step`", "`sqrt`", "`partial`"] {
         assert!(error.to_string().contains(part), "{error}");
     }
-    assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a refusal decides nothing");
+    assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a rejection decides nothing");
     assert_eq!(backend.fallback_count(), FallbackCount::default());
 }

@@ -1,4 +1,4 @@
-//! Fallback without a GPU: code generators that refuse some kernels, on a device of the CPU.
+//! Fallback without a GPU: code generators that reject some kernels, on a device of the CPU.
 //!
 //! What falls back must not be seen in results: every program here runs undivided as well, and bits are compared.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
@@ -8,5 +8,5 @@ mod failures;
 mod merges;
 mod programs;
 mod random;
-mod refusals;
-mod refusing;
+mod rejecting;
+mod rejections;

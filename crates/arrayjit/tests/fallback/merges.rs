@@ -1,9 +1,9 @@
-//! Merge buffers: what a stream has merged reaches statements that fall back, or the routine is refused.
+//! Merge buffers: what a stream has merged reaches statements that fall back, or the routine is rejected.
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, MergeBufferUse, TensorNode};
 
-use crate::refusing::{context, kept, refusing, settings, values, with_text};
+use crate::rejecting::{context, kept, rejecting, settings, values, with_text};
 
 const TEXT: &str =
     "g[i,j] += g.merge[i,j]\nr[j,i] := sqrt(g.merge[i,j] + 0 * g[i,j])\ns[i] :+= r[j,i] + g.merge[i,j]";
@@ -31,18 +31,18 @@ fn nodes() -> [TensorNode; 3] {
 
 #[test]
 fn statements_that_fall_back_see_what_was_merged() {
-    let whole = run(&refusing("inline", settings(FallbackSetting::None), |_| None), &nodes(), false);
+    let whole = run(&rejecting("inline", settings(FallbackSetting::None), |_| None), &nodes(), false);
     assert_eq!(whole[0], [5., 11., 19., 29., 41., 55.]);
     assert_eq!(whole[1], [2., 5., 3., 6., 4., 7.]);
     for own in ["inline", "multicore"] {
-        let backend = refusing(own, settings(FallbackSetting::Interpreter), with_text("sqrt"));
+        let backend = rejecting(own, settings(FallbackSetting::Interpreter), with_text("sqrt"));
         assert_eq!(run(&backend, &nodes(), true), whole, "{own}");
     }
 }
 
 #[test]
-fn a_merge_buffer_that_the_backend_does_not_read_is_refused() {
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("merge %"));
+fn a_merge_buffer_that_the_backend_does_not_read_is_rejected() {
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), with_text("merge %"));
     let nodes = nodes();
     let modes = nodes.each_ref().map(TensorNode::mode);
     let error = backend.compile_named("merge", TEXT, &nodes).unwrap_err();

@@ -4,7 +4,7 @@ use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, Caps, DType, TensorNode};
 use codegen_core::Workgroups;
 
-use crate::refusing::{array, context, kept, refusing, settings, typed, values, with_caps, with_text};
+use crate::rejecting::{array, context, kept, rejecting, settings, typed, values, with_caps, with_text};
 
 const FALLBACKS: [FallbackSetting; 3] =
     [FallbackSetting::Multicore, FallbackSetting::Inline, FallbackSetting::Interpreter];
@@ -19,12 +19,12 @@ fn inner(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
 }
 
-/// Runs `text` divided, where kernels with `refused` in their text fall back, and undivided, several times over; compares the
+/// Runs `text` divided, where kernels with `rejected` in their text fall back, and undivided, several times over; compares the
 /// bits of `seen` after each run. Gives the positions of what fell back.
 #[track_caller]
 fn same(
     text: &str,
-    refused: &'static str,
+    rejected: &'static str,
     nodes: &dyn Fn() -> Vec<TensorNode>,
     given: &[(usize, Vec<f64>)],
     seen: &[usize],
@@ -36,7 +36,7 @@ fn same(
             let mut settings = settings(to);
             settings.numerics = class;
             // The same schedule on both sides, so that bits can be compared.
-            let partial = refusing(own, settings.clone(), with_text(refused));
+            let partial = rejecting(own, settings.clone(), with_text(rejected));
             let whole = Backend::open_with(own, settings).unwrap();
             let [found, expected] = [&partial, &whole].map(|backend| {
                 let nodes = nodes();
@@ -200,7 +200,7 @@ fn nodes_without_elements() {
     let nodes = || vec![kept("x", &[0]), kept("y", &[0]), kept("s", &[])];
     let text = "s := 2\ny[i] := sqrt(x[i])\ns += y[i]";
     for to in FALLBACKS {
-        let partial = refusing("inline", settings(to), with_text("sqrt"));
+        let partial = rejecting("inline", settings(to), with_text("sqrt"));
         let nodes = nodes();
         let routine = match partial.compile(text, &nodes) {
             Ok(code) => code.link(&context(&partial, &[(&nodes[0], &[])])).unwrap(),
@@ -295,7 +295,7 @@ fn a_loop_of_runs_whose_inputs_change() {
         (found, backend.fallback_count().runs)
     };
     for to in FALLBACKS {
-        let (found, runs) = run(&refusing("multicore", settings(to), with_text("sqrt")));
+        let (found, runs) = run(&rejecting("multicore", settings(to), with_text("sqrt")));
         let (expected, _) = run(&Backend::open_with("multicore", settings(FallbackSetting::Auto)).unwrap());
         assert_eq!((found, runs), (expected, 12), "{to:?}");
     }

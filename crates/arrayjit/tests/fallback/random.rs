@@ -5,12 +5,12 @@ use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
 use filetests::generate::{Program, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
 
-use crate::refusing::{kept, refusing, settings};
+use crate::rejecting::{kept, rejecting, settings};
 
-/// Refuses about half of all kernels, by their content.
+/// Rejects about half of all kernels, by their content.
 fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     move |kernel| {
-        // By what is computed: the same statement is refused alone and among others, or not at all.
+        // By what is computed: the same statement is rejected alone and among others, or not at all.
         let mut hash = seed;
         for stmt in &kernel.body {
             for byte in lowered_ir::text::print_stmt(kernel, stmt).bytes() {
@@ -126,7 +126,7 @@ fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
         settings.optimization.virtualize_max_visits = seed % 3;
         let whole = Backend::open_with("multicore", settings.clone()).unwrap();
-        let partial = refusing("multicore", settings, some(seed));
+        let partial = rejecting("multicore", settings, some(seed));
         let [expected, found] = [&whole, &partial].map(|backend| {
             let program = draw(seed);
             (outcome(backend, &program, &mut tally), program.text)

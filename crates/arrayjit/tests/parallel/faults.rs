@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrayjit::{Backend, Device, RunError, Settings, parallel::MergeBy};
+use arrayjit::{Backend, Device, RunError, Settings, parallel::MergeMethod};
 use codegen_core::interpreted::Interpreted;
 use device_runtime::{FaultDevice, FaultPlan};
 use scheduler_multicore::{Config, Cpu};
@@ -24,7 +24,7 @@ fn faulty(seed: u64) -> (Arc<FaultDevice>, Backend) {
 fn under_faults_a_result_is_right_or_missing() {
     let (mut right, mut missing) = (0, 0);
     for seed in 0..60 {
-        let by = if seed % 2 == 0 { MergeBy::Copy } else { MergeBy::Streaming };
+        let by = if seed % 2 == 0 { MergeMethod::Copy } else { MergeMethod::Streaming };
         let (driver, backend) = faulty(seed);
         let program = Program::new();
         let steps = program.link(&backend, STREAMS, 1, by);

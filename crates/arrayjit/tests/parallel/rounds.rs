@@ -2,7 +2,7 @@
 
 use arrayjit::{
     Backend, HostArray, TensorNode,
-    parallel::{DataParallel, DataParallelJob, MergeBy, ParallelError, replicate},
+    parallel::{DataParallel, DataParallelJob, MergeMethod, ParallelError, replicate},
     trace::TraceFile,
 };
 use tracing_subscriber::{Registry, layer::SubscriberExt};
@@ -38,7 +38,7 @@ impl Program {
         backend: &Backend,
         streams: usize,
         devices: usize,
-        by: MergeBy,
+        by: MergeMethod,
     ) -> DataParallel {
         let Program { x, p, g, loss, total } = self;
         let gradient =
@@ -60,7 +60,7 @@ impl Program {
             update: &update.unwrap(),
             summed: &[g.clone(), loss.clone()],
             parameters: std::slice::from_ref(p),
-            merge_by: by,
+            merge_method: by,
         };
         DataParallel::link(backend, &job, &[&[first][..], &replicas].concat()).unwrap()
     }
@@ -96,7 +96,7 @@ pub(crate) fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
 fn a_round_sums_what_its_streams_computed() {
     for (backend, devices) in [("multicore", 1), ("multicore", 2), ("inline", 1)] {
         for streams in 1..=9 {
-            for by in [MergeBy::Copy, MergeBy::Streaming] {
+            for by in [MergeMethod::Copy, MergeMethod::Streaming] {
                 let program = Program::new();
                 let steps = program.link(&open(backend), streams, devices, by);
                 for _ in 0..2 {
@@ -116,7 +116,7 @@ fn a_round_sums_what_its_streams_computed() {
 #[test]
 fn a_call_out_of_range_is_an_error_and_leaves_the_rest_usable() {
     let program = Program::new();
-    let steps = program.link(&open("multicore"), 2, 1, MergeBy::Streaming);
+    let steps = program.link(&open("multicore"), 2, 1, MergeMethod::Streaming);
     let message = steps.run([[0i64], [8]]).unwrap_err().to_string();
     assert!(message.contains("@i") || message.contains("`i`"), "{message}");
     program.begin(&steps);
@@ -129,8 +129,13 @@ fn nothing_is_linked_for_nobody() {
     let (backend, program) = (open("multicore"), Program::new());
     let code = backend.compile("g[j] := p[j]", [&program.g, &program.p]).unwrap();
     let (summed, parameters) = (&[][..], &[][..]);
-    let job =
-        DataParallelJob { gradient: &code, update: &code, summed, parameters, merge_by: MergeBy::default() };
+    let job = DataParallelJob {
+        gradient: &code,
+        update: &code,
+        summed,
+        parameters,
+        merge_method: MergeMethod::default(),
+    };
     let error = DataParallel::link(&backend, &job, &[]).unwrap_err();
     assert!(matches!(error, ParallelError::NoContexts), "{error}");
 }
@@ -152,7 +157,7 @@ fn the_caller_of_a_round_waits_for_nothing() {
     }
     for devices in [1, 2] {
         let program = Program::new();
-        let steps = program.link(&open("multicore"), 4, devices, MergeBy::Streaming);
+        let steps = program.link(&open("multicore"), 4, devices, MergeMethod::Streaming);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
         let file = TraceFile::create(&path).unwrap();

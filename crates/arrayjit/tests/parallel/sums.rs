@@ -52,7 +52,7 @@ fn sums_have_the_bits_of_the_tree() {
 }
 
 #[test]
-fn what_is_no_sum_over_streams_is_refused() {
+fn what_is_no_sum_over_streams_is_rejected() {
     let backend = open("multicore");
     let (x, y) = (node("x", &[4]), node("y", &[4]));
     let first = backend.context().unwrap().init_from_host(&x, &array(&[1.; 4], &[4])).unwrap();

@@ -1,5 +1,6 @@
-//! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of threads; the
-//! interpreter of the same schedule class within rounding; and on several streams within a bound.
+//! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of
+//! threads; the interpreter of the same schedule class within rounding; and on several streams within a
+//! bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod on_streams;
@@ -66,7 +67,8 @@ fn backends_and_thread_counts_give_the_same_bits() {
     }
 }
 
-/// After two steps the interpreter's weights differ by rounding only: an ulp or two of the largest weight per step.
+/// After two steps the interpreter's weights differ by rounding only: an ulp or two of the largest weight per
+/// step.
 #[test]
 fn the_interpreter_agrees_within_rounding() {
     let compiled = short_training("inline", Settings::default(), 2);

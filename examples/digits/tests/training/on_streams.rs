@@ -1,22 +1,25 @@
-//! Training on several streams: equal to one stream but for rounding, the same bits in every run, and as accurate.
+//! Training on several streams: equal to one stream but for rounding, the same bits in every run, and as
+//! accurate.
 //!
 //! # The bound
 //!
-//! A step on `N` streams and one on a single stream, from the same state, compute the same terms of each element of a gradient: the
-//! rows of a mini-batch are computed independently of each other, by the same operations. Only the order of the sum over
-//! the 32 rows differs. In whatever order, a term goes through at most 33 roundings (those past the mini-batch's end add 0), so with
-//! `u = 2⁻²⁴` and `S` the sum of the terms' magnitudes either sum is within `33 u S` of the exact one, and they are within
-//! `66 u S` of each other, but for terms in `u²`.
+//! A step on `N` streams and one on a single stream, from the same state, compute the same terms of each
+//! element of a gradient: the rows of a mini-batch are computed independently of each other, by the same
+//! operations. Only the order of the sum over the 32 rows differs. In whatever order, a term goes through at
+//! most 33 roundings (those past the mini-batch's end add 0), so with `u = 2⁻²⁴` and `S` the sum of the
+//! terms' magnitudes either sum is within `33 u S` of the exact one, and they are within `66 u S` of each
+//! other, but for terms in `u²`.
 //!
-//! The update `v := 0.9 v + g`, `w -= 0.1 v` rounds four times at most: twice a number of magnitude `|v| + S` at most, twice one of
-//! `|w| + 0.1 (|v| + S)` at most. Both ways together:
+//! The update `v := 0.9 v + g`, `w -= 0.1 v` rounds four times at most: twice a number of magnitude `|v| + S`
+//! at most, twice one of `|w| + 0.1 (|v| + S)` at most. Both ways together:
 //!
 //! ```text
 //! |Δv| ≤ u (66 S + 4 (|v| + S))
 //! |Δw| ≤ 0.1 |Δv| + 4 u (|w| + 0.1 (|v| + S)) ≤ u (8 S + |v| + 4 |w|)
 //! ```
 //!
-//! From different states nothing of the kind holds: over many steps differences grow as they do in any training.
+//! From different states nothing of the kind holds: over many steps differences grow as they do in any
+//! training.
 
 use std::iter::zip;
 

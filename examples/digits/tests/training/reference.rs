@@ -1,4 +1,5 @@
-//! The digits network written by hand in f64, from its mathematics: what the assignment text is compared with.
+//! The digits network written by hand in f64, from its mathematics: what the assignment text is compared
+//! with.
 
 /// Rows by columns, row-major.
 #[derive(Clone)]
@@ -73,7 +74,8 @@ impl Network {
         scores.values.chunks_exact(scores.columns).map(best).collect()
     }
 
-    /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the step.
+    /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the
+    /// step.
     pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
         let Pass { hidden, d_hidden, d_scores, loss } = self.pass(images, labels);
         let gradients = gradients(images, &hidden, &d_hidden, &d_scores);

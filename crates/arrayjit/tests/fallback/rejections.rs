@@ -1,10 +1,10 @@
-//! What is told and counted of fallbacks, and how they are forbidden.
+//! What is printed and counted of fallbacks, and how they are forbidden.
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, Caps, CompileError, DType, FallbackCount};
 use codegen_core::CodegenError;
 
-use crate::refusing::{context, kept, refusing, settings, typed, with_caps, with_text};
+use crate::rejecting::{context, kept, rejecting, settings, typed, with_caps, with_text};
 
 const TEXT: &str = "y[i] := x[i] * 2\nz[i] := sqrt(y[9 - i])\nv[i] := z[9 - i] + y[i]";
 
@@ -14,7 +14,7 @@ fn nodes() -> [arrayjit::TensorNode; 4] {
 
 #[test]
 fn fallbacks_are_told_and_counted() {
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("sqrt"));
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), with_text("sqrt"));
     assert_eq!(backend.fallback_count(), FallbackCount::default());
     let nodes = nodes();
     let code = backend.compile_named("roots", TEXT, &nodes).unwrap();
@@ -28,7 +28,7 @@ fn fallbacks_are_told_and_counted() {
         "statements {} to {} of {}",
         fallback.statements.start + 1,
         fallback.statements.end,
-        fallback.of
+        fallback.num_statements
     );
     assert_eq!(
         line,
@@ -50,29 +50,29 @@ fn fallbacks_are_told_and_counted() {
 
 /// The test runs itself as a process of its own, to see what it tells on standard error.
 #[test]
-fn debug_1_tells_what_falls_back() {
+fn debug_1_prints_what_falls_back() {
     const INSIDE: &str = "ARRAYJIT_TEST_TELLS";
     if std::env::var_os(INSIDE).is_some() {
         let mut settings = settings(FallbackSetting::Interpreter);
         settings.debugging.level = 1;
-        refusing("inline", settings, with_text("sqrt")).compile_named("roots", TEXT, nodes()).unwrap();
+        rejecting("inline", settings, with_text("sqrt")).compile_named("roots", TEXT, nodes()).unwrap();
         return;
     }
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", "refusals::debug_1_tells_what_falls_back", "--nocapture"]).env(INSIDE, "1");
-    let told = String::from_utf8(again.output().unwrap().stderr).unwrap();
-    let lines: Vec<&str> = told.lines().filter(|line| line.contains("back to interpreter")).collect();
-    let [line] = lines.as_slice() else { panic!("{told}") };
+    again.args(["--exact", "rejections::debug_1_prints_what_falls_back", "--nocapture"]).env(INSIDE, "1");
+    let printed = String::from_utf8(again.output().unwrap().stderr).unwrap();
+    let lines: Vec<&str> = printed.lines().filter(|line| line.contains("back to interpreter")).collect();
+    let [line] = lines.as_slice() else { panic!("{printed}") };
     assert!(line.starts_with("arrayjit: routine `roots`: statement"), "{line}");
     assert!(line.ends_with("partial does not do `sqrt`: the test says so"), "{line}");
     for part in ["part 1 on partial: 1 kernels", "part 2 on interpreter: 1 kernels", "part 3 on partial"] {
-        assert!(told.contains(part), "{part} is not in\n{told}");
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
 }
 
 #[test]
 fn what_compiles_does_not_fall_back() {
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), with_text("tanh"));
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), with_text("tanh"));
     let nodes = nodes();
     let code = backend.compile(TEXT, &nodes).unwrap();
     assert!(code.fallbacks().is_empty());
@@ -85,16 +85,16 @@ fn what_compiles_does_not_fall_back() {
 fn fallback_can_be_forbidden() {
     // From CPUs nothing falls back unless the settings say where to.
     for to in [FallbackSetting::None, FallbackSetting::Auto] {
-        let backend = refusing("inline", settings(to), with_text("sqrt"));
+        let backend = rejecting("inline", settings(to), with_text("sqrt"));
         let nodes = nodes();
         let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
         let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
-        let is_refusal = matches!(
+        let is_rejection = matches!(
             &error,
             CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "`sqrt`"
         );
-        assert!(is_refusal, "{error:?}");
-        assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a refusal decides nothing");
+        assert!(is_rejection, "{error:?}");
+        assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a rejection decides nothing");
         assert_eq!(backend.fallback_count(), FallbackCount::default());
         assert!(backend.fallback().unwrap().is_none());
     }
@@ -110,7 +110,7 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
     assert_eq!(name(&gpu(FallbackSetting::Auto)).as_deref(), Some("multicore"));
     assert_eq!(name(&gpu(FallbackSetting::Inline)).as_deref(), Some("inline"));
     assert_eq!(name(&gpu(FallbackSetting::None)), None);
-    // A backend that refuses something would refuse it again.
+    // A backend that rejects something would reject it again.
     for (own, to) in [("inline", FallbackSetting::Inline), ("interpreter", FallbackSetting::Interpreter)] {
         assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
     }
@@ -120,10 +120,10 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
 
 #[test]
 fn other_errors_do_not_fall_back() {
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), |_| None);
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), |_| None);
     let [x, y, ..] = nodes();
     let error = backend.compile("y[i] := x[i,j]", [&x, &y]).map(|_| ()).unwrap_err();
-    assert!(!matches!(error, CompileError::FallbackRefused { .. } | CompileError::FallbackOpen { .. }));
+    assert!(!matches!(error, CompileError::FallbackRejected { .. } | CompileError::FallbackOpen { .. }));
     assert_eq!(backend.fallback_count(), FallbackCount::default());
 }
 
@@ -142,14 +142,14 @@ fn what_the_target_cannot_compute_is_named() {
     assert!(backend.compile("y[i] := x[3 - i]", [&x, &y]).unwrap().fallbacks().is_empty());
 }
 
-/// The kernel of the two statements together is refused, neither of them alone: no fallback, but two routines.
+/// The kernel of the two statements together is rejected, neither of them alone: no fallback, but two routines.
 #[test]
-fn what_is_refused_together_alone_is_cut() {
+fn what_is_rejected_together_alone_is_cut() {
     let both = |kernel: &lowered_ir::ir::Routine| {
         let text = lowered_ir::text::print(kernel);
         (text.contains("sqrt") && text.contains("floor")).then(|| "both".to_owned())
     };
-    let backend = refusing("inline", settings(FallbackSetting::Interpreter), both);
+    let backend = rejecting("inline", settings(FallbackSetting::Interpreter), both);
     let nodes = nodes();
     let text = "y[i] := sqrt(x[i])\nz[i] := floor(y[9 - i])\nv[i] := y[i] + z[9 - i]";
     let code = backend.compile(text, &nodes).unwrap();

@@ -1,4 +1,4 @@
-//! Backends that refuse: native code, or the interpreter, behind a code generator that answers `Unsupported` where it is told to.
+//! Backends that reject: native code, or the interpreter, behind a code generator that answers `Unsupported` where it is told to.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use arrayjit::{
 use codegen_core::{Artifact, CodegenError, ScheduledRoutine};
 use lowered_ir::ir::Routine as Ir;
 
-/// What is refused of a kernel: the operation, if any.
-pub(crate) type Refuses = dyn Fn(&Ir) -> Option<String> + Send + Sync;
+/// What is rejected of a kernel: the operation, if any.
+pub(crate) type Rejects = dyn Fn(&Ir) -> Option<String> + Send + Sync;
 
-/// A code generator that refuses some kernels.
-struct Refusing {
+/// A code generator that rejects some kernels.
+struct Rejecting {
     inner: Arc<dyn Codegen>,
     caps: Caps,
-    refuses: Box<Refuses>,
+    rejects: Box<Rejects>,
 }
 
-impl Codegen for Refusing {
+impl Codegen for Rejecting {
     fn name(&self) -> &str {
-        "refusing"
+        "rejecting"
     }
 
     fn caps(&self) -> &Caps {
@@ -34,8 +34,8 @@ impl Codegen for Refusing {
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
         for kernel in routine.kernels() {
-            if let Some(op) = (self.refuses)(kernel.ir()) {
-                let (codegen, kernel) = ("refusing".to_owned(), kernel.abi().name.clone());
+            if let Some(op) = (self.rejects)(kernel.ir()) {
+                let (codegen, kernel) = ("rejecting".to_owned(), kernel.abi().name.clone());
                 return Err(CodegenError::Unsupported {
                     codegen,
                     kernel,
@@ -48,26 +48,26 @@ impl Codegen for Refusing {
     }
 }
 
-/// The backend `name` with a code generator that refuses some kernels.
-pub(crate) fn refusing(
+/// The backend `name` with a code generator that rejects some kernels.
+pub(crate) fn rejecting(
     name: &str,
     settings: Settings,
-    refuses: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
-    with_caps(name, settings, |_| {}, refuses)
+    with_caps(name, settings, |_| {}, rejects)
 }
 
-/// As [`refusing`], with other capabilities.
+/// As [`rejecting`], with other capabilities.
 pub(crate) fn with_caps(
     name: &str,
     settings: Settings,
     change: impl FnOnce(&mut Caps),
-    refuses: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
     let inner = Shared(Backend::open_with(name, settings.clone()).unwrap());
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
-    let codegen = Refusing { inner: Arc::new(inner), caps, refuses: Box::new(refuses) };
+    let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
     Backend::from_parts("partial", Arc::new(codegen), device, settings)
 }
 
@@ -92,7 +92,7 @@ impl Codegen for Shared {
     }
 }
 
-/// Refuses kernels whose text has this in it.
+/// Rejects kernels whose text has this in it.
 pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| format!("`{part}`"))
 }

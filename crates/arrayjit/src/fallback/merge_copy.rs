@@ -1,13 +1,15 @@
-//! Merge buffers of divided routines: the stream of the backend itself has what was merged, the fallback's stream has not.
+//! Merge buffers of divided routines: the stream of the backend itself has the merge buffer, the fallback's
+//! stream has none.
 //!
-//! Where a part on the fallback would read the merge buffer, the routine first copies it, on the backend itself, to a local node that all
-//! parts then read. Like any local node that several parts touch, that one travels.
+//! If a part on the fallback would read the merge buffer, the routine first materialises it: a part on the
+//! backend itself copies it to a local node, and all parts read that node. Like any local node that several
+//! parts touch, the copy is transferred between the backends.
 
 use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
 use tnode::{MemoryMode, ModeState, Reason};
 
-/// The node that statements read the merge buffer as, if they do.
-pub(super) fn merged(body: &[Stmt]) -> Option<NodeRef> {
+/// The node whose merge buffer the statements read, if they read one.
+pub(super) fn merge_buffer_node(body: &[Stmt]) -> Option<NodeRef> {
     let mut found = None;
     walk::each_value(body, &mut |value| {
         walk::each_expr(value, &mut |expr| {
@@ -19,8 +21,9 @@ pub(super) fn merged(body: &[Stmt]) -> Option<NodeRef> {
     found
 }
 
-/// The routine with one statement that reads the merge buffer of `node`, the first, and a local node that has the values.
-pub(super) fn landed(routine: &Routine, node: NodeRef) -> Routine {
+/// The routine with an additional first statement that copies the merge buffer of `node` to a local node; all
+/// other statements read the copy.
+pub(super) fn with_merge_copy(routine: &Routine, node: NodeRef) -> Routine {
     let mut routine = routine.clone();
     let copy = NodeRef(routine.nodes.len() as u32);
     let decl = routine.node(node);
@@ -69,11 +72,11 @@ mod tests {
             for i2 in 0..3 { %1[i2] := sqrt(merge %0[1, i2]) }
         }";
         let routine = text::parse(text).unwrap();
-        assert_eq!(merged(&routine.body), Some(NodeRef(0)));
-        let landed = landed(&routine, NodeRef(0));
-        verify(&landed).unwrap();
-        assert_eq!((landed.nodes.len(), landed.body.len()), (3, 3));
-        assert_eq!(merged(&landed.body[..1]), Some(NodeRef(0)));
-        assert_eq!(merged(&landed.body[1..]), None);
+        assert_eq!(merge_buffer_node(&routine.body), Some(NodeRef(0)));
+        let copied = with_merge_copy(&routine, NodeRef(0));
+        verify(&copied).unwrap();
+        assert_eq!((copied.nodes.len(), copied.body.len()), (3, 3));
+        assert_eq!(merge_buffer_node(&copied.body[..1]), Some(NodeRef(0)));
+        assert_eq!(merge_buffer_node(&copied.body[1..]), None);
     }
 }
