@@ -58,7 +58,7 @@ impl DerefMut for Buffer {
 fn advise(memory: &AVec<f32, ConstAlign<PAGE>>) {
     let bytes = memory.capacity() * size_of::<f32>();
     if bytes >= PAGE {
-        // SAFETY: the range is the vector's own allocation, and the advice changes nothing that a program can see but time. A refusal
+        // SAFETY: the range is the vector's own allocation, and the advice changes nothing that a program can see but time. A rejection
         // leaves ordinary pages.
         let _ = unsafe { libc::madvise(memory.as_ptr() as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
     }

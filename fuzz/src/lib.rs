@@ -1,4 +1,4 @@
-//! What the fuzz targets check. Each function takes any bytes and panics where something is wrong; a refusal is an answer.
+//! What the fuzz targets check. Each function takes any bytes and panics where something is wrong; a rejection is an answer.
 //!
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
@@ -45,7 +45,7 @@ pub fn assignments(data: &[u8]) {
         assigned(source, &some_nodes());
     }
     let program = program_from_bytes(data);
-    assert!(assigned(&program.text, &program.nodes), "refused:\n{}", program.text);
+    assert!(assigned(&program.text, &program.nodes), "rejected:\n{}", program.text);
 }
 
 fn some_nodes() -> [TensorNode; 6] {

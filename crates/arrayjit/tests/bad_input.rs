@@ -31,8 +31,8 @@ fn says(error: &dyn std::fmt::Display, parts: &[&str]) {
     }
 }
 
-fn refused(text: &str, nodes: &[&TensorNode]) -> CompileError {
-    backend("inline").compile(text, nodes.iter().copied()).map(|_| ()).expect_err("a refusal")
+fn rejected(text: &str, nodes: &[&TensorNode]) -> CompileError {
+    backend("inline").compile(text, nodes.iter().copied()).map(|_| ()).expect_err("a rejection")
 }
 
 #[test]
@@ -41,12 +41,12 @@ fn more_threads_or_devices_than_a_machine_has() {
         for most in [1025, usize::MAX] {
             let mut settings = Settings::default();
             settings.threads = most;
-            let refused = Backend::open_with(name, settings).expect_err("too many");
-            says(&refused, &["`threads`", &most.to_string(), "at most 1024"]);
+            let rejected = Backend::open_with(name, settings).expect_err("too many");
+            says(&rejected, &["`threads`", &most.to_string(), "at most 1024"]);
             let mut settings = Settings::default();
             settings.num_devices = most;
-            let refused = Backend::open_with(name, settings).expect_err("too many");
-            says(&refused, &["`num_devices`", &most.to_string(), "at most 1024"]);
+            let rejected = Backend::open_with(name, settings).expect_err("too many");
+            says(&rejected, &["`num_devices`", &most.to_string(), "at most 1024"]);
         }
     }
 }
@@ -54,27 +54,27 @@ fn more_threads_or_devices_than_a_machine_has() {
 #[test]
 fn shapes_that_do_not_fit() {
     let (x, w, y) = (node("x", &[32, 64]), node("w", &[60, 8]), node("y", &[32, 8]));
-    let error = refused("y[b,h] :+= x[b,i] * w[i,h]", &[&x, &w, &y]);
+    let error = rejected("y[b,h] :+= x[b,i] * w[i,h]", &[&x, &w, &y]);
     assert!(matches!(error, CompileError::Text(_)), "{error:?}");
     says(&error, &["line 1, column", "`i`", "64", "60", "`w`"]);
-    let error = refused("y[b] :+= x[b,i]", &[&x, &y]);
+    let error = rejected("y[b] :+= x[b,i]", &[&x, &y]);
     says(&error, &["`y`", "[32, 8]", "1"]);
 }
 
 #[test]
 fn letters_and_names_nobody_knows() {
     let (x, y) = (node("x", &[4]), node("y", &[4, 5]));
-    says(&refused("y[b,h] := x[b] + q", &[&x, &y]), &["`q`"]);
-    says(&refused("y[b,h] := z[b]", &[&x, &y]), &["`z`"]);
-    says(&refused("y[b,h] := x[b] where k < 3", &[&x, &y]), &["`k`"]);
-    let open = refused("y[2*b,h] :+= x[2*b] * h", &[&x, &y]);
+    says(&rejected("y[b,h] := x[b] + q", &[&x, &y]), &["`q`"]);
+    says(&rejected("y[b,h] := z[b]", &[&x, &y]), &["`z`"]);
+    says(&rejected("y[b,h] := x[b] where k < 3", &[&x, &y]), &["`k`"]);
+    let open = rejected("y[2*b,h] :+= x[2*b] * h", &[&x, &y]);
     says(&open, &["`b`"]);
 }
 
 #[test]
 fn writes_that_leave_elements_without_a_value() {
     let (x, t, y) = (node("x", &[4]), node("t", &[9]), node("y", &[9]));
-    let error = refused("t[2*i] := x[i]\ny[i] := t[i]", &[&x, &t, &y]);
+    let error = rejected("t[2*i] := x[i]\ny[i] := t[i]", &[&x, &t, &y]);
     assert!(matches!(error, CompileError::Lower(_)), "{error:?}");
     says(&error, &["t", "axis 0", "9", "expected an initialisation"]);
 }
@@ -244,13 +244,13 @@ fn numbers_that_overflow() {
         "y[i] := 9223372036854775807 + i + 9223372036854775807 where i < 9",
         "y[i] := -9223372036854775807 * i - 9223372036854775807 * i where i < 9",
     ] {
-        says(&refused(text, &[&y]), &["out of the range of i32"]);
+        says(&rejected(text, &[&y]), &["out of the range of i32"]);
     }
     let x = node("x", &[9]);
-    says(&refused("y[i] := x[i*4611686018427387905*4]", &[&x, &y]), &["overflows"]);
+    says(&rejected("y[i] := x[i*4611686018427387905*4]", &[&x, &y]), &["overflows"]);
 }
 
-/// Whatever the text: an answer, not a panic; and where it is a program, one that links or is refused.
+/// Whatever the text: an answer, not a panic; and where it is a program, one that links or is rejected.
 #[test]
 fn hostile_texts() {
     let deep = format!("y[i] := {}x[i]{}", "(".repeat(5000), ")".repeat(5000));
@@ -324,7 +324,7 @@ fn hostile_texts() {
     }
 }
 
-/// Extents and sizes at the verifier's limits: compiled or refused, never a panic. Nothing of it is run.
+/// Extents and sizes at the verifier's limits: compiled or rejected, never a panic. Nothing of it is run.
 #[test]
 fn loop_ir_at_its_limits() {
     const BIG: i64 = 1 << 40;

@@ -19,17 +19,17 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
 
 /// The error on every backend says all this, and leaves the nodes as they were.
 #[track_caller]
-fn refused(text: &str, nodes: &[(&str, &[usize])], is_it: fn(&CompileError) -> bool, says: &[&str]) {
+fn rejected(text: &str, nodes: &[(&str, &[usize])], is_it: fn(&CompileError) -> bool, says: &[&str]) {
     for backend in backends() {
         let nodes: Vec<TensorNode> = nodes.iter().map(|(name, dims)| node(name, DType::F32, dims)).collect();
         let modes: Vec<_> = nodes.iter().map(TensorNode::mode).collect();
-        let error = backend.compile(text, &nodes).map(|_| ()).expect_err("a refusal");
+        let error = backend.compile(text, &nodes).map(|_| ()).expect_err("a rejection");
         assert!(is_it(&error), "{text} on {}: {error:?}", backend.name());
         let message = error.to_string();
         for part in says {
             assert!(message.contains(part), "{part:?} is not in: {message}");
         }
-        assert!(nodes.iter().map(TensorNode::mode).eq(modes), "{text}: a refusal decides nothing");
+        assert!(nodes.iter().map(TensorNode::mode).eq(modes), "{text}: a rejection decides nothing");
     }
 }
 
@@ -44,17 +44,17 @@ fn is_lower(error: &CompileError) -> bool {
 #[test]
 fn two_merge_buffers_in_one_routine() {
     let nodes: [(&str, &[usize]); 2] = [("x", &[4]), ("z", &[4])];
-    refused("x[i] += x.merge[i]\nz[i] += z.merge[i]", &nodes, is_lower, &["one merge buffer", "x", "z"]);
-    refused("x[i] := x.merge[i] + z.merge[i]", &nodes, is_lower, &["one merge buffer", "x", "z"]);
+    rejected("x[i] += x.merge[i]\nz[i] += z.merge[i]", &nodes, is_lower, &["one merge buffer", "x", "z"]);
+    rejected("x[i] := x.merge[i] + z.merge[i]", &nodes, is_lower, &["one merge buffer", "x", "z"]);
 }
 
 #[test]
 fn ambiguous_blocks() {
     let nodes: [(&str, &[usize]); 4] = [("x", &[2]), ("z", &[3]), ("y", &[5]), ("v", &[3])];
     let two = "y[i^j] := x[i], z[j], v[j]";
-    refused(two, &nodes, is_text, &["line 1", "ambiguous", "one value", "z[j]", "v[j]"]);
-    refused("y[i^j] := x[i]", &nodes, is_text, &["ambiguous", "one value", "none"]);
-    refused("z[j], v[j] := y[i^j] where i < 2", &nodes, is_text, &["ambiguous", "one target"]);
+    rejected(two, &nodes, is_text, &["line 1", "ambiguous", "one value", "z[j]", "v[j]"]);
+    rejected("y[i^j] := x[i]", &nodes, is_text, &["ambiguous", "one value", "none"]);
+    rejected("z[j], v[j] := y[i^j] where i < 2", &nodes, is_text, &["ambiguous", "one target"]);
 }
 
 /// Neither in text nor in loop IR: a remainder, comparison or bit operation has no element to start from.
@@ -62,31 +62,31 @@ fn ambiguous_blocks() {
 fn accumulations_without_a_neutral_element() {
     let nodes: [(&str, &[usize]); 2] = [("x", &[4]), ("y", &[4])];
     for operator in ["%", "bit_and", "bit_xor", "shl", "arg1", "threefry", "exp"] {
-        refused(&format!("y[i] {operator}= x[i]"), &nodes, is_text, &["line 1, column", operator]);
-        refused(&format!("y[i] :{operator}= x[i]"), &nodes, is_text, &["line 1, column", operator]);
+        rejected(&format!("y[i] {operator}= x[i]"), &nodes, is_text, &["line 1, column", operator]);
+        rejected(&format!("y[i] :{operator}= x[i]"), &nodes, is_text, &["line 1, column", operator]);
     }
     for operator in ["<", "=", "!"] {
-        refused(&format!("y[i] {operator}= x[i]"), &nodes, is_text, &["line 1, column"]);
+        rejected(&format!("y[i] {operator}= x[i]"), &nodes, is_text, &["line 1, column"]);
     }
     for operator in ["%", "shl", "arg1", "<"] {
         let text = format!(
             "routine @r {{\n node %0 \"x\" i32[4] on_device\n scatter {operator} %0[{{1i32}}] := 2i32\n}}\n"
         );
-        let refused = match lowered_ir::text::parse(&text) {
+        let rejected = match lowered_ir::text::parse(&text) {
             Ok(routine) => lowered_ir::verify::verify(&routine).expect_err("no accumulation").to_string(),
             Err(error) => error.to_string(),
         };
-        assert!(refused.contains(operator), "{refused}");
+        assert!(rejected.contains(operator), "{rejected}");
     }
 }
 
 #[test]
 fn indices_out_of_range() {
     let nodes: [(&str, &[usize]); 2] = [("x", &[4]), ("y", &[4])];
-    refused("y[i] := x[4]", &nodes, is_text, &["`4`", "node `x`", "4"]);
-    refused("y[0] := x[-1]", &nodes, is_text, &["`-1`", "node `x`", "4"]);
-    refused("y[4] := x[0]", &nodes, is_text, &["node `y`", "4"]);
-    refused("y[0] := x[@s] where @s < 5", &nodes, is_text, &["@s", "0..=4", "node `x`", "4"]);
+    rejected("y[i] := x[4]", &nodes, is_text, &["`4`", "node `x`", "4"]);
+    rejected("y[0] := x[-1]", &nodes, is_text, &["`-1`", "node `x`", "4"]);
+    rejected("y[4] := x[0]", &nodes, is_text, &["node `y`", "4"]);
+    rejected("y[0] := x[@s] where @s < 5", &nodes, is_text, &["@s", "0..=4", "node `x`", "4"]);
 }
 
 /// A range that every access keeps is checked when the symbol gets its value, on every backend and before anything runs.

@@ -79,7 +79,7 @@ fn a_batch_is_what_one_after_another_is() {
             }
         }
     }
-    assert!(compiled > 200 && failed > 5, "{compiled} batches, {failed} refused");
+    assert!(compiled > 200 && failed > 5, "{compiled} batches, {failed} rejected");
 }
 
 #[test]

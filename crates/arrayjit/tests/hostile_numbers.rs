@@ -41,7 +41,7 @@ fn is_for_the_user(error: &CompileError) -> bool {
 }
 
 #[track_caller]
-fn refused(text: &str, nodes: &[TensorNode], says: &str) {
+fn rejected(text: &str, nodes: &[TensorNode], says: &str) {
     let error = backend("interpreter").compile(text, nodes).map(|_| ()).expect_err(text);
     assert!(is_for_the_user(&error), "{text}: {error}");
     assert!(error.to_string().contains(says), "{text}: {error}");
@@ -67,7 +67,7 @@ fn ranges_and_indices() {
         ("n[i] := 3000000000 * i", "is out of the range of i32"),
         ("y[i] := @µ + x[i] where @µ < 3", "symbol @µ has a name that is none"),
     ] {
-        refused(text, &nodes, says);
+        rejected(text, &nodes, says);
     }
 }
 
@@ -78,28 +78,28 @@ fn ranks_and_sizes() {
     let many = node("many", DType::F32, &[2; 32]);
     let letters = |from: usize| (from..from + 32).map(|at| format!("l{at}")).collect::<Vec<_>>().join(",");
     let text = format!("s :+= exp(many[{}] * many[{}])", letters(0), letters(32));
-    refused(&text, &[many, node("s", DType::F32, &[])], "at most 32");
+    rejected(&text, &[many, node("s", DType::F32, &[])], "at most 32");
     let wide = node("wide", DType::F32, &[1 << 40]);
-    refused("wide[i] := 1", &[wide], "4398046511104 bytes, expected at most 1099511627776");
+    rejected("wide[i] := 1", &[wide], "4398046511104 bytes, expected at most 1099511627776");
     // The value of a subexpression is a node too.
     let long = |name| node(name, DType::F32, &[1 << 14]);
     let (a, b, c) = (long("a"), long("b"), long("c"));
     let s = node("s", DType::F32, &[]);
-    refused("s :+= abs(a[i] + b[j] + c[k])", &[a, b, c, s], "bytes, expected at most");
+    rejected("s :+= abs(a[i] + b[j] + c[k])", &[a, b, c, s], "bytes, expected at most");
     // More loops than nest, and more parts than a key has.
     let s = node("s", DType::F32, &[]);
     let letters: Vec<String> = (0..300).map(|at| format!("l{at}")).collect();
     let ranges: Vec<String> = letters.iter().map(|letter| format!("{letter} < 2")).collect();
     let text = format!("s :+= pad(x, 0)[{}] where {}", letters.join(" + "), ranges.join(", "));
-    refused(&text, &[s, node("x", DType::F32, &[8])], "300 letters");
+    rejected(&text, &[s, node("x", DType::F32, &[8])], "300 letters");
     let y = node("y", DType::F32, &[8]);
     let parts = ["@s"; 300].join(", ");
-    refused(
+    rejected(
         &format!("y := uniform(7, {parts}) where @s < 3"),
         std::slice::from_ref(&y),
         "at most 64 numbers",
     );
-    refused(&format!("y[i] := 1 + uniform(7, {parts}, i) where @s < 3"), &[y], "at most 64 numbers");
+    rejected(&format!("y[i] := 1 + uniform(7, {parts}, i) where @s < 3"), &[y], "at most 64 numbers");
 }
 
 /// The same without a text, where the message has no place.
@@ -193,12 +193,12 @@ const NUMBERS: [&str; 30] = [
     "-1e400",
 ];
 
-/// Every program that compiles or not, however its numbers were drawn, is compiled or refused with a place.
+/// Every program that compiles or not, however its numbers were drawn, is compiled or rejected with a place.
 #[test]
 fn no_number_is_our_bug() {
     let (nodes, mut random) = (nodes(), fastrand::Rng::with_seed(19));
     let backends = [backend("interpreter"), backend("inline")];
-    let (mut compiled, mut refused) = (0, 0);
+    let (mut compiled, mut rejected) = (0, 0);
     for round in 0..1500 {
         let template = PROGRAMS[round % PROGRAMS.len()];
         let mut text = String::new();
@@ -212,11 +212,11 @@ fn no_number_is_our_bug() {
         match catch_unwind(AssertUnwindSafe(|| backend.compile(&text, &nodes).map(|_| ()))) {
             Ok(Ok(())) => compiled += 1,
             Ok(Err(error)) => {
-                refused += 1;
+                rejected += 1;
                 assert!(is_for_the_user(&error), "{text} on {}: {error}", backend.name());
             }
             Err(_) => panic!("{text} on {} panics", backend.name()),
         }
     }
-    assert!(compiled > 100 && refused > 100, "{compiled} compiled, {refused} refused");
+    assert!(compiled > 100 && rejected > 100, "{compiled} compiled, {rejected} rejected");
 }

@@ -86,7 +86,7 @@ fn small_powers_are_products() {
 }
 
 #[test]
-fn large_halves_are_refused_where_the_setting_says() {
+fn large_halves_are_rejected_where_the_setting_says() {
     let compiled = |cutoff: f64| {
         let mut settings = Settings::default();
         settings.optimization.half_constant_cutoff = cutoff;

@@ -76,7 +76,7 @@ fn a_node_with_memory_gets_a_copy() {
 }
 
 #[test]
-fn a_refused_program_makes_no_view() {
+fn a_rejected_program_makes_no_view() {
     let backend = backend("inline");
     let (x, s, y) = (node("x", &[4, 3]), node("s", &[3]), node("y", &[3]));
     backend

@@ -53,7 +53,7 @@ fn two_symbols_run_over_their_ranges() {
             let error = routine.run(&outside).map(|_| ()).expect_err("out of range");
             assert!(matches!(error, RunError::BindingRange { .. }), "{error:?}");
         }
-        assert_eq!(got(&y), transposed, "a refused run writes nothing");
+        assert_eq!(got(&y), transposed, "a rejected run writes nothing");
     }
 }
 

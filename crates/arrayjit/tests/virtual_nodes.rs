@@ -70,11 +70,11 @@ fn an_input_overwritten_since_is_named() {
         "line 1, column 9: routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode\n\
          1 | y[i] := t[i]\n  |         ^^^^"
     );
-    // Computed again, it is there again; overwriting before the use in the same routine is refused like in any routine.
+    // Computed again, it is there again; overwriting before the use in the same routine is rejected like in any routine.
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();
     let early = message(backend.compile_named("early", "x[i] := 0\ny[i] := t[i]", [&x, &t, &y]));
     assert!(early.contains("its input \"x\" is overwritten before its last use"), "{early}");
-    assert!(backend.compile("y[i] := t[i]", [&t, &y]).is_ok(), "the refused routine has changed nothing");
+    assert!(backend.compile("y[i] := t[i]", [&t, &y]).is_ok(), "the rejected routine has changed nothing");
 }
 
 #[test]

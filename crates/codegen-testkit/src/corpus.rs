@@ -56,11 +56,11 @@ pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, 
 /// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
 pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledRoutine, Artifact), Outcome> {
     let scheduled = schedule(&case.routine, codegen, &ScheduleOptions::default()).map_err(illegal)?;
-    let artifact = codegen.compile(&scheduled).map_err(refused)?;
+    let artifact = codegen.compile(&scheduled).map_err(rejected)?;
     Ok((scheduled, artifact))
 }
 
-/// What legalisation refuses, the target does not have.
+/// What legalisation rejects, the target does not have.
 pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
@@ -68,7 +68,7 @@ pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     }
 }
 
-pub(crate) fn refused(error: CodegenError) -> Outcome {
+pub(crate) fn rejected(error: CodegenError) -> Outcome {
     match error {
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
         _ => failed("compiling", error),

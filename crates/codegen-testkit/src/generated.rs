@@ -16,14 +16,14 @@ use crate::{
 /// the interpreter makes of the same kernels, bit for bit, and in the class `Strict` what it makes of the routine itself.
 ///
 /// The routine must be one that the verifier accepts, with nodes as small as those of the generators. What the target
-/// does not support is skipped, and so is an optimisation that is refused.
+/// does not support is skipped, and so is an optimisation that is rejected.
 pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {
     let case = drawn(routine, bytes);
     let meaning = match case.interpret() {
         Ok(nodes) => nodes,
         Err(error) => return failed("interpreting", error),
     };
-    let mut outcome = Outcome::Skipped("the optimiser refuses it".into());
+    let mut outcome = Outcome::Skipped("the optimiser rejects it".into());
     // A node that is drawn as virtual may be one that cannot be.
     let accepted = variants(routine).into_iter().filter_map(|(name, routine)| Some((name, routine.ok()?)));
     for (name, routine) in accepted {

@@ -20,7 +20,7 @@
 //! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
 //! the same kernels, and what the corpus expects. What the target does not support is skipped, counted and printed with the
 //! reason. A device that computes by rules of its own, as GPUs do, must come as close as its language promises, element by element:
-//! [`bounds`]. What runs log must be, character for character, what the interpreter logs; a codegen that refuses to log is skipped there.
+//! [`bounds`]. What runs log must be, character for character, what the interpreter logs; a codegen that rejects to log is skipped there.
 #![deny(unsafe_code)]
 
 pub mod assembler; // NVIDIA's, and what it says of kernels

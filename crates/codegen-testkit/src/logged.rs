@@ -8,7 +8,7 @@ use lowered_ir::{log::LogStyle, passes::log::log_values, verify::verify};
 use scheduling::schedule_serial;
 
 use crate::{
-    corpus::{compare, failed, illegal, refused},
+    corpus::{compare, failed, illegal, rejected},
     host,
     report::Outcome,
 };
@@ -28,7 +28,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
 /// The bytes of the nodes after a run, and what it logged.
 fn run(codegen: &dyn Codegen, case: &RunCase) -> Result<(Vec<Vec<u8>>, String), Outcome> {
     let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {}).map_err(illegal)?;
-    let artifact = codegen.compile(&scheduled).map_err(refused)?;
+    let artifact = codegen.compile(&scheduled).map_err(rejected)?;
     collect(&scheduled, artifact, codegen.caps(), case)
 }
 

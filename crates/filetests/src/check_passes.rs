@@ -79,7 +79,7 @@ impl Case {
             }
         });
         result?;
-        // The only refusal: a node drawn as virtual that cannot be.
+        // The only rejection: a node drawn as virtual that cannot be.
         Ok(optimized.is_ok())
     }
 
@@ -102,7 +102,7 @@ fn all_settings() -> [Settings; 3] {
 }
 
 /// Checks that each pass by itself, and the optimiser with several settings step by step, keep what the routine computes in the
-/// class `Strict`, on memory drawn from the seed. Tells whether the optimiser accepted the routine: it refuses one
+/// class `Strict`, on memory drawn from the seed. Tells whether the optimiser accepted the routine: it rejects one
 /// with a node that is declared virtual and cannot be.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use crate::{Expected, RunCase, values};
 pub enum RunLine {
     /// The routine runs.
     Runs(RunCase),
-    /// The routine is refused with a message that contains the text.
+    /// The routine is rejected with a message that contains the text.
     Fails(RunCase, String),
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_rejected() {
         for bad in [
             "%0 = iota",
             "%2 = iota => %1 = iota",

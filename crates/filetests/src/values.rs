@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn what_does_not_fit_is_rejected() {
         for bad in ["[1, 2]", "[300]", "[x]", "[0x1ff]", "iota(1", "iota(a)", "zeros", "fill(1, 2)"] {
             assert!(parse(bad, DType::U8, 1).is_err(), "{bad}");
         }

@@ -152,7 +152,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The call that was refused, with its number.
+    /// The call that was rejected, with its number.
     pub(super) fn open(ordinal: u32) -> Result<Library> {
         let (null, version) = (ptr::null_mut(), String::new());
         let mut this = Library {
@@ -205,7 +205,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Operands smaller than the product says; the library's refusal.
+    /// Operands smaller than the product says; the library's rejection.
     pub(super) fn multiply(&self, gemm: &Gemm, element: Element, [a, b, c]: [&Memory; 3]) -> Result<()> {
         self.enter()?;
         let size = if element == Element::F32 { 4 } else { 2 };
@@ -287,7 +287,7 @@ impl Drop for Library {
         if self.context.is_null() || self.enter().is_err() {
             return;
         }
-        // SAFETY: each was made by these libraries, is there once, and is used by nobody after this. Refusals change nothing any more.
+        // SAFETY: each was made by these libraries, is there once, and is used by nobody after this. Rejections change nothing any more.
         unsafe {
             if !self.handle.is_null() {
                 (self.blas.cublasDestroy_v2)(self.handle);
@@ -325,7 +325,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// Another number of bytes; the driver's refusal.
+    /// Another number of bytes; the driver's rejection.
     pub(super) fn upload(&self, bytes: &[u8]) -> Result<()> {
         ensure!(bytes.len() == self.bytes, "{} bytes for a memory of {}", bytes.len(), self.bytes);
         let library = &self.library;
@@ -343,7 +343,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// The driver's refusal.
+    /// The driver's rejection.
     pub(super) fn download(&self) -> Result<Vec<u8>> {
         let library = &self.library;
         library.enter()?;
@@ -362,14 +362,14 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.library.wait().is_ok() {
-            // SAFETY: the memory is this one's alone, and all work on it is done. A refusal changes nothing any more.
+            // SAFETY: the memory is this one's alone, and all work on it is done. A rejection changes nothing any more.
             unsafe { (self.library.driver.cuMemFree_v2)(self.address) };
         }
     }
 }
 
-/// Fails if a call was refused.
+/// Fails if a call was rejected.
 fn asked(call: &str, answer: c_uint) -> Result<()> {
-    ensure!(answer == 0, "{call} was refused: error {answer}");
+    ensure!(answer == 0, "{call} was rejected: error {answer}");
     Ok(())
 }

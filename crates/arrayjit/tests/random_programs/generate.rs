@@ -134,7 +134,7 @@ impl Writer {
         let sign = format!("{}{}=", if init || op == AccumOp::Assign { ":" } else { "" }, op.token());
         let name = &self.case.nodes[target].name;
         self.case.statements.push(format!("{name}[{index}] {sign} {value}{wheres}"));
-        if self.is_refused() {
+        if self.is_rejected() {
             self.case.statements.pop();
         } else {
             self.written.insert(target);
@@ -143,7 +143,7 @@ impl Writer {
 
     /// Whether the last statement is one of those whose meaning would depend on the order of the loops, or
     /// loses the values of another. Everything else that is wrong with it is a failure, and found later.
-    fn is_refused(&self) -> bool {
+    fn is_rejected(&self) -> bool {
         match self.case.parse(&self.case.handles()) {
             Err(error) => {
                 matches!(error.kind(), TextErrorKind::Overlap { .. } | TextErrorKind::SelfRead { .. })

@@ -1,5 +1,5 @@
 //! Random nests that read what they write: shifts, reversals, transposes, prefix sums and windows in place, several
-//! statements to a nest, bounds that a symbol cuts short. The assignment text refuses most of them; the loop IR means what its
+//! statements to a nest, bounds that a symbol cuts short. The assignment text rejects most of them; the loop IR means what its
 //! order says, and that is what vectorising and splitting over threads must keep.
 
 use lowered_ir::ir::{

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_count_and_refuse() {
+    fn distances_count_and_reject() {
         let bits = Approx::exact(f32(1.0));
         assert_eq!(bits.distance(f32(1.0)).map(|c| (c.equal, c.worst)), Some((1, 0.0)));
         assert_eq!(bits.distance(f32(1.0000001)), None);

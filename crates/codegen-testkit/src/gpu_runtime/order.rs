@@ -86,7 +86,7 @@ pub fn dropping_everything_runs_what_is_pending(gpu: &dyn Gpu) {
     assert_eq!(values(&context, &x), [50]);
 }
 
-/// Two devices on one processor have values of their own, and refuse each other's handles.
+/// Two devices on one processor have values of their own, and reject each other's handles.
 pub fn several_devices_of_one_processor_share_nothing(gpu: &dyn Gpu) {
     let Some(first) = gpu.device() else { return };
     let Some((driver, second)) = gpu.open(None) else { return };

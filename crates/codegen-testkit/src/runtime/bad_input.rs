@@ -35,7 +35,7 @@ impl TwoStreams {
     }
 
     /// What is wrong with an attempt, whose message must have `names` in it. Memory is as before and both streams compute.
-    fn refused<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, Error>) -> Error {
+    fn rejected<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, Error>) -> Error {
         let before = self.memory();
         let error = attempt().err().unwrap();
         let text = error.to_string();
@@ -105,13 +105,13 @@ pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let (absent, out) = (node("absent", 2), node("out", 1));
-    let error = setup.refused(&["`absent`", "`add`", one], || add(&setup.first, &absent, &out));
+    let error = setup.rejected(&["`absent`", "`add`", one], || add(&setup.first, &absent, &out));
     assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
     // A batch fails as a whole, whatever its first members would have allocated.
     let set = code("set", &[(&out, Access::Write)], &[], |_, _| ());
     let reads = code("reads", &[(&absent, Access::Read)], &[], |_, _| ());
     let batch = [Some((set, vec![out.clone()])), None, Some((reads, vec![absent]))];
-    let error = setup.refused(&["`absent`", "`reads`", one], || setup.first.link_batch(&batch));
+    let error = setup.rejected(&["`absent`", "`reads`", one], || setup.first.link_batch(&batch));
     assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
 }
 
@@ -119,7 +119,7 @@ pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
 pub fn a_stream_of_another_device(make: Make<'_>) {
     let [here, there] = [(); 2].map(|()| TwoStreams::new(open(make, &Setup::default())));
     let [mine, theirs] = [&here.streams()[0], &there.streams()[0]];
-    let error = here.refused(&[mine, theirs], || here.first.on_stream(there.first.stream()));
+    let error = here.rejected(&[mine, theirs], || here.first.on_stream(there.first.stream()));
     assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
 }
 
@@ -129,7 +129,7 @@ pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
     let [one, other] = &setup.streams();
     let elsewhere = setup.second.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
     let streaming = MergeBufferUse::StreamingFor(&elsewhere, &[]);
-    let error = setup.refused(&["`x`", "`merge`", one, other], || {
+    let error = setup.rejected(&["`x`", "`merge`", one, other], || {
         setup.first.device_to_device(&setup.x, streaming, &setup.second)
     });
     assert!(matches!(error, Error::NotMerging { .. }), "{error:?}");
@@ -143,16 +143,16 @@ pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
     let [first, second] =
         [&setup.first, &setup.second].map(|c| c.init_from_host(&other, &array(&[3, 4])).unwrap());
     let merge = first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
-    let error = setup.refused(&["`x`", "`merge`", one, "nothing"], || merge.run(&[]));
+    let error = setup.rejected(&["`x`", "`merge`", one, "nothing"], || merge.run(&[]));
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
     let copied = first.device_to_device(&other, MergeBufferUse::Copy, &second).unwrap();
     copied.sync().unwrap();
-    let error = setup.refused(&["`x`", "`merge`", one, "node `other`"], || merge.run(&[]));
+    let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || merge.run(&[]));
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
-    // What is known when code is linked is refused there.
+    // What is known when code is linked is rejected there.
     let transfer = first.transfer_routine(&other, true, &second).unwrap();
     let code = merging(&setup.x);
-    let error = setup.refused(&["`x`", "`merge`", one, "node `other`"], || {
+    let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || {
         transfer.context().link(&code, from_ref(&setup.x))
     });
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
@@ -169,17 +169,17 @@ pub fn bindings_out_of_range(make: Make<'_>) {
     let routine = setup.first.link(&pick, from_ref(&setup.x)).unwrap();
     for value in [3, -1, i64::MAX, i64::MIN] {
         let names = ["`pick`", one, &format!("@row = {value}")];
-        let error = setup.refused(&names, || routine.run(&[value]));
+        let error = setup.rejected(&names, || routine.run(&[value]));
         assert!(matches!(error, Error::BindingRange { range: 3, .. }), "{error:?}");
     }
     for bindings in [&[][..], &[0, 0]] {
-        let error = setup.refused(&["`pick`", one, "@row"], || routine.run(bindings));
+        let error = setup.rejected(&["`pick`", one, "@row"], || routine.run(bindings));
         assert!(matches!(error, Error::BindingCount { expected: 1, .. }), "{error:?}");
     }
     assert_eq!(values(&setup.first, &setup.x), [1, 2], "nothing ran");
 }
 
-/// Whatever is asked of a context that was finalised is refused.
+/// Whatever is asked of a context that was finalised is rejected.
 pub fn a_context_that_was_finalised(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
@@ -190,15 +190,15 @@ pub fn a_context_that_was_finalised(make: Make<'_>) {
     let values = array(&[1, 2]);
     let no = MergeBufferUse::No;
     let errors = [
-        setup.refused(&["`add`", one], || routine.run(&[])),
-        setup.refused(&["`x`", one], || context.to_host(&setup.x)),
-        setup.refused(&["`x`", one], || context.from_host(&setup.x, &values)),
-        setup.refused(&["`x`", one], || context.init_from_host(&setup.x, &values)),
-        setup.refused(&["`add`", one], || add(context, &setup.x, &out)),
-        setup.refused(&["`x`", one], || context.device_to_device(&setup.x, no, &setup.second)),
-        setup.refused(&["`x`", one], || setup.second.device_to_device(&setup.x, no, context)),
-        setup.refused(&["`x`", one], || context.transfer_routine(&setup.x, false, &setup.second)),
-        setup.refused(&[one], || context.on_stream(setup.second.stream())),
+        setup.rejected(&["`add`", one], || routine.run(&[])),
+        setup.rejected(&["`x`", one], || context.to_host(&setup.x)),
+        setup.rejected(&["`x`", one], || context.from_host(&setup.x, &values)),
+        setup.rejected(&["`x`", one], || context.init_from_host(&setup.x, &values)),
+        setup.rejected(&["`add`", one], || add(context, &setup.x, &out)),
+        setup.rejected(&["`x`", one], || context.device_to_device(&setup.x, no, &setup.second)),
+        setup.rejected(&["`x`", one], || setup.second.device_to_device(&setup.x, no, context)),
+        setup.rejected(&["`x`", one], || context.transfer_routine(&setup.x, false, &setup.second)),
+        setup.rejected(&[one], || context.on_stream(setup.second.stream())),
     ];
     errors.iter().for_each(|error| assert!(matches!(error, Error::Finalized { .. }), "{error:?}"));
 }
@@ -211,7 +211,7 @@ pub fn a_node_that_two_streams_write(make: Make<'_>) {
     let first = setup.first.init_from_host(&shared, &array(&[7])).unwrap();
     let reader = add(&setup.second, &shared, &out).unwrap();
     let writer = set(&first, &shared).unwrap();
-    let error = setup.refused(&["`shared`", one, other], || set(reader.context(), &shared));
+    let error = setup.rejected(&["`shared`", one, other], || set(reader.context(), &shared));
     assert!(matches!(error, Error::SecondWriter { .. }), "{error:?}");
     drop(writer.run(&[]).unwrap());
     drop(reader.run(&[]).unwrap());
@@ -225,21 +225,21 @@ pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
     let (absent, array) = (node("absent", 2), array(&[1, 2]));
     let merge = setup.first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
     for mode in [MergeBufferUse::No, MergeBufferUse::Copy, MergeBufferUse::StreamingFor(&merge, &[])] {
-        let error = setup.refused(&["`absent`", one, other], || {
+        let error = setup.rejected(&["`absent`", one, other], || {
             setup.first.device_to_device(&absent, mode, &setup.second)
         });
         assert!(matches!(error, Error::NoSource { .. }), "{error:?}");
     }
     let names = &["`absent`", one, other][..];
     let errors = [
-        setup.refused(names, || setup.first.init_from_device(&absent, &setup.second)),
-        setup.refused(names, || setup.first.copy_from(&absent, &setup.second)),
-        setup.refused(names, || setup.first.transfer_routine(&absent, true, &setup.second)),
+        setup.rejected(names, || setup.first.init_from_device(&absent, &setup.second)),
+        setup.rejected(names, || setup.first.copy_from(&absent, &setup.second)),
+        setup.rejected(names, || setup.first.transfer_routine(&absent, true, &setup.second)),
     ];
     errors.iter().for_each(|error| assert!(matches!(error, Error::NoSource { .. }), "{error:?}"));
     let errors = [
-        setup.refused(&["`absent`", one], || setup.first.to_host(&absent)),
-        setup.refused(&["`absent`", one], || setup.first.from_host(&absent, &array)),
+        setup.rejected(&["`absent`", one], || setup.first.to_host(&absent)),
+        setup.rejected(&["`absent`", one], || setup.first.from_host(&absent, &array)),
     ];
     errors.iter().for_each(|error| assert!(matches!(error, Error::NotInContext { .. }), "{error:?}"));
 }
@@ -265,9 +265,9 @@ pub fn a_node_of_no_elements(make: Make<'_>) {
     assert_eq!(values(&first, &empty), [0i64; 0]);
     setup.compute();
     let [one, _] = &setup.streams();
-    let error = setup.refused(&["`empty`", one], || setup.first.to_host(&empty));
+    let error = setup.rejected(&["`empty`", one], || setup.first.to_host(&empty));
     assert!(matches!(error, Error::NotInContext { .. }), "{error:?}");
-    let error = setup.refused(&["`empty`"], || first.from_host(&empty, &array(&[1])));
+    let error = setup.rejected(&["`empty`"], || first.from_host(&empty, &array(&[1])));
     assert!(matches!(error, Error::Shape { .. }), "{error:?}");
     drop((first, second, merge));
     let merge_buffer = setup.first.stream().merge_buffer_bytes();
@@ -281,9 +281,9 @@ pub fn a_request_above_the_pool_cap(make: Make<'_>) {
     let (big, small) = (node("big", 9), node("small", 8));
     let both = code("both", &[(&small, Access::Write), (&big, Access::Write)], &[], |_, _| ());
     let errors = [
-        setup.refused(&["`big`", one, "72 bytes", "64"], || set(&setup.first, &big)),
-        setup.refused(&["`big`", one], || setup.first.init_from_host(&big, &array(&[0; 9]))),
-        setup.refused(&["`big`", one], || setup.first.link(&both, &[small.clone(), big.clone()])),
+        setup.rejected(&["`big`", one, "72 bytes", "64"], || set(&setup.first, &big)),
+        setup.rejected(&["`big`", one], || setup.first.init_from_host(&big, &array(&[0; 9]))),
+        setup.rejected(&["`big`", one], || setup.first.link(&both, &[small.clone(), big.clone()])),
     ];
     errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
     set(&setup.first, &small).unwrap();
@@ -291,8 +291,8 @@ pub fn a_request_above_the_pool_cap(make: Make<'_>) {
     let larger = TwoStreams::new(open(make, &Setup::default()));
     let source = larger.first.init_from_host(&big, &array(&[0; 9])).unwrap();
     let errors = [
-        setup.refused(&["`big`", one], || setup.first.init_from_device(&big, &source)),
-        setup.refused(&["merge buffer", one], || {
+        setup.rejected(&["`big`", one], || setup.first.init_from_device(&big, &source)),
+        setup.rejected(&["merge buffer", one], || {
             setup.first.device_to_device(&big, MergeBufferUse::Copy, &source)
         }),
     ];

@@ -110,7 +110,7 @@ pub fn modes_say_who_may_write(make: Make<'_>) {
 }
 
 /// Whole arrays that a caller puts in place of a node's are checked before a device sees them.
-pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
+pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let context = context(&device).with_host(&host);
     let y = node("y", 16);
@@ -120,7 +120,7 @@ pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
         [(array(&[7; 32]), true), (array(&[7]), true), (other_type, true), (same_bytes, false)]
     {
         let x = resident(&host, "x", &[1; 16]);
-        let refused = |error: Error| match &error {
+        let rejected = |error: Error| match &error {
             Error::Shape { node, expected, found, .. } => {
                 assert_eq!((is_shape, node.as_str()), (true, "x"));
                 assert_eq!((expected.as_slice(), found.as_slice()), (&[16][..], misfit.dims().as_slice()));
@@ -136,29 +136,29 @@ pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
             *array = misfit.clone();
             Ok(())
         };
-        refused(host.update(&x, put).unwrap_err());
-        refused(host.get(&x).unwrap_err());
-        refused(double(&context, &x, &y).unwrap_err());
-        refused(context.init_from_residence(&x).unwrap_err());
+        rejected(host.update(&x, put).unwrap_err());
+        rejected(host.get(&x).unwrap_err());
+        rejected(double(&context, &x, &y).unwrap_err());
+        rejected(context.init_from_residence(&x).unwrap_err());
         assert_eq!(device.memory().live_bytes, 0);
         host.insert(&x, array(&[1; 16])).unwrap();
         let routine = double(&context, &x, &y).unwrap();
-        refused(host.update(&x, put).unwrap_err());
-        refused(routine.run(&[]).unwrap_err());
-        refused(routine.context().upload(&x).unwrap_err());
+        rejected(host.update(&x, put).unwrap_err());
+        rejected(routine.run(&[]).unwrap_err());
+        rejected(routine.context().upload(&x).unwrap_err());
         host.insert(&x, array(&[2; 16])).unwrap();
         let misfit = misfit.clone();
         let work = context.stream().all_work().unwrap();
         host.prepare_read(&x, Prepare::transfer(work, move || Ok(misfit.clone()))).unwrap();
-        refused(host.get(&x).unwrap_err());
-        refused(routine.run(&[]).unwrap_err());
+        rejected(host.get(&x).unwrap_err());
+        rejected(routine.run(&[]).unwrap_err());
         host.insert(&x, array(&[3; 16])).unwrap();
         drop(routine.run(&[]).unwrap());
         assert_eq!(values(routine.context(), &y), [6; 16]);
     }
 }
 
-/// A call that should be refused.
+/// A call that should be rejected.
 type Attempt<'a> = &'a dyn Fn() -> Result<(), Error>;
 
 /// A thread that has a host array waits for none, neither for the same nor for another.
@@ -183,7 +183,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
         ("link", &|| double(&context(&device).with_host(&host), &x, &node("z", 1)).map(drop)),
         ("run", &|| routine.run(&[]).map(drop)),
     ];
-    let refused =
+    let rejected =
         |error: Error| assert!(matches!(&error, Error::HostArrayInUse { node } if node == "x"), "{error}");
     for (name, call) in calls {
         let mut result = Ok(());
@@ -192,13 +192,13 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
             Ok(())
         };
         host.update(&x, change).unwrap();
-        refused(result.expect_err(name));
+        rejected(result.expect_err(name));
         // In a transfer as well.
         let (at, inside) = (host.clone(), x.clone());
         let work = here.stream().all_work().unwrap();
         let asks = Prepare::transfer(work, move || at.get(&inside).map(|array| (*array).clone()));
         host.prepare_read(&x, asks).unwrap();
-        refused(host.get(&x).unwrap_err());
+        rejected(host.get(&x).unwrap_err());
         host.insert(&x, array(&[1])).unwrap();
     }
     // What waits for no array goes on: another one that nobody has, and a run that writes this one.

@@ -129,7 +129,7 @@ macro_rules! runtime_suite {
                 without_automatic_transfers_nothing_moves_by_itself
                 a_failed_writer_is_the_readers_error_until_the_host_writes
                 modes_say_who_may_write
-                an_array_that_does_not_fit_its_node_is_refused
+                an_array_that_does_not_fit_its_node_is_rejected
                 changes_of_host_arrays_wait_for_no_host_array
                 values_that_arrive_during_a_transfer_stay_the_newest
                 copies_between_contexts_reach_the_host_as_well

@@ -76,7 +76,7 @@ impl Machine {
     /// Does a step and compares what comes of it with the model.
     pub(super) fn step(&mut self, step: &Step, act: impl FnOnce(&Context) -> Result<Option<Done>, Error>) {
         let failures = |fault: &FaultDevice| fault.failures().len();
-        let (before, refused) = (failures(&self.fault), self.fault.counts().out_of_memory);
+        let (before, rejected) = (failures(&self.fault), self.fault.counts().out_of_memory);
         let before_there = step.other.as_deref().map_or(0, failures);
         let result = act(&self.contexts[step.stream]);
         if self.is_lost() {
@@ -92,13 +92,13 @@ impl Machine {
                 self.held.push(done.held);
             }
             Err(Error::Driver { source: DriverError::OutOfMemory { .. }, .. }) => {
-                assert!(self.fault.counts().out_of_memory > refused, "memory was not refused");
+                assert!(self.fault.counts().out_of_memory > rejected, "memory was not rejected");
                 self.look_at_parts(step, &[]);
             }
             Err(error) => {
                 let there = step.other.as_ref().map(|other| other.failures().split_off(before_there));
                 fresh.extend(there.into_iter().flatten().chain(step.on_the_way.iter().cloned()));
-                self.refused(step, &error, &fresh);
+                self.rejected(step, &error, &fresh);
             }
         }
     }
@@ -121,7 +121,7 @@ impl Machine {
     }
 
     /// The step was not scheduled, or it has failed already: what it writes is as it was, unless a part was scheduled.
-    fn refused(&mut self, step: &Step, error: &Error, fresh: &[Failure]) {
+    fn rejected(&mut self, step: &Step, error: &Error, fresh: &[Failure]) {
         let causes: Causes = self.causes(step).into_iter().chain(fresh.iter().cloned()).collect();
         expect_one_of(&causes, error);
         self.look_at_stream(step.stream, &causes);

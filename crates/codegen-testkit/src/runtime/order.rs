@@ -100,7 +100,7 @@ pub fn a_task_cannot_wait_for_itself(make: Make<'_>) {
     let (stream, seen) = (Arc::clone(&own), Arc::clone(&results));
     let code = code("knot", &[(&x, Access::Write)], &[], move |_, _| {
         let stream = stream.lock().unwrap().clone().unwrap();
-        // Either the first enqueueing is refused, or the event cannot be waited for, or the queue fills.
+        // Either the first enqueueing is rejected, or the event cannot be waited for, or the queue fills.
         let mut event = stream.all_work();
         let waited = event.as_ref().map_or(Ok(()), |event| event.sync());
         for _ in 0..8 {

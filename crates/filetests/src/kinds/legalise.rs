@@ -42,7 +42,7 @@ impl Legalise {
         verify(&routine).map_err(|e| e.to_string())?;
         let legal = match legalise(&routine, &self.caps) {
             Ok(legal) => legal,
-            Err(refusal) => return Ok(format!("; {refusal}\n")),
+            Err(rejection) => return Ok(format!("; {rejection}\n")),
         };
         verify(&legal).map_err(|e| format!("legalised: {e}"))?;
         for (line, text) in chunk.annotations("run") {

@@ -1,5 +1,5 @@
 //! `test verify`: each routine parses and passes the verifier, unless a line of it says `; error: text`. Then it must be
-//! refused, by parser or verifier, on that line and with that text in the message.
+//! rejected, by parser or verifier, on that line and with that text in the message.
 
 use lowered_ir::{
     text::Lines,
@@ -20,7 +20,7 @@ impl Kind for Verify {
 
 fn check(chunk: Chunk<'_>) -> Result<(), String> {
     let expected: Vec<(usize, &str)> = chunk.annotations("error").collect();
-    match (refusal(chunk), expected.as_slice()) {
+    match (rejection(chunk), expected.as_slice()) {
         (None, []) => Ok(()),
         (None, [(line, text), ..]) => Err(format!("line {line}: expected the error `{text}`, found none")),
         (Some((line, message)), []) => Err(format!("line {line}: {message}")),
@@ -33,7 +33,7 @@ fn check(chunk: Chunk<'_>) -> Result<(), String> {
 }
 
 /// The line and the message of the error of a chunk.
-fn refusal(chunk: Chunk<'_>) -> Option<(usize, String)> {
+fn rejection(chunk: Chunk<'_>) -> Option<(usize, String)> {
     match chunk.parse() {
         Err(error) => Some((error.line, error.to_string())),
         Ok(parsed) => {
