@@ -1,7 +1,9 @@
-//! NVIDIA's assembler, which needs no GPU, and what it makes of kernels in PTX.
+//! Runs NVIDIA's assembler, which needs no GPU, on PTX, and reads the resources of each kernel from its
+//! output.
 //!
-//! How many registers a kernel takes, what it spills and which machine instructions it becomes is known without running it, so it can be a golden
-//! file. `cargo xtask gpu-tools` brings the programs, `CUDA_TOOLS` says where they are.
+//! The number of registers, spilled bytes and machine instructions of a kernel are known without running it,
+//! so they can be golden files. `cargo xtask gpu-tools` installs the programs; `CUDA_TOOLS` names their
+//! folder.
 
 use std::{
     collections::BTreeMap,
@@ -9,28 +11,28 @@ use std::{
     process::Command,
 };
 
-/// The variable of the environment that names the folder of the programs.
+/// The environment variable with the folder of the programs.
 pub const CUDA_TOOLS: &str = "CUDA_TOOLS";
 
-/// The file that is assembled into.
+/// The name of the output file.
 const CODE: &str = "kernels.cubin";
 
-/// `ptxas` and `nvdisasm`.
+/// The programs `ptxas` and `nvdisasm`.
 #[derive(Clone, Debug)]
 pub struct CudaTools {
     folder: PathBuf,
 }
 
-/// What became of one kernel.
+/// The resources of an assembled kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread: arrays, and what did not fit into registers.
+    /// Bytes of local memory per thread: arrays and spilled registers.
     pub stack_bytes: u32,
-    /// Bytes that are stored because they did not fit, and loaded again.
+    /// Bytes of spill stores and spill loads per thread.
     pub spilled_bytes: u32,
-    /// How often each machine instruction stands there: its name with all modifiers.
+    /// The number of occurrences of each machine instruction, by its name with all modifiers.
     pub opcodes: BTreeMap<String, usize>,
 }
 
@@ -45,11 +47,11 @@ impl Assembled {
 }
 
 impl CudaTools {
-    /// The programs of this machine.
+    /// Finds the programs of this machine.
     ///
     /// # Errors
     ///
-    /// What is missing, and how to bring it.
+    /// The missing program, and how to install it.
     pub fn find() -> Result<CudaTools, String> {
         let folder = std::env::var_os(CUDA_TOOLS)
             .ok_or_else(|| format!("no {CUDA_TOOLS}; `cargo xtask gpu-tools` brings NVIDIA's assembler"))?;
@@ -60,12 +62,12 @@ impl CudaTools {
         }
     }
 
-    /// Assembles a PTX file for a target such as `sm_80`: what became of each kernel, by name. The disassembler does not know `sm_70`: machine
-    /// instructions are those for `sm_75` then.
+    /// Assembles a PTX file for a target such as `sm_80`, and returns the resources of each kernel by name.
+    /// The disassembler does not support `sm_70`; its machine instructions are listed for `sm_75`.
     ///
     /// # Errors
     ///
-    /// What the assembler objects to, warnings included, with the lines it names.
+    /// The assembler's errors and warnings, with the lines that they name.
     pub fn assemble(&self, ptx: &str, target: &str) -> Result<BTreeMap<String, Assembled>, String> {
         let folder = tempfile::tempdir().map_err(|e| format!("making a folder: {e}"))?;
         let mut kernels = resources(&self.run(folder.path(), ptx, target)?);
@@ -78,7 +80,7 @@ impl CudaTools {
         Ok(kernels)
     }
 
-    /// Whether a PTX file assembles for a target.
+    /// Checks that a PTX file assembles for a target.
     ///
     /// # Errors
     ///
@@ -88,11 +90,11 @@ impl CudaTools {
         self.run(folder.path(), ptx, target).map(|_| ())
     }
 
-    /// Assembles into a folder: what was said.
+    /// Assembles a file in a folder and returns the messages of the assembler.
     fn run(&self, folder: &Path, ptx: &str, target: &str) -> Result<String, String> {
         let text = folder.join("kernels.ptx");
         std::fs::write(&text, ptx).map_err(|e| format!("writing {}: {e}", text.display()))?;
-        // The current assembler no longer knows the oldest target.
+        // The current assembler no longer supports the oldest target.
         let assembler = if target == "sm_70" { "ptxas-sm70" } else { "ptxas" };
         let mut command = Command::new(self.folder.join(assembler));
         command.args(["-v", "-arch", target]).arg(&text).arg("-o").arg(folder.join(CODE));
@@ -119,7 +121,7 @@ impl CudaTools {
     }
 }
 
-/// Runs a program: what it said on both streams, also as the error if it failed.
+/// Runs a program and returns its output on both streams, also as the error if it failed.
 fn output(command: &mut Command) -> Result<String, String> {
     let done = command.output().map_err(|e| format!("starting {:?}: {e}", command.get_program()))?;
     let said = [done.stdout, done.stderr].concat();
@@ -127,7 +129,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     if done.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// The lines of a text that messages name as `line N`.
+/// The lines of `text` that messages name as `line N`.
 fn with_lines(said: &str, text: &str) -> String {
     let numbers =
         said.split("line ").skip(1).filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
@@ -138,7 +140,7 @@ fn with_lines(said: &str, text: &str) -> String {
     lines.take(8).collect()
 }
 
-/// What the assembler says about each kernel.
+/// The resources that the assembler reports for each kernel.
 fn resources(said: &str) -> BTreeMap<String, Assembled> {
     let mut found = BTreeMap::<String, Assembled>::new();
     let mut kernel = String::new();

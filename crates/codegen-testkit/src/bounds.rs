@@ -1,22 +1,27 @@
-//! How far a device may be off: a bound for every element, derived from what computes it.
+//! Bounds of a device's deviation from the interpreter: one for every element, derived from the operations
+//! that compute it.
 //!
-//! Machine code for this process must give the interpreter's bits. GPUs cannot promise that: their languages leave open which
-//! way a sum is rounded, whether a product is contracted into it, how close a division comes, whether subnormals are zeros. What they do
-//! promise holds per operation (`promises`). How much of that reaches an element of the result depends on the values: a sum that
-//! cancels, `exp` of something large, or a comparison of nearly equal numbers make much of little. So the routine is run once more with
-//! every number accompanied by a *radius*: the device's number lies within it if every operation keeps its promise (`value`,
-//! `machine`). This is running error analysis: nothing is tuned to make a test pass, and where nothing may differ (integers, booleans,
-//! copies, sums that are exact) the radius is 0 and the bits must be equal.
+//! Machine code for this process must give the interpreter's bits. GPUs cannot promise that: their languages
+//! leave open in which direction a sum is rounded, whether a product is contracted into it, how accurate a
+//! division is, and whether subnormals are flushed to zero. They do promise a bound for each operation
+//! (`promises`). How much such an error affects an element of the result depends on the values: a cancelling
+//! sum, `exp` of a large number, or a comparison of nearly equal numbers amplifies it. So the routine is run
+//! once more with a *radius* for every number: the device's number lies within the radius if every operation
+//! keeps its promise (`value`, `machine`). This is running error analysis: no constant is tuned to make a
+//! test pass, and where nothing may differ (integers, booleans, copies, exact sums) the radius is 0 and the
+//! bits must be equal.
 //!
-//! A radius is infinite where nothing can be said: an integer that is a rounded number's floor where the floor is in doubt, or what is
-//! read at an index in doubt, or the product of a computed 0 with infinity, or the bits of a computed 0, whose sign nobody promises. Such elements are counted ([`Closeness::open`]), not compared.
+//! A radius is infinite where no bound exists: for the floor of a rounded number that may lie on either side
+//! of an integer, an element read at an uncertain index, the product of a computed 0 with infinity, or the
+//! bits of a computed 0, since its sign is not specified. Such elements are counted ([`Closeness::open`]),
+//! not compared.
 //!
-//! Alike in any case are NaNs among each other, and zeros of either sign. Infinities must be equal unless the greatest
-//! number is within the radius.
+//! All NaNs are equal, and so are zeros of either sign. Infinities must be equal unless the greatest number
+//! is within the radius.
 
-mod machine; // a routine's statements on values with radii
-mod promises; // what a device owes per operation
-mod value; // one number with its radius
+mod machine; // runs a routine on values with radii
+mod promises; // the error bound of each operation
+mod value; // a number with its radius
 
 use std::fmt;
 
@@ -33,21 +38,21 @@ pub struct Bounds {
     nodes: Vec<Vec<Approx>>,
 }
 
-/// How close a device came.
+/// How close a device's results are to the interpreter's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Closeness {
-    /// Elements compared.
+    /// The number of compared elements.
     pub elements: usize,
-    /// Those of them with the same bits.
+    /// Compared elements with the same bits.
     pub equal: usize,
-    /// Elements about which nothing can be said.
+    /// Elements without a bound.
     pub open: usize,
-    /// The greatest share of its radius by which an element is off: 1 is all that is allowed.
+    /// The greatest deviation in units of the element's radius; at most 1 is allowed.
     pub worst: f64,
 }
 
 impl Closeness {
-    /// Of two runs together.
+    /// The closeness of two runs together.
     pub fn and(self, other: Closeness) -> Closeness {
         Closeness {
             elements: self.elements + other.elements,
@@ -69,40 +74,40 @@ impl fmt::Display for Closeness {
 }
 
 impl Bounds {
-    /// The bounds of a run of a verified routine.
+    /// Computes the bounds of a run of a verified routine.
     ///
     /// # Errors
     ///
-    /// What is missing from the case, in words.
+    /// The part that the case lacks, in words.
     pub fn of(case: &RunCase) -> Result<Bounds, String> {
         Ok(Bounds { nodes: machine::run(case)? })
     }
 
-    /// The values without the radii, as the interpreter has them.
+    /// The values without the radii, as the interpreter computes them.
     pub fn values(&self) -> impl Iterator<Item = Vec<Scalar>> {
         self.nodes.iter().map(|node| node.iter().map(|element| element.value).collect())
     }
 
-    /// The radii of every element of every node: 0 asks for the same bits, infinity leaves it open.
+    /// The radii of every element of every node: 0 requires the same bits, infinity allows anything.
     pub fn radii(&self) -> impl Iterator<Item = Vec<f64>> {
         self.nodes.iter().map(|node| node.iter().map(|element| element.radius).collect())
     }
 
-    /// Compares the nodes whose memory outlives the run with the values; an element may be off by `factor` radii.
+    /// Compares the nodes that outlive the run with the values; an element may deviate by `factor` radii.
     ///
     /// # Errors
     ///
-    /// The first element that is too far off.
+    /// The first element that deviates more.
     pub fn check(&self, routine: &Routine, found: &[Vec<u8>], factor: f64) -> Result<Closeness, String> {
         self.check_against(routine, found, None, factor)
     }
 
-    /// Compares the nodes of which a `; run:` line says what they must hold: an element may be off by its radius and what the line
-    /// allows besides.
+    /// Compares the nodes with the expected values of a `; run:` line: an element may deviate by its radius
+    /// plus the line's tolerance.
     ///
     /// # Errors
     ///
-    /// The first element that is too far off.
+    /// The first element that deviates more.
     pub fn check_expected(&self, case: &RunCase, found: &[Vec<u8>]) -> Result<(), String> {
         for expected in &case.expected {
             let decl = case.routine.node(expected.node);
@@ -131,11 +136,11 @@ impl Bounds {
         Ok(())
     }
 
-    /// As [`check`](Self::check), against the bytes that something else has computed; the radii are as they are.
+    /// As [`check`](Self::check), against bytes that another program computed, with the same radii.
     ///
     /// # Errors
     ///
-    /// The first element that is too far off.
+    /// The first element that deviates more.
     pub fn check_against(
         &self,
         routine: &Routine,

@@ -1,4 +1,4 @@
-//! Every run of the corpus, compiled by a code generator and compared with the interpreter.
+//! Compiles every run of the corpus with a code generator and compares the results with the interpreter's.
 
 use codegen_core::{Artifact, Codegen, CodegenError, Interpreted, ScheduledRoutine};
 use filetests::RunCase;
@@ -14,9 +14,10 @@ use crate::{
     report::{Outcome, Report},
 };
 
-/// Runs the whole corpus on a code generator for this process: each run as it is written, optimised, and logging its values.
+/// Runs the whole corpus on a code generator for this process: each run as written, optimised, and with
+/// logged values.
 ///
-/// Code generators for other memory than this process' are compiled and not run; those runs are skipped.
+/// Code for memory other than this process's is compiled but not run; such runs are skipped.
 pub fn run_corpus(codegen: &dyn Codegen) -> Report {
     let mut report = Report { subject: codegen.name().to_owned(), ..Report::default() };
     for case in filetests::run_cases() {
@@ -33,13 +34,14 @@ pub fn run_corpus(codegen: &dyn Codegen) -> Report {
     report
 }
 
-/// The run's file, line and variant.
+/// The file, line and variant of the run.
 pub(crate) fn name(case: &RunCase, variant: &str) -> String {
     let file = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path);
     format!("{}:{} {variant}", file.display(), case.line)
 }
 
-/// The routine as it is written, unless it has nodes that only the optimiser does away with, and optimised.
+/// The variants of a routine: optimised, and as written unless it has nodes that only the optimiser can
+/// remove.
 pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, Outcome>)> {
     let optimised = optimize(routine.clone(), &pipeline::Settings::default());
     let mut variants = vec![("optimised", optimised.map(|o| o.routine).map_err(|e| failed("optimising", e)))];
@@ -49,18 +51,18 @@ pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, 
     variants
 }
 
-/// Schedules a run's routine for a code generator and compiles it.
+/// Schedules the routine of a run for a code generator and compiles it.
 ///
 /// # Errors
 ///
-/// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
+/// [`Outcome::Skipped`] if the target does not support the routine, [`Outcome::Failed`] for all other errors.
 pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledRoutine, Artifact), Outcome> {
     let scheduled = schedule(&case.routine, codegen, &ScheduleOptions::default()).map_err(illegal)?;
     let artifact = codegen.compile(&scheduled).map_err(rejected)?;
     Ok((scheduled, artifact))
 }
 
-/// What legalisation rejects, the target does not have.
+/// A routine that legalisation rejects is unsupported by the target.
 pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
@@ -88,7 +90,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
     Ok(Outcome::Passed)
 }
 
-/// What the interpreter makes of the same kernels.
+/// The results of the interpreter on the same kernels.
 pub(crate) fn defined(
     codegen: &dyn Codegen,
     scheduled: &ScheduledRoutine,
@@ -99,7 +101,7 @@ pub(crate) fn defined(
     host::run(scheduled, &artifact, codegen.caps(), case, 0x5a)
 }
 
-/// Compares the nodes whose memory outlives the run, bit for bit but for NaNs, which are all alike.
+/// Compares the nodes that outlive the run bit for bit, except that all NaNs are equal.
 pub(crate) fn compare(routine: &Routine, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<(), Outcome> {
     for ((node, decl), (found, defined)) in routine.node_refs().zip(found.iter().zip(defined)) {
         let at = (0..).zip(scalars(found, decl.dtype).zip(scalars(defined, decl.dtype)));

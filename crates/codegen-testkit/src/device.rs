@@ -1,4 +1,4 @@
-//! The corpus through a device: transfers, linking and launches are the device's own.
+//! Runs the corpus on a device, with the device's own transfers, linking and launches.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::{
 /// How closely a device must agree with the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// In every bit, but for which NaN.
+    /// In every bit, except that all NaNs are equal.
     Bits,
-    /// Within the [bounds] of what the routine computes, with the interpreter of the routine as well as with that of
-    /// the scheduled kernels.
+    /// Within the [bounds] of the computation, for the interpreter of the routine and for that of the
+    /// scheduled kernels.
     ///
     /// [bounds]: crate::bounds
     Bounds,
 }
 
-/// Runs the whole corpus on a device with the code of a code generator for it: each run as it is written, and optimised.
+/// Runs the whole corpus on a device with the code of a code generator: each run as written, and optimised.
 pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device, agreement: Agreement) -> Report {
     let mut report =
         Report { subject: format!("{} on {}", codegen.name(), device.name()), ..Report::default() };
@@ -40,12 +40,12 @@ pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device, agreement: Agreemen
     report
 }
 
-/// Runs a routine on a device as [`run_generated`](crate::run_generated) runs it in this process, on memory and bindings drawn
-/// from the bytes; how close it came, or why it did not run or agree.
+/// Runs a routine on a device like [`run_generated`](crate::run_generated) does in this process, with memory
+/// and bindings derived from the bytes, and returns how close the results are.
 ///
 /// # Errors
 ///
-/// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
+/// [`Outcome::Skipped`] if the target does not support the routine, [`Outcome::Failed`] for all other errors.
 pub fn run_generated_on(
     codegen: &dyn Codegen,
     device: &Device,
@@ -55,7 +55,7 @@ pub fn run_generated_on(
 ) -> Result<Closeness, Outcome> {
     let case = drawn(routine, bytes);
     let mut closeness = Closeness::default();
-    // A node that is drawn as virtual may be one that cannot be.
+    // The optimiser rejects a node that is declared virtual and cannot be.
     for routine in variants(routine).into_iter().filter_map(|(_, routine)| routine.ok()) {
         let case = RunCase { routine, ..case.clone() };
         let close = run_case(codegen, device, &case, agreement).map_err(|outcome| match outcome {
@@ -81,11 +81,11 @@ fn run_case(
     let merged = case.merge.is_some().then(|| merged(&schedule)).flatten();
     let code = Code::new(schedule, artifact).map_err(|e| failed("pairing code with its schedule", e))?;
     let code = Arc::new(code);
-    let found = on_device(device, &code, case, &nodes, merged.map(|node| (node, How::Copied)));
+    let found = on_device(device, &code, case, &nodes, merged.map(|node| (node, MergeSource::Copied)));
     let found = found.map_err(|e| failed("running", e))?;
     if let Some(node) = merged {
-        let lent = on_device(device, &code, case, &nodes, Some((node, How::Lent)));
-        compare(&case.routine, &lent.map_err(|e| failed("merging in place", e))?, &found)?;
+        let borrowed = on_device(device, &code, case, &nodes, Some((node, MergeSource::Borrowed)));
+        compare(&case.routine, &borrowed.map_err(|e| failed("merging in place", e))?, &found)?;
     }
     match agreement {
         Agreement::Bits => {
@@ -97,7 +97,7 @@ fn run_case(
     }
 }
 
-/// The node that a run reads from the merge buffer: none if what the routine reads there goes into no result.
+/// The node that a run reads from the merge buffer; `None` if no result depends on that read.
 fn merged(schedule: &ScheduledRoutine) -> Option<NodeRef> {
     schedule.calls().iter().flat_map(|call| &call.args).find_map(|slot| match slot {
         Slot::Merge(node) => Some(*node),
@@ -105,27 +105,28 @@ fn merged(schedule: &ScheduledRoutine) -> Option<NodeRef> {
     })
 }
 
-/// How a run gets at what it merges.
+/// The source of a merge.
 #[derive(Clone, Copy, Debug)]
-enum How {
-    /// By a copy in the stream's merge buffer.
+enum MergeSource {
+    /// A copy in the stream's merge buffer.
     Copied,
-    /// Where it is, in the memory of another stream.
-    Lent,
+    /// The memory of another stream, read in place.
+    Borrowed,
 }
 
-/// Compares with the routine, with its kernels, and with what the corpus expects.
+/// Compares the results with the routine's bounds, with those of its kernels, and with the expectations of
+/// the corpus.
 fn within(case: &RunCase, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<Closeness, Outcome> {
     let bounds = Bounds::of(case).map_err(|e| failed("bounding", e))?;
     let close = bounds.check(&case.routine, found, 1.0).map_err(|e| failed("against the routine", e))?;
-    // The kernels' own results are within a radius of the routine's.
+    // The kernels' own results are within one radius of the routine's.
     let kernels = bounds.check_against(&case.routine, found, Some(defined), 2.0);
     kernels.map_err(|e| failed("against its kernels", e))?;
     bounds.check_expected(case, found).map_err(Outcome::Failed)?;
     Ok(close)
 }
 
-/// A handle for each node of the routine, with the memory mode that the routine has settled for it.
+/// A handle for each node of the routine, with the memory mode of its declaration.
 fn nodes(case: &RunCase) -> Result<Vec<TensorNode>, tnode::Error> {
     let handles = case.routine.node_refs().map(|(node, decl)| {
         let label = format!("p{}", node.index());
@@ -141,13 +142,14 @@ fn nodes(case: &RunCase) -> Result<Vec<TensorNode>, tnode::Error> {
     handles.collect()
 }
 
-/// The bytes of the nodes after a run that finds garbage in what it overwrites; those of nodes without lasting memory are empty.
+/// The bytes of the nodes after a run; memory that the run overwrites is filled with garbage before. Nodes
+/// without lasting memory have no bytes.
 fn on_device(
     device: &Device,
     code: &Arc<Code>,
     case: &RunCase,
     nodes: &[TensorNode],
-    merged: Option<(NodeRef, How)>,
+    merged: Option<(NodeRef, MergeSource)>,
 ) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let mut context = Context::new(&device.new_stream()?);
     let lasting: Vec<bool> = case.routine.nodes.iter().map(outlives).collect();
@@ -161,7 +163,9 @@ fn on_device(
     }
     let routine = context.link(code, nodes)?;
     match (merged, &case.merge) {
-        (Some((node, how)), Some(bytes)) => merge(device, &routine, &nodes[node.index()], how, case, bytes)?,
+        (Some((node, source)), Some(bytes)) => {
+            merge(device, &routine, &nodes[node.index()], source, case, bytes)?
+        }
         _ => routine.run(&case.bindings)?.sync()?,
     }
     let bytes = nodes.iter().zip(&lasting).map(|(node, lasting)| match lasting {
@@ -171,26 +175,26 @@ fn on_device(
     bytes.collect()
 }
 
-/// Runs a routine that merges a node which another stream has with these bytes.
+/// Runs a routine that merges a node of another stream, which has these bytes.
 fn merge(
     device: &Device,
     routine: &Linked,
     node: &TensorNode,
-    how: How,
+    merge: MergeSource,
     case: &RunCase,
     bytes: &[u8],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let array = HostArray::from_bytes(node.dtype(), node.dims()?, bytes)?;
     let source = Context::new(&device.new_stream()?).init_from_host(node, &array)?;
     let context = routine.context();
-    match how {
-        How::Copied => {
+    match merge {
+        MergeSource::Copied => {
             let _ = context.device_to_device(node, MergeBufferUse::Copy, &source)?;
             routine.run(&case.bindings)?.sync()?;
         }
-        How::Lent => {
-            let lent = MergeBufferUse::StreamingFor(routine, &case.bindings);
-            let _ = context.device_to_device(node, lent, &source)?;
+        MergeSource::Borrowed => {
+            let borrowed = MergeBufferUse::StreamingFor(routine, &case.bindings);
+            let _ = context.device_to_device(node, borrowed, &source)?;
             context.stream().all_work()?.sync()?;
         }
     }

@@ -1,4 +1,4 @@
-//! Routines drawn at random, compiled by a code generator and compared with the interpreter.
+//! Compiles random routines with a code generator and compares the results with the interpreter's.
 
 use codegen_core::Codegen;
 use filetests::{
@@ -12,11 +12,12 @@ use crate::{
     report::Outcome,
 };
 
-/// Runs a routine as it is written, and optimised, on memory and bindings drawn from the bytes: compiled, it must compute what
-/// the interpreter makes of the same kernels, bit for bit, and in the class `Strict` what it makes of the routine itself.
+/// Runs a routine as written and optimised, with memory and bindings derived from the bytes. Compiled code
+/// must give the bits that the interpreter gives for the same kernels, and in class `Strict` those that it
+/// gives for the routine itself.
 ///
-/// The routine must be one that the verifier accepts, with nodes as small as those of the generators. What the target
-/// does not support is skipped, and so is an optimisation that is rejected.
+/// The verifier must accept the routine, and its nodes must be as small as those of the generators. Routines
+/// that the target does not support are skipped, and so are optimisations that the optimiser rejects.
 pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {
     let case = drawn(routine, bytes);
     let meaning = match case.interpret() {
@@ -24,7 +25,7 @@ pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> 
         Err(error) => return failed("interpreting", error),
     };
     let mut outcome = Outcome::Skipped("the optimiser rejects it".into());
-    // A node that is drawn as virtual may be one that cannot be.
+    // The optimiser rejects a node that is declared virtual and cannot be.
     let accepted = variants(routine).into_iter().filter_map(|(name, routine)| Some((name, routine.ok()?)));
     for (name, routine) in accepted {
         let expected = expected(&routine, &meaning);
@@ -54,7 +55,7 @@ pub(crate) fn drawn(routine: &Routine, bytes: &[u8]) -> RunCase {
     }
 }
 
-/// What the nodes that outlive the run must hold.
+/// The expected contents of the nodes that outlive the run.
 fn expected(routine: &Routine, meaning: &[Vec<u8>]) -> Vec<Expected> {
     let kept = routine.node_refs().zip(meaning).filter(|((_, decl), _)| outlives(decl));
     let expected = kept.map(|((node, _), bytes)| Expected { node, bytes: bytes.clone(), tolerance: 0.0 });

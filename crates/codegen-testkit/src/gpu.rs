@@ -1,7 +1,8 @@
-//! What a test does on a machine that lacks what it needs: an adapter, a driver, a browser.
+//! Skips tests on machines that lack an adapter, a driver or a browser.
 //!
-//! It is skipped, which is said on standard error, where a test's captured output does not hide it, with how many were skipped
-//! in the process so far. With `REQUIRE_GPU_TOOLS=1` in the environment, as continuous integration has it, it fails.
+//! A skipped test prints a line on standard error, past the capture of test output, with the number of skips
+//! in the process so far. With `REQUIRE_GPU_TOOLS=1` in the environment, as in continuous integration, the
+//! test fails instead.
 
 use std::{
     fmt::Display,
@@ -9,18 +10,19 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The variable of the environment under which a missing tool fails.
+/// The environment variable that makes a missing tool a failure.
 pub const REQUIRE_GPU_TOOLS: &str = "REQUIRE_GPU_TOOLS";
 
-/// Skips of this process, for the count on the line.
+/// The number of skips in this process.
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a missing tool must fail: [`REQUIRE_GPU_TOOLS`] is set to something other than nothing or `0`.
+/// Whether a missing tool is a failure: [`REQUIRE_GPU_TOOLS`] is set to a value other than `0` or the empty
+/// text.
 pub fn required() -> bool {
     std::env::var(REQUIRE_GPU_TOOLS).is_ok_and(|value| !matches!(value.as_str(), "" | "0"))
 }
 
-/// The tool, or nothing on a machine that lacks it, which is said in a `skip(test): why` line.
+/// Returns the tool, or prints a line `skip(test): why` and returns `None`.
 ///
 /// # Panics
 ///
@@ -30,7 +32,7 @@ pub fn or_skip<T, E: Display>(test: &str, tool: Result<T, E>) -> Option<T> {
     match settle(test, tool, required()) {
         Ok(tool) => Some(tool),
         Err(Missing::Skipped(line)) => {
-            // The line is for people; that it cannot be written is no reason to fail.
+            // The line is for people; a failure to print it is no reason to fail the test.
             let _ = writeln!(std::io::stderr(), "{line}");
             None
         }
@@ -38,7 +40,7 @@ pub fn or_skip<T, E: Display>(test: &str, tool: Result<T, E>) -> Option<T> {
     }
 }
 
-/// What a missing tool means.
+/// The consequence of a missing tool.
 #[derive(Debug, PartialEq, Eq)]
 enum Missing {
     Skipped(String),

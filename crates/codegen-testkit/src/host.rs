@@ -1,9 +1,9 @@
 //! Calls the kernels of a host module on guarded memory.
 //!
-//! The one module with unsafe code: it calls compiled kernels, which nobody can prove correct. Memory is therefore laid out
-//! so that what a wrong kernel does near its buffers is noticed: each buffer has guard bytes before and after it, buffers of
-//! nodes that a kernel only reads are compared with what they held, and scratch memory and temporaries begin as garbage. So does
-//! what a kernel says it overwrites.
+//! This is the one module with unsafe code: it calls compiled kernels, whose correctness cannot be proved
+//! here. Memory is therefore laid out so that stray accesses are detected: each buffer has guard bytes before
+//! and after it, the buffers of nodes that a kernel only reads are compared with their earlier contents, and
+//! scratch memory, temporaries and memory that the kernel overwrites are filled with garbage before.
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
 use codegen_core::{
@@ -14,13 +14,14 @@ use filetests::RunCase;
 
 use crate::report::Outcome;
 
-/// What memory holds that nobody has written.
+/// The fill of unwritten memory.
 const GARBAGE: u8 = 0xa5;
-/// Guard bytes before and after each buffer, at least.
+/// The least number of guard bytes before and after each buffer.
 const GUARD: usize = 256;
 
-/// Runs every call of a scheduled routine on a case's inputs, and gives the bytes of the nodes. Each call finds memory that it says
-/// to overwrite full of `soil`: runs on different soil differ where one does not.
+/// Runs every call of a scheduled routine on a case's inputs and returns the bytes of the nodes. Before each
+/// call, memory that it claims to overwrite is filled with `soil`: if a call does not overwrite it, runs with
+/// different soil differ.
 pub(crate) fn run(
     scheduled: &ScheduledRoutine,
     artifact: &Artifact,
@@ -43,7 +44,7 @@ fn wrong(call: usize, message: &str) -> Outcome {
     Outcome::Failed(format!("call {call} {message}"))
 }
 
-/// A buffer at an aligned address, with guard bytes around it.
+/// A buffer at an aligned address, with guard bytes before and after it.
 struct Buffer {
     memory: Vec<u8>,
     start: usize,
@@ -86,9 +87,9 @@ struct Memory {
     temps: Buffer,
     merge: Buffer,
     alignment: usize,
-    /// Where each temporary lies in `temps`.
+    /// The offset of each temporary in `temps`.
     offsets: Vec<usize>,
-    /// What is put into memory before it is overwritten.
+    /// The byte that fills memory before it is overwritten.
     soil: u8,
 }
 
@@ -124,9 +125,10 @@ impl Memory {
         for (begin, end) in parts(abi.launch.extent, module.is_splittable(call.kernel)) {
             let mut scratch = Buffer::garbage(abi.scratch_bytes, self.alignment);
             let scratch_ptr = scratch.ptr(0, abi.scratch_bytes, Access::ReadWrite)?.base;
-            // SAFETY: `args` checked that its pointers are live, aligned, of the right length and apart from what is written;
-            // bindings were counted above; scratch is this call's own; `parts` stays within the extent; nobody else runs.
-            // That the code keeps its side of the contract is what is being tested.
+            // SAFETY: `args` checked that its pointers are live, aligned, of the right length and disjoint
+            // from written memory; bindings were counted above; scratch memory belongs to this call; `parts`
+            // stays within the extent; no other thread runs the kernel. Whether the code keeps its side of
+            // the contract is the subject of the test.
             unsafe { module.call(call.kernel, &args, &bindings, scratch_ptr, begin, end) };
             if !scratch.is_guarded() {
                 return Err("writes outside its scratch memory".into());
@@ -139,7 +141,7 @@ impl Memory {
         self.nodes.iter().chain([&self.temps, &self.merge])
     }
 
-    /// The memory parameters, in order.
+    /// The memory parameters of a call, in order.
     fn args(&mut self, abi: &KernelAbi, call: &KernelCall) -> Result<Vec<HostPtr>, String> {
         let memory = abi.params.iter().filter_map(|param| match *param {
             Param::Node { access, bytes } => Some((access, bytes)),
@@ -178,7 +180,7 @@ impl Memory {
         Ok(ptr)
     }
 
-    /// Whether guards and everything that the call does not write are as they were.
+    /// Whether the guards, and all memory that the call does not write, are unchanged.
     fn check_untouched(&self, args: &[HostPtr], before: &[Vec<u8>]) -> Result<(), String> {
         let written = |base: usize, at: usize| {
             let mut written = args.iter().filter(|arg| arg.access != Access::Read);
@@ -199,7 +201,7 @@ impl Memory {
     }
 }
 
-/// Whether no written argument overlaps another one.
+/// Whether no written argument overlaps another argument.
 fn disjoint(args: &[HostPtr]) -> bool {
     let range = |arg: &HostPtr| (arg.base as usize, arg.base as usize + arg.bytes);
     let apart = |a: &HostPtr, b: &HostPtr| {
@@ -210,7 +212,7 @@ fn disjoint(args: &[HostPtr]) -> bool {
     args.iter().enumerate().all(|(i, a)| args[..i].iter().all(|b| read_only(a, b) || apart(a, b)))
 }
 
-/// The whole range, or uneven parts of it in an order that nobody would choose.
+/// The whole range, or an uneven partition of it in an unusual order.
 fn parts(extent: u64, splittable: bool) -> Vec<(u64, u64)> {
     let (first, second) = (extent / 5, extent / 2);
     if splittable && extent > 1 {

@@ -1,4 +1,4 @@
-//! Runs of the corpus with every value logged: the text must be the interpreter's, character for character.
+//! Runs the corpus with every value logged: the log must equal the interpreter's, character for character.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,19 +13,19 @@ use crate::{
     report::Outcome,
 };
 
-/// Runs a case that logs, as compiled and by the interpreter, and compares memory and logs.
+/// Runs a case that logs, compiled and interpreted, and compares memory and logs.
 pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
     let case = RunCase { routine: log_values(&case.routine), ..case.clone() };
     verify(&case.routine).map_err(|e| failed("logging", e))?;
     let (found, log) = run(codegen, &case)?;
-    // As it is written: not even legalised.
+    // The routine as written, without legalisation.
     let (defined, expected) = run(&Interpreted::new(), &case)?;
     compare(&case.routine, &found, &defined)?;
     compare_logs(&log, &expected)?;
     Ok(Outcome::Passed)
 }
 
-/// The bytes of the nodes after a run, and what it logged.
+/// The bytes of the nodes after a run, and its log.
 fn run(codegen: &dyn Codegen, case: &RunCase) -> Result<(Vec<Vec<u8>>, String), Outcome> {
     let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {}).map_err(illegal)?;
     let artifact = codegen.compile(&scheduled).map_err(rejected)?;

@@ -1,34 +1,34 @@
-//! What became of each run of the corpus.
+//! The outcomes of the runs of the corpus.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::bounds::Closeness;
 
-/// What became of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It gave what it should.
+    /// The result was correct.
     Passed,
-    /// The target does not support something it needs.
+    /// The target does not support an operation or type of the run; the reason.
     Skipped(String),
-    /// It went wrong.
+    /// The result was wrong, or an error occurred; the details.
     Failed(String),
 }
 
-/// What became of every run.
+/// The outcomes of all runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Who was tested.
+    /// The tested code generator or device.
     pub subject: String,
-    /// Each run by its file, line and variant.
+    /// The outcome of each run, by its file, line and variant.
     pub outcomes: BTreeMap<String, Outcome>,
-    /// How close the elements came, where that is measured.
+    /// How close the elements are to the interpreter's, where that is measured.
     pub closeness: Closeness,
 }
 
 impl Report {
-    /// Enters what became of a run.
+    /// Records the outcome of a run.
     pub fn record(&mut self, run: String, outcome: Result<Closeness, Outcome>) {
         let outcome = match outcome {
             Ok(close) => {
@@ -40,12 +40,12 @@ impl Report {
         self.outcomes.insert(run, outcome);
     }
 
-    /// How many runs gave what they should.
+    /// The number of runs with a correct result.
     pub fn passed(&self) -> usize {
         self.outcomes.values().filter(|o| **o == Outcome::Passed).count()
     }
 
-    /// The runs that were skipped, with the reasons.
+    /// The skipped runs, with the reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
         self.outcomes.iter().filter_map(|(run, outcome)| match outcome {
             Outcome::Skipped(why) => Some((run.as_str(), why.as_str())),
@@ -53,7 +53,7 @@ impl Report {
         })
     }
 
-    /// The runs that went wrong, and how.
+    /// The failed runs, with the details.
     pub fn failed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.outcomes.iter().filter_map(|(run, outcome)| match outcome {
             Outcome::Failed(how) => Some((run.as_str(), how.as_str())),
@@ -61,8 +61,8 @@ impl Report {
         })
     }
 
-    /// What is skipped and was not expected to be: runs whose reason contains none of the texts, and texts that more reasons
-    /// contain than stands beside them.
+    /// Unexpected skips: runs whose reason contains none of the expected texts, and texts that occur in more
+    /// reasons than the number beside them.
     pub fn unexpected_skips(&self, expected: &[(&str, usize)]) -> Vec<String> {
         let mut counts = vec![0; expected.len()];
         let mut unexpected = Vec::new();
@@ -79,7 +79,7 @@ impl Report {
         unexpected
     }
 
-    /// Whether nothing went wrong, and something went right.
+    /// Whether no run failed and at least one passed.
     pub fn conforms(&self) -> bool {
         self.failed().next().is_none() && self.passed() > 0
     }

@@ -1,4 +1,5 @@
-//! Bounds are of what the interpreter computes, hold for what may be computed in its place, and are not so wide that they say nothing.
+//! Bounds are of what the interpreter computes, hold for what may be computed in its place, and are not so
+//! wide that they say nothing.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 use codegen_core::{Caps, Codegen, Interpreted};
@@ -44,7 +45,8 @@ fn bounds_are_around_what_the_corpus_computes() {
     }
     println!("{close}");
     assert!(close.elements > 1000 && close.worst == 0.0 && close.equal == close.elements, "{close}");
-    // Nearly every element of the corpus is one of which something can be said: one is the product of a computed 0 with infinity.
+    // Nearly every element of the corpus is one of which something can be said: one is the product of a
+    // computed 0 with infinity.
     assert!(close.open <= 1, "{close}");
 }
 

@@ -1,5 +1,5 @@
-//! The interpreted code generator conforms: as a target of its own, in the place of one with vectors and threads, and behind
-//! a device.
+//! The interpreted code generator conforms: as a target of its own, in the place of one with vectors and
+//! threads, and behind a device.
 
 use codegen_core::{Caps, Codegen, Interpreted, Transcendental};
 use codegen_testkit::{Agreement, conformance, run_corpus_on};

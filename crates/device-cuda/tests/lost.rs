@@ -111,7 +111,7 @@ fn readers_on_other_streams_get_the_error() {
 
 /// The loss does not affect another device.
 #[test]
-fn the_loss_of_a_device_concerns_no_other() {
+fn a_lost_device_concerns_no_other() {
     on_fake("devices=2", || {
         let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
         let (first, second) =

@@ -1,6 +1,7 @@
-//! Runs a routine on numbers with radii, as the interpreter runs it on numbers.
+//! Runs a routine on numbers with radii, like the interpreter runs it on numbers.
 //!
-//! Small and slow: names are looked up as they are met. That the numbers are the interpreter's, bit for bit, is tested on the corpus.
+//! Small and slow: names are looked up at each use. A test on the corpus checks that the numbers are the
+//! interpreter's, bit for bit.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +97,7 @@ impl Machine<'_> {
     ) -> Result<(), String> {
         let (at, value) = (self.eval(at)?, self.eval(value)?);
         if at.radius > 0.0 {
-            // It may be any of the elements.
+            // The index is uncertain, so the store may hit any element.
             self.nodes[node.index()].iter_mut().for_each(|element| *element = element.open());
             return Ok(());
         }
@@ -140,7 +141,8 @@ impl Machine<'_> {
                 let (x, y) = (self.eval(a)?, self.eval(b)?);
                 let product = self.charged(BinaryOp::Mul, x, y);
                 let vanishes = value::vanishes(x, y) || value::vanishes(y, x);
-                // With a constant there is no doubt: code generators see what compilers would.
+                // A constant factor is certain: code generators see it at compile time, as the interpreter
+                // does.
                 let is_plain = [a, b].iter().any(|factor| matches!(***factor, Expr::Const(_)));
                 if vanishes && !is_plain { product.open() } else { product }
             }
@@ -159,8 +161,8 @@ impl Machine<'_> {
         })
     }
 
-    /// `a op b`. Sums of the class `Fast` may be done in another order, in which an intermediate sum may be as great as both
-    /// together even where they cancel.
+    /// `a op b`. A sum of class `Fast` may be reordered, so that an intermediate sum may be as great as the
+    /// magnitudes of both operands together even if they cancel.
     fn charged(&self, op: BinaryOp, a: Approx, b: Approx) -> Approx {
         let result = value::binary(op, a, b);
         let reordered =
@@ -224,7 +226,7 @@ impl Machine<'_> {
         self.position(&self.locals.get(&local).ok_or("an undeclared local")?.dims, index, None)
     }
 
-    /// The position of an element; in one dimension the index may be given.
+    /// The position of an element. For one dimension the index may be given.
     fn position(
         &self,
         dims: &[usize],
@@ -250,7 +252,7 @@ fn element(elements: &mut [Approx], at: usize) -> Result<&mut Approx, String> {
     elements.get_mut(at).ok_or_else(|| "an index outside of its array".to_owned())
 }
 
-/// A computed index as a position in the dimension, if it is one.
+/// A computed index as a position in the dimension, if it is in bounds.
 fn within(at: Scalar, dim: usize) -> Option<usize> {
     let unsigned = at.dtype() == DType::U64;
     let at = if unsigned { u64::try_from(at.bits()).ok()? } else { u64::try_from(at.as_i64()).ok()? };

@@ -1,13 +1,14 @@
-//! What a device owes for each operation: how far its result may be from the interpreter's, on the same operands.
+//! The error bound of each operation: how far a device's result may be from the interpreter's, for the same
+//! operands.
 //!
-//! The unit is the last place of the interpreter's result, which itself is within half a unit of the truth for arithmetic.
-//! The numbers are those of the WGSL specification, "floating point accuracy", with what is computed by our own polynomials at what
-//! these promise:
+//! The unit is the last place of the interpreter's result, which is correctly rounded for arithmetic: within
+//! half a unit of the exact result. The bounds are those of the WGSL specification, "floating point accuracy",
+//! and for functions that are computed by our own polynomials, the accuracy of these:
 //!
 //! | operation | units | why |
 //! |---|---|---|
 //! | `+ - *`, conversions | 0 if the result is exact, else 1 | correctly rounded, but in either direction |
-//! | `a * b + c` contracted | | the rounding of the product, which is charged already |
+//! | `a * b + c` contracted | | the rounding of the product, which is counted already |
 //! | `fma` | 1, and 1 of the product | may be two operations |
 //! | `/`, `recip` | 3 | 2.5 from the truth |
 //! | `sqrt` | 5 | the reciprocal of `inverseSqrt`, which has 2, by a division |
@@ -16,21 +17,21 @@
 //! | `%` | 1 | by our own exact steps |
 //! | `max min neg abs floor …`, comparisons, gates | 0 | exact |
 //!
-//! Types that compute in `f32` round its result, whose error is far below half a unit of theirs, so they owe at most 1.
-//! Subnormal operands and results of `f16`, `bf16`, `f32` and `f64` may be taken for zeros.
+//! Types that compute in `f32` round its result, whose error is far below half a unit of theirs, so their bound
+//! is at most 1. Subnormal operands and results of `f16`, `bf16`, `f32` and `f64` may be flushed to zero.
 
 use lowered_ir::eval::computes_in;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
-/// Of functions that are computed by polynomials.
+/// The units of functions that are computed by polynomials.
 const POLYNOMIAL: f64 = 8.0;
-/// Of a division.
+/// The units of a division.
 const DIVISION: f64 = 3.0;
-/// Of a square root.
+/// The units of a square root.
 const ROOT: f64 = 5.0;
 
-/// The distance between a float and its neighbours away from zero; 0 for what is no finite float.
+/// The distance between a float and its neighbour away from zero; 0 if `x` is no finite float.
 pub(super) fn last_place(x: f64, dtype: DType) -> f64 {
     let Some(bits) = dtype.significand_bits().filter(|_| x.is_finite()) else { return 0.0 };
     let exponent = if x == 0.0 { i32::MIN } else { x.abs().log2().floor() as i32 };
@@ -56,21 +57,22 @@ fn smallest_exponent(dtype: DType) -> i32 {
     }
 }
 
-/// What is lost if the number is taken for zero: its magnitude if it is subnormal in a type where that may happen.
+/// The error of flushing the number to zero: its magnitude if it is subnormal and its type may be flushed.
 pub(super) fn flushed(x: Scalar) -> f64 {
     let may = matches!(x.dtype(), DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
     let magnitude = x.as_f64().abs();
     if may && magnitude < 2f64.powi(smallest_exponent(x.dtype())) { magnitude } else { 0.0 }
 }
 
-/// Units of the last place of `result`, as a distance; types that compute in another one are off by their own rounding at most.
+/// `count` units of the last place of `result`, as a distance. Types that compute in a wider type deviate at
+/// most by their own rounding.
 fn units(count: f64, result: Scalar) -> f64 {
     let dtype = result.dtype();
     let count = if computes_in(dtype) == dtype { count } else { count.min(1.0) };
     count * last_place(result.as_f64(), dtype)
 }
 
-/// What `result = op x` may be off.
+/// The error bound of `result = op x`.
 pub(super) fn unary(op: UnaryOp, result: Scalar) -> f64 {
     use UnaryOp::{
         Abs, Cos, Exp, Exp2, Floor, Log, Log2, Neg, Not, Recip, RecipSqrt, Relu, RoundEven, Satur01, Sin,
@@ -85,7 +87,7 @@ pub(super) fn unary(op: UnaryOp, result: Scalar) -> f64 {
     }
 }
 
-/// What `result = a op b` may be off.
+/// The error bound of `result = a op b`.
 pub(super) fn binary(op: BinaryOp, a: Scalar, b: Scalar, result: Scalar) -> f64 {
     use BinaryOp::{
         Add, And, Arg1, Arg2, BitAnd, BitOr, BitXor, Div, Eq, Le, Lt, Max, Min, Mul, Ne, Or, Pow, ReluGate,
@@ -103,7 +105,7 @@ pub(super) fn binary(op: BinaryOp, a: Scalar, b: Scalar, result: Scalar) -> f64 
     }
 }
 
-/// What `result = op(a, b, c)` may be off.
+/// The error bound of `result = op(a, b, c)`.
 pub(super) fn ternary(op: TernaryOp, a: Scalar, b: Scalar, c: Scalar, result: Scalar) -> f64 {
     let product = a.as_f64() * b.as_f64();
     let rounded = Scalar::from_f64(result.dtype(), product);
@@ -117,21 +119,21 @@ pub(super) fn ternary(op: TernaryOp, a: Scalar, b: Scalar, c: Scalar, result: Sc
     }
 }
 
-/// What a conversion may be off: nothing if it keeps the value.
+/// The error bound of a conversion: 0 if it preserves the value.
 pub(super) fn convert(arg: Scalar, result: Scalar) -> f64 {
     if result.convert(arg.dtype()) == arg { 0.0 } else { units(1.0, result) }
 }
 
-/// Whether `result` is the sum, exactly.
+/// Whether `result` is exactly the sum.
 fn is_sum(a: f64, b: f64, result: Scalar) -> bool {
     let sum = a + b;
-    // What rounding lost, by Knuth's two-sum.
+    // The rounding error, by Knuth's two-sum.
     let b_kept = sum - a;
     let lost = (a - (sum - b_kept)) + (b - b_kept);
     sum == result.as_f64() && lost == 0.0
 }
 
-/// Whether `result` is the product, exactly.
+/// Whether `result` is exactly the product.
 fn is_product(a: f64, b: f64, result: Scalar) -> bool {
     let product = a * b;
     product == result.as_f64() && a.mul_add(b, -product) == 0.0

@@ -1,8 +1,9 @@
-//! One number and how far a device's may be from it, through every operation of the IR.
+//! A number and the radius around it that contains the device's number, through every operation of the IR.
 //!
-//! An operation is evaluated at the number and at the ends of its operands' radii, all combinations. Operations are monotone in each
-//! operand but for those that are treated apart, so the device's result, before its own error, lies among what comes out. Where the
-//! combinations disagree on something that is no distance (an integer, infinity, NaN) nothing can be said of the result.
+//! An operation is evaluated at the numbers and at the ends of the operands' radii, in all combinations.
+//! Operations are monotone in each operand (exceptions are treated separately), so the device's result,
+//! before its own error, lies between the results. Where the results differ in something that is no distance
+//! (an integer, infinity, NaN), the result has no bound.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use tnode::{DType, Scalar};
 
 use super::{Closeness, promises};
 
-/// A number, and a radius around it in which the device's lies; infinite where nothing can be said.
+/// A number, and the radius around it that contains the device's number; infinite if there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Approx {
     pub(crate) value: Scalar,
@@ -20,12 +21,12 @@ pub(crate) struct Approx {
 }
 
 impl Approx {
-    /// A number that every device has.
+    /// A number that every device computes exactly.
     pub(crate) fn exact(value: Scalar) -> Approx {
         Approx { value, radius: 0.0 }
     }
 
-    /// A number about which nothing can be said.
+    /// The number without a bound.
     pub(crate) fn open(self) -> Approx {
         Approx { radius: f64::INFINITY, ..self }
     }
@@ -34,7 +35,7 @@ impl Approx {
         self.radius == f64::INFINITY
     }
 
-    /// How close `found` is, or nothing if it is too far.
+    /// How close `found` is; `None` if it is outside the radius.
     pub(crate) fn distance(self, found: Scalar) -> Option<Closeness> {
         let same = found == self.value || is_nan(found) && is_nan(self.value);
         let counted = Closeness { elements: 1, equal: usize::from(same), ..Closeness::default() };
@@ -52,7 +53,7 @@ impl Approx {
         let beyond = found.as_f64().is_infinite() || self.value.as_f64().is_infinite();
         let rounding = if beyond { promises::last_place(greatest(dtype), dtype) } else { 0.0 };
         let (off, allowed) = ((a - b).abs(), self.radius + rounding);
-        // Zeros of either sign are alike, whatever the radius.
+        // Zeros of either sign are equal, whatever the radius.
         let worst = if off == 0.0 { 0.0 } else { off / allowed };
         (off <= allowed).then_some(Closeness { worst, ..counted })
     }
@@ -67,12 +68,12 @@ impl Approx {
         vec![self.value, end(x - self.radius), end(x + self.radius)]
     }
 
-    /// As an operand of arithmetic, which may take subnormals for zeros.
+    /// The number as an operand of arithmetic, which may flush subnormals to zero.
     fn operand(self) -> Approx {
         Approx { radius: self.radius.max(promises::flushed(self.value)), ..self }
     }
 
-    /// Whether the number may be one that compares equal to zero, while the device's is another, or the other way round.
+    /// Whether the number compares equal to zero and the device's number may not, or the other way round.
     fn zero_in_doubt(self) -> bool {
         self.radius > 0.0 && self.value.as_f64().abs() <= self.radius
     }
@@ -90,7 +91,7 @@ pub(super) fn unary(op: UnaryOp, x: Approx) -> Approx {
     let result = eval::unary(op, x.value);
     let own = promises::unary(op, result);
     match op {
-        // Nothing is monotone about them, but they change no faster than their operand, and by no more than 2.
+        // These functions are not monotone, but change no faster than their operand, and by at most 2.
         UnaryOp::Sin | UnaryOp::Cos
             if result.as_f64().is_finite() && result.dtype().is_float() && !x.is_open() =>
         {
@@ -121,7 +122,8 @@ pub(super) fn binary(op: BinaryOp, a: Approx, b: Approx) -> Approx {
         BinaryOp::Eq | BinaryOp::Ne => a.radius + b.radius > 0.0 && !apart,
         _ => false,
     };
-    // Whole multiples that are taken away, or a sign that follows from whether the exponent is odd, jump.
+    // These operations jump: they subtract whole multiples, or their sign depends on whether the exponent is
+    // odd.
     let jumps = match op {
         BinaryOp::Rem => a.radius + b.radius > 0.0 && quotients_differ(a, b),
         BinaryOp::Pow => a.value.as_f64() < 0.0 && b.radius > 0.0,
@@ -134,7 +136,7 @@ pub(super) fn binary(op: BinaryOp, a: Approx, b: Approx) -> Approx {
     spread(&[a, b], |x| eval::binary(op, x[0], x[1]), own)
 }
 
-/// Whether the whole part of the quotient depends on where in their radii the operands are.
+/// Whether the whole part of the quotient depends on the operands' positions within their radii.
 fn quotients_differ(a: Approx, b: Approx) -> bool {
     let whole = |(a, b): (Scalar, Scalar)| (a.as_f64() / b.as_f64()).trunc();
     let pairs = a.candidates().into_iter().flat_map(|a| b.candidates().into_iter().map(move |b| (a, b)));
@@ -157,7 +159,7 @@ pub(super) fn ternary(op: TernaryOp, a: Approx, b: Approx, c: Approx) -> Approx 
     spread(&[a, b, c], |x| eval::ternary(op, x[0], x[1], x[2]), own)
 }
 
-/// One of two numbers; either, if the condition is in doubt.
+/// One of two numbers; a number that covers both if the condition is uncertain.
 fn select(condition: Approx, then: Approx, otherwise: Approx) -> Approx {
     let (chosen, other) = if condition.value.as_bool() { (then, otherwise) } else { (otherwise, then) };
     if condition.radius == 0.0 {
@@ -185,27 +187,28 @@ pub(super) fn convert(to: DType, x: Approx) -> Approx {
     spread(&[x], |x| x[0].convert(to), promises::convert(x.value, result))
 }
 
-/// Whether the product of `a`, which is 0, with `b` is NaN. Compilers that find a zero make 0 of it, and may: WGSL lets them assume that
-/// infinities and NaNs do not occur.
+/// Whether the product of `a`, which is 0, with `b` is NaN. A compiler that finds a zero factor may make the
+/// product 0: WGSL lets it assume that infinities and NaNs do not occur.
 pub(super) fn vanishes(a: Approx, b: Approx) -> bool {
     a.value.dtype().is_float() && a.value.as_f64() == 0.0 && !b.value.as_f64().is_finite()
 }
 
-/// The bits of a computed number under another name. Of a zero they are in doubt even where its value is not, since the sign is.
+/// The bits of a computed number in another type. The bits of a zero are uncertain even if its value is not,
+/// because the sign is.
 pub(super) fn bitcast_computed(to: DType, x: Approx) -> Approx {
     let result = of_bits(&[x], |x| eval::bitcast(to, x[0]));
     let is_signless = x.value.dtype().is_float() && x.value.as_f64() == 0.0 && to != x.value.dtype();
     if is_signless { result.open() } else { result }
 }
 
-/// Bits under another name, or moved: nothing can be said of those of a number in doubt.
+/// Reinterpreted or moved bits; uncertain if the number is.
 pub(super) fn of_bits(parts: &[Approx], f: impl Fn(&[Scalar]) -> Scalar) -> Approx {
     let values: Vec<Scalar> = parts.iter().map(|part| part.value).collect();
     let result = Approx::exact(f(&values));
     if parts.iter().any(|part| part.radius > 0.0) { result.open() } else { result }
 }
 
-/// The result of an operation on numbers with radii, and an error of its own.
+/// The result of an operation on numbers with radii, plus the error bound of the operation itself.
 fn spread(operands: &[Approx], f: impl Fn(&[Scalar]) -> Scalar, own: f64) -> Approx {
     let values: Vec<Scalar> = operands.iter().map(|x| x.value).collect();
     let result = f(&values);
@@ -223,7 +226,7 @@ fn spread(operands: &[Approx], f: impl Fn(&[Scalar]) -> Scalar, own: f64) -> App
     settled(result, offs.fold(0.0, f64::max), own)
 }
 
-/// How far two results are apart; infinitely, where that is no distance.
+/// The distance of two results; infinite if it is not defined.
 fn off(a: Scalar, b: Scalar) -> f64 {
     let apart = (a.as_f64() - b.as_f64()).abs();
     match a.dtype().is_float() && apart.is_finite() {
@@ -233,7 +236,8 @@ fn off(a: Scalar, b: Scalar) -> f64 {
     }
 }
 
-/// A result with a radius of what its operands and the operation itself make it be off, and of being taken for zero.
+/// A result with a radius: the spread of the operands, the operation's own error, and the error of flushing
+/// to zero.
 fn settled(value: Scalar, spread: f64, own: f64) -> Approx {
     Approx { value, radius: spread + own + promises::flushed(value) }
 }
@@ -263,10 +267,10 @@ fn greatest(dtype: DType) -> f64 {
     }
 }
 
-/// The number; for infinity what would come after the greatest number.
+/// The number; for infinity, the successor of the greatest finite number.
 fn at_most_one_beyond(x: Scalar) -> f64 {
     let value = x.as_f64();
-    // For f64 this rounds to infinity: there infinities must be equal.
+    // For `f64` this rounds to infinity: infinities must be equal there.
     let next = greatest(x.dtype()) + promises::last_place(greatest(x.dtype()), x.dtype());
     if value.is_infinite() { next.copysign(value) } else { value }
 }

@@ -20,12 +20,12 @@ pub fn bytes(values: &[u8]) -> Arc<HostArray> {
     Arc::new(HostArray::from_slice(values, [values.len()]).unwrap())
 }
 
-/// Room for bytes on the host.
+/// A buffer for bytes on the host.
 pub fn landing(len: usize) -> HostReadback {
     HostReadback::new(HostArray::zeros(DType::U8, [len]).unwrap())
 }
 
-/// Copies bytes to a device. The tasks of a test are on one stream, or ordered by waits.
+/// Copies bytes to a device. The tasks of a test must be on one stream, or ordered by waits.
 pub fn copy_in<D: Driver + ?Sized>(
     driver: &DirectDriver<D>,
     stream: &StreamHandle,
@@ -36,7 +36,8 @@ pub fn copy_in<D: Driver + ?Sized>(
     unsafe { driver.copy_in(stream, to, &bytes(values)).unwrap() };
 }
 
-/// Bytes of a device, behind all tasks of the stream. The tasks of a test are on one stream, or ordered by waits.
+/// The bytes of a device after all tasks of the stream. The tasks of a test must be on one stream, or ordered
+/// by waits.
 pub fn copy_out<D: Driver + ?Sized>(
     driver: &DirectDriver<D>,
     stream: &StreamHandle,
@@ -50,7 +51,7 @@ pub fn copy_out<D: Driver + ?Sized>(
     landing.take().unwrap().bytes().to_vec()
 }
 
-/// Any number of bytes, from any offset to any other, in and out, within memory and across it.
+/// Copies any number of bytes between any offsets: in, out, within memory and between memories.
 pub fn any_bytes_go_anywhere(gpu: &dyn Gpu) {
     const BYTES: usize = 64;
     let Some((driver, _)) = gpu.open(None) else { return };

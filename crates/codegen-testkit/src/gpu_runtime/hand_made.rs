@@ -29,7 +29,7 @@ pub fn values(context: &Context, node: &TensorNode) -> Vec<i32> {
     context.to_host(node).unwrap().as_slice().unwrap().to_vec()
 }
 
-/// A place in a pool.
+/// A location in a pool.
 pub fn at(pool: u32, offset: usize) -> Location {
     Location { pool: PoolId(pool), offset }
 }
@@ -73,7 +73,7 @@ pub fn one_kernel(
     many_kernels(name, &nodes, symbols, artifact, vec![call], vec![])
 }
 
-/// Code of anything.
+/// Code of several kernels.
 pub fn many_kernels(
     name: &str,
     nodes: &[TensorNode],

@@ -1,13 +1,13 @@
-//! What a kernel does, in no language yet.
+//! Kernels of tests, in no particular language.
 
 use codegen_core::{Access, Cost, KernelAbi, Launch, Param};
 
-/// A word of 32 bits that a thread computes; arithmetic wraps.
+/// A 32-bit word that a thread computes; arithmetic wraps.
 #[derive(Clone, Debug)]
 pub enum Word {
     /// A number.
     Const(u32),
-    /// The number of the thread.
+    /// The index of the thread.
     Thread,
     /// A static index.
     Index(usize),
@@ -17,7 +17,7 @@ pub enum Word {
     Add(Box<Word>, Box<Word>),
     /// A product.
     Mul(Box<Word>, Box<Word>),
-    /// Bits that differ.
+    /// A bitwise exclusive or.
     Xor(Box<Word>, Box<Word>),
 }
 
@@ -28,7 +28,7 @@ impl From<u32> for Word {
 }
 
 impl Word {
-    /// The element of a memory parameter.
+    /// An element of a memory parameter.
     pub fn read(param: usize, index: impl Into<Word>) -> Word {
         Word::Read(param, Box::new(index.into()))
     }
@@ -52,14 +52,14 @@ impl Word {
     }
 }
 
-/// Writes an element of a memory parameter.
+/// A store to an element of a memory parameter.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// Which parameter.
+    /// The position of the parameter.
     pub param: usize,
-    /// Which element.
+    /// The index of the element.
     pub index: Word,
-    /// What is written.
+    /// The stored value.
     pub value: Word,
 }
 
@@ -70,18 +70,18 @@ impl Store {
     }
 }
 
-/// A kernel: each of some threads stores, in this order.
+/// A kernel: each thread performs the stores in order.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// Its name.
     pub name: String,
-    /// How it uses each memory parameter, and its bytes.
+    /// The access to each memory parameter, and its size in bytes.
     pub params: Vec<(Access, usize)>,
-    /// How many static indices it takes behind them; below 2²⁰ each.
+    /// The number of static indices after the memory parameters; their values are below 2²⁰.
     pub symbols: usize,
-    /// How many threads there are.
+    /// The number of threads.
     pub threads: u32,
-    /// What each of them does.
+    /// The stores of each thread.
     pub stores: Vec<Store>,
 }
 
@@ -91,13 +91,13 @@ impl Kernel {
         Kernel { name: name.to_owned(), params: params.to_vec(), symbols: 0, threads, stores }
     }
 
-    /// How it is called.
+    /// The kernel's ABI.
     pub fn abi(&self) -> KernelAbi {
         abi(&self.name, &self.params, self.symbols, self.threads)
     }
 }
 
-/// How a kernel is called, whose threads are the iterations of its parallel loop.
+/// The ABI of a kernel whose parallel loop has one iteration per thread.
 pub fn abi(name: &str, params: &[(Access, usize)], symbols: usize, threads: u32) -> KernelAbi {
     let memory = params.iter().map(|&(access, bytes)| Param::Node { access, bytes });
     let params = memory.chain((0..symbols).map(|_| Param::StaticIndex { range: 1 << 20 })).collect();

@@ -1,4 +1,4 @@
-//! What is allocated, and what is in it.
+//! Allocation, and the contents of new memory.
 
 use std::slice::from_ref;
 
@@ -10,7 +10,7 @@ use tnode::{AxisPadding, DType, HostArray, Padding, TensorNode};
 use super::hand_made::{code, context, context_with, many_kernels, node, values};
 use super::{Gpu, Kernel, Store, Word};
 
-/// A temporary is memory that only its routine knows.
+/// Only a routine itself can access its temporaries.
 pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let (x, y) = (node("x", 4), node("y", 4));
@@ -33,7 +33,7 @@ pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
     assert_eq!(values(routine.context(), &y), [4, 8, 12, 16]);
 }
 
-/// Memory that others have used is zeros again.
+/// Reused memory is zeroed.
 pub fn a_fresh_output_is_zero_where_nothing_wrote(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let y = node("y", 3);
@@ -47,7 +47,7 @@ pub fn a_fresh_output_is_zero_where_nothing_wrote(gpu: &dyn Gpu) {
     }
 }
 
-/// Memory is not filled with zeros that the first task overwrites.
+/// Memory that the first task overwrites is not zeroed.
 pub fn what_the_first_task_overwrites_is_not_zeroed(gpu: &dyn Gpu) {
     let Some((_, device)) = gpu.open(None) else { return };
     let y = node("y", 3);
@@ -59,7 +59,7 @@ pub fn what_the_first_task_overwrites_is_not_zeroed(gpu: &dyn Gpu) {
     assert_eq!(device.zero_fills(), 0);
 }
 
-/// Margins go to the device and come back.
+/// Margins are transferred to the device and back.
 pub fn padding_comes_back(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let padding =
@@ -72,7 +72,7 @@ pub fn padding_comes_back(gpu: &dyn Gpu) {
     assert_eq!(context.to_host(&x).unwrap(), host);
 }
 
-/// Whatever the size of an element and of a node.
+/// Transfers work for every element type and for nodes of any size.
 pub fn values_of_every_type_and_length_come_back(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     for dtype in DType::ALL {
@@ -86,7 +86,7 @@ pub fn values_of_every_type_and_length_come_back(gpu: &dyn Gpu) {
     }
 }
 
-/// The runtime forgets memory at once, the driver when the tasks that use it are done.
+/// The runtime releases memory at once, the driver when the tasks that use it are done.
 pub fn memory_returns_to_zero_when_tasks_are_done(gpu: &dyn Gpu) {
     let Some((driver, device)) = gpu.open(None) else { return };
     let (x, y) = (node("x", 1000), node("y", 1 << 16));
@@ -107,7 +107,7 @@ pub fn memory_returns_to_zero_when_tasks_are_done(gpu: &dyn Gpu) {
     assert_eq!(driver.used_memory(), 0);
 }
 
-/// The error names the node that did not fit, and what was allocated before it is free again.
+/// The error names the node that did not fit, and earlier allocations are freed.
 pub fn a_failed_link_leaves_nothing_allocated(gpu: &dyn Gpu) {
     let Some((driver, device)) = gpu.open(Some(1 << 20)) else { return };
     let (x, big, fits) = (node("x", 16), node("big", 1 << 20), node("fits", 1 << 14));

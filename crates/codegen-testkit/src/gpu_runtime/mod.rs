@@ -1,7 +1,9 @@
-//! The runtime's suite, for drivers whose kernels are in a language of the device's: order, events, hazards, memory, copies.
+//! The runtime's test suite for drivers with their own kernel language: order, events, hazards, memory,
+//! copies.
 //!
-//! A scenario is a function that takes a [`Gpu`], and panics where its driver, or the runtime above it, breaks a promise. What kernels do is said
-//! as [`Kernel`]s, which the driver's tests write in its language. [`gpu_suite!`](crate::gpu_suite) makes a test of each scenario.
+//! A scenario is a function that takes a [`Gpu`] and panics if its driver, or the runtime above it, breaks a
+//! promise. Kernels are described as [`Kernel`]s, which the driver's tests translate to its language.
+//! [`gpu_suite!`](crate::gpu_suite) makes a test of each scenario.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
 
 use std::sync::Arc;
@@ -10,10 +12,10 @@ use codegen_core::Artifact;
 use device_runtime::{Device, Driver};
 
 mod bytes; // copies
-pub mod hand_made; // nodes and code to test with
-mod kernels; // what they do
-mod memory; // what is allocated, and what is in it
-mod order; // tasks of streams
+pub mod hand_made; // nodes and code for tests
+mod kernels; // kernels in no particular language
+mod memory; // allocation and the contents of memory
+mod order; // order of the tasks of streams
 mod programs; // random programs
 
 pub use bytes::*;
@@ -22,21 +24,22 @@ pub use memory::*;
 pub use order::*;
 pub use programs::*;
 
-/// What the suite asks of a driver's tests.
+/// The parts of the suite that a driver's tests provide.
 pub trait Gpu {
-    /// A device that nobody else uses, with this much memory at most; none where the machine has none, which is said there.
+    /// A device of its own with at most this much memory; prints a line and returns `None` on machines
+    /// without one.
     fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)>;
 
-    /// A device for scenarios that do not look at its memory: one for all of them, where making one takes long.
+    /// A device for scenarios that do not measure its memory. It may be shared, if opening one takes long.
     fn device(&self) -> Option<Device> {
         self.open(None).map(|(_, device)| device)
     }
 
-    /// Kernels in the device's language.
+    /// Translates kernels to the device's language.
     fn artifact(&self, kernels: &[Kernel]) -> Artifact;
 }
 
-/// Makes a test of each scenario. `$run` is called in each test with what runs the scenario.
+/// Makes a test of each scenario. Each test calls `$run` with a closure that runs the scenario.
 #[macro_export]
 macro_rules! gpu_suite {
     ($run:expr) => {

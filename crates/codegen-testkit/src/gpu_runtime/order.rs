@@ -1,4 +1,4 @@
-//! Tasks of streams: their order, their events, and what is left when all is dropped.
+//! Tasks of streams: their order, their events, and their resources after everything is dropped.
 
 use std::{slice::from_ref, sync::Arc, thread};
 
@@ -8,7 +8,7 @@ use device_runtime::Error;
 use super::hand_made::{array, code, context_with, node, symbol, values};
 use super::{Gpu, Store, Word};
 
-/// The first kernel that anybody runs.
+/// A first kernel.
 pub fn a_kernel_adds_two_nodes(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let (a, b, sum) = (node("a", 1000), node("b", 1000), node("sum", 1000));
@@ -23,7 +23,7 @@ pub fn a_kernel_adds_two_nodes(gpu: &dyn Gpu) {
     assert_eq!(values(routine.context(), &sum), expected);
 }
 
-/// Each of many runs sees what the one before left, and the bindings that it was given.
+/// Each of many runs sees the result of the previous one, and its own bindings.
 pub fn tasks_of_a_stream_run_in_order_with_their_own_bindings(gpu: &dyn Gpu) {
     const RUNS: i32 = 300;
     let Some(device) = gpu.device() else { return };
@@ -71,7 +71,7 @@ pub fn many_threads_wait_for_one_event(gpu: &dyn Gpu) {
     });
 }
 
-/// What was handed to a stream runs, though nobody holds the stream.
+/// Submitted tasks run although the stream was dropped.
 pub fn dropping_everything_runs_what_is_pending(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let x = node("x", 1);

@@ -1,4 +1,4 @@
-//! Random programs, compared with a model that does one thing after another.
+//! Random programs, compared with a sequential model.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use tnode::TensorNode;
 use super::hand_made::{array, code, context, node, values};
 use super::{Gpu, Store, Word};
 
-/// Nodes of a program, of three elements each.
+/// The number of nodes of a program; each has three elements.
 const NODES: usize = 5;
 
-/// Random programs on one to four streams leave what one thread would leave, computing on the side.
+/// Random programs on one to four streams compute the values of the sequential model.
 pub fn random_programs_equal_the_sequential_model(gpu: &dyn Gpu) {
     random_programs(gpu, 0..12);
 }
 
-/// [`random_programs_equal_the_sequential_model`], with the programs of some seeds.
+/// [`random_programs_equal_the_sequential_model`] for programs of these seeds.
 pub fn random_programs(gpu: &dyn Gpu, seeds: Range<u64>) {
     let Some(device) = gpu.device() else { return };
     for seed in seeds {
@@ -26,7 +26,7 @@ pub fn random_programs(gpu: &dyn Gpu, seeds: Range<u64>) {
     }
 }
 
-/// Each step computes one node from others on some stream, or goes through the host.
+/// Each step computes one node from others on some stream, or writes or reads it on the host.
 fn random_program(gpu: &dyn Gpu, device: &Device, random: &mut Rng) {
     let nodes: Vec<_> = (0..NODES).map(|i| node(&format!("n{i}"), 3)).collect();
     let mut model: Vec<[i32; 3]> = (0..NODES as i32).map(|i| [i, 10 * i, 100 * i]).collect();
@@ -62,7 +62,7 @@ fn mix(a: i32, b: i32, out: i32) -> i32 {
     a.wrapping_mul(31).wrapping_add(b).wrapping_mul(7) ^ out
 }
 
-/// `out = mix(a, b, out)`; a node that figures twice is one parameter.
+/// `out = mix(a, b, out)`; a node that occurs twice is one parameter.
 fn run_mix(gpu: &dyn Gpu, context: &Context, nodes: [&TensorNode; 3], numbers: [usize; 3]) {
     let mut uses: Vec<(&TensorNode, Access)> = vec![(nodes[2], Access::ReadWrite)];
     let mut known = vec![numbers[2]];

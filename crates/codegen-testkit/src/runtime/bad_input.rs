@@ -1,7 +1,7 @@
-//! Bad input to the runtime: each is a typed error that names the node or routine, the stream and the device, and leaves the
-//! memory and the runtime as they were.
+//! Bad input to the runtime: each input is a typed error that names the node or routine, the stream and the
+//! device, and leaves the memory and the runtime unchanged.
 //!
-//! A stream's name, such as `multicore:0:1`, names its device as well.
+//! A stream's name, such as `multicore:0:1`, contains its device's name.
 
 use std::{slice::from_ref, sync::Arc};
 
@@ -28,13 +28,14 @@ impl TwoStreams {
         TwoStreams { device, x, first, second }
     }
 
-    /// Live bytes by the runtime's account and by the driver's, with nothing pending.
+    /// Live bytes as counted by the runtime and by the driver, with nothing pending.
     fn memory(&self) -> (usize, usize) {
         self.device.sync().unwrap();
         (self.device.memory().live_bytes, self.device.driver().used_memory())
     }
 
-    /// What is wrong with an attempt, whose message must have `names` in it. Memory is as before and both streams compute.
+    /// The error of an attempt; its message must contain `names`. Memory is unchanged, and both streams still
+    /// compute.
     fn rejected<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, Error>) -> Error {
         let before = self.memory();
         let error = attempt().err().unwrap();
@@ -46,7 +47,7 @@ impl TwoStreams {
         error
     }
 
-    /// Both streams sum what they have of `x`, and the sum of the second is copied to the first.
+    /// Both streams sum their values of `x`; the second sum is copied to the first stream.
     fn compute(&self) {
         let sum = node("sum", 1);
         let [one, other] = [&self.first, &self.second].map(|context| add(context, &self.x, &sum).unwrap());
@@ -92,7 +93,7 @@ fn merging(node: &TensorNode) -> Arc<Code> {
     many_kernels("merge", from_ref(node), &[], module, vec![call], vec![])
 }
 
-/// A node on the device, whose sharing links decide.
+/// A node on the device whose sharing is decided by links.
 fn shareable(name: &str) -> TensorNode {
     let node = node(name, 1);
     let reason = Reason::new("the test says so");
@@ -100,14 +101,14 @@ fn shareable(name: &str) -> TensorNode {
     node
 }
 
-/// What a routine reads first must be there.
+/// A node that a routine reads must be in the context.
 pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let (absent, out) = (node("absent", 2), node("out", 1));
     let error = setup.rejected(&["`absent`", "`add`", one], || add(&setup.first, &absent, &out));
     assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
-    // A batch fails as a whole, whatever its first members would have allocated.
+    // A batch fails as a whole, even if its first members could allocate.
     let set = code("set", &[(&out, Access::Write)], &[], |_, _| ());
     let reads = code("reads", &[(&absent, Access::Read)], &[], |_, _| ());
     let batch = [Some((set, vec![out.clone()])), None, Some((reads, vec![absent]))];
@@ -123,7 +124,7 @@ pub fn a_stream_of_another_device(make: Make<'_>) {
     assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
 }
 
-/// A merge runs on the stream whose merge buffer it reads.
+/// A merge runs only on the stream whose merge buffer it reads.
 pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
@@ -135,7 +136,7 @@ pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
     assert!(matches!(error, Error::NotMerging { .. }), "{error:?}");
 }
 
-/// A routine finds the node it merges, or does not run.
+/// A routine runs only if the merge buffer holds the node that it merges.
 pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
@@ -149,7 +150,7 @@ pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
     copied.sync().unwrap();
     let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || merge.run(&[]));
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
-    // What is known when code is linked is rejected there.
+    // Errors that are known at link time are reported there.
     let transfer = first.transfer_routine(&other, true, &second).unwrap();
     let code = merging(&setup.x);
     let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || {
@@ -159,7 +160,7 @@ pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
     assert_eq!(values(&first, &setup.x), [1, 2], "nothing was merged");
 }
 
-/// Bindings, and their number.
+/// Wrong values and a wrong number of bindings.
 pub fn bindings_out_of_range(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
@@ -179,7 +180,7 @@ pub fn bindings_out_of_range(make: Make<'_>) {
     assert_eq!(values(&setup.first, &setup.x), [1, 2], "nothing ran");
 }
 
-/// Whatever is asked of a context that was finalised is rejected.
+/// Every operation on a finalised context is rejected.
 pub fn a_context_that_was_finalised(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
@@ -203,7 +204,7 @@ pub fn a_context_that_was_finalised(make: Make<'_>) {
     errors.iter().for_each(|error| assert!(matches!(error, Error::Finalized { .. }), "{error:?}"));
 }
 
-/// The second writer of a node whose sharing links decided.
+/// A second stream cannot write a node whose sharing was decided by links.
 pub fn a_node_that_two_streams_write(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
@@ -218,7 +219,7 @@ pub fn a_node_that_two_streams_write(make: Make<'_>) {
     assert_eq!(values(reader.context(), &out), [1], "the one that may write it still does");
 }
 
-/// Transfers of what is in neither context.
+/// A transfer of a node that is in neither context.
 pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
@@ -244,7 +245,7 @@ pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
     errors.iter().for_each(|error| assert!(matches!(error, Error::NotInContext { .. }), "{error:?}"));
 }
 
-/// A node of no elements is no error: it has no bytes, and every transfer of it says so.
+/// A node of no elements is legal: it has no bytes, and every transfer reports that there is nothing to do.
 pub fn a_node_of_no_elements(make: Make<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let before = setup.memory();
@@ -260,8 +261,8 @@ pub fn a_node_of_no_elements(make: Make<'_>) {
     reason(first.device_to_device(&empty, MergeBufferUse::Copy, &second));
     let merge = first.link(&merging(&empty), from_ref(&empty)).unwrap();
     drop(merge.run(&[]).unwrap());
-    let lent = MergeBufferUse::StreamingFor(&merge, &[]);
-    first.device_to_device(&empty, lent, &second).unwrap().sync().unwrap();
+    let borrowed = MergeBufferUse::StreamingFor(&merge, &[]);
+    first.device_to_device(&empty, borrowed, &second).unwrap().sync().unwrap();
     assert_eq!(values(&first, &empty), [0i64; 0]);
     setup.compute();
     let [one, _] = &setup.streams();
@@ -274,7 +275,7 @@ pub fn a_node_of_no_elements(make: Make<'_>) {
     assert_eq!(setup.memory(), (before.0 + merge_buffer, before.1 + merge_buffer));
 }
 
-/// A node or merge buffer that is larger than any pool.
+/// A node or merge buffer that exceeds the size of a pool.
 pub fn a_request_above_the_pool_cap(make: Make<'_>) {
     let setup = TwoStreams::new(Device::with_pool_cap(make(&Setup::default()), 0, 64));
     let [one, _] = &setup.streams();
@@ -287,7 +288,7 @@ pub fn a_request_above_the_pool_cap(make: Make<'_>) {
     ];
     errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
     set(&setup.first, &small).unwrap();
-    // From a device whose pools hold more, nothing that is too large is taken over either.
+    // A node from a device with larger pools is rejected as well.
     let larger = TwoStreams::new(open(make, &Setup::default()));
     let source = larger.first.init_from_host(&big, &array(&[0; 9])).unwrap();
     let errors = [

@@ -9,7 +9,7 @@ use tnode::{MemoryMode, Sharing, TensorNode};
 
 use super::{Make, Setup, hand_made::*, open};
 
-/// A node that is settled to be on the device, with sharing open unless said otherwise.
+/// A node that lives on the device, with the given sharing.
 fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
     let node = node(name, len);
     let reason = tnode::Reason::new("the test says so");
@@ -17,7 +17,7 @@ fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
     node
 }
 
-/// A routine that adds the sum of what it reads to what it writes.
+/// A routine that adds the sum of one node to another node.
 fn accumulate(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
     let code = code("accumulate", &[(from, Access::Read), (to, Access::ReadWrite)], &[], |args, _| {
         let sum: i64 = read(&args[0]).iter().sum();
@@ -31,7 +31,7 @@ fn set(context: &Context, node: &TensorNode, value: i64) -> Result<Routine, Erro
     context.link(&code, from_ref(node))
 }
 
-/// `node += node.merge`, after a while.
+/// `node += node.merge`, after a delay.
 fn merge_code(node: &TensorNode) -> Arc<Code> {
     let bytes = node.size_bytes().unwrap();
     let params = vec![Param::Node { access: Access::ReadWrite, bytes }, Param::MergeBuffer { bytes }];
@@ -54,12 +54,12 @@ fn merge(context: &Context, node: &TensorNode) -> Routine {
     context.link(&merge_code(node), from_ref(node)).unwrap()
 }
 
-/// A context on a new stream that holds the node.
+/// A context with the node on a new stream.
 fn holding(device: &Device, node: &TensorNode, values: &[i64]) -> Context {
     context(device).init_from_host(node, &array(values)).unwrap()
 }
 
-/// Links of two streams that only read a node use one copy of it.
+/// Links on two streams that only read a node share one copy of it.
 pub fn what_is_only_read_is_shared(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, a, b] = ["x", "a", "b"].map(|name| on_device(name, 2, Sharing::Unset));
@@ -84,7 +84,7 @@ pub fn what_is_only_read_is_shared(make: Make<'_>) {
     }
 }
 
-/// Of the streams that share a node because of how they were linked, one may write it.
+/// At most one of the streams that share a node by inference may write it.
 pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, a] = ["x", "a"].map(|name| on_device(name, 1, Sharing::Unset));
@@ -115,7 +115,7 @@ pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
     );
 }
 
-/// A node that is shared because the user says so has one place, and its writes are ordered.
+/// A node that the user declares shared has one location, and its writes are ordered.
 pub fn what_the_user_shares_any_stream_writes(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Shared);
@@ -129,7 +129,7 @@ pub fn what_the_user_shares_any_stream_writes(make: Make<'_>) {
     assert_eq!(values(one.context(), &x), [2], "ordered as they were scheduled");
 }
 
-/// A node that a link writes is its stream's own.
+/// A node that a linked routine writes belongs to its stream.
 pub fn what_is_written_is_per_stream(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Unset);
@@ -145,7 +145,7 @@ pub fn what_is_written_is_per_stream(make: Make<'_>) {
     assert_eq!(device.cross_stream_candidates(), [a], "x is not offered");
 }
 
-/// A copy takes the values of its time, and later writes of the source wait for it.
+/// A copy takes the values of its position in the order, and later writes of the source wait for it.
 pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
     let devices = [(); 3].map(|()| open(make, &Setup::default()));
     let x = node("x", 3);
@@ -160,7 +160,7 @@ pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
     }
 }
 
-/// Transfers of which there is nothing to do, and those that cannot be.
+/// Transfers without effect, and impossible ones.
 pub fn transfers_say_what_there_is_not(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
@@ -190,7 +190,7 @@ pub fn transfers_say_what_there_is_not(make: Make<'_>) {
     assert_eq!(values(&copied.copy_from(&x, &has).unwrap(), &x), [2]);
 }
 
-/// Merges of a copy, and of a source that is lent.
+/// Merges of a copy, and of a borrowed source.
 pub fn merges_sum_what_other_streams_have(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let g = node("g", 2);
@@ -272,7 +272,7 @@ pub fn devices_merge_from_each_other(make: Make<'_>) {
     assert_eq!(values(&to, &g), [111, 222]);
 }
 
-/// A context knows what its merge buffer will hold.
+/// A context knows which node its merge buffer will contain.
 pub fn merges_are_checked_when_they_are_linked(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [g, h] = ["g", "h"].map(|name| node(name, 1));
@@ -299,7 +299,7 @@ pub fn merges_are_checked_when_they_are_linked(make: Make<'_>) {
     assert!(matches!(to.device_to_device(&h, elsewhere, &from), Err(Error::NotMerging { .. })));
 }
 
-/// A context that was finalised gives its memory back and says so.
+/// A finalised context frees its memory and reports that it is finalised.
 pub fn finalised_contexts_hold_nothing(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));

@@ -1,4 +1,4 @@
-//! Tasks that fail, and what becomes of everything else.
+//! Failing tasks, and their effect on other tasks and nodes.
 
 use std::slice::from_ref;
 
@@ -7,7 +7,8 @@ use device_runtime::{DriverError, Error};
 
 use super::{Make, four_threads, hand_made::*, open};
 
-/// The outputs of a task that panics have no value, its inputs keep theirs, and a reset heals the stream.
+/// The outputs of a task that panics are poisoned, its inputs keep their values, and a reset restores the
+/// stream.
 pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
     let device = open(make, &four_threads());
     let (x, y, z) = (node("x", 1), node("y", 1), node("z", 1));
@@ -24,7 +25,7 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
     let copy_on_second = second.link(&copy, &[x.clone(), y.clone()]).unwrap();
 
     let event = bad.run(&[]).unwrap();
-    // Scheduled before or after the panic is noticed: the reader has no value either way.
+    // Scheduled before or after the panic is noticed, the reader has no value.
     let read_back = copy_on_second.run(&[]).and_then(|_| copy_on_second.context().to_host(&y));
     assert_eq!(read_back.unwrap_err().failure().unwrap().message(), "no luck");
     let failure = event.sync().unwrap_err().failure().unwrap().clone();
@@ -49,7 +50,7 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
     assert_eq!(values(copy_on_second.context(), &y), [9]);
 }
 
-/// Whatever is asked of a failed stream is answered with its first failure.
+/// Every operation on a failed stream returns its first failure.
 pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: Make<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 1));

@@ -26,7 +26,7 @@ pub fn values(context: &Context, node: &TensorNode) -> Vec<i64> {
     context.to_host(node).unwrap().as_slice().unwrap().to_vec()
 }
 
-/// A device with a driver.
+/// A device with the given driver.
 pub fn device(driver: impl Driver + 'static) -> Device {
     Device::new(Arc::new(driver), 0)
 }
@@ -44,15 +44,15 @@ impl<F: Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync> InterpretedKernel for Clos
     }
 }
 
-/// A kernel that is a closure.
+/// A kernel made of a closure.
 pub type Body = Box<dyn InterpretedKernel>;
 
-/// A kernel from a closure, which takes the memory and the bindings.
+/// Makes a kernel of a closure that takes the memory and the bindings.
 pub fn body(f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static) -> Body {
     Box::new(Closure(f))
 }
 
-/// A parameter's elements.
+/// The elements of a parameter.
 pub fn read<'a>(arg: &'a HostArg<'_>) -> &'a [i64] {
     match arg {
         HostArg::Read(bytes) => cast(bytes),
@@ -60,7 +60,7 @@ pub fn read<'a>(arg: &'a HostArg<'_>) -> &'a [i64] {
     }
 }
 
-/// A parameter's elements, to write. Panics where it is read-only.
+/// The elements of a parameter, for writing. Panics if it is read-only.
 pub fn write<'a>(arg: &'a mut HostArg<'_>) -> &'a mut [i64] {
     match arg {
         HostArg::Read(_) => panic!("the parameter is read-only"),
@@ -72,7 +72,7 @@ fn cast(bytes: &[u8]) -> &[i64] {
     bytemuck::cast_slice(bytes)
 }
 
-/// What a schedule says of a node.
+/// The declaration of a node in a schedule.
 pub fn decl(node: &TensorNode) -> NodeDecl {
     NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims().unwrap(), mode: node.mode() }
 }
@@ -82,7 +82,7 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
     Symbol { name: name.to_owned(), range }
 }
 
-/// How a kernel with these parameters is called; it is not split.
+/// The ABI of a kernel with these parameters; the kernel is not split.
 pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
     let launch = Launch { extent: 1, grain: 1, threads: 1 };
     KernelAbi {
@@ -116,7 +116,8 @@ pub fn code(
 ///
 /// # Safety
 ///
-/// As [`HostModule::native`]: the function follows the ABI for these uses, this launch and this much scratch memory.
+/// As [`HostModule::native`]: the function follows the ABI for these uses, this launch and this much scratch
+/// memory.
 #[allow(unsafe_code, reason = "the caller vouches for the function")]
 pub unsafe fn native(
     name: &str,

@@ -1,4 +1,5 @@
-//! Host arrays in step with devices: transfers that happen by themselves, once, and only when they are needed.
+//! Host arrays that are kept coherent with devices: transfers that happen automatically, once, and only when
+//! needed.
 
 use std::{slice::from_ref, sync::Barrier, thread};
 
@@ -8,7 +9,7 @@ use tnode::{DType, HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::{Make, Setup, hand_made::*, open};
 
-/// Runs and reads transfer by themselves.
+/// Runs and reads transfer automatically.
 pub fn runs_upload_what_lags_and_reads_download_what_is_new(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1, 2]), resident(&host, "y", &[0, 0]));
@@ -38,7 +39,7 @@ pub fn what_a_device_has_is_not_uploaded_again(make: Make<'_>) {
     assert_eq!((host.get_values(&y).unwrap(), host.get_values(&x).unwrap()), (vec![14.0], vec![7.0]));
 }
 
-/// What one device computes another one finds.
+/// A device finds the values that another device computed.
 pub fn devices_see_each_other_through_the_host(make: Make<'_>) {
     let host = Host::default();
     let devices = [(); 2].map(|()| open(make, &Setup::default()));
@@ -54,7 +55,7 @@ pub fn devices_see_each_other_through_the_host(make: Make<'_>) {
     }
 }
 
-/// A host that leaves transfers to the user.
+/// A host without automatic transfers leaves them to the user.
 pub fn without_automatic_transfers_nothing_moves_by_itself(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let host = Host::new(HostOptions { automatic_transfers: false, ..HostOptions::default() });
@@ -71,7 +72,7 @@ pub fn without_automatic_transfers_nothing_moves_by_itself(make: Make<'_>) {
     assert_eq!(values(routine.context(), &y), [10]);
 }
 
-/// A failure on the device is the host's too.
+/// A read on the host returns the failure of the device.
 pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let y = resident(&host, "y", &[1]);
@@ -86,7 +87,7 @@ pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>
     assert_eq!(host.get_values(&y).unwrap(), [9.0]);
 }
 
-/// Constants, and nodes that have no place on the host.
+/// Constants, and nodes without a host array.
 pub fn modes_say_who_may_write(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
@@ -109,7 +110,7 @@ pub fn modes_say_who_may_write(make: Make<'_>) {
     assert!(matches!(host.get(&local), Err(Error::NotHosted { .. })));
 }
 
-/// Whole arrays that a caller puts in place of a node's are checked before a device sees them.
+/// An array that replaces the array of a node is checked before a device sees it.
 pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let context = context(&device).with_host(&host);
@@ -131,7 +132,7 @@ pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
             }
             _ => panic!("{error:?}"),
         };
-        // Swapped before a link, before a run, and by a transfer of the user's.
+        // Replaced before a link, before a run, and by a transfer of the user.
         let put = |array: &mut HostArray| {
             *array = misfit.clone();
             Ok(())
@@ -158,10 +159,10 @@ pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
     }
 }
 
-/// A call that should be rejected.
+/// A call that must be rejected.
 type Attempt<'a> = &'a dyn Fn() -> Result<(), Error>;
 
-/// A thread that has a host array waits for none, neither for the same nor for another.
+/// A thread that locks a host array must not wait for one, neither the same nor another.
 pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
@@ -193,7 +194,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
         };
         host.update(&x, change).unwrap();
         rejected(result.expect_err(name));
-        // In a transfer as well.
+        // The same holds inside a transfer.
         let (at, inside) = (host.clone(), x.clone());
         let work = here.stream().all_work().unwrap();
         let asks = Prepare::transfer(work, move || at.get(&inside).map(|array| (*array).clone()));
@@ -201,7 +202,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
         rejected(host.get(&x).unwrap_err());
         host.insert(&x, array(&[1])).unwrap();
     }
-    // What waits for no array goes on: another one that nobody has, and a run that writes this one.
+    // Operations that need no locked array continue: access to another array, and a run that writes this one.
     host.update(&x, |changed| {
         assert_eq!(host.get_values(&y).unwrap(), [2.0]);
         assert!(host.devices_not_lagging_host(&x).is_empty());
@@ -211,7 +212,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
     })
     .unwrap();
     assert_eq!(host.get_values(&x).unwrap(), [4.0], "the run was later than the change");
-    // Two threads with an array each that want the other's.
+    // Two threads lock one array each and request the other's.
     let both = Barrier::new(2);
     let crossing = |mine: &TensorNode, other: &TensorNode| {
         let mut result = None;
@@ -231,7 +232,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
     assert_eq!(crossed, (true, true));
 }
 
-/// Values that become known while others are being brought are the newest afterwards.
+/// Values that arrive while older ones are being transferred are the current ones afterwards.
 pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
@@ -248,7 +249,7 @@ pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: Make<'_>) {
     assert_eq!(host.get_values(&x).unwrap(), [4.0], "what a run wrote meanwhile");
 }
 
-/// Copies make the host lag as runs do.
+/// Copies make the host array outdated like runs do.
 pub fn copies_between_contexts_reach_the_host_as_well(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let x = resident(&host, "x", &[1]);

@@ -1,5 +1,5 @@
-//! Random programs on devices where things go wrong: every step gives what the [model](super::model) says, or an error with the
-//! right cause.
+//! Random programs on devices with injected faults: every step gives the value that the [model](super::model)
+//! predicts, or an error with the right cause.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use tnode::{HostArray, TensorNode};
 use super::{
     Make, Setup,
     hand_made::*,
-    model::{Done, Machine, Step, machine},
+    model::{Machine, ProgramStep, StepResult, machine},
     programs::{mix, mixing},
 };
 
@@ -29,7 +29,8 @@ const NODES: usize = 5;
 const STEPS: usize = 80;
 const PROGRAMS: u64 = 40;
 
-/// Random programs on two devices with all kinds of faults leave what the model says: values, causes, and no memory.
+/// Random programs on two devices with all kinds of faults leave the values and causes that the model
+/// predicts, and no memory.
 pub fn random_programs_under_faults_give_the_model_or_the_cause(make: Make<'_>) {
     let mut total = FaultCounts::default();
     for seed in 0..PROGRAMS {
@@ -66,8 +67,8 @@ fn add(total: &mut FaultCounts, counts: FaultCounts) {
     total.rejected_peers += counts.rejected_peers;
 }
 
-/// A device that is lost fails everything that is asked of it, and nothing of another device but what needs its memory.
-pub fn the_loss_of_a_device_concerns_no_other(make: Make<'_>) {
+/// A lost device fails all its operations; another device fails only where it needs the lost one's memory.
+pub fn a_lost_device_concerns_no_other(make: Make<'_>) {
     let mut losses = 0;
     for seed in 0..PROGRAMS / 2 {
         let mut random = Rng::with_seed(seed);
@@ -97,7 +98,7 @@ fn nodes() -> Vec<TensorNode> {
     (0..NODES).map(|at| node(&format!("n{at}"), 3)).collect()
 }
 
-/// A device with some streams, on which things go wrong from now on.
+/// A device with some streams, with injected faults from now on.
 fn faulty(make: Make<'_>, plan: FaultPlan, nodes: &[TensorNode], random: &mut Rng) -> Machine {
     let setup = Setup { queue_capacity: 1 + random.usize(..8), ..Setup::default() };
     let fault = Arc::new(FaultDevice::new(make(&setup), plan));
@@ -127,13 +128,13 @@ fn random_step(machine: &mut Machine, step: usize, random: &mut Rng) {
 fn write_node(machine: &mut Machine, stream: usize, out: usize, value: i64) {
     let elements = [value, -value, value * value];
     let node = machine.nodes[out].clone();
-    let step = Step { stream, write: Some((out, elements)), ..Step::default() };
+    let step = ProgramStep { stream, write: Some((out, elements)), ..ProgramStep::default() };
     machine.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
 }
 
 fn read_node(machine: &mut Machine, stream: usize, at: usize) {
     let (node, expected) = (machine.nodes[at].clone(), machine.values[at].elements);
-    let step = Step { stream, reads: vec![at], ..Step::default() };
+    let step = ProgramStep { stream, reads: vec![at], ..ProgramStep::default() };
     machine.step(&step, |context| {
         let found: HostArray = context.to_host(&node)?;
         assert_eq!(found.as_slice::<i64>().unwrap(), expected);
@@ -141,22 +142,28 @@ fn read_node(machine: &mut Machine, stream: usize, at: usize) {
     });
 }
 
-fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option<Done>, Error> {
-    Ok(Some(Done { event: Some(event), held: Box::new(held) }))
+fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option<StepResult>, Error> {
+    Ok(Some(StepResult { event: Some(event), held: Box::new(held) }))
 }
 
 fn compute(machine: &mut Machine, stream: usize, [a, b, out]: [usize; 3]) {
     let [x, y, z] = [a, b, out].map(|at| machine.values[at].elements);
     let elements = [0, 1, 2].map(|i| mix(x[i], y[i], z[i]));
     let nodes = [a, b, out].map(|at| machine.nodes[at].clone());
-    let step = Step { stream, reads: vec![a, b, out], write: Some((out, elements)), ..Step::default() };
+    let step = ProgramStep {
+        stream,
+        reads: vec![a, b, out],
+        write: Some((out, elements)),
+        ..ProgramStep::default()
+    };
     machine.step(&step, |context| {
         let routine = mixing(context, nodes.each_ref(), [a, b, out], 200)?;
         done(routine.run(&[])?, routine)
     });
 }
 
-/// Two kernels that together change nothing, but each does: what is left after the first alone is no value.
+/// Two kernels that change nothing together, but each does alone: the state after the first one alone is no
+/// value.
 fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
     let negate = |args: &mut [HostArg<'_>], _: &[i64]| write(&mut args[0]).iter_mut().for_each(|x| *x = !*x);
     let node = machine.nodes[out].clone();
@@ -167,18 +174,18 @@ fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
     let nodes = std::slice::from_ref(&node);
     let code = many_kernels("twice", nodes, &[], module, vec![call(0), call(1)], vec![]);
     let write = Some((out, machine.values[out].elements));
-    let step = Step { stream, reads: vec![out], write, in_parts: true, ..Step::default() };
+    let step = ProgramStep { stream, reads: vec![out], write, in_parts: true, ..ProgramStep::default() };
     machine.step(&step, |context| {
         let routine = context.link(&code, nodes)?;
         done(routine.run(&[])?, routine)
     });
 }
 
-/// A function of the host's, which runs once on a healthy stream, and never on one that failed before.
+/// A host function, which runs once on a healthy stream and never on a failed one.
 fn call_the_host(machine: &mut Machine, stream: usize) {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, had_failed) = (Arc::clone(&ran), !machine.streams[stream].is_empty());
-    let step = Step { stream, ..Step::default() };
+    let step = ProgramStep { stream, ..ProgramStep::default() };
     machine.step(&step, |context| {
         let run = move || {
             count.fetch_add(1, Ordering::Relaxed);
@@ -195,16 +202,16 @@ fn call_the_host(machine: &mut Machine, stream: usize) {
     }
 }
 
-/// A kernel that panics after it has overwritten its output.
+/// A kernel that panics after overwriting its output.
 fn panic_in_a_kernel(machine: &mut Machine, stream: usize, out: usize, step: usize) {
     let (node, message) = (machine.nodes[out].clone(), format!("panic {step}"));
     let own = Failure::new(machine.stream(stream).name(), "panics", message.as_str());
     let code = code("panics", &[(&node, Access::Write)], &[], move |args, _| {
         write(&mut args[0]).fill(-1);
-        // As a panic, but for the hook, which would print it.
+        // Like a panic, but without the hook, which would print it.
         std::panic::resume_unwind(Box::new(message.clone()));
     });
-    let step = Step { stream, write: Some((out, [-1; 3])), own: Some(own), ..Step::default() };
+    let step = ProgramStep { stream, write: Some((out, [-1; 3])), own: Some(own), ..ProgramStep::default() };
     machine.step(&step, |context| {
         let routine = context.link(&code, &[node])?;
         done(routine.run(&[])?, routine)
@@ -216,16 +223,16 @@ fn allocate(machine: &mut Machine, stream: usize) {
     let fresh = node("fresh", 100);
     let code = code("fill", &[(&fresh, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
     let (before, held) = (machine.device.memory().live_bytes, machine.held.len());
-    let step = Step { stream, ..Step::default() };
+    let step = ProgramStep { stream, ..ProgramStep::default() };
     machine.step(&step, |context| {
         let routine = context.link(&code, &[fresh])?;
-        Ok(Some(Done { event: None, held: Box::new(routine) }))
+        Ok(Some(StepResult { event: None, held: Box::new(routine) }))
     });
     let expected = before + (machine.held.len() - held) * 800;
     assert_eq!(machine.device.memory().live_bytes, expected, "a failed link leaves nothing allocated");
 }
 
-/// A node goes from one device to the other, to be there or to be added to what is there.
+/// Transfers a node from one device to the other, as a copy or into a merge buffer.
 fn transfer(to: &mut Machine, from: &mut Machine, random: &mut Rng) {
     let (stream, source) = (random.usize(..to.contexts.len()), random.usize(..from.contexts.len()));
     let at = random.usize(..NODES);
@@ -235,14 +242,14 @@ fn transfer(to: &mut Machine, from: &mut Machine, random: &mut Rng) {
         0 => from.values[at].elements[i],
         _ => to.values[at].elements[i].wrapping_add(from.values[at].elements[i]),
     });
-    let step = Step {
+    let step = ProgramStep {
         stream,
         reads: if added > 0 { vec![at] } else { vec![] },
         write: Some((at, elements)),
         foreign: from.values[at].causes.clone(),
         on_the_way: from.streams[source].clone(),
         other: Some(Arc::clone(&from.fault)),
-        ..Step::default()
+        ..ProgramStep::default()
     };
     let before = from.fault.failures().len();
     to.step(&step, |here| match added {
@@ -258,13 +265,13 @@ fn transfer(to: &mut Machine, from: &mut Machine, random: &mut Rng) {
             done(routine.run(&[])?, routine)
         }
     });
-    // Where values went through the host, there was a task on the source's stream.
+    // If values went through the host, there was a task on the source's stream.
     let mut causes = from.fault.failures().split_off(before);
     causes.extend(from.values[at].causes.clone());
     from.look_at_stream(source, &causes);
 }
 
-fn scheduled(transfer: Transfer) -> Result<Option<Done>, Error> {
+fn scheduled(transfer: Transfer) -> Result<Option<StepResult>, Error> {
     match transfer {
         Transfer::Scheduled(event) => done(event, ()),
         Transfer::NothingToDo(reason) => panic!("{reason}"),
@@ -285,7 +292,7 @@ fn adding(node: &TensorNode) -> Arc<Code> {
     many_kernels("add", std::slice::from_ref(node), &[], module, vec![call], vec![])
 }
 
-/// After faults have ended, streams were reset and nodes without value were written anew, all is well.
+/// After faults have ended, streams were reset and poisoned nodes were written again, everything works.
 fn heal_and_check(machine: &mut Machine, random: &mut Rng) {
     machine.check_events();
     machine.fault.set_active(false);
@@ -308,7 +315,7 @@ fn heal_and_check(machine: &mut Machine, random: &mut Rng) {
     machine.device.sync().unwrap();
 }
 
-/// Everything there is to ask of a lost device.
+/// Every operation on a lost device.
 fn check_lost(machine: &Machine) {
     let (context, node) = (&machine.contexts[0], &machine.nodes[0]);
     let error = context.to_host(node).unwrap_err();
@@ -332,7 +339,8 @@ fn check_lost(machine: &Machine) {
     }
 }
 
-/// What is taken from a lost device has its value or fails, and so does the stream that took it; nothing else does.
+/// A node copied from a lost device has its value or fails, and with it the stream that copies; nothing else
+/// fails.
 fn take_from_lost(machine: &mut Machine, lost: &Machine) {
     machine.fault.set_active(false);
     let taker = machine.contexts[0].on_stream(&machine.device.new_stream().unwrap()).unwrap();

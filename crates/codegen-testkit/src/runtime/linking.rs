@@ -1,4 +1,4 @@
-//! What linking, transfers and bindings check, and how they say so.
+//! The checks of linking, transfers and bindings, and their messages.
 
 use std::slice::from_ref;
 
@@ -46,7 +46,7 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: Make<'_>) {
     assert!(routine.context().parent().unwrap().parent().is_some());
 }
 
-/// Errors of transfers name the node and what it has.
+/// Errors of transfers name the node and its type and size.
 pub fn transfers_name_what_does_not_fit(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let context = context(&device);
@@ -97,7 +97,7 @@ pub fn bindings_are_checked_before_anything_runs(make: Make<'_>) {
     assert_eq!(routine.bindings(), symbols);
 }
 
-/// The members of a batch see the nodes of those before.
+/// The members of a batch share the nodes of earlier members.
 pub fn a_batch_shares_what_its_members_allocate(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let (x, y) = (node("x", 1), node("y", 1));
@@ -114,7 +114,7 @@ pub fn a_batch_shares_what_its_members_allocate(make: Make<'_>) {
     assert_eq!(device.memory().live_bytes, 64 + 8, "one pool for both");
 }
 
-/// Margins go to the device and come back.
+/// Margins are transferred to the device and back.
 pub fn padding_comes_back(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let padding =

@@ -1,4 +1,4 @@
-//! What is allocated, for how long, and what is in it.
+//! Allocation, its lifetime, and the contents of new memory.
 
 use std::{
     slice::from_ref,
@@ -20,7 +20,7 @@ use tnode::TensorNode;
 
 use super::{Make, Setup, four_threads, hand_made::*, open};
 
-/// Tasks run although everything they belong to is dropped, and nothing is left of them.
+/// Tasks run although all their owners are dropped, and leave no memory allocated.
 pub fn dropping_everything_runs_what_is_pending(make: Make<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
@@ -73,7 +73,7 @@ pub fn memory_returns_to_zero(make: Make<'_>) {
     assert_eq!(device.memory().peak_bytes, 0);
 }
 
-/// Out of memory, or a kernel that is missing: what was allocated before goes back.
+/// Out of memory, or a kernel that is missing: earlier allocations are freed.
 pub fn a_failed_link_leaves_nothing_allocated(make: Make<'_>) {
     let device = open(make, &Setup { memory_limit: Some(1 << 20), ..Setup::default() });
     let (x, big) = (node("x", 16), node("big", 1 << 20));
@@ -91,7 +91,7 @@ pub fn a_failed_link_leaves_nothing_allocated(make: Make<'_>) {
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
     assert!(context.link(&no_op(&[(&fits, Access::Write)]), from_ref(&fits)).is_ok());
 
-    // Code that the device does not load is noticed after the memory was allocated; that goes back as well.
+    // Code that the device does not load fails after the memory was allocated; that memory is freed as well.
     let code = no_op(&[(&fits, Access::Write)]);
     let elsewhere = Artifact::other(Arc::new(()), code.artifact().kernels().to_vec());
     let foreign = Code::new(code.schedule().clone(), elsewhere).unwrap();
@@ -158,14 +158,13 @@ pub fn a_fresh_output_is_zero_where_nothing_wrote(make: Make<'_>) {
     }
 }
 
-/// A context in which a node of three elements has memory that nothing has written, by a link of a routine that
-/// overwrites it.
+/// A context in which a node of three elements has unwritten memory: a linked routine overwrites it.
 fn with_unwritten(context: &Context, y: &TensorNode) -> Context {
     let fill = code("fill", &[(y, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
     context.link(&fill, from_ref(y)).unwrap().context().clone()
 }
 
-/// Memory is not filled with zeros that the first task overwrites.
+/// Memory that the first task overwrites is not zeroed.
 pub fn what_the_first_task_overwrites_is_not_zeroed(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| node(name, 3));
@@ -191,7 +190,7 @@ pub fn what_the_first_task_overwrites_is_not_zeroed(make: Make<'_>) {
     assert_eq!(device.zero_fills(), 1, "transfers overwrite their nodes");
 }
 
-/// Whatever uses memory that nothing has written finds zeros.
+/// Every use of unwritten memory finds zeros.
 pub fn unwritten_nodes_read_as_zeros(make: Make<'_>) {
     let [device, other] = [(); 2].map(|()| open(make, &four_threads()));
     let y = node("y", 3);
@@ -233,7 +232,7 @@ pub fn a_refused_task_leaves_memory_unwritten(make: Make<'_>) {
     assert_eq!(device.zero_fills(), 1);
 }
 
-/// A failed task that was to overwrite unwritten memory poisons it, as any other.
+/// A failed task that would overwrite unwritten memory poisons it.
 pub fn a_failed_write_of_unwritten_memory_poisons_it(make: Make<'_>) {
     let device = open(make, &four_threads());
     let y = node("y", 3);

@@ -1,26 +1,26 @@
-//! The runtime's suite, for drivers that run host code: order, events, hazards, failures, memory.
+//! The runtime's test suite for drivers that run host code: order, events, hazards, failures, memory.
 //!
-//! A scenario is a function that takes what makes a driver and panics where the driver, or the runtime above it, breaks a
-//! promise. [`runtime_suite!`](crate::runtime_suite) makes a test of each, for each driver.
+//! A scenario is a function that takes a driver factory and panics if the driver, or the runtime above it,
+//! breaks a promise. [`runtime_suite!`](crate::runtime_suite) makes a test of each scenario for each driver.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
 
 use std::sync::Arc;
 
 use device_runtime::{Device, Driver};
 
-mod bad_input; // errors of the user's
+mod bad_input; // user errors
 mod contexts; // sharing, transfers, merges
-mod failures; // tasks that fail
-pub mod hand_made; // nodes and code to test with
-mod host; // host arrays in step with devices
-mod hostile; // random programs where things go wrong
-mod linking; // what is checked, and how it is said
-mod memory; // what is allocated, and what is in it
-mod model; // what is known where things go wrong
-mod order; // tasks of streams
+mod failures; // failing tasks
+pub mod hand_made; // nodes and code for tests
+mod host; // host arrays coherent with devices
+mod hostile; // random programs with injected faults
+mod linking; // checks and their messages
+mod memory; // allocation and the contents of memory
+mod model; // predicted values and failures
+mod order; // order of the tasks of streams
 mod programs; // random programs
-mod tasks; // functions of the host's
-mod threads; // many threads that schedule
+mod tasks; // host functions
+mod threads; // many scheduling threads
 
 pub use bad_input::*;
 pub use contexts::*;
@@ -34,14 +34,14 @@ pub use programs::*;
 pub use tasks::*;
 pub use threads::*;
 
-/// What a scenario asks of a driver, as far as the driver knows such a thing.
+/// The configuration that a scenario requests; a driver uses the fields that apply to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Threads that kernels may be split over.
+    /// Threads over which kernels may be split.
     pub threads: usize,
-    /// Tasks that a stream's queue holds.
+    /// The capacity of a stream's queue, in tasks.
     pub queue_capacity: usize,
-    /// Bytes that pools may occupy together.
+    /// The most bytes of all pools together.
     pub memory_limit: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Setup {
     }
 }
 
-/// What makes a driver for a scenario.
+/// Makes a driver for a scenario.
 pub type Make<'a> = &'a dyn Fn(&Setup) -> Arc<dyn Driver>;
 
 fn open(make: Make<'_>, setup: &Setup) -> Device {
@@ -62,7 +62,8 @@ fn four_threads() -> Setup {
     Setup { threads: 4, ..Setup::default() }
 }
 
-/// Makes a module of tests for each driver: a name for the module, and what makes the driver for a [`Setup`].
+/// Makes a module of tests for each driver. The arguments are the name of the module and a function from a
+/// [`Setup`] to a driver.
 ///
 /// [`Setup`]: crate::runtime::Setup
 #[macro_export]
@@ -135,7 +136,7 @@ macro_rules! runtime_suite {
                 copies_between_contexts_reach_the_host_as_well
                 random_programs_equal_the_sequential_model
                 random_programs_under_faults_give_the_model_or_the_cause
-                the_loss_of_a_device_concerns_no_other
+                a_lost_device_concerns_no_other
             }
         })*
     };

@@ -1,8 +1,9 @@
-//! What is known of a device where things go wrong: for each node its value, for each node and each stream the failures that may
-//! be the cause of its having failed.
+//! A model of a device with injected faults: the value of each node, and for each node and stream the
+//! failures that may have caused its failure.
 //!
-//! Faults are decided when a task is handed over, so the model knows of them as soon as the runtime could. An error without a fault
-//! behind it, a value where there can be none, and a failure that spreads where nothing depends on it are all noticed.
+//! Faults are decided when a task is submitted, so the model knows of them as early as the runtime. It
+//! detects an error without a fault, a value where there can be none, and a failure that spreads without a
+//! dependency.
 
 use std::{any::Any, sync::Arc};
 
@@ -12,54 +13,54 @@ use tnode::TensorNode;
 
 use super::hand_made::*;
 
-/// Failures, one of which is the cause; none where nothing failed.
+/// Possible causes of a failure; empty if nothing failed.
 pub(super) type Causes = Vec<Failure>;
 
-/// What a node holds, and why it may hold nothing.
+/// The value of a node, or the reasons why it has none.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) elements: [i64; 3],
     pub(super) causes: Causes,
 }
 
-/// A device, and what is known of it.
+/// A device and its model.
 pub(super) struct Machine {
     pub(super) device: Device,
     pub(super) fault: Arc<FaultDevice>,
     pub(super) nodes: Vec<TensorNode>,
-    /// One per stream; all see the same memory.
+    /// One context per stream; all of them share the same memory.
     pub(super) contexts: Vec<Context>,
-    /// By stream.
+    /// The causes of each stream's failure.
     pub(super) streams: Vec<Causes>,
-    /// By node.
+    /// The value of each node.
     pub(super) values: Vec<Value>,
-    /// Events with why they may fail.
+    /// Events, with the possible causes of their failure.
     pub(super) events: Vec<(Event, Causes)>,
-    /// What the program holds until it ends.
+    /// Objects that the program keeps until its end.
     pub(super) held: Vec<Box<dyn Any>>,
 }
 
-/// What a step depends on and writes.
+/// The reads and writes of a step.
 #[derive(Default)]
-pub(super) struct Step {
+pub(super) struct ProgramStep {
     pub(super) stream: usize,
-    /// Nodes of the device, by position.
+    /// Positions of nodes of the device.
     pub(super) reads: Vec<usize>,
     pub(super) write: Option<(usize, [i64; 3])>,
-    /// It is handed over in parts, so that an error may leave a part.
+    /// Whether the step is submitted in parts, so that an error may leave a part submitted.
     pub(super) in_parts: bool,
-    /// The failure that the step's own code ends in.
+    /// The failure of the step's own code.
     pub(super) own: Option<Failure>,
-    /// What it depends on elsewhere that failed.
+    /// Failures on other devices that the step depends on.
     pub(super) foreign: Causes,
-    /// Failures elsewhere that it may meet, if it takes that way.
+    /// Failures on other devices that the step may encounter on one of its possible paths.
     pub(super) on_the_way: Causes,
-    /// The other device that it has tasks on.
+    /// The other device that runs tasks of the step.
     pub(super) other: Option<Arc<FaultDevice>>,
 }
 
-/// What a step leaves behind.
-pub(super) struct Done {
+/// The effect of a step.
+pub(super) struct StepResult {
     pub(super) event: Option<Event>,
     pub(super) held: Box<dyn Any>,
 }
@@ -73,8 +74,12 @@ impl Machine {
         self.contexts[stream].stream()
     }
 
-    /// Does a step and compares what comes of it with the model.
-    pub(super) fn step(&mut self, step: &Step, act: impl FnOnce(&Context) -> Result<Option<Done>, Error>) {
+    /// Performs a step and compares its effect with the model.
+    pub(super) fn step(
+        &mut self,
+        step: &ProgramStep,
+        act: impl FnOnce(&Context) -> Result<Option<StepResult>, Error>,
+    ) {
         let failures = |fault: &FaultDevice| fault.failures().len();
         let (before, rejected) = (failures(&self.fault), self.fault.counts().out_of_memory);
         let before_there = step.other.as_deref().map_or(0, failures);
@@ -103,14 +108,14 @@ impl Machine {
         }
     }
 
-    /// What the step depends on that failed.
-    fn causes(&self, step: &Step) -> Causes {
+    /// The failures that the step depends on.
+    fn causes(&self, step: &ProgramStep) -> Causes {
         let reads = step.reads.iter().flat_map(|&at| self.values[at].causes.clone());
         self.streams[step.stream].iter().cloned().chain(reads).chain(step.foreign.iter().cloned()).collect()
     }
 
-    /// The step was scheduled: if what it depends on failed, or it did, then it fails its stream and what it writes.
-    fn accepted(&mut self, step: &Step, fresh: &[Failure]) {
+    /// The step was scheduled: if it or one of its dependencies failed, its stream and its outputs fail.
+    fn accepted(&mut self, step: &ProgramStep, fresh: &[Failure]) {
         if self.streams[step.stream].is_empty() {
             self.streams[step.stream] = self.causes(step);
             self.streams[step.stream].extend_from_slice(fresh);
@@ -120,15 +125,16 @@ impl Machine {
         }
     }
 
-    /// The step was not scheduled, or it has failed already: what it writes is as it was, unless a part was scheduled.
-    fn rejected(&mut self, step: &Step, error: &Error, fresh: &[Failure]) {
+    /// The step was not scheduled, or has already failed: its outputs are unchanged, unless a part was
+    /// scheduled.
+    fn rejected(&mut self, step: &ProgramStep, error: &Error, fresh: &[Failure]) {
         let causes: Causes = self.causes(step).into_iter().chain(fresh.iter().cloned()).collect();
         expect_one_of(&causes, error);
         self.look_at_stream(step.stream, &causes);
         self.look_at_parts(step, &causes);
     }
 
-    /// The stream may have failed as well, by waiting for what failed.
+    /// The stream may have failed as well, because it waited for a failed task.
     pub(super) fn look_at_stream(&mut self, stream: usize, causes: &[Failure]) {
         if !self.streams[stream].is_empty() {
             return;
@@ -138,8 +144,8 @@ impl Machine {
         }
     }
 
-    /// A step in parts of which one was scheduled leaves no value.
-    fn look_at_parts(&mut self, step: &Step, causes: &[Failure]) {
+    /// A step of which only a part was scheduled leaves no value.
+    fn look_at_parts(&mut self, step: &ProgramStep, causes: &[Failure]) {
         let Some((out, _)) = step.write.filter(|_| step.in_parts) else { return };
         let failure = self.contexts[0].failure(&self.nodes[out]);
         if let Some(failure) = failure.filter(|failure| !self.values[out].causes.contains(failure)) {
@@ -148,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Each event is done, or fails for one of the reasons there were.
+    /// Each event is done, or fails for one of its possible causes.
     pub(super) fn check_events(&mut self) {
         for (event, causes) in self.events.drain(..) {
             match event.sync() {
@@ -167,7 +173,7 @@ impl Machine {
         }
     }
 
-    /// Drops everything in a random order; nothing is left.
+    /// Drops everything in a random order; no memory may be left.
     pub(super) fn drop_everything(self, random: &mut Rng) {
         let mut all = self.held;
         all.extend(self.contexts.into_iter().map(|context| Box::new(context) as Box<dyn Any>));
@@ -179,14 +185,14 @@ impl Machine {
     }
 }
 
-/// The failure behind an error, which is one of these.
+/// The failure behind an error; it must be one of `causes`.
 fn expect_one_of(causes: &[Failure], error: &Error) -> Failure {
     let failure = error.failure().unwrap_or_else(|| panic!("nothing was to fail: {error}"));
     assert!(causes.contains(failure), "{error}: expected one of {causes:?}");
     failure.clone()
 }
 
-/// A device whose streams all see nodes with these values; the making of it goes well.
+/// A device whose streams all share nodes with these values; making it must not fail.
 pub(super) fn machine(
     device: Device,
     fault: Arc<FaultDevice>,

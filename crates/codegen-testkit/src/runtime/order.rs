@@ -28,7 +28,7 @@ pub fn tasks_of_a_stream_run_in_order(make: Make<'_>) {
     assert_eq!(*log.lock().unwrap(), (0..1000).collect::<Vec<_>>());
 }
 
-/// An event wakes all who wait for it, and each of them sees the values.
+/// An event wakes all waiting threads, and each of them sees the values.
 pub fn many_threads_wait_for_one_event(make: Make<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
@@ -64,7 +64,7 @@ pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: Make<'_>) {
     assert_eq!(values(&context, &x), [100_000]);
 }
 
-/// Tasks arrive about when workers go to sleep.
+/// Tasks arrive when workers are about to go to sleep.
 pub fn sleeping_and_waking_loses_nothing(make: Make<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
@@ -82,7 +82,7 @@ pub fn sleeping_and_waking_loses_nothing(make: Make<'_>) {
                     if random.usize(..2) == 0 {
                         event.sync().unwrap();
                     }
-                    // Around the time after which a worker goes to sleep.
+                    // About the time after which a worker goes to sleep.
                     thread::sleep(Duration::from_micros(random.u64(..50)));
                 }
             });
@@ -91,7 +91,7 @@ pub fn sleeping_and_waking_loses_nothing(make: Make<'_>) {
     assert_eq!(values(&context, &x), [1800]);
 }
 
-/// What could only end in a task waiting for itself is an error, and the stream goes on.
+/// A task that would wait for itself is an error, and the stream continues.
 pub fn a_task_cannot_wait_for_itself(make: Make<'_>) {
     let device = open(make, &Setup { queue_capacity: 4, ..four_threads() });
     let x = node("x", 1);
@@ -100,7 +100,7 @@ pub fn a_task_cannot_wait_for_itself(make: Make<'_>) {
     let (stream, seen) = (Arc::clone(&own), Arc::clone(&results));
     let code = code("knot", &[(&x, Access::Write)], &[], move |_, _| {
         let stream = stream.lock().unwrap().clone().unwrap();
-        // Either the first enqueueing is rejected, or the event cannot be waited for, or the queue fills.
+        // Either the first submission is rejected, or waiting for the event is, or the queue fills.
         let mut event = stream.all_work();
         let waited = event.as_ref().map_or(Ok(()), |event| event.sync());
         for _ in 0..8 {
@@ -118,7 +118,7 @@ pub fn a_task_cannot_wait_for_itself(make: Make<'_>) {
     assert_eq!(values(routine.context(), &x), [0], "the stream goes on");
 }
 
-/// Adds one to each element of its part, with a checked look at its scratch memory.
+/// Adds one to each element of its range, and checks its scratch memory.
 #[allow(unsafe_code, reason = "a native kernel")]
 unsafe extern "C" fn add_one(args: *const *mut u8, _: *const i64, scratch: *mut u8, begin: u64, end: u64) {
     assert!((scratch as usize).is_multiple_of(64) && !scratch.is_null());
@@ -130,14 +130,15 @@ unsafe extern "C" fn add_one(args: *const *mut u8, _: *const i64, scratch: *mut 
     }
 }
 
-/// Kernels that may be split run each iteration once, however they are split.
+/// Splittable kernels run each iteration once, however they are split.
 pub fn native_kernels_cover_their_range_once(make: Make<'_>) {
     for (extent, grain) in [(1, 1), (7, 1), (1000, 3), (100_000, 1000), (100_000, 1 << 40)] {
         let device = open(make, &four_threads());
         let x = node("x", extent as usize);
         let context = context(&device).init_from_host(&x, &array(&vec![0; extent as usize])).unwrap();
         let launch = Launch { extent, grain, threads: 1 };
-        // SAFETY: the function keeps to its part of the parameter and to its scratch memory; it is never unloaded.
+        // SAFETY: the function accesses only its range of the parameter and its scratch memory; it is never
+        // unloaded.
         #[allow(unsafe_code, reason = "a native kernel")]
         let code = unsafe { native("add_one", &[(&x, Access::ReadWrite)], launch, 64, add_one) };
         let streams: Vec<Stream> = (0..3).map(|_| device.new_stream().unwrap()).collect();

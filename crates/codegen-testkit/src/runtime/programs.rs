@@ -1,4 +1,4 @@
-//! Random programs that do not fail, compared with a model.
+//! Random programs without faults, compared with a model.
 
 use codegen_core::Access;
 use device_runtime::{Context, Device, Error, Routine};
@@ -7,7 +7,7 @@ use tnode::TensorNode;
 
 use super::{Make, Setup, hand_made::*, open};
 
-/// Random programs on one to four streams leave what one thread would leave, computing on the side.
+/// Random programs on one to four streams compute the values of a sequential model.
 pub fn random_programs_equal_the_sequential_model(make: Make<'_>) {
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
@@ -55,7 +55,7 @@ pub(super) fn mix(a: i64, b: i64, out: i64) -> i64 {
     a.wrapping_mul(31).wrapping_add(b).wrapping_mul(7) ^ out
 }
 
-/// The routine `out = mix(a, b, out)`, which takes its time; a node that figures twice is one parameter.
+/// The routine `out = mix(a, b, out)`, with a delay; a node that occurs twice is one parameter.
 pub(super) fn mixing(
     context: &Context,
     [a, b, out]: [&TensorNode; 3],

@@ -1,4 +1,4 @@
-//! Functions of the host's among the tasks of a stream, and tasks that are combined.
+//! Host functions among the tasks of a stream, and combined tasks.
 
 use std::{
     panic::panic_any,
@@ -10,7 +10,7 @@ use device_runtime::{Error, Task};
 
 use super::{Make, Setup, hand_made::*, open};
 
-/// Functions of the host's among kernels.
+/// Host functions among kernels.
 pub fn functions_run_in_the_order_of_the_stream(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let (x, log) = (node("x", 1), Arc::new(Mutex::new(Vec::new())));
@@ -35,7 +35,7 @@ pub fn functions_run_in_the_order_of_the_stream(make: Make<'_>) {
     assert!(matches!(routine.schedule(&[10]), Err(Error::BindingRange { .. })));
 }
 
-/// An error or a panic of a function is its stream's failure.
+/// An error or a panic of a host function fails its stream.
 pub fn a_function_that_fails_or_panics_fails_its_stream(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let stream = device.new_stream().unwrap();
@@ -50,7 +50,7 @@ pub fn a_function_that_fails_or_panics_fails_its_stream(make: Make<'_>) {
     }
 }
 
-/// A payload whose destructor panics, with another one of its kind.
+/// A panic payload whose destructor panics with another such payload.
 struct Nested;
 
 impl Drop for Nested {
@@ -59,7 +59,8 @@ impl Drop for Nested {
     }
 }
 
-/// What a task panics with is its own value, whose destructor may panic as well: the stream fails, its worker goes on.
+/// The payload of a panic is a value of the task, and its destructor may panic as well: the stream fails, its
+/// worker continues.
 pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let x = node("x", 1);
@@ -71,7 +72,7 @@ pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
             true => routine.run(&[]),
             false => stream.schedule_task("bad", || panic_any(Nested)),
         };
-        // On streams that run tasks at once, the failure is the error of the submission.
+        // On streams that run tasks immediately, submission returns the failure.
         let error = run().and_then(|event| event.sync()).unwrap_err();
         let failure = error.failure().unwrap();
         assert_eq!((failure.task(), failure.message()), ("bad", "it panicked"));
@@ -80,7 +81,7 @@ pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
     }
 }
 
-/// Tasks put together from others.
+/// Tasks combined from others.
 pub fn enscheduled_tasks_run_on_the_stream(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let stream = device.new_stream().unwrap();

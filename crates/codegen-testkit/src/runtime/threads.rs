@@ -1,4 +1,4 @@
-//! Many threads of the host that schedule at once, on the same nodes, streams and devices.
+//! Many threads of the host that schedule at the same time, on the same nodes, streams and devices.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -16,7 +16,8 @@ const THREADS: u64 = 4;
 const STEPS: usize = 60;
 const NODES: usize = 3;
 
-/// Sums come out right although every thread adds to every node on every stream, copies between devices, and reads.
+/// Sums are right although every thread adds to every node on every stream, copies between devices, and
+/// reads.
 pub fn threads_that_schedule_at_once_lose_nothing(make: Make<'_>) {
     let setup = Setup { queue_capacity: 4, ..Setup::default() };
     let devices = [(); 2].map(|()| open(make, &setup));
@@ -57,7 +58,7 @@ pub fn threads_that_schedule_at_once_lose_nothing(make: Make<'_>) {
     }
 }
 
-/// Contexts on three streams of a device, which see the nodes in one place; all are zero.
+/// Contexts on three streams of a device that share the nodes; all are zero.
 fn contexts(device: &Device, nodes: &[TensorNode], taken: &TensorNode) -> [Context; 3] {
     let give = |context: Context, node: &TensorNode| context.init_from_host(node, &array(&[0, 0])).unwrap();
     let root = nodes.iter().chain([taken]).fold(context(device), give);
@@ -72,7 +73,7 @@ fn add(context: &Context, node: &TensorNode, value: i64) -> Result<(), Error> {
     context.link(&code, std::slice::from_ref(node))?.run(&[]).map(drop)
 }
 
-/// Takes a sum from another device, by way of the host's thread or not, into a node that nobody adds to.
+/// Copies a sum from another device, through the host or not, to a node that no thread adds to.
 fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode) -> Result<(), Error> {
     let found = other.to_host(sum)?;
     let _ = context.from_host(taken, &found)?;
@@ -81,7 +82,7 @@ fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode
     Ok(())
 }
 
-/// The two elements of an array, if they differ: then somebody looked in the middle of a task.
+/// The two elements of an array, if they differ: then a reader saw the middle of a task.
 fn torn(array: &tnode::HostArray) -> Option<(i64, i64)> {
     let elements: &[i64] = array.as_slice().unwrap();
     (elements[0] != elements[1]).then_some((elements[0], elements[1]))
