@@ -13,35 +13,36 @@ use crate::values;
 /// One run of a routine: a `; run:` line of the corpus.
 #[derive(Clone, Debug)]
 pub struct RunCase {
-    /// The file.
+    /// The test file.
     pub path: PathBuf,
-    /// The line of the file.
+    /// The line of the file, counted from 1.
     pub line: usize,
-    /// What is run.
+    /// The routine to run.
     pub routine: Routine,
     /// The bytes of every node before the run, in the routine's order.
     pub inputs: Vec<Vec<u8>>,
-    /// What the merge buffer holds.
+    /// The contents of the merge buffer.
     pub merge: Option<Vec<u8>>,
     /// The values of the symbols, in order.
     pub bindings: Vec<i64>,
-    /// What some nodes must hold after the run.
+    /// The expected contents of some nodes after the run.
     pub expected: Vec<Expected>,
 }
 
-/// What a node must hold after a run.
+/// The expected contents of a node after a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Which node.
+    /// The node.
     pub node: NodeRef,
-    /// Its bytes.
+    /// The expected bytes.
     pub bytes: Vec<u8>,
-    /// How far floats may be off, relative to the greater of 1 and the expected magnitude; 0 asks for the same bits.
+    /// The tolerance for floats, relative to the greater of 1 and the expected magnitude; 0 requires the same
+    /// bits.
     pub tolerance: f64,
 }
 
 impl RunCase {
-    /// A run on zeros that expects nothing yet.
+    /// A run on zeros without expectations.
     pub(crate) fn zeroed(routine: &Routine, path: &Path, line: usize) -> RunCase {
         RunCase {
             path: path.to_owned(),
@@ -54,18 +55,18 @@ impl RunCase {
         }
     }
 
-    /// Runs the routine as it stands by the interpreter, and gives the bytes of its nodes.
+    /// Interprets the routine and returns the bytes of its nodes.
     ///
     /// # Errors
     ///
-    /// Those of the interpreter.
+    /// The interpreter's.
     pub fn interpret(&self) -> Result<Vec<Vec<u8>>, InterpError> {
         let mut memory = Memory { nodes: self.inputs.clone(), merge: self.merge.clone() };
         lowered_ir::interp::run(&self.routine, &mut memory, &self.bindings)?;
         Ok(memory.nodes)
     }
 
-    /// The elements of each node, one line for a node, as run lines write them.
+    /// The elements of each node, one line for each node, in the syntax of run lines.
     pub fn print(&self, nodes: &[Vec<u8>]) -> impl Iterator<Item = String> {
         let named = self.routine.node_refs().zip(nodes);
         named.map(|((node, decl), bytes)| {
@@ -73,7 +74,7 @@ impl RunCase {
         })
     }
 
-    /// Compares the bytes of the nodes after a run with what is expected.
+    /// Compares the bytes of the nodes after a run with the expectations.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! That passes keep what a routine computes: memory, bit for bit, and the log.
+//! Checks that passes preserve the results of a routine: memory, bit for bit, and the log.
 
 use lowered_ir::interp::{Buffer, InterpError, Memory, Program};
 use lowered_ir::ir::{Numerics, Routine};
@@ -8,7 +8,7 @@ use lowered_ir::{text, verify};
 
 use crate::generate::{alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes};
 
-/// A routine with its inputs and what running it as drawn leaves in memory.
+/// A routine with its inputs, and the memory after running it before any pass.
 struct Case {
     routine: Routine,
     memory: Memory,
@@ -18,7 +18,7 @@ struct Case {
     log: Vec<String>,
 }
 
-/// Runs a routine and gives the lines of its log.
+/// Runs a routine and returns the lines of its log.
 fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<String>, InterpError> {
     let mut log = Vec::new();
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
@@ -29,7 +29,7 @@ fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<S
 }
 
 impl Case {
-    /// In the class whose bits a pass must keep.
+    /// The routine in class `Strict`, whose bits passes must preserve.
     fn new(mut routine: Routine, seed: u64) -> Result<Case, String> {
         routine.numerics = Numerics::Strict;
         verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
@@ -43,14 +43,15 @@ impl Case {
         Ok(Case { routine, memory, garbage, bindings, after, log })
     }
 
-    /// The routine after `pass` is verified and leaves the same in every node that outlives it.
+    /// Checks that the routine after `pass` verifies, and leaves the same bytes in every node that outlives
+    /// it.
     fn check(&self, pass: &str, routine: &Routine) -> Result<(), String> {
         let blame = |what: String| {
             format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(&self.routine))
         };
         verify::verify(routine).map_err(|e| blame(format!("not verified: {e}")))?;
         let mut memory = self.memory.clone();
-        // Memory that passes have made this routine's own may hold anything.
+        // Memory that passes have made local to this routine may hold anything.
         for (node, decl) in routine.node_refs() {
             let was = self.routine.node(node);
             if decl.mode.known_not_materialized() && !was.mode.known_not_materialized() {
@@ -79,7 +80,7 @@ impl Case {
             }
         });
         result?;
-        // The only rejection: a node drawn as virtual that cannot be.
+        // The only legitimate rejection: a node that is declared virtual and cannot be.
         Ok(optimized.is_ok())
     }
 
@@ -101,13 +102,13 @@ fn all_settings() -> [Settings; 3] {
     [usual, eager, keep]
 }
 
-/// Checks that each pass by itself, and the optimiser with several settings step by step, keep what the routine computes in the
-/// class `Strict`, on memory drawn from the seed. Tells whether the optimiser accepted the routine: it rejects one
-/// with a node that is declared virtual and cannot be.
+/// Checks that each single pass, and the optimiser step by step with several settings, preserve the results
+/// of the routine in class `Strict`, on memory derived from the seed. Returns whether the optimiser accepted
+/// the routine: it rejects one with a node that is declared virtual and cannot be.
 ///
 /// # Errors
 ///
-/// What differs after which pass, with the routine before and after it.
+/// The difference and the pass, with the routine before and after it.
 pub fn check_passes(routine: Routine, seed: u64) -> Result<bool, String> {
     let case = Case::new(routine, seed)?;
     case.check_each_pass()?;

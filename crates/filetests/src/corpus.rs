@@ -12,8 +12,8 @@ pub fn corpus_dir() -> PathBuf {
     repository().join("crates/filetests/lir")
 }
 
-/// The repository, whose files tests read. For tests that run where it is not, the environment's `ARRAYJIT_FILES` says where a copy of those
-/// files lies.
+/// The root of the repository, whose files tests read. Where it is missing, the environment variable
+/// `ARRAYJIT_FILES` names a folder with a copy of these files.
 pub fn repository() -> PathBuf {
     match std::env::var_os("ARRAYJIT_FILES") {
         Some(folder) => folder.into(),
@@ -21,7 +21,7 @@ pub fn repository() -> PathBuf {
     }
 }
 
-/// Every file of the corpus, sorted by path. A file that cannot be read is left out.
+/// Every file of the corpus, sorted by path. Unreadable files are skipped.
 pub fn corpus() -> impl Iterator<Item = File> {
     let mut paths = Vec::new();
     collect(&corpus_dir(), &mut paths);
@@ -42,7 +42,7 @@ fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
 
 /// Every run of the corpus that is expected to succeed, from files with `test run`. Some need a merge buffer.
 ///
-/// Lines that cannot be read are left out: the corpus' own tests report them.
+/// Lines that do not parse are skipped: the corpus's own tests report them.
 pub fn run_cases() -> impl Iterator<Item = RunCase> {
     corpus()
         .filter(|file| file.tests.iter().any(|t| t.words().next() == Some("run")))

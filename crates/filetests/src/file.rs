@@ -1,47 +1,48 @@
-//! A test file taken apart: test lines, routines, sections.
+//! Divides a test file into test lines, routines and sections.
 
 use std::path::{Path, PathBuf};
 
 use lowered_ir::text::{ParseError, Parsed, parse_file};
 
-/// What a section begins with.
+/// The beginning of a section's first line.
 const SECTION: &str = "; ---- ";
 
 /// A test file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// Everything before the sections, without blank lines at the end.
     pub source: String,
-    /// What is to be tested, in order.
+    /// The requested tests, in order.
     pub tests: Vec<TestLine>,
-    /// What is expected, in order.
+    /// The expected texts, in order.
     pub sections: Vec<Section>,
 }
 
 /// One `test` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestLine {
-    /// What follows `test `, single-spaced; the title of the test's section.
+    /// The words after `test `, single-spaced; also the title of the test's section.
     pub title: String,
 }
 
 /// Expected text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The test it belongs to.
+    /// The title of the test it belongs to.
     pub title: String,
     /// The text, without blank lines around it.
     pub text: String,
 }
 
-/// A routine of a file with the annotations up to the next one, parsed apart from the others so that each may be wrong.
+/// A routine of a file with the annotations up to the next routine. Chunks are parsed separately, so that
+/// each may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'f> {
-    /// The line its text begins on, counted from 1.
+    /// The line of the file where the text begins, counted from 1.
     pub first_line: usize,
-    /// Its text.
+    /// The text of the routine and its annotations.
     pub text: &'f str,
 }
 
@@ -57,12 +58,12 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Where it cannot be read.
+    /// The file cannot be read.
     pub fn read(path: &Path) -> std::io::Result<File> {
         Ok(File::new(path, &std::fs::read_to_string(path)?))
     }
 
-    /// Takes a file's text apart.
+    /// Divides a file's text into its parts.
     pub fn new(path: impl Into<PathBuf>, text: &str) -> File {
         let (source, sections) = match find_line(text, |line| line.starts_with(SECTION)) {
             Some(at) => text.split_at(at),
@@ -90,16 +91,16 @@ impl File {
         })
     }
 
-    /// The routines, parsed; their lines are those of the file.
+    /// The parsed routines, with line numbers of the file.
     ///
     /// # Errors
     ///
-    /// For the first chunk that is no routine.
+    /// The first chunk that does not parse.
     pub fn routines(&self) -> Result<Vec<Parsed>, ParseError> {
         self.chunks().map(Chunk::parse).collect()
     }
 
-    /// The text of the file with other sections.
+    /// The text of the file with these sections instead of its own.
     pub fn with_sections(&self, sections: &[Section]) -> String {
         let mut text = format!("{}\n", self.source);
         for section in sections {
@@ -110,11 +111,11 @@ impl File {
 }
 
 impl<'f> Chunk<'f> {
-    /// Parses the routine, with the line numbers of the file.
+    /// Parses the routine, with line numbers of the file.
     ///
     /// # Errors
     ///
-    /// Where the chunk is no routine.
+    /// The chunk does not parse.
     pub fn parse(self) -> Result<Parsed, ParseError> {
         let padded = format!("{}{}", "\n".repeat(self.first_line - 1), self.text);
         let mut routines = parse_file(&padded)?;
@@ -131,7 +132,8 @@ impl<'f> Chunk<'f> {
         }
     }
 
-    /// The comments of the chunk that begin with a word and a colon: their lines and what follows the colon.
+    /// The comments of the chunk that begin with `word` and a colon: their lines, and the text after the
+    /// colon.
     pub fn annotations(self, word: &str) -> impl Iterator<Item = (usize, &'f str)> {
         let lines = self.text.lines().enumerate().map(move |(i, line)| (self.first_line + i, line));
         lines.filter_map(move |(number, line)| {

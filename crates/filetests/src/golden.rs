@@ -1,4 +1,4 @@
-//! Running the tests of a file, and comparing what they give with its sections.
+//! Runs the tests of a file and compares their output with its sections.
 
 use std::{fmt, path::PathBuf};
 
@@ -6,7 +6,7 @@ use similar::TextDiff;
 
 use crate::{File, Section, TestLine, kinds};
 
-/// What to do about sections that differ.
+/// How to treat sections that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Report them.
@@ -23,14 +23,14 @@ impl Mode {
     }
 }
 
-/// A test that failed.
+/// A failed test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestFailure {
     /// The file.
     pub path: PathBuf,
     /// The words of its test line.
     pub test: String,
-    /// What is wrong.
+    /// The error or the difference.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for TestFailure {
     }
 }
 
-/// Runs every test of a file; when blessing, rewrites it where its sections differ.
+/// Runs every test of a file. When blessing, rewrites the file if its sections differ.
 pub fn check(file: &File, mode: Mode) -> Vec<TestFailure> {
     let mut failures = Vec::new();
     let mut fail = |test: &str, message: String| {
@@ -71,7 +71,7 @@ pub fn check(file: &File, mode: Mode) -> Vec<TestFailure> {
     failures
 }
 
-/// Runs one test and gives its section, if it has one.
+/// Runs one test and returns its section, if it has one.
 fn run(test: &TestLine, file: &File) -> Result<Option<String>, String> {
     let words: Vec<&str> = test.words().collect();
     let (name, args) = words.split_first().ok_or("the test line is empty")?;
@@ -79,7 +79,7 @@ fn run(test: &TestLine, file: &File) -> Result<Option<String>, String> {
     Ok(text.map(|text| text.trim_matches('\n').to_owned()))
 }
 
-/// The lines that differ, with some around them.
+/// The lines that differ, with some context.
 pub(crate) fn diff(written: &str, found: &str) -> String {
     let diff = TextDiff::from_lines(written, found);
     let hunks = diff.unified_diff().context_radius(3).header("expected", "found").to_string();

@@ -2,8 +2,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To change lowered IR, a pass or the scheduler: add a file under `lir/` and run `cargo xtask bless`. To check a code
-//! generator: `codegen-testkit` runs this corpus on it, by way of [`run_cases`].
+//! To change lowered IR, a pass or the scheduler: add a file under `lir/` and run `cargo xtask bless`. To
+//! check a code generator: `codegen-testkit` runs this corpus on it, by way of [`run_cases`].
 //!
 //! # A test file
 //!
@@ -26,19 +26,20 @@
 //! …
 //! ```
 //!
-//! *Test lines* stand before the first routine; each names a [kind](kinds) of test and its arguments. *Routines* follow,
-//! each beginning at the start of a line, with whatever annotations the kinds read: `; run:` lines ([`run_line`]) and
-//! `; error:` at the end of a guilty line. *Sections* come last: under `; ---- ` and a test line's words, the text which
-//! that test is expected to give. `BLESS=1` rewrites the sections.
+//! *Test lines* come before the first routine; each names a [kind](kinds) of test and its arguments.
+//! *Routines* follow, each starting at the beginning of a line, with the annotations of the test kinds: `;
+//! run:` lines ([`run_line`]), and `; error:` at the end of a faulty line. *Sections* come last: below a line
+//! `; ---- ` with the words of a test line is the expected output of that test. `BLESS=1` rewrites the
+//! sections.
 #![forbid(unsafe_code)]
 
 mod case; // a routine with inputs and expected outputs
-mod check_passes; // what the optimiser must keep
+mod check_passes; // tests of the optimiser's passes
 mod corpus; // the files of a folder
 mod file; // the parts of a test file
 pub mod generate; // random routines
 mod golden; // comparing with, and rewriting, sections
-pub mod kinds; // what a test line can ask for
+pub mod kinds; // the kinds of test lines
 mod listings; // the code that code generators write for the corpus
 pub mod run_line; // `; run:` lines
 mod values; // element lists and generators

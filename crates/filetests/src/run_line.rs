@@ -1,4 +1,4 @@
-//! `; run:` lines: inputs of a routine and what it must make of them.
+//! `; run:` lines: inputs of a routine and its expected results.
 //!
 //! ```text
 //! ; run: %0 = [1, 2, 3], @step = 1 => %2 = [2, 4, 6]
@@ -6,9 +6,10 @@
 //! ; run: @step = 9 => error: @step
 //! ```
 //!
-//! Before the arrow stand the elements of nodes (zeros where nothing is said), bindings of symbols (0) and what the
-//! merge buffer holds. After it stand the elements of nodes when the routine has run: bit for bit, but for NaNs, which are
-//! all alike; with `approx t`, floats may differ by `t · max(1, |expected|)`. Or `error:` and a part of the error's message.
+//! Before the arrow are the elements of nodes (default: zeros), bindings of symbols (default: 0) and the
+//! contents of the merge buffer. After it are the expected elements of nodes after the run, or `error:` and a
+//! part of the error's message. Elements must be equal bit for bit, except that all NaNs are equal; with
+//! `approx t`, floats may differ by `t · max(1, |expected|)`.
 
 use std::path::Path;
 
@@ -16,20 +17,20 @@ use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
 
 use crate::{Expected, RunCase, values};
 
-/// What a run line asks for.
+/// A parsed run line.
 #[derive(Clone, Debug)]
 pub enum RunLine {
-    /// The routine runs.
+    /// The routine runs, with these inputs and expectations.
     Runs(RunCase),
-    /// The routine is rejected with a message that contains the text.
+    /// The routine fails with a message that contains the text.
     Fails(RunCase, String),
 }
 
-/// Parses what follows `; run:` on a line, for a routine.
+/// Parses the text after `; run:` on a line.
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
+/// The syntax error, in words.
 pub fn parse(text: &str, routine: &Routine, path: &Path, line: usize) -> Result<RunLine, String> {
     let (inputs, outputs) = text.split_once("=>").ok_or("a run line lacks its `=>`")?;
     let mut case = RunCase::zeroed(routine, path, line);

@@ -1,11 +1,11 @@
-//! Elements of an array as a test file writes them.
+//! Elements of an array in the syntax of test files.
 //!
 //! | written | elements |
 //! |---|---|
 //! | `[1, 2.5, -inf, nan]`, `[true]`, `[0x7f]` | exactly these, in row-major order; `0x` gives bits |
 //! | `fill(1)` | all the same |
 //! | `iota`, `iota(5)`, `iota(0, 0.5)` | a start (0) and a step (1): 0, 1, 2 … |
-//! | `random(7)`, `random(7, -3, 3)` | drawn with a seed, from −1..1 (integers −8..8, or 0..16 where unsigned) or a range |
+//! | `random(7)`, `random(7, -3, 3)` | samples for a seed, from −1..1 (integers −8..8, or 0..16 where unsigned) or a range |
 
 use tnode::{DType, Scalar};
 
@@ -56,7 +56,7 @@ fn scalar(text: &str, dtype: DType) -> Result<Scalar, String> {
         _ if dtype.is_float() => Ok(Scalar::from_f64(dtype, number(text)?)),
         _ => {
             let value: i128 = text.parse().map_err(|_| wrong())?;
-            // Printing wraps what did not fit.
+            // A value out of range wraps around and prints as another number.
             Some(Scalar::new(dtype, value as u128))
                 .filter(|s| s.to_string() == value.to_string())
                 .ok_or_else(wrong)

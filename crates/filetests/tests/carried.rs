@@ -1,7 +1,9 @@
-//! Programs cut into routines compute what they compute in one: virtual nodes are carried from routine to routine.
+//! Programs cut into routines compute what they compute in one: virtual nodes are carried from routine to
+//! routine.
 //!
-//! A random program runs statement by statement as it is lowered, which is the definition. Then each statement is optimised as a
-//! routine of its own, all in one context, with every intermediate node virtual that can be; the others must get the same bits.
+//! A random program runs statement by statement as it is lowered, which is the definition. Then each
+//! statement is optimised as a routine of its own, all in one context, with every intermediate node virtual
+//! that can be; the others must get the same bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +52,8 @@ fn run(routine: &Routine, nodes: &[TensorNode], values: &mut Values) {
     values.extend(nodes.iter().cloned().zip(memory.nodes));
 }
 
-/// Runs the routines optimised in one context, the nodes of `inlined` being virtual; answers how many computations were
-/// carried over, or the node that cannot be virtual.
+/// Runs the routines optimised in one context, the nodes of `inlined` being virtual; answers how many
+/// computations were carried over, or the node that cannot be virtual.
 fn run_optimised(
     routines: &[Lowered],
     inlined: &BTreeSet<TensorNode>,

@@ -1,7 +1,8 @@
 //! Twice the statements take twice the steps, in every stage from the text to the schedule.
 //!
-//! A step is a statement or a part of an expression that is visited ([`walk::visits`]), or a piece of memory that is allocated. One test,
-//! since memory is counted for the whole process. Visits are counted where debug assertions are on.
+//! A step is a statement or a part of an expression that is visited ([`walk::visits`]), or a piece of memory
+//! that is allocated. One test, since memory is counted for the whole process. Visits are counted where debug
+//! assertions are on.
 
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
@@ -99,7 +100,8 @@ impl Laps {
 /// The smaller size: more than any limit on how far passes look.
 const SIZE: usize = 300;
 
-/// So many times the steps for twice the statements: a little more than 2, since some orders take a logarithm.
+/// So many times the steps for twice the statements: a little more than 2, since some orders take a
+/// logarithm.
 const MOST: f64 = 2.4;
 
 /// The stages whose steps grow too fast between two sizes.

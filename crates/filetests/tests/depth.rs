@@ -1,5 +1,5 @@
-//! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code, on the stack
-//! that a program's main thread has.
+//! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code,
+//! on the stack that a program's main thread has.
 
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{

@@ -1,6 +1,6 @@
-//! What the generator of routines promises: everything drawn is verified and has a text, and every construct of the loop IR
-//! is drawn. The tables below are exhaustive matches: a new construct does not compile until it stands here, and then fails
-//! until the generator draws it.
+//! What the generator of routines promises: everything drawn is verified and has a text, and every construct
+//! of the loop IR is drawn. The tables below are exhaustive matches: a new construct does not compile until
+//! it stands here, and then fails until the generator draws it.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
-//! Random routines through the optimiser: after every pass the routine is verified, computes the same bits and logs the same
-//! lines.
+//! Random routines through the optimiser: after every pass the routine is verified, computes the same bits
+//! and logs the same lines.
 //!
-//! A failing case is minimised, and its text is in the message: save it among the files of the pass, under `lir/passes/`.
+//! A failing case is minimised, and its text is in the message: save it among the files of the pass, under
+//! `lir/passes/`.
 
 use filetests::check_passes;
 use filetests::generate::{routine_from_bytes, routine_from_seed};

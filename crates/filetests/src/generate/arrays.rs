@@ -1,4 +1,4 @@
-//! Random locals of several elements: filled in one loop, worked on in others, and read in a last one.
+//! Random locals of several elements: written in one loop, used in others, and read in a last one.
 
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, Space, Stmt};
 use tnode::{DType, ModeState};
@@ -40,7 +40,7 @@ impl Maker<'_, '_> {
         block
     }
 
-    /// A loop over the elements, whose reads of the element at hand are what `body` is given and may draw.
+    /// A loop over the elements. `body` may read the current element.
     fn over(&mut self, tile: Tile, body: impl FnOnce(&mut Self, Indices, Expr) -> Block) -> Block {
         let var = self.enter(tile.extent);
         let index: Indices = [Affine::var(var)].into_iter().collect();
@@ -69,7 +69,7 @@ impl Maker<'_, '_> {
         vec![Stmt::SetLocal { local: tile.local, index, value }]
     }
 
-    /// A loop that stores the elements into a new node.
+    /// A loop that stores the elements in a new node.
     fn drained(&mut self, tile: Tile) -> Block {
         let dtype = *self.choices.pick(&TYPES);
         let dims = [tile.extent as usize].into_iter().collect();

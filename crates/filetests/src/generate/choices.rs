@@ -1,4 +1,5 @@
-//! Decisions drawn from bytes, so that a list of bytes is a program: shorter and smaller lists make simpler programs.
+//! Decisions derived from bytes, so that a list of bytes describes a program: shorter and smaller lists make
+//! simpler programs.
 
 /// A supply of decisions; when the bytes run out every decision is the first, simplest one.
 #[derive(Clone, Debug)]

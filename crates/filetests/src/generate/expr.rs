@@ -46,7 +46,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// An operation on two numbers of the type, mostly one that programs are full of.
+    /// A binary operation on two numbers of the type, mostly a common one.
     fn binary_op(&mut self, dtype: DType) -> BinaryOp {
         match self.choices.chance(1, 2) {
             false => *self.choices.pick(&COMMON),
@@ -61,7 +61,7 @@ impl Maker<'_, '_> {
         Expr::ternary(op, a, b, self.leaf(dtype))
     }
 
-    /// An operation with a constant that is neutral, or almost: where equations go wrong.
+    /// An operation with a constant that is neutral, or almost, to test the simplifier's equations.
     fn near_identity(&mut self, dtype: DType, depth: usize) -> Expr {
         let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Pow];
         let op = *self.choices.pick(&ops);
@@ -78,7 +78,7 @@ impl Maker<'_, '_> {
         Expr::binary(op, a, self.expr(dtype, depth - 1))
     }
 
-    /// The bits of a number of the same size. Which NaN an operation gives means nothing, so bits of NaNs are not looked at.
+    /// The bits of a number of the same size. The bits of a NaN are unspecified, so they are not used.
     fn bitcast(&mut self, dtype: DType, depth: usize) -> Expr {
         let from = *self.choices.pick(&castable_to(dtype));
         let x = self.expr(from, depth - 1);
@@ -94,7 +94,7 @@ impl Maker<'_, '_> {
         Expr::lane(lane, self.expr(DType::U32x4, depth - 1))
     }
 
-    /// A `u32x4`: generated, selected, put together, or read.
+    /// A `u32x4`: generated, selected, composed, or read.
     fn random_bits(&mut self, depth: usize) -> Expr {
         match self.choices.below(5) {
             0 => self.leaf(DType::U32x4),

@@ -1,6 +1,8 @@
-//! Families of programs that grow: how the time of a compilation depends on the number of statements is asked of them.
+//! Families of programs of increasing size, for measuring how compile time depends on the number of
+//! statements.
 //!
-//! Each family is one way in which statements meet: they update one node, or hand values on, or have nothing to do with each other.
+//! Each family has one kind of dependence between statements: they update one node, pass values on, or are
+//! independent.
 
 use std::fmt::Write;
 
@@ -8,14 +10,14 @@ use tnode::{MemoryMode, TensorNode};
 
 use super::Program;
 
-/// A family of programs, one of each size.
+/// A family of programs, one for each size.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The name in tables and pictures.
+    /// The name in tables and charts.
     pub name: &'static str,
-    /// What its programs are.
+    /// A description of its programs.
     pub about: &'static str,
-    /// The program of so many statements; where a family has one statement, of so many operands.
+    /// Makes the program of a given number of statements; in a family of single statements, of operands.
     pub program: fn(usize) -> Program,
 }
 
@@ -184,7 +186,7 @@ fn reductions(n: usize) -> Program {
     maker.done()
 }
 
-/// The sum of so many terms, as a balanced tree: expressions nest no deeper than the text allows.
+/// The sum of the terms as a balanced tree, so that expressions do not exceed the depth limit of the text.
 fn sum(terms: std::ops::Range<usize>, term: &dyn Fn(usize) -> String) -> String {
     if terms.len() <= 1 {
         return term(terms.start);
@@ -240,7 +242,7 @@ fn slices(n: usize) -> Program {
     maker.done()
 }
 
-/// Statements of each layer in `training`.
+/// Statements per layer in `training`.
 const PER_LAYER: usize = 9;
 
 fn training(n: usize) -> Program {

@@ -30,7 +30,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Some combination of variables, in bounds or not.
+    /// A combination of variables, in bounds or not.
     pub(super) fn drawn(&mut self, dim: i64) -> Affine {
         if self.scope.is_empty() {
             return Affine::constant(self.choices.below(dim.max(1) as usize) as i64);
@@ -46,7 +46,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A variable that runs over exactly the dimension, if there is one.
+    /// A variable whose range is exactly the dimension, if there is one.
     fn fitting(&mut self, dim: i64) -> Option<Affine> {
         let fitting: Vec<Scoped> =
             self.scope.iter().filter(|v| v.lo == 0 && v.hi == dim - 1).copied().collect();
@@ -61,7 +61,7 @@ impl Maker<'_, '_> {
         index.bounds(|var| self.scope.iter().find(|v| v.var == var).map_or((0, 0), |v| (v.lo, v.hi)))
     }
 
-    /// A read of the node, guarded where the drawn index may be out of bounds.
+    /// A read of the node, guarded if the random index may be out of bounds.
     pub(super) fn read(&mut self, node: NodeRef) -> Expr {
         if !self.choices.chance(1, 6) {
             return Expr::Get { node, index: self.index(node) };

@@ -1,4 +1,4 @@
-//! Leaves of expressions: constants, embedded indices, and reads of every kind.
+//! Leaves of expressions: constants, embedded indices, and all kinds of reads.
 
 use lowered_ir::ir::{Affine, BinaryOp, Expr, Indices, NodeRef};
 use tnode::{DType, ModeState, Scalar};
@@ -6,7 +6,7 @@ use tnode::{DType, ModeState, Scalar};
 use super::{Maker, types::INTEGERS};
 
 impl Maker<'_, '_> {
-    /// A read, a local, an embedded index or a constant; of another type and converted where need be.
+    /// A read, a local, an embedded index or a constant, converted if it has another type.
     pub(super) fn leaf(&mut self, dtype: DType) -> Expr {
         match self.choices.below(10) {
             6 => self.constant(dtype),
@@ -32,7 +32,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// An expression of type `found` made one of type `dtype`.
+    /// Converts an expression of type `found` to type `dtype`.
     pub(super) fn as_type(&mut self, dtype: DType, found: DType, expr: Expr) -> Expr {
         match (dtype, found) {
             _ if dtype == found => expr,
@@ -49,7 +49,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Some node, preferably one of the type, preferably a late one.
+    /// A random node, preferably of the type, preferably a late one.
     fn any_node(&mut self, dtype: DType) -> NodeRef {
         let avoided = self.target.filter(|_| !self.choices.chance(1, 8));
         let all: Vec<NodeRef> = self.memory().into_iter().filter(|&node| Some(node) != avoided).collect();
@@ -60,7 +60,7 @@ impl Maker<'_, '_> {
         from[at]
     }
 
-    /// The node that the merge buffer holds a copy of; the first read of the buffer decides which type it has.
+    /// The node of the merge buffer. The first read of the buffer decides its type.
     fn merged(&mut self, dtype: DType) -> NodeRef {
         if let Some(node) = self.merge {
             return node;
@@ -71,7 +71,7 @@ impl Maker<'_, '_> {
         node
     }
 
-    /// An element at a computed index, made one of the type.
+    /// An element at a computed index, converted to the type.
     pub(super) fn gather_as(&mut self, dtype: DType, depth: usize) -> Expr {
         let node = self.any_node(dtype);
         let found = self.dtype(node);
@@ -84,7 +84,7 @@ impl Maker<'_, '_> {
         self.as_type(dtype, found, Expr::GetDynamic { node, index, axis, at, otherwise })
     }
 
-    /// An index of the node that leaves one dimension for a computed index; none for a scalar.
+    /// A random index of the node that leaves one dimension open for a computed index; `None` for a scalar.
     pub(super) fn index_but_one(&mut self, node: NodeRef) -> Option<(Indices, usize)> {
         let rank = self.decl(node).dims.len();
         if rank == 0 {
@@ -96,7 +96,7 @@ impl Maker<'_, '_> {
         Some((index, axis))
     }
 
-    /// A computed index of a dimension of the node: mostly inside, now and then not.
+    /// A computed index of a dimension of the node: mostly in bounds, sometimes not.
     pub(super) fn computed(&mut self, node: NodeRef, axis: usize, depth: usize) -> Expr {
         let dim = self.decl(node).dims[axis];
         let dtype = *self.choices.pick(&INTEGERS);

@@ -6,7 +6,7 @@ use tnode::{DType, Scalar};
 
 use super::Choices;
 
-/// Values that arithmetic is most often wrong about, and some ordinary ones.
+/// Special values of arithmetic, and some ordinary ones.
 const VALUES: [f64; 20] = [
     0.0,
     1.0,
@@ -45,7 +45,7 @@ pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
     memory
 }
 
-/// The node that the merge buffer is read as.
+/// The node whose merge buffer the routine reads.
 fn merged(routine: &Routine) -> Option<NodeRef> {
     let mut found = None;
     walk::each_value(&routine.body, &mut |value| {
@@ -78,7 +78,7 @@ pub fn bindings_from_bytes(routine: &Routine, bytes: &[u8]) -> Vec<i64> {
     routine.symbols.iter().map(|s| choices.below(s.range.clamp(1, 256) as usize) as i64).collect()
 }
 
-/// Whether two contents of the node are the same, all NaNs being alike.
+/// Whether two contents of the node are equal; all NaNs are.
 pub fn alike(decl: &NodeDecl, a: &[u8], b: &[u8]) -> bool {
     let size = decl.dtype.size_bytes();
     let same = |(x, y): (&[u8], &[u8])| x == y || (is_nan(decl, x) && is_nan(decl, y));

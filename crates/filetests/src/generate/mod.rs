@@ -1,11 +1,12 @@
 //! Random verified routines, for property tests and fuzzing.
 //!
-//! A routine is drawn from bytes ([`routine_from_bytes`]) or from a seed ([`routine_from_seed`]). It is a sequence of
-//! nests as programs have them (maps, reductions with and without initialisation, scatters, chains through intermediate
-//! nodes, nests that compute several nodes or use locals) with the indices that make optimisers stumble: permuted,
-//! broadcast, strided, reversed, diagonal, summed, shifted by a symbol, guarded, computed. Everything drawn is kept within bounds
-//! as it is drawn, so the verifier accepts every routine. Every construct of the loop IR is drawn: every expression and statement,
-//! operation, element type, kind of loop. A test holds both.
+//! A routine is derived from bytes ([`routine_from_bytes`]) or from a seed ([`routine_from_seed`]). It is a
+//! sequence of typical loop nests (maps, reductions with and without initialisation, scatters, chains through
+//! intermediate nodes, nests that compute several nodes or use locals) with indices that are difficult for
+//! optimisers: permuted, broadcast, strided, reversed, diagonal, summed, shifted by a symbol, guarded,
+//! computed. Indices are in bounds by construction, so the verifier accepts every routine. The generator
+//! produces every construct of the loop IR: every expression and statement, operation, element type, kind of
+//! loop. Tests check both properties.
 
 mod arrays; // locals of several elements
 mod choices;
@@ -38,12 +39,12 @@ pub fn routine_from_bytes(bytes: &[u8]) -> Routine {
     maker.routine
 }
 
-/// The routine of a seed, drawn from at most `len` bytes.
+/// The routine of a seed, derived from at most `len` bytes.
 pub fn routine_from_seed(seed: u64, len: usize) -> Routine {
     routine_from_bytes(&bytes_of_seed(seed, len))
 }
 
-/// The statements with iterations one after another, whatever was drawn.
+/// The statements with all loops sequential.
 fn in_order(block: Block) -> Block {
     let looped = |stmt| match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
@@ -63,7 +64,7 @@ fn in_order(block: Block) -> Block {
     block.into_iter().map(looped).collect()
 }
 
-/// A variable in scope and the least and greatest value it takes.
+/// A variable in scope with its least and greatest value.
 #[derive(Clone, Copy, Debug)]
 struct Scoped {
     var: Var,
@@ -71,17 +72,17 @@ struct Scoped {
     hi: i64,
 }
 
-/// A routine in the making.
+/// A routine under construction.
 struct Maker<'c, 'b> {
     choices: &'c mut Choices<'b>,
     routine: Routine,
     fresh: Fresh,
     scope: Vec<Scoped>,
-    /// Reads of locals that are valid here, with their types.
+    /// Valid reads of locals, with their types.
     locals: Vec<(Expr, DType)>,
     /// The node being written, which its own value seldom reads.
     target: Option<NodeRef>,
-    /// The node that the merge buffer is read as, and that is used for nothing else.
+    /// The node of the merge buffer, which has no other use.
     merge: Option<NodeRef>,
 }
 
@@ -161,7 +162,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         }
     }
 
-    /// Appends statements, with their loops in order where one of them turns out to carry a dependence.
+    /// Appends statements. If one of their loops carries a dependence, all their loops become sequential.
     fn append(&mut self, block: Block) {
         let before = self.routine.body.len();
         self.routine.body.extend(block);
@@ -171,7 +172,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         }
     }
 
-    /// A node to write: mostly a new one, else any.
+    /// A node to write: mostly a new one, sometimes an existing one.
     fn target(&mut self) -> NodeRef {
         if self.choices.chance(1, 4) {
             return self.any_memory();
@@ -193,7 +194,8 @@ impl<'c, 'b> Maker<'c, 'b> {
         var
     }
 
-    /// Closes loops, the last of `loops` innermost; the outermost may become parallel, the innermost a vector loop.
+    /// Closes loops, the last of `loops` innermost; the outermost may become parallel, the innermost a vector
+    /// loop.
     fn close(&mut self, loops: &[(LoopId, i64)], mut body: Block) -> Block {
         for (depth, &(var, extent)) in loops.iter().enumerate().rev() {
             let kind = match self.choices.below(8) {
@@ -224,7 +226,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         let mut index: Indices = dims.iter().map(|_| Affine::constant(0)).collect();
         let mut loops = Vec::new();
         for dim in order {
-            // Now and then only the first elements.
+            // Sometimes only the first elements.
             let less = i64::from(dims[dim] > 1 && self.choices.chance(1, 12));
             let extent = dims[dim] as i64 - less;
             let var = self.enter(extent);

@@ -8,7 +8,7 @@ use tnode::{DType, ModeState, Scalar};
 use super::{Maker, types::TYPES};
 
 impl Maker<'_, '_> {
-    /// `node[i, j] := e` everywhere.
+    /// `node[i, j] := e` for all elements.
     pub(super) fn map(&mut self, node: NodeRef) -> Block {
         let (loops, index) = self.loops_over(node);
         let dtype = self.dtype(node);
@@ -16,7 +16,7 @@ impl Maker<'_, '_> {
         self.close(&loops, vec![Stmt::Set { node, index, value }])
     }
 
-    /// `node[i] := node[i] op e` with loops of its own, after an initialisation or none.
+    /// `node[i] := node[i] op e` in separate loops, with or without an initialisation.
     pub(super) fn reduction(&mut self, node: NodeRef) -> Block {
         let mut block = match self.choices.below(4) {
             0 | 1 => vec![Stmt::Zero { node }],
@@ -40,7 +40,8 @@ impl Maker<'_, '_> {
         block
     }
 
-    /// `node[i] := node[i] + where(v == e, table[…, v, …], 0)` over an axis of a table, now and then not all of it.
+    /// `node[i] := node[i] + where(v == e, table[…, v, …], 0)` over an axis of a table, sometimes only a part
+    /// of it.
     fn one_hot(&mut self, node: NodeRef, mut loops: Vec<(LoopId, i64)>, index: Indices) -> Block {
         let dtype = self.dtype(node);
         let numbers: Vec<NodeRef> = self.memory().into_iter().filter(|&n| self.is_number(n)).collect();
@@ -78,7 +79,7 @@ impl Maker<'_, '_> {
         self.close(&loops, vec![Stmt::Set { node, index, value }])
     }
 
-    /// Stores at an index that need not reach every element, within a loop that a symbol may cut short.
+    /// Stores at an index that need not reach every element, in a loop that a symbol may shorten.
     pub(super) fn partial(&mut self, node: NodeRef) -> Block {
         let extent = 1 + self.choices.below(4) as i64;
         let cut = self.choices.chance(1, 3) && !self.routine.symbols.is_empty();
@@ -155,7 +156,7 @@ impl Maker<'_, '_> {
         vec![Stmt::serial(var, extent, vec![store(value)])]
     }
 
-    /// A new value, or one drawn before for the same place.
+    /// A new value, or a repetition of an earlier one.
     fn repeated(&mut self, dtype: DType, recent: &mut Vec<(DType, Expr)>) -> Expr {
         let same: Vec<Expr> = recent.iter().filter(|(d, _)| *d == dtype).map(|(_, e)| e.clone()).collect();
         if !same.is_empty() && self.choices.chance(1, 2) {

@@ -1,8 +1,9 @@
-//! Random programs in assignment text, for tests that begin where users do.
+//! Random programs in assignment text, for tests of the whole pipeline.
 //!
-//! A program is a few statements over letters of fixed extents. Statements map, reduce, scatter and update in place; they
-//! read nodes of their own with permuted, strided, shifted, padded and symbol-dependent indices, and what earlier
-//! statements wrote. Everything is within bounds as it is drawn, so the text is always accepted; a test holds that.
+//! A program has a few statements over letters of fixed extents. Statements map, reduce, scatter and update
+//! in place; they read nodes of their own with permuted, strided, shifted, padded and symbol-dependent
+//! indices, and the results of earlier statements. Everything is in bounds by construction, so the text
+//! always compiles; a test checks that.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::{Choices, bytes_of_seed, types};
 pub struct Program {
     /// The statements, a line each.
     pub text: String,
-    /// The nodes that the text names. The last one written is materialized, as its result is wanted.
+    /// The nodes that the text names. The last written one is materialized, since it is the result.
     pub nodes: Vec<TensorNode>,
 }
 
@@ -30,7 +31,7 @@ pub fn program_from_bytes(bytes: &[u8]) -> Program {
     Program { text, nodes: maker.nodes }
 }
 
-/// The program of a seed, drawn from at most `len` bytes.
+/// The program of a seed, derived from at most `len` bytes.
 pub fn program_from_seed(seed: u64, len: usize) -> Program {
     program_from_bytes(&bytes_of_seed(seed, len))
 }
@@ -47,11 +48,11 @@ struct Maker<'b> {
     choices: Choices<'b>,
     extents: [usize; 3],
     nodes: Vec<TensorNode>,
-    /// Nodes written so far, by the text that reads them at their own letters, with those letters.
+    /// Nodes written so far: the text that reads them at their own letters, and these letters.
     written: Vec<(String, Vec<usize>)>,
     /// The letters that the statement mentions.
     used: BTreeSet<usize>,
-    /// How the statement reads what it writes, where it may.
+    /// The text by which the statement reads its own target, if it may.
     own: Option<String>,
 }
 
@@ -127,7 +128,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Something written before, or the element being written, or else a new node.
+    /// An earlier result, or the element being written, or a new node.
     fn earlier(&mut self, letters: &[usize]) -> String {
         if let Some(own) = self.own.clone().filter(|_| self.choices.chance(1, 3)) {
             return own;
@@ -142,7 +143,8 @@ impl Maker<'_> {
         text
     }
 
-    /// An element of a new node, as large as the index needs, or one smaller at either end and padded.
+    /// An element of a new node that is as large as the index needs, or smaller by one at either end and
+    /// padded.
     fn read(&mut self, letters: &[usize]) -> String {
         let padded = self.choices.chance(1, 4);
         let axes: Vec<(String, usize)> = (0..self.choices.below(4)).map(|_| self.index(letters)).collect();

@@ -1,4 +1,4 @@
-//! Random statements that are not stores at an index known beforehand: computed stores, logs, comments.
+//! Random statements that do not store at a statically known index: computed stores, logs, comments.
 
 use lowered_ir::ir::{Block, LogPart, NodeRef, Stmt};
 use tnode::DType;
@@ -20,7 +20,8 @@ impl Maker<'_, '_> {
         self.close(&loops, body)
     }
 
-    /// A computed store, with or without an operation; into a scalar, which has no dimension to compute, a plain one.
+    /// A computed store, with or without an operation. A scalar has no dimension to compute, and gets an
+    /// ordinary store.
     pub(super) fn store_computed(&mut self, node: NodeRef, depth: usize) -> Block {
         let dtype = self.dtype(node);
         let Some((index, axis)) = self.index_but_one(node) else {
@@ -34,7 +35,7 @@ impl Maker<'_, '_> {
         vec![Stmt::SetDynamic { node, index, axis, at, op, value }]
     }
 
-    /// A comment, or a line of the log.
+    /// A comment or a log statement.
     pub(super) fn remark(&mut self) -> Block {
         if !self.choices.chance(2, 3) {
             return vec![Stmt::Comment("drawn".into())];

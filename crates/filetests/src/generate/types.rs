@@ -1,9 +1,9 @@
-//! The element types that programs are drawn from, and the operations that each has.
+//! The element types of random programs, and the operations of each.
 
 use lowered_ir::ir::BinaryOp;
 use tnode::DType;
 
-/// Types of nodes and locals: every one, `f32` most often, as in life.
+/// Types of nodes and locals: all types, `f32` most often, as in real programs.
 pub(super) const TYPES: [DType; 26] = {
     use DType::{Bf16, Bool, F16, F32, F64, Fp8E4m3fn, Fp8E5m2, I8, I32, I64, U8, U16, U32, U32x4, U64};
     [
@@ -27,7 +27,7 @@ pub(super) const INTEGERS: [DType; 7] = {
     [I32, I64, U8, U32, I8, U16, U64]
 };
 
-/// The operations of programs that compute something.
+/// The operations that are common in real programs.
 pub(super) const COMMON: [BinaryOp; 6] =
     [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Div, BinaryOp::Min];
 
@@ -54,7 +54,7 @@ pub(super) fn accumulating_ops() -> Vec<BinaryOp> {
     BinaryOp::ALL.iter().copied().filter(|op| op.accumulates()).collect()
 }
 
-/// Types whose values may be reread as values of this type.
+/// Types whose bits may be reinterpreted as this type.
 pub(super) fn castable_to(dtype: DType) -> Vec<DType> {
     let fits = |from: &DType| {
         from.size_bytes() == dtype.size_bytes() && (dtype != DType::Bool || *from == DType::Bool)

@@ -1,8 +1,9 @@
-//! `test legalise`: the section is each routine in the operations that every renderer handles.
+//! `test legalise`: the section is each routine after legalisation, with only the operations that every
+//! codegen supports.
 //!
-//! The target computes with integers, `f32` and `f64`; `without=TYPE` takes a type away, and with `contractions=yes` there are
-//! kernels for contractions. Where a file has `; run:` lines, the
-//! legal routine must give their results too.
+//! The target computes with integers, `f32` and `f64`; `without=TYPE` removes a type, and with
+//! `contractions=yes` the target has kernels for contractions. If a file has `; run:` lines, the legalised
+//! routine must give their results too.
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
 use lowered_ir::{text::print, verify::verify};
@@ -27,7 +28,8 @@ impl Legalise {
         let native = |d: &DType| d.size_bytes() >= 4 || !d.is_float();
         let arithmetic = DType::ALL.into_iter().filter(|d| native(d) && *d != DType::U32x4);
         let arithmetic = arithmetic.filter(|d| !without.contains(d)).collect();
-        let contractions = if contractions.is_empty() { DTypeSet::EMPTY } else { super::schedule::FACTORS };
+        let contractions =
+            if contractions.is_empty() { DTypeSet::EMPTY } else { super::schedule::OPERAND_TYPES };
         let caps = Caps {
             arithmetic,
             transcendental: Transcendental::Expanded,

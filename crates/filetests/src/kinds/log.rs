@@ -1,4 +1,4 @@
-//! `test log`: the section is what each `; run:` line of the file logs once the routine logs its values.
+//! `test log`: the section is the log of each `; run:` line of the file, when the routine logs its values.
 
 use lowered_ir::{
     interp::{Buffer, Program},
@@ -35,7 +35,7 @@ fn chunk_logs(chunk: &Chunk<'_>, file: &File, logs: &mut String) -> Result<(), S
     Ok(())
 }
 
-/// The log of a run, which must give what is expected of it.
+/// The log of a run, which must also meet its expectations.
 fn log(case: &RunCase) -> Result<String, String> {
     let logging = log_values(&case.routine);
     verify(&logging).map_err(|e| format!("after log: {e}"))?;

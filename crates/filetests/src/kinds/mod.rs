@@ -1,4 +1,4 @@
-//! The kinds of tests: what a `test` line can ask for. Each kind is one file.
+//! The kinds of test lines, one file for each.
 
 mod cat;
 mod legalise;
@@ -12,19 +12,19 @@ use crate::File;
 
 /// A kind of test with its arguments.
 pub trait Kind {
-    /// Runs the test on a file, and gives the text of its section, if the kind has one.
+    /// Runs the test on a file and returns the text of its section, if the kind has one.
     ///
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// The failure, in words.
     fn run(&self, file: &File) -> Result<Option<String>, String>;
 }
 
-/// The test that a `test` line asks for.
+/// The test of a `test` line.
 ///
 /// # Errors
 ///
-/// When there is no such kind, or it does not take the arguments.
+/// An unknown kind, or arguments that it does not take.
 pub fn by_name(name: &str, args: &[&str]) -> Result<Box<dyn Kind>, String> {
     match name {
         "cat" => none(args).map(|()| Box::new(cat::Cat) as Box<dyn Kind>),

@@ -1,6 +1,6 @@
-//! `test pass NAME…`: the section is each routine after the passes, which it must still pass the verifier. `optimize` is the
-//! whole pipeline, `log` is [`passes::log::log_values`]. Given the same memory, the routine must compute the same bits before and after: each `; run:` line of the
-//! file is run both ways.
+//! `test pass NAME…`: the section is each routine after the passes, which it must still pass the verifier.
+//! `optimize` is the whole pipeline, `log` is [`passes::log::log_values`]. Given the same memory, the routine
+//! must compute the same bits before and after: each `; run:` line of the file is run both ways.
 
 use lowered_ir::{
     ir::{NodeDecl, Routine},
@@ -74,7 +74,8 @@ fn apply(mut routine: Routine, name: &str) -> Result<Routine, String> {
     Ok(routine)
 }
 
-/// Runs a case as it is and on the routine after the passes, and compares the nodes whose memory outlives the run.
+/// Runs a case on the original routine and on the one after the passes, and compares the nodes that outlive
+/// the run.
 fn same_bits(case: &RunCase, after: &Routine) -> Result<(), String> {
     let before = case.interpret().map_err(|e| e.to_string())?;
     let transformed = RunCase { routine: after.clone(), expected: Vec::new(), ..case.clone() };

@@ -1,4 +1,4 @@
-//! `test run`: the interpreter runs each routine on the inputs of its `; run:` lines and gives what they expect.
+//! `test run`: interprets each routine on the inputs of its `; run:` lines and checks the expectations.
 
 use lowered_ir::verify::verify;
 
@@ -20,7 +20,7 @@ impl Kind for Run {
     }
 }
 
-/// Runs the lines of a chunk and tells how many there are.
+/// Runs the lines of a chunk and returns their number.
 fn check(chunk: Chunk<'_>, file: &File) -> Result<usize, String> {
     let parsed = chunk.parse().map_err(|e| e.to_string())?;
     verify(&parsed.routine).map_err(|e| e.to_string())?;

@@ -1,7 +1,9 @@
-//! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
+//! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine
+//! after a step.
 //!
-//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`, `grain=N` (work per thread),
-//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU, optionally followed by a thread's registers and the subgroup size).
+//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`,
+//! `grain=N` (work per thread), `workgroups=256,16384` (threads and bytes of shared memory of a GPU,
+//! optionally followed by the registers of a thread and the subgroup size).
 
 use codegen_core::{
     Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
@@ -37,7 +39,7 @@ impl Schedule {
             "grain" => self.options.grain_work = number()? as u64,
             "workgroups" => self.caps.workgroups = Some(workgroups(value)?),
             "fma" => self.caps.fma = value == "yes",
-            "contractions" if value == "yes" => self.caps.contractions = FACTORS,
+            "contractions" if value == "yes" => self.caps.contractions = OPERAND_TYPES,
             "contractions" => self.caps.contractions = DTypeSet::EMPTY,
             "after" => self.after = Some(value.to_owned()),
             _ => return Err(format!("there is no setting `{name}`")),
@@ -84,11 +86,11 @@ impl Kind for Schedule {
     }
 }
 
-/// Types of factors of contractions that stay whole where a file asks for that.
-pub(super) const FACTORS: DTypeSet =
+/// Operand types of contractions in kernels, if a file requests contractions.
+pub(super) const OPERAND_TYPES: DTypeSet =
     DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
 
-/// A machine like none in particular, the same everywhere.
+/// A generic machine, the same on every host.
 pub(super) fn caps() -> Caps {
     Caps {
         arithmetic: DType::ALL.into_iter().collect(),
@@ -101,7 +103,8 @@ pub(super) fn caps() -> Caps {
     }
 }
 
-/// The kernels, which must verify, and as comments the calls, the nodes that a run overwrites, and temporaries.
+/// The kernels, which must verify; and as comments the calls, the nodes that a run overwrites, and the
+/// temporaries.
 fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<String, String> {
     let mut text = String::new();
     for (i, kernel) in scheduled.kernels().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! `test verify`: each routine parses and passes the verifier, unless a line of it says `; error: text`. Then it must be
-//! rejected, by parser or verifier, on that line and with that text in the message.
+//! `test verify`: each routine parses and passes the verifier, unless one of its lines has a comment `;
+//! error: text`. Then parser or verifier must reject it at that line with a message that contains the text.
 
 use lowered_ir::{
     text::Lines,
