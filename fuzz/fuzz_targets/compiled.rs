@@ -1,4 +1,4 @@
-//! Compiled equals interpreted, on routines drawn from the bytes.
+//! Compares compiled with interpreted routines, which are derived from the bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| arrayjit_fuzz::compiled(data));

@@ -1,4 +1,5 @@
-//! Whole programs in assignment text against an independent evaluator; `crates/arrayjit/tests/differential` has both.
+//! Compares whole programs in assignment text with an independent evaluator;
+//! `crates/arrayjit/tests/differential` has generator and evaluator.
 #![no_main]
 
 #[path = "../../crates/arrayjit/tests/differential/check/mod.rs"]

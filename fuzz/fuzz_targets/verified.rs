@@ -1,4 +1,4 @@
-//! Text of the loop IR that verifies, through every stage.
+//! Runs every stage on text of the loop IR that verifies.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| arrayjit_fuzz::verified(data));

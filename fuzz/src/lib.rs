@@ -1,4 +1,5 @@
-//! What the fuzz targets check. Each function takes any bytes and panics where something is wrong; a rejection is an answer.
+//! The checks of the fuzz targets. Each function takes any bytes and panics if a property is violated;
+//! rejecting the input is no violation.
 //!
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
@@ -21,14 +22,15 @@ use lowered_ir::{
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Registry, TensorNode};
 
-/// Bytes of a routine's nodes, above which it is compiled and not run.
+/// The most bytes of a routine's nodes; a larger routine is compiled but not run.
 const MAX_BYTES: u64 = 1 << 16;
-/// Statements that a routine runs, above which it is compiled and not run.
+/// The most statements that a routine executes; a longer routine is compiled but not run.
 const MAX_STEPS: u64 = 1 << 14;
-/// Bytes of a routine's text, above which it is not compiled: huge unrolled bodies are slow, not wrong.
+/// The most bytes of a routine's text; a larger routine is not compiled, because huge unrolled bodies are
+/// slow.
 const MAX_TEXT: usize = 4096;
 
-/// The parser of the loop IR answers, and what it accepts prints and parses to the same text again.
+/// The parser of the loop IR returns, and an accepted text prints and parses to the same text again.
 pub fn parse(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     if let Ok(routine) = text::parse(source) {
@@ -38,8 +40,8 @@ pub fn parse(data: &[u8]) {
     }
 }
 
-/// The parser of assignment text answers, and what it accepts lowers to IR that verifies. The same for programs that are
-/// accepted for sure, drawn from the bytes.
+/// The parser of assignment text returns, and accepted texts lower to IR that verifies. The same holds for
+/// valid programs derived from the bytes.
 pub fn assignments(data: &[u8]) {
     if let Ok(source) = std::str::from_utf8(data) {
         assigned(source, &some_nodes());
@@ -71,7 +73,8 @@ fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
     true
 }
 
-/// Whatever text verifies: every stage answers, what it gives verifies, and small routines mean the same at every stage.
+/// For every text that verifies, every stage returns and its result verifies, and small routines compute the
+/// same values at every stage.
 pub fn verified(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     let Ok(routine) = text::parse(source) else { return };
@@ -84,14 +87,14 @@ pub fn verified(data: &[u8]) {
     }
 }
 
-/// A routine drawn from the bytes: every pass, and the optimiser, keep what the interpreter makes of it.
+/// For a routine derived from the bytes, every pass, and the optimiser, preserve the interpreter's results.
 pub fn optimised(data: &[u8]) {
     let routine = routine_from_bytes(data);
     verify(&routine).expect("generated routines verify");
     check_passes(routine, data.len() as u64).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A routine drawn from the bytes: compiled, it computes what the interpreter makes of it.
+/// A compiled routine, derived from the bytes, computes the interpreter's results.
 pub fn compiled(data: &[u8]) {
     let routine = routine_from_bytes(data);
     verify(&routine).expect("generated routines verify");
@@ -128,7 +131,7 @@ fn every_stage(routine: &Routine) {
     }
 }
 
-/// Whether a routine is run in no time.
+/// Whether a routine runs in negligible time.
 fn is_small(routine: &Routine) -> bool {
     let bytes = |dims: &[usize], dtype: DType| {
         dims.iter().fold(dtype.size_bytes() as u64, |bytes, &dim| bytes.saturating_mul(dim as u64))

@@ -1,4 +1,5 @@
-//! `cargo xtask bench …`: builds the benchmark program with what its arguments need, and hands them on.
+//! `cargo xtask bench …`: builds the benchmark program with the features that its arguments need, and runs it
+//! with these arguments.
 
 use std::{process::Command, thread};
 
@@ -19,14 +20,14 @@ pub(crate) struct Args {
 /// Peers that are features of the benchmark program.
 const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
 
-/// Runs the benchmarks in release mode, from the caller's folder so that relative files are the caller's.
+/// Runs the benchmarks in release mode, in the caller's folder so that relative paths work.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let peers = peers(&args.rest);
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
     if let Some(backend @ ("wgpu" | "cuda")) = value(&args.rest, "--backend") {
         features.push(backend);
     }
-    // By its name alone: `all` are the peers on this machine's cores.
+    // Only by its own name: `all` means the peers on this machine's cores.
     if peers.contains(&"cublas") {
         features.push("cublas");
     }
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     command.args(["run", "--quiet", "--release", "-p", "benches", "--manifest-path"]).arg(manifest);
     command.arg("--features").arg(features.join(",")).arg("--").args(&args.rest);
     if RUST.iter().any(|name| is_asked(&peers, name)) {
-        // Where these libraries look for their number of threads.
+        // These libraries read their number of threads from the environment.
         let threads = threads(&args.rest)?.to_string();
         command.env("MATMUL_NUM_THREADS", &threads).env("RAYON_NUM_THREADS", &threads);
     }
@@ -59,14 +60,14 @@ fn is_asked(peers: &[&str], name: &str) -> bool {
     peers.iter().any(|peer| *peer == name || *peer == "all")
 }
 
-/// How many threads compute.
+/// The number of threads that compute.
 fn threads(args: &[String]) -> Result<usize> {
     let given = value(args, "--threads").unwrap_or("1");
     let count: usize = given.parse().with_context(|| format!("`--threads {given}` is not a number"))?;
     Ok(if count == 0 { thread::available_parallelism()?.get() } else { count })
 }
 
-/// What follows an option, as the next argument or after `=`.
+/// The value of an option: the next argument, or the text after `=`.
 fn value<'a>(args: &'a [String], option: &str) -> Option<&'a str> {
     let position = args.iter().position(|arg| arg.split('=').next() == Some(option))?;
     match args[position].split_once('=') {

@@ -1,4 +1,4 @@
-//! `cargo xtask bless`: rewrites the expected texts of the corpus and of the tests that keep theirs in the
+//! `cargo xtask bless`: rewrites the expected texts of the corpus and of tests with expected texts in their
 //! source.
 
 use std::process::Command;

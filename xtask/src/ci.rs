@@ -1,9 +1,9 @@
-//! What continuous integration runs, on any machine: a table of stages with their minute budgets.
+//! The stages of continuous integration, for any machine: a table of commands with budgets in minutes.
 //!
 //! The budgets are for two cores and a clean clone. A stage over its budget is reported, not failed: machines
-//! differ. The test stage is last, so that the output ends with the test runner's closing lines. Before
-//! anything is compiled, the tools that tests of GPU code need are brought: here, unlike on a developer's
-//! machine, a missing one fails.
+//! differ. The test stage is last, so that the output ends with the test runner's closing lines. The tools
+//! that tests of GPU code need are installed before anything is compiled; unlike on a developer's machine, a
+//! missing tool is an error here.
 
 use std::{
     process::Command,
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What tests need to find the GPU tools, and to fail without them.
+/// The environment in which tests find the GPU tools, and fail without them.
 fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
     let found = |tool: &Tool| println!("{} {} ({})", tool.name, tool.version, tool.path.display());
     let mut variables = match std::env::var_os("VK_DRIVER_FILES") {
-        // A driver that somebody chose: the tests inherit the variable.
+        // A driver chosen by the user: the tests inherit the variable.
         Some(_) => Vec::new(),
         None => {
             let driver = ensure_lavapipe().context("a driver for GPU tests")?;
@@ -90,7 +90,7 @@ fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
     Ok(variables)
 }
 
-/// Installs the subcommand that the fuzz stages call, where it is missing.
+/// Installs the subcommand that the fuzz stages call, if it is missing.
 fn ensure_fuzzer() -> Result<()> {
     let cargo = |args: &[&str]| {
         let mut command = Command::new("cargo");
@@ -106,12 +106,12 @@ fn ensure_fuzzer() -> Result<()> {
     if status.success() { Ok(()) } else { bail!("installing cargo-fuzz ended with {status}") }
 }
 
-/// The gate of every change.
+/// The stages of the gate, for every change.
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
-        // The benchmarks with peers in Rust, so that these do not stop building; candle-core takes more than
-        // a minute by itself.
+        // Includes the benchmarks with peers in Rust, so that they keep building; candle-core alone would
+        // take more than a minute.
         Stage::new(
             "lints",
             5,
@@ -124,15 +124,15 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
-        // Property tests draw the same cases every time, so that what fails here is the change at hand; the
-        // long checks draw new ones.
+        // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
+        // use new seeds.
         Stage::new("tests", 12, "cargo test --workspace")
             .env(gpu.iter().cloned())
             .env([("PROPTEST_RNG_SEED", "11".into())]),
     ]
 }
 
-/// What takes too long for every change.
+/// Stages that take too long for every change.
 fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     if !args.full {
         return Vec::new();
@@ -145,7 +145,7 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
         );
         Stage::new("fuzz", minutes, &command)
     });
-    // Under the sanitizer no kernel is quick, which one test is about.
+    // One test needs a fast kernel, and no kernel is fast under the sanitizer.
     let sanitizer = "cargo +nightly test -p scheduler-multicore -p device-runtime --lib --tests --target x86_64-unknown-linux-gnu -- --skip a_kernel_known_to_be_quick";
     let mut stages = Vec::from(fuzz);
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
@@ -171,14 +171,14 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
 }
 
 fn execute(stage: &Stage) -> Result<()> {
-    // A fuzzer does not make the folder it keeps its findings in.
+    // A fuzzer does not create the folder for its findings.
     for folder in stage.command.iter().filter(|word| word.starts_with("fuzz/corpus/")) {
         std::fs::create_dir_all(xtask::root().join(folder))?;
     }
     let (program, args) = stage.command.split_first().context("a stage without a command")?;
     let mut command = Command::new(program);
     command.args(args).current_dir(xtask::root()).envs(stage.env.iter().cloned());
-    // Cargo sets these for xtask itself; a nested cargo with another toolchain must not inherit them.
+    // Cargo sets these variables for xtask; a nested cargo with another toolchain must not inherit them.
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     let status = command.status().with_context(|| format!("starting `{}`", stage.command.join(" ")))?;
     if !status.success() {

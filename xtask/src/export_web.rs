@@ -1,4 +1,4 @@
-//! `cargo xtask export-web …`: builds the exporter of pages and hands its arguments on.
+//! `cargo xtask export-web …`: builds the exporter of web pages and runs it with these arguments.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-/// Runs the exporter from the caller's folder, so that relative files are the caller's.
+/// Runs the exporter in the caller's folder, so that relative paths work.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");

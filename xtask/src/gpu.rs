@@ -1,5 +1,5 @@
-//! `cargo xtask gpu-tools`: brings a software Vulkan driver, NVIDIA's assembler, and Chromium if asked, and
-//! says how to use them.
+//! `cargo xtask gpu-tools`: installs a software Vulkan driver, NVIDIA's assembler, and Chromium on request,
+//! and prints how to use them.
 
 use anyhow::Result;
 use xtask::gpu_tools::{cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, environment};
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     env: bool,
 }
 
-/// Brings the tools and prints what there is.
+/// Installs the tools and prints their versions and paths.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let driver = ensure_lavapipe()?;
     let assembler = ensure_cuda_tools()?;

@@ -1,9 +1,9 @@
 //! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the main job, with
-//! all files that they read and a script that runs them, for a machine that has a GPU and no Rust.
+//! all files that they read and a script that runs them, for a machine with a GPU and without Rust.
 
-mod build; // programs, by what Cargo says it made
-mod check; // the archive on this machine
-mod needs; // what programs need of a machine
+mod build; // programs, found in Cargo's messages
+mod check; // a test of the archive on this machine
+mod needs; // requirements of programs
 
 use std::{
     fs,
@@ -19,20 +19,20 @@ pub(crate) struct Args {
     /// Where to write the archive
     #[arg(long, default_value = "target/gpu-archive.tar.gz")]
     out: PathBuf,
-    /// Unpack it elsewhere and run what this machine can: without a driver, and on the one made for tests
+    /// Unpack the archive elsewhere and test it here: without a driver, and with the one made for tests
     #[arg(long)]
     check: bool,
 }
 
 /// The folder in the archive.
 const NAME: &str = "arrayjit-gpu";
-/// Bytes that the archive has at most.
+/// The most bytes of the archive.
 const MOST: u64 = 60 << 20;
-/// What runs it, and what explains it.
+/// The script that runs the programs, and its description.
 const SCRIPT: &str = include_str!("gpu_archive/run.sh");
 const README: &str = include_str!("gpu_archive/README.md");
 
-/// Packs, lists, and checks if asked.
+/// Packs the archive, lists it, and checks it on request.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the archive")?;
     let root = folder.path().join(NAME);
@@ -49,12 +49,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.check { check::check(&args.out) } else { Ok(()) }
 }
 
-/// Puts everything into the folder that is packed.
+/// Puts everything into the folder to be packed.
 fn fill(root: &Path) -> Result<()> {
     for (folder, programs) in [
         ("tests", build::tests()?),
         ("bin", build::programs()?),
-        // Beside the folder of the tests, where they look for it.
+        // Beside the folder of the tests, which look for it there.
         ("examples", build::driver()?),
     ] {
         let folder = root.join(folder);
@@ -98,7 +98,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The commit of the repository, and whether files differ from it.
+/// The commit of the repository, and whether any file differs from it.
 fn commit() -> Result<String> {
     let output = Command::new("git")
         .args(["describe", "--always", "--dirty", "--exclude=*"])
@@ -108,7 +108,7 @@ fn commit() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// An archive that is the same for the same files.
+/// Packs a folder; the same files give the same archive.
 fn pack(folder: &Path, out: &Path) -> Result<()> {
     if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;
@@ -117,7 +117,7 @@ fn pack(folder: &Path, out: &Path) -> Result<()> {
     call(Command::new("tar").args(same).arg("-C").arg(folder).arg("-czf").arg(out).arg(NAME))
 }
 
-/// Every program with its size and what it needs; how many files come with them.
+/// Lists every program with its size and requirements, and counts the other files.
 fn list(root: &Path) -> Result<()> {
     for folder in ["bin", "examples", "tests"] {
         let mut programs: Vec<PathBuf> =

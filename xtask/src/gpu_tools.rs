@@ -1,10 +1,10 @@
-//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, a browser,
+//! Tools that tests of GPU code need on a machine without a GPU: a software Vulkan driver, a browser,
 //! NVIDIA's assembler.
 //!
 //! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under
-//! `target/gpu-tools`, so that the machine's drivers stay as they are: only libraries that it needs are
-//! installed, by the package manager. Chromium is installed whole. What is present already is left alone, so
-//! asking again costs milliseconds.
+//! `target/gpu-tools`, so that the machine's drivers are not changed: the package manager installs only the
+//! libraries that it needs. Chromium is installed as a whole package. Tools that are present are left alone,
+//! so a second call costs milliseconds.
 
 mod apt;
 mod chromium;
@@ -19,18 +19,18 @@ pub use chromium::{ensure_chromium, find_chromium};
 pub use cuda::ensure_cuda_tools;
 pub use lavapipe::ensure_lavapipe;
 
-/// A tool that is there.
+/// An installed tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// What it is.
+    /// The name of the tool.
     pub name: &'static str,
-    /// As its maker counts.
+    /// The version, in its maker's notation.
     pub version: String,
     /// The driver's manifest, or the program.
     pub path: PathBuf,
 }
 
-/// Where everything lies that is brought here and not installed.
+/// The folder of tools that are unpacked rather than installed.
 pub fn folder() -> PathBuf {
     crate::root().join("target/gpu-tools")
 }
@@ -41,12 +41,11 @@ pub fn cuda_environment(assembler: &Tool) -> Vec<(&'static str, String)> {
     vec![("CUDA_TOOLS", folder.display().to_string())]
 }
 
-/// The environment in which programs find the driver and nothing else, and keep what it compiles between
-/// runs.
+/// The environment in which programs find this driver and no other, and cache compiled code between runs.
 ///
 /// # Errors
 ///
-/// Folders that cannot be made.
+/// Folders that cannot be created.
 pub fn environment(driver: &Tool) -> Result<Vec<(&'static str, String)>> {
     let cache = folder().join("shader-cache");
     std::fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
@@ -60,7 +59,7 @@ pub fn environment(driver: &Tool) -> Result<Vec<(&'static str, String)>> {
     Ok(variables)
 }
 
-/// A folder that only this user may read, as the window-system libraries that the driver loads ask for.
+/// A folder that only this user may read; the window-system libraries that the driver loads require it.
 fn runtime_folder() -> Result<PathBuf> {
     let folder = folder().join("runtime");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;

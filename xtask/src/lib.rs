@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask` that tests use as well.
+//! The parts of `cargo xtask` that tests use too.
 
 pub mod gpu_tools;
 pub mod tidy;

@@ -1,4 +1,5 @@
-//! `cargo xtask lir`: looks at a `.lir` file through the tools that the tests use.
+//! `cargo xtask lir`: prints, checks, transforms and runs the routines of a `.lir` file with the tools of the
+//! tests.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Task {
-    /// Print each routine as the printer writes it.
+    /// Print each routine in the printer's form.
     Cat {
         /// A `.lir` file.
         file: PathBuf,
@@ -29,21 +30,21 @@ enum Task {
         /// A `.lir` file.
         file: PathBuf,
     },
-    /// Print each routine after passes, in order; `optimize` is all of them.
+    /// Print each routine after passes, in order; `optimize` means all of them.
     Pass {
         /// Names of passes, joined by commas.
         names: String,
         /// A `.lir` file.
         file: PathBuf,
     },
-    /// Run each `; run:` line by the interpreter, and print what the nodes hold in the end.
+    /// Interpret each `; run:` line, and print the final contents of the nodes.
     Run {
         /// A `.lir` file.
         file: PathBuf,
     },
 }
 
-/// Does what the subcommand asks for.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.task {
         Task::Cat { file } => each(file, |parsed| Ok(print(&parsed.routine))),
@@ -63,7 +64,7 @@ fn read(path: &Path) -> Result<File> {
     File::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Prints what `f` makes of each routine of a file.
+/// Prints the result of `f` for each routine of a file.
 fn each(path: &Path, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
     for parsed in read(path)?.routines().with_context(|| format!("in {}", path.display()))? {
         let line = parsed.lines.routine;
@@ -99,7 +100,7 @@ fn run_lines(file: &File) -> Result<()> {
     if wrong == 0 { Ok(()) } else { bail!("{wrong} runs did not give what they should") }
 }
 
-/// Prints what a run line gives, and tells whether that is what it expects.
+/// Prints the results of a run line, and returns whether they meet its expectations.
 fn run_line(run: &RunLine) -> bool {
     let (case, error) = match run {
         RunLine::Runs(case) => (case, None),

@@ -33,12 +33,12 @@ enum Task {
     Bench(bench::Args),
     /// Write a page that runs kernels on a browser's WebGPU.
     ExportWeb(export_web::Args),
-    /// Run what continuous integration runs; `--full` adds the long checks.
+    /// Run the stages of continuous integration; `--full` adds the long checks.
     Ci(ci::Args),
-    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler, and
-    /// Chromium on request.
+    /// Install the tools of GPU tests under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler,
+    /// and Chromium on request.
     GpuTools(gpu::Args),
-    /// Pack the tests that need an NVIDIA GPU and the benchmarks, to run on a machine that has one and no
+    /// Pack the tests that need an NVIDIA GPU and the benchmarks, for a machine with such a GPU and without
     /// Rust.
     GpuArchive(gpu_archive::Args),
     /// Rewrite the expected texts of tests.

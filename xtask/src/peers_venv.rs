@@ -1,5 +1,4 @@
-//! A Python with the libraries that the benchmarks compare with, in an environment of its own under
-//! `target/peers-venv`.
+//! A Python environment with the libraries that the benchmarks compare with, under `target/peers-venv`.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,14 +7,15 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// The peers that need it.
+/// The peers that run in Python.
 pub(crate) const PEERS: [&str; 3] = ["torch", "torch-compile", "jax"];
 
-/// The environment with what these peers need, made or completed where that is missing: its Python.
+/// The Python of an environment with the libraries of these peers; the environment is created or completed as
+/// needed.
 ///
 /// # Errors
 ///
-/// No Python, and packages that cannot be had.
+/// No Python, or packages that cannot be installed.
 pub(crate) fn ensure(peers: &[&str]) -> Result<PathBuf> {
     let folder = xtask::root().join("target/peers-venv");
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
@@ -39,7 +39,7 @@ pub(crate) fn ensure(peers: &[&str]) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// The lines of the requirements that these peers need.
+/// The lines of the requirements for these peers.
 fn requirements<'a>(text: &'a str, peers: &[&str]) -> Vec<&'a str> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let is_needed = |line: &&str| {

@@ -1,4 +1,4 @@
-//! Builds programs, in a profile that carries no symbols, and finds them by what Cargo says it made.
+//! Builds programs in a profile without symbols, and finds them in Cargo's messages.
 
 use std::{
     io::BufReader,
@@ -26,7 +26,7 @@ pub(super) fn tests() -> Result<Programs> {
     Ok(tests)
 }
 
-/// The benchmarks and the main job: one after the other, as what examples need for tests is not for programs.
+/// The benchmarks and the main job, built one after the other: together, Cargo would unify their features.
 pub(super) fn programs() -> Result<Programs> {
     let is = |name: &'static str| move |artifact: &Artifact| artifact.target.name == name;
     let main_job = ["build", "-p", "digits", "--features", "digits/cuda"];
@@ -35,14 +35,14 @@ pub(super) fn programs() -> Result<Programs> {
     Ok(programs)
 }
 
-/// The library that stands in for NVIDIA's driver in tests of what goes wrong.
+/// The library that replaces NVIDIA's driver in tests of failures.
 pub(super) fn driver() -> Result<Programs> {
     built(&["build", "-p", "device-cuda", "--example", "fake_cuda"], |artifact| {
         artifact.target.name == "fake_cuda"
     })
 }
 
-/// Runs Cargo, and gives what it made of the targets that are wanted.
+/// Runs Cargo and returns the wanted programs that it built.
 fn built(arguments: &[&str], is_wanted: impl Fn(&Artifact) -> bool) -> Result<Programs> {
     println!("cargo {}", arguments.join(" "));
     let mut cargo = Command::new("cargo")
@@ -67,7 +67,7 @@ fn built(arguments: &[&str], is_wanted: impl Fn(&Artifact) -> bool) -> Result<Pr
     Ok(programs)
 }
 
-/// What is carried of a target, under the name that it has without Cargo's additions.
+/// The file of a target, with the target's name instead of Cargo's file name.
 fn program(artifact: Artifact) -> Result<(String, PathBuf)> {
     match artifact.executable {
         Some(path) => Ok((artifact.target.name, path.into())),

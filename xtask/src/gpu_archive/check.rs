@@ -1,5 +1,4 @@
-//! The archive on this machine: unpacked elsewhere, with the repository out of sight where the system allows
-//! to hide it.
+//! Tests the archive on this machine: unpacked elsewhere, with the repository hidden if the system allows it.
 
 use std::{
     ffi::OsStr,
@@ -12,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{NAME, call};
 
-/// Runs what this machine can of an archive: nothing, for want of a driver, in one line; then the tests of
-/// the driver, on the library that stands in for NVIDIA's.
+/// Runs the parts of an archive that this machine can: without a driver, which must fail in one line; then
+/// the tests of the driver, with the library that replaces NVIDIA's.
 pub(super) fn check(archive: &Path) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the check")?;
     call(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()))?;
@@ -43,7 +42,7 @@ pub(super) fn check(archive: &Path) -> Result<()> {
     expect_failure(&root, &driver, &folder.path().join("more"))
 }
 
-/// Without a driver the script ends at once, and says why in one line.
+/// Without a driver the script ends at once, with the reason in one line.
 fn expect_one_line(root: &Path, out: &Path) -> Result<()> {
     let output = run(root, Path::new(""), out, [])?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -58,8 +57,8 @@ fn expect_one_line(root: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The driver made for tests does not know what programs are compiled to: the script says which steps failed,
-/// and goes on to the last.
+/// The replacement driver cannot run compiled kernels: the script must report the failed steps and continue
+/// to the last.
 fn expect_failure(root: &Path, driver: &Path, out: &Path) -> Result<()> {
     let output = run(root, driver, out, ["backend", "digits"])?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -79,14 +78,14 @@ fn run<const N: usize>(root: &Path, libraries: &Path, out: &Path, parts: [&str; 
         false => Command::new(&script),
     };
     command.args(parts).current_dir(root).env("OUT", out).env("LD_LIBRARY_PATH", libraries);
-    // What somebody set for tests here is not for those.
+    // Variables that are set for other tests here must not affect these.
     for variable in ["FAKE_CUDA", "FAKE_CUDA_LOG", "ARRAYJIT_FILES", "DEVICE_CUDA_TEST_CHILD"] {
         command.env_remove(variable);
     }
     command.output().context("starting run.sh")
 }
 
-/// A command for which there is nothing where the repository is.
+/// A command that sees an empty folder in place of the repository.
 fn hiding(program: &OsStr) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c"]);
@@ -98,7 +97,7 @@ fn can_hide() -> bool {
     hiding("true".as_ref()).output().is_ok_and(|output| output.status.success())
 }
 
-/// Everything that steps said.
+/// The output of all steps.
 fn texts(out: &Path) -> Result<String> {
     let mut text = String::new();
     for entry in fs::read_dir(out)? {

@@ -1,7 +1,7 @@
-//! What a program needs of the machine that runs it.
+//! The requirements of a program on the machine that runs it.
 
-/// The greatest version of the C library that a program for Linux names, as `glibc 2.34`; libraries are asked
-/// for by such names.
+/// The greatest version of the C library that a Linux program refers to, as `glibc 2.34`. Symbol versions in
+/// the program have such names.
 pub(super) fn of(program: &[u8]) -> String {
     const NAME: &[u8] = b"GLIBC_2.";
     let minor = |at: &[u8]| {

@@ -1,8 +1,7 @@
-//! Debian's package manager: what a release's archives hold, from the archives that this machine already
-//! takes packages from.
+//! Debian's package manager: downloads packages of a release from the sources of this machine.
 //!
-//! Packages that are only unpacked are looked up in lists of our own, in [`Archive::folder`], so that the
-//! machine's own lists and packages stay as they are and no privileges are needed. Only [`install`] changes
+//! Packages that are only unpacked are looked up in separate lists, in [`Archive::folder`], so that the
+//! machine's own lists and packages are not changed and no privileges are needed. Only [`install`] changes
 //! the machine.
 
 use std::{
@@ -12,21 +11,21 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Some suites of the release this machine runs, with package lists of their own.
+/// Suites of this machine's release, with separate package lists.
 pub(super) struct Archive {
     folder: PathBuf,
 }
 
-/// Which suites of the release.
+/// A choice of suites of the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suites {
     /// Newer packages built for the release.
     Backports,
-    /// Those that the machine takes packages from.
+    /// The suites from which the machine installs packages.
     Release,
 }
 
-/// The name of the release, such as `bookworm`; or why this machine has none.
+/// The name of the release, such as `bookworm`; or the reason why this machine has none.
 pub(super) fn release() -> Result<String> {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     ensure!(
@@ -65,7 +64,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Downloads a package into `folder` and gives the file.
+    /// Downloads a package into `folder` and returns the file.
     pub(super) fn download(&self, package: &str, folder: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(folder)?;
         self.apt(&["-qq", "download", package], folder)?;
@@ -83,7 +82,7 @@ impl Archive {
             format!("-oDir::Cache={here}/cache"),
             "-oDir::Cache::pkgcache=".to_owned(),
             "-oDir::Cache::srcpkgcache=".to_owned(),
-            // The user that apt downloads as may not write here.
+            // The user that apt switches to for downloads may not write here.
             "-oAPT::Sandbox::User=root".to_owned(),
         ];
         output(Command::new("apt-get").args(options).args(args).current_dir(at))
@@ -94,14 +93,14 @@ impl Archive {
 ///
 /// # Errors
 ///
-/// Without the privileges: the command to give. Otherwise what the package manager says.
+/// Without the privileges, the command to run as an administrator; otherwise the message of the package
+/// manager.
 pub(super) fn install(packages: &[String]) -> Result<()> {
     let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
     let user = output(Command::new("id").arg("-u"))?;
     ensure!(user.trim() == "0", "packages are missing and only root may install them: `{command}`");
     eprintln!("installing {}", packages.join(", "));
-    // A source that has nothing to do with these packages may be out of reach: what counts is whether they
-    // install.
+    // An unrelated source may be unreachable; only the result of the installation matters.
     let updated = output(Command::new("apt-get").args(["-qq", "update"]));
     let mut install = Command::new("apt-get");
     install.args(["-qq", "-y", "--no-install-recommends", "install"]).args(packages);
@@ -113,11 +112,11 @@ pub(super) fn install(packages: &[String]) -> Result<()> {
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 ///
 /// # Errors
 ///
-/// That it cannot be started, or what it says when it fails.
+/// The command does not start, or fails; with its output.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("starting {name}"))?;
@@ -144,7 +143,7 @@ fn machine_sources() -> Result<Vec<(String, String)>> {
     readable.collect()
 }
 
-/// The suites to take of an entry that has `found`, if it is one of the release's.
+/// The suites to use of an entry with the suites `found`, if it belongs to the release.
 fn choose(found: &[&str], release: &str, suites: Suites) -> Option<String> {
     let of_release = |suite: &&str| suite.split(['-', '/']).next() == Some(release);
     match suites {
@@ -153,7 +152,7 @@ fn choose(found: &[&str], release: &str, suites: Suites) -> Option<String> {
     }
 }
 
-/// The stanzas of a deb822 file that are the release's, with the suites replaced.
+/// The stanzas of a deb822 file that belong to the release, with the suites replaced.
 fn of_stanzas(text: &str, release: &str, suites: Suites) -> Vec<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let stanzas = lines.split(|line| line.trim().is_empty()).filter(|stanza| !stanza.is_empty());
@@ -174,21 +173,21 @@ fn of_stanzas(text: &str, release: &str, suites: Suites) -> Vec<String> {
     chosen.collect()
 }
 
-/// Names and values; a value keeps its continuation lines.
+/// Names and values of fields; a value includes its continuation lines.
 fn fields(stanza: &[&str]) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for line in stanza {
         match (line.starts_with([' ', '\t']), fields.last_mut(), line.split_once(':')) {
             (true, Some((_, value)), _) => value.extend(["\n", line]),
             (_, _, Some((name, value))) => fields.push((name.trim().to_owned(), value.to_owned())),
-            // Neither a field nor a part of one: apt complains about such a file itself.
+            // Neither a field nor a continuation line: apt itself reports such a file.
             (_, _, None) => {}
         }
     }
     fields
 }
 
-/// The lines `deb [options] uri suite components…` that are the release's, with the suite replaced.
+/// The lines `deb [options] uri suite components…` that belong to the release, with the suite replaced.
 fn of_lines(text: &str, release: &str, suites: Suites) -> Vec<String> {
     let lines = text.lines().filter_map(|line| {
         let rest = line.trim().strip_prefix("deb ")?.trim_start();

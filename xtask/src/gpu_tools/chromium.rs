@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 use super::{Tool, apt};
 
-/// The names under which distributions install it, and its maker's own.
+/// The program's names in distributions and by its maker.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Chromium on this machine: what `CHROMIUM` in the environment names, or the first of its usual names on the
-/// search path.
+/// Chromium on this machine: the program named by `CHROMIUM` in the environment, or the first of its usual
+/// names on the search path.
 pub fn find_chromium() -> Option<Tool> {
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
     let path = named.or_else(|| NAMES.iter().find_map(|name| on_path(name)))?;
@@ -19,11 +19,11 @@ pub fn find_chromium() -> Option<Tool> {
     Some(Tool { name: "Chromium", version: version.to_owned(), path })
 }
 
-/// Chromium, installed by the package manager if there is none.
+/// Chromium, installed by the package manager if it is missing.
 ///
 /// # Errors
 ///
-/// Machines without Debian's packages, archives out of reach, and users who may not install.
+/// Machines without Debian's packages, unreachable archives, and users who may not install.
 pub fn ensure_chromium() -> Result<Tool> {
     if let Some(tool) = find_chromium() {
         return Ok(tool);

@@ -1,9 +1,9 @@
 //! NVIDIA's assembler and disassembler, which need no GPU.
 //!
-//! They come as Python packages of the CUDA toolkit, of which the programs alone are kept. Their licence lets
-//! anybody install them and nobody hand them on, so they are fetched where they are used. The version pinned
-//! is that of a driver which accepts everything that it does; it has forgotten compute capability 7.0, for
-//! which an older one is there.
+//! They are part of Python packages of the CUDA toolkit, of which only the programs are kept. Their licence
+//! permits everybody to install them and nobody to redistribute them, so they are downloaded where they are
+//! used. The pinned version supports the PTX that current drivers support; it no longer supports compute
+//! capability 7.0, so an older one is installed for that.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,19 +14,19 @@ use anyhow::{Context, Result, bail};
 
 use super::Tool;
 
-/// A program, the package that has it, and where in the package.
+/// A program, its package, and its path in the package.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("ptxas", "nvidia-cuda-nvcc==13.0.88", "nvidia/cu13/bin/ptxas"),
     ("nvdisasm", "nvidia-cuda-nvdisasm==13.2.51", "nvidia/cu13/bin/nvdisasm"),
     ("ptxas-sm70", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia/cuda_nvcc/bin/ptxas"),
 ];
 
-/// `ptxas`, beside which `nvdisasm` and an older `ptxas-sm70` lie, under `target/gpu-tools`, brought there if
-/// they are not.
+/// `ptxas`, installed under `target/gpu-tools` if it is missing, together with `nvdisasm` and an older
+/// `ptxas-sm70`.
 ///
 /// # Errors
 ///
-/// Machines without Python's package installer, registries out of reach.
+/// Machines without Python's package installer, unreachable registries.
 pub fn ensure_cuda_tools() -> Result<Tool> {
     let folder = super::folder().join("cuda");
     if let Some(tool) = present(&folder) {
@@ -39,9 +39,9 @@ pub fn ensure_cuda_tools() -> Result<Tool> {
     present(&folder).context("the programs that were just brought here are not there")
 }
 
-/// The programs, if they are here in the version pinned.
+/// The programs, if the pinned version is installed.
 fn present(folder: &Path) -> Option<Tool> {
-    // Written last, when everything is there.
+    // Written last, when everything is installed.
     let version = std::fs::read_to_string(folder.join("version")).ok()?;
     let complete = PROGRAMS.iter().all(|(program, ..)| folder.join(program).is_file());
     let path = folder.join("ptxas");
@@ -59,7 +59,7 @@ fn bring(folder: &Path, program: &str, package: &str, path: &str) -> Result<()> 
     let status = Command::new("python3")
         .args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"])
         .args([unpacked.as_os_str(), package.as_ref()])
-        // It goes into a folder of its own, so it does not matter who installs it.
+        // The target folder is separate, so the user does not matter.
         .env("PIP_ROOT_USER_ACTION", "ignore")
         .status()
         .context("starting python3")?;

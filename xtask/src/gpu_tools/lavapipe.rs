@@ -1,7 +1,7 @@
 //! Mesa's software Vulkan driver.
 //!
-//! Known good is 25.0 (in the backports of Debian 12, and in Debian 13). The 22.3 of Debian 12 itself is the
-//! fallback: it runs, but ten times slower, and drops the upper half of `pack2x16float`.
+//! Version 25.0 is known to work (in the backports of Debian 12, and in Debian 13). The fallback is version
+//! 22.3 of Debian 12 itself: it works, but is ten times slower, and drops the upper half of `pack2x16float`.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,12 +19,12 @@ const PACKAGE: &str = "mesa-vulkan-drivers";
 const LIBRARY: &str = "libvulkan_lvp.so";
 const KNOWN_GOOD: u32 = 25;
 
-/// The driver under `target/gpu-tools`, brought there if it is not.
+/// The driver under `target/gpu-tools`, installed there if it is missing.
 ///
 /// # Errors
 ///
-/// Machines without Debian's packages, archives out of reach, libraries that are missing and may not be
-/// installed.
+/// Machines without Debian's packages, unreachable archives, and missing libraries that this user may not
+/// install.
 pub fn ensure_lavapipe() -> Result<Tool> {
     let folder = super::folder().join("lavapipe");
     if let Some(tool) = present(&folder) {
@@ -48,9 +48,9 @@ pub fn ensure_lavapipe() -> Result<Tool> {
     Ok(tool)
 }
 
-/// The driver, if it is here with all that it needs.
+/// The driver, if it is installed with all its libraries.
 fn present(folder: &Path) -> Option<Tool> {
-    // The version is what is written last.
+    // The version is written last.
     let version = std::fs::read_to_string(folder.join("version")).ok()?;
     let path = folder.join("lvp.json");
     let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
@@ -60,7 +60,7 @@ fn present(folder: &Path) -> Option<Tool> {
     complete.then_some(Tool { name: "Mesa lavapipe", version, path })
 }
 
-/// A package that is unpacked.
+/// An unpacked package.
 struct Unpacked {
     root: PathBuf,
     version: String,
@@ -81,7 +81,8 @@ fn fetch(folder: &Path, release: &str, suites: Suites) -> Result<Unpacked> {
     Ok(Unpacked { root, version, dependencies: packages(&field("Depends")?) })
 }
 
-/// The first alternative of each dependency, without versions. Those of the package's scripts are not needed.
+/// The first alternative of each dependency, without versions. The dependencies of the package's scripts are
+/// left out.
 fn packages(depends: &str) -> Vec<String> {
     let first = depends
         .split(',')
@@ -89,7 +90,7 @@ fn packages(depends: &str) -> Vec<String> {
     first.map(|name| name.trim().to_owned()).filter(|name| !name.starts_with("python")).collect()
 }
 
-/// Moves the one library that is wanted out of the package.
+/// Moves the driver's library out of the package.
 fn keep_library(unpacked: &Unpacked, folder: &Path) -> Result<PathBuf> {
     let found = find(&unpacked.root.join("usr/lib"), &|name| name == LIBRARY);
     let found = found.with_context(|| format!("{PACKAGE} {} holds no {LIBRARY}", unpacked.version))?;
@@ -98,7 +99,7 @@ fn keep_library(unpacked: &Unpacked, folder: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// The package's manifest, with the library's place on this machine.
+/// The package's manifest, with the library's path on this machine.
 fn write_manifest(unpacked: &Unpacked, folder: &Path, library: &Path) -> Result<()> {
     let is_manifest = |name: &str| name.starts_with("lvp_icd") && name.ends_with(".json");
     let found = find(&unpacked.root.join("usr/share/vulkan/icd.d"), &is_manifest);
@@ -111,7 +112,7 @@ fn write_manifest(unpacked: &Unpacked, folder: &Path, library: &Path) -> Result<
     Ok(())
 }
 
-/// The first file below a folder with such a name.
+/// The first file below a folder whose name satisfies `wanted`.
 fn find(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
@@ -123,7 +124,7 @@ fn find(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Installs what the library needs and this machine lacks.
+/// Installs the libraries that the driver needs and this machine lacks.
 fn settle_libraries(library: &Path, dependencies: &[String]) -> Result<()> {
     if !missing_libraries(library)?.is_empty() || !has_loader() {
         apt::install(dependencies)?;
@@ -134,7 +135,7 @@ fn settle_libraries(library: &Path, dependencies: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The shared libraries that the dynamic linker would not find.
+/// The shared libraries that the dynamic linker does not find.
 fn missing_libraries(library: &Path) -> Result<Vec<String>> {
     let listed = apt::output(Command::new("ldd").arg(library))?;
     let missing = listed.lines().filter(|line| line.contains("not found"));
