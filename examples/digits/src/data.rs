@@ -19,7 +19,7 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// How many images there are.
+    /// The number of images.
     pub fn count(&self) -> usize {
         self.labels.len()
     }
@@ -30,11 +30,11 @@ impl Digits {
     }
 }
 
-/// Reads a gzipped table with a line per image: 64 intensities from 0 to 16 and the digit.
+/// Reads a gzipped table with a line per image: 64 intensities from 0 to 16, then the digit.
 ///
 /// # Errors
 ///
-/// Names the file, and the line that does not read.
+/// The file cannot be read, or a line does not parse; the message names both.
 pub fn load(path: &Path) -> Result<Digits> {
     let file = File::open(path).with_context(|| format!("opening the digits at `{}`", path.display()))?;
     let mut table = csv::ReaderBuilder::new().has_headers(false).from_reader(GzDecoder::new(file));
@@ -55,7 +55,7 @@ pub fn load(path: &Path) -> Result<Digits> {
     Ok(digits)
 }
 
-/// Shuffles the images and splits them into four fifths for training and a fifth for testing.
+/// Shuffles the images and splits them: four fifths for training, a fifth for testing.
 pub fn split(digits: &Digits, rng: &mut fastrand::Rng) -> (Digits, Digits) {
     let mut rows: Vec<usize> = (0..digits.count()).collect();
     rng.shuffle(&mut rows);

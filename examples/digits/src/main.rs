@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[derive(Parser)]
 #[command(about = "Trains a small network on handwritten digits")]
 struct Cli {
-    /// multicore, inline, interpreter or, built with the feature of that name, wgpu
+    /// multicore, inline, interpreter, or the name of a backend whose feature is enabled (wgpu, cuda)
     #[arg(long, default_value = "multicore")]
     backend: String,
     /// Passes over the training set
@@ -31,7 +31,7 @@ struct Cli {
     /// Seed of the split, the initial weights and the order of batches
     #[arg(long, default_value_t = 5)]
     seed: u64,
-    /// Divides every mini-batch over so many streams
+    /// Divides every mini-batch over this number of streams
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=network::BATCH as i64))]
     streams: Option<u16>,
     /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing

@@ -4,15 +4,16 @@ use arrayjit::DType;
 
 /// Pixels of one image.
 pub const PIXELS: usize = 64;
-/// Digits there are.
+/// The number of different digits.
 pub const CLASSES: usize = 10;
 /// Units of the hidden layer.
 pub const HIDDEN: usize = 128;
 /// Images in a mini-batch.
 pub const BATCH: usize = 32;
 
-/// One step of stochastic gradient descent with momentum on the mini-batch that `@step` chooses. The range of
-/// `@step` follows from the images: as many whole batches as there are, so the last partial one is dropped.
+/// One step of stochastic gradient descent with momentum on the mini-batch that `@step` selects. The number
+/// of images determines the range of `@step`: one value for each whole mini-batch; the remaining images are
+/// not used.
 pub const TRAIN: &str = "
 # forward
 h[b,j]  :+= x[32*@step + b, i] * w1[i,j]
@@ -47,8 +48,8 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// Name, dimensions and element type of every node of both texts, for so many training and test images and so
-/// many rows of a mini-batch at a time.
+/// Name, dimensions and element type of every node of both texts, for `train` training images, `test` test
+/// images, and `rows` rows of a mini-batch at a time.
 pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![

@@ -1,4 +1,4 @@
-//! The network's tensor nodes, their initial values, and how the trained network is judged.
+//! The network's tensor nodes, their initial values, and the evaluation on the test images.
 
 use anyhow::Result;
 use arrayjit::{Backend, Context, HostArray, TensorNode, TensorNodeError};
@@ -24,16 +24,17 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the nodes for so many training and test images, and whole mini-batches.
+    /// Makes the nodes for `train` training images and `test` test images, with whole mini-batches.
     ///
     /// # Errors
     ///
-    /// None for these dimensions; the builder's otherwise.
+    /// None for these dimensions; an error of the builder otherwise.
     pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
         Network::with_rows(train, test, BATCH)
     }
 
-    /// Makes the nodes for so many training and test images, and so many rows of a mini-batch at a time.
+    /// Makes the nodes for `train` training images and `test` test images, with `rows` rows of a mini-batch
+    /// at a time.
     ///
     /// # Errors
     ///
@@ -47,12 +48,12 @@ impl Network {
         })
     }
 
-    /// All nodes, for the compiler to find the ones a text names.
+    /// All nodes, for the compiler to choose from by name.
     pub fn nodes(&self) -> Vec<&TensorNode> {
         self.nodes.iter().collect()
     }
 
-    /// The node of a name.
+    /// The node with this name.
     pub fn node(&self, name: &str) -> &TensorNode {
         self.nodes
             .iter()
@@ -60,12 +61,12 @@ impl Network {
             .expect("the texts and the list above name the same nodes")
     }
 
-    /// What the context must hold before training starts: uniform weights scaled for rectified units, zeros
-    /// elsewhere.
+    /// The initial contents of the context: uniform weights scaled for rectified linear units, zeros for all
+    /// other nodes.
     ///
     /// # Errors
     ///
-    /// None for these dimensions; the array's otherwise.
+    /// None for these dimensions; an error of the array otherwise.
     pub fn initial_state(
         &self,
         rng: &mut fastrand::Rng,
@@ -83,11 +84,11 @@ impl Network {
             .collect()
     }
 
-    /// A context that holds the images and the initial state.
+    /// A context with the images and the initial state.
     ///
     /// # Errors
     ///
-    /// Want of memory.
+    /// A failed allocation.
     pub fn upload(
         &self,
         backend: &Backend,

@@ -1,10 +1,10 @@
-//! Training on several streams: each computes the gradient of its shard of a mini-batch, and one step follows
-//! from their sum.
+//! Training on several streams: each stream computes the gradient of its shard of a mini-batch, and one
+//! update follows from the sum of the gradients.
 //!
-//! One stream computes the same mean over the whole mini-batch at once, so the two differ by the rounding of
-//! sums only: from the same state, a step changes a weight `w` of momentum `v` differently by at most 2⁻²⁴ ·
-//! (8 S + |v| + 4 |w|), where S is the sum over the images of the magnitudes of what they contribute to its
-//! gradient. `tests/training/on_streams.rs` derives and tests that.
+//! One stream computes the same mean over the whole mini-batch, so the results differ only by the rounding of
+//! sums. For a single step from the same state, the difference of a weight `w` with momentum `v` is at most
+//! 2⁻²⁴ · (8 S + |v| + 4 |w|), where S is the sum over the images of the magnitudes of their contributions to
+//! the gradient of `w`. `tests/training/on_streams.rs` derives and tests this bound.
 
 use anyhow::Result;
 use arrayjit::{
@@ -25,13 +25,13 @@ pub struct SharedTraining<'n> {
     evaluate: Routine,
 }
 
-/// How many rows of a mini-batch each of so many streams takes; for the last ones fewer may be left.
+/// The number of rows of a mini-batch for each of `streams` streams; the last ones may have fewer.
 pub fn rows(streams: usize) -> usize {
     BATCH.div_ceil(streams)
 }
 
-/// [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` chooses, of which those
-/// past its end count nothing; and the update.
+/// Splits [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` selects, where
+/// rows past the end of the mini-batch contribute nothing; and the update.
 pub fn texts(streams: usize) -> (String, &'static str) {
     let at = network::TRAIN.find("# update").expect("the text has that heading");
     let (gradient, update) = network::TRAIN.split_at(at);
@@ -43,12 +43,12 @@ pub fn texts(streams: usize) -> (String, &'static str) {
 }
 
 impl<'n> SharedTraining<'n> {
-    /// Compiles the routines, uploads data and initial weights, and links for so many streams; `network` has
-    /// [`rows`] rows.
+    /// Compiles the routines, uploads data and initial weights, and links for `streams` streams; `network`
+    /// has [`rows`] rows.
     ///
     /// # Errors
     ///
-    /// Whatever the backend cannot do.
+    /// An error of the backend.
     pub fn prepare(
         backend: &Backend,
         network: &'n Network,
@@ -64,7 +64,7 @@ impl<'n> SharedTraining<'n> {
         let nodes = |names: [&str; 4]| names.map(|name| network.node(name).clone());
         let parameters = nodes(["w1", "b1", "w2", "b2"]);
 
-        // The other streams get parameters of their own; the images they find where they are.
+        // Each stream has its own copy of the parameters; all share the images.
         let mut contexts = vec![network.upload(backend, train, test, rng)?];
         let own = [&parameters[..], &[network.node("loss").clone()]].concat();
         for _ in 1..streams {
@@ -82,16 +82,17 @@ impl<'n> SharedTraining<'n> {
         Ok(SharedTraining { network, steps, evaluate })
     }
 
-    /// How many batches an epoch has.
+    /// The number of mini-batches in an epoch.
     pub fn batches(&self) -> i64 {
         self.steps.bindings()[0].range
     }
 
-    /// Trains on batches in the order given, each in shards. The mean loss is read when all are done.
+    /// Trains on mini-batches in the given order, each in shards, and returns the mean loss, which is read
+    /// when all are done.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// A device error.
     pub fn epoch(&self, order: &[i64]) -> Result<f64> {
         let zero = HostArray::from_slice(&[0.0f32], [])?;
         for context in self.steps.contexts() {
@@ -106,21 +107,21 @@ impl<'n> SharedTraining<'n> {
         Ok(loss / order.len() as f64)
     }
 
-    /// How many test images are told right.
+    /// The number of test images that the network classifies correctly.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// A device error.
     pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
         Ok(self.read("correct")?.get_f64(&[])?)
     }
 
-    /// What a node of the first stream holds once everything before is done.
+    /// The values of a node of the first stream, after all earlier tasks.
     ///
     /// # Errors
     ///
-    /// The device's, or that the node has no memory.
+    /// A device error, or a node without memory.
     pub fn read(&self, name: &str) -> Result<HostArray> {
         Ok(self.evaluate.context().to_host(self.network.node(name))?)
     }

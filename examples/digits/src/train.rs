@@ -1,5 +1,5 @@
-//! Training and evaluation as linked routines on a backend: both are compiled once, and an epoch is a run of
-//! the first per batch.
+//! Training and evaluation as linked routines on a backend: both are compiled once, and an epoch runs the
+//! first one once per mini-batch.
 
 use anyhow::Result;
 use arrayjit::{Backend, Context, HostArray, Routine};
@@ -10,7 +10,7 @@ use crate::{
     state::{self, Network},
 };
 
-/// The routines with what they work on.
+/// The linked routines, their nodes and their context.
 pub struct Training<'n> {
     network: &'n Network,
     step: Routine,
@@ -23,7 +23,7 @@ impl<'n> Training<'n> {
     ///
     /// # Errors
     ///
-    /// Whatever the backend cannot do.
+    /// An error of the backend.
     pub fn prepare(
         backend: &Backend,
         network: &'n Network,
@@ -39,19 +39,19 @@ impl<'n> Training<'n> {
         Ok(Training { network, step, evaluate, context })
     }
 
-    /// How many batches an epoch has.
+    /// The number of mini-batches in an epoch.
     pub fn batches(&self) -> i64 {
         self.step.bindings()[0].range
     }
 
-    /// Trains on batches in the order given. The mean loss is read when all are done.
+    /// Trains on mini-batches in the given order and returns the mean loss, which is read when all are done.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// A device error.
     pub fn epoch(&self, order: &[i64]) -> Result<f64> {
         let loss = self.network.node("loss");
-        // Ordered on the stream like everything else: nothing to wait for.
+        // Ordered on the stream like everything else, so no wait is needed.
         let _ = self.context.from_host(loss, &HostArray::from_slice(&[0.0f32], [])?)?;
         for &batch in order {
             self.step.run(&[batch])?;
@@ -59,21 +59,21 @@ impl<'n> Training<'n> {
         Ok(self.read("loss")?.get_f64(&[])? / order.len() as f64)
     }
 
-    /// How many test images are told right.
+    /// The number of test images that the network classifies correctly.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// A device error.
     pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
         Ok(self.read("correct")?.get_f64(&[])?)
     }
 
-    /// What a node holds once everything before is done.
+    /// The values of a node after all earlier tasks.
     ///
     /// # Errors
     ///
-    /// The device's, or that the node has no memory.
+    /// A device error, or a node without memory.
     pub fn read(&self, name: &str) -> Result<HostArray> {
         Ok(self.evaluate.context().to_host(self.network.node(name))?)
     }
