@@ -1,4 +1,5 @@
-//! Memory for peers that run in this process: where compiled code's own arrays lie, on cache lines and huge pages.
+//! Memory for peers that run in this process. Like the arrays of compiled code, it is aligned to cache lines
+//! and lies on huge pages.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -12,8 +13,8 @@ const PAGE: usize = 2 << 20;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Floats that start at a cache line. Large arrays lie on huge pages, each a few lines further into its first page than the one before,
-/// so that arrays that are used together do not compete for the same places of the caches.
+/// Floats that start at a cache line. Large arrays lie on huge pages, each offset by a few more lines than
+/// the one before, so that arrays that are used together do not compete for the same cache sets.
 pub(crate) struct Buffer {
     memory: AVec<f32, ConstAlign<PAGE>>,
     start: usize,
@@ -53,13 +54,13 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Asks for huge pages, before the memory is touched.
+/// Requests huge pages, before the memory is touched.
 #[cfg(target_os = "linux")]
 fn advise(memory: &AVec<f32, ConstAlign<PAGE>>) {
     let bytes = memory.capacity() * size_of::<f32>();
     if bytes >= PAGE {
-        // SAFETY: the range is the vector's own allocation, and the advice changes nothing that a program can see but time. A rejection
-        // leaves ordinary pages.
+        // SAFETY: the range is the vector's own allocation, and the advice affects nothing but speed. If it
+        // is rejected, the pages are ordinary ones.
         let _ = unsafe { libc::madvise(memory.as_ptr() as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
     }
 }

@@ -1,4 +1,4 @@
-//! What a benchmark case is.
+//! A benchmark case.
 
 use arrayjit::{DType, HostArray, MemoryMode, TensorNode};
 use half::bf16;
@@ -8,27 +8,27 @@ use serde::Serialize;
 pub(crate) struct Case {
     /// The stable name.
     pub(crate) name: &'static str,
-    /// What it computes, for programs that compute the same in another way; none where there is no such program.
+    /// The operation, for peers that implement it in their own way; `None` if no peer does.
     pub(crate) operation: Option<Operation>,
     /// The assignment text.
     pub(crate) text: String,
-    /// Every node the text names.
+    /// Every node that the text names.
     pub(crate) nodes: Vec<Node>,
     /// The value of the static symbol, for texts that have one.
     pub(crate) bindings: Vec<i64>,
-    /// The nodes checked.
+    /// The nodes that are checked.
     pub(crate) outputs: Vec<&'static str>,
     /// Floating-point operations of one run; a division or a transcendental function counts 1.
     pub(crate) flops: f64,
-    /// What one run must move.
+    /// The least memory traffic of one run.
     pub(crate) traffic: Traffic,
     /// How the outputs are checked.
     pub(crate) check: Check,
-    /// Greatest difference allowed, relative to the largest magnitude of the expected output.
+    /// The greatest allowed difference, relative to the largest magnitude of the expected output.
     pub(crate) tolerance: f64,
-    /// Whether what is timed is the way from text to first result.
+    /// Whether the measured time is that from the text to the first result.
     pub(crate) is_latency: bool,
-    /// Whether it has so much to do that a GPU alone is asked, unless somebody names it.
+    /// Whether the case is so large that it runs only on a GPU, unless it is selected by its whole name.
     pub(crate) is_large: bool,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Traffic {
     pub(crate) writes: f64,
 }
 
-/// The computations that peers know, by name. Their inputs are the nodes with initial values, their outputs those of
-/// [`Case::outputs`], both in order.
+/// The operations that peers implement. Their inputs are the nodes with initial values, their outputs those
+/// of [`Case::outputs`], both in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -73,18 +73,18 @@ pub(crate) struct Node {
     pub(crate) dims: Vec<usize>,
     /// Element type.
     pub(crate) dtype: DType,
-    /// What it holds before the first run; `None` for what the program writes first.
+    /// The contents before the first run; `None` for nodes that the program writes first.
     pub(crate) init: Option<Init>,
-    /// What the program says about its memory; `None` leaves it to be inferred.
+    /// The requested memory mode; `None` leaves it to be inferred.
     pub(crate) mode: Option<MemoryMode>,
 }
 
 /// Initial values.
 #[derive(Clone, Copy)]
 pub(crate) enum Init {
-    /// Uniform in −1..1 (floats) or 0..10 (integers), from a seed made of the node's name.
+    /// Uniform in −1..1 (floats) or 0..10 (integers), seeded by the node's name.
     Random,
-    /// Uniform between plus and minus this.
+    /// Uniform between plus and minus this value.
     Within(f32),
     /// Uniform in 0..1.
     Positive,
@@ -95,21 +95,24 @@ pub(crate) enum Init {
 /// Computes the expected outputs from the inputs.
 pub(crate) type Formula = Box<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>>>;
 
-/// Computes some rows of the only output from the inputs: of all that its last axis holds, those of these numbers, in this order.
+/// Computes some rows of the only output from the inputs: the rows with these positions, in this order. A row
+/// spans the last axis.
 pub(crate) type RowsFormula = Box<dyn Fn(&[&HostArray], &[usize]) -> Vec<f64>>;
 
-/// Where the expected outputs come from.
+/// The source of the expected outputs.
 pub(crate) enum Check {
-    /// A formula over the inputs, in the order of [`Case::nodes`] with an initial value, in f64.
+    /// A formula in f64 over the inputs, which are the nodes of [`Case::nodes`] with an initial value, in
+    /// order.
     Formula(Formula),
-    /// A formula for rows, in f64, of which some are looked at: where all of them take too long. See [`crate::sample`].
+    /// A formula in f64 for some rows, where computing all of them takes too long. See [`crate::sample`].
     Rows(RowsFormula),
     /// The same program on the interpreter.
     Interpreter,
 }
 
 impl Case {
-    /// A case whose outputs a formula gives, with the traffic of its nodes: inputs are read, outputs are written.
+    /// A case whose outputs a formula computes, with the traffic of its nodes: inputs are read, outputs are
+    /// written.
     pub(crate) fn new(name: &'static str, operation: Operation, text: &str, nodes: Vec<Node>) -> Case {
         let (is_input, is_written) = (|node: &&Node| node.init.is_some(), |node: &&Node| node.is_result());
         let bytes = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(Node::bytes).sum::<f64>();
@@ -134,7 +137,7 @@ impl Case {
         }
     }
 
-    /// With so many floating-point operations.
+    /// With this number of floating-point operations.
     pub(crate) fn flops(self, flops: f64) -> Case {
         Case { flops, ..self }
     }
@@ -149,7 +152,7 @@ impl Case {
         Case { check: Check::Formula(Box::new(formula)), ..self }
     }
 
-    /// Too large to be checked whole: a formula gives the rows that are looked at.
+    /// Too large to be checked completely: a formula computes the sampled rows.
     pub(crate) fn by_rows(self, formula: impl Fn(&[&HostArray], &[usize]) -> Vec<f64> + 'static) -> Case {
         Case { check: Check::Rows(Box::new(formula)), is_large: true, ..self }
     }
@@ -159,7 +162,7 @@ impl Case {
         Case { tolerance, ..self }
     }
 
-    /// The type of all inputs and outputs; none if they differ.
+    /// The type of all inputs and outputs; `None` if they differ.
     pub(crate) fn dtype(&self) -> Option<DType> {
         let mut dtypes = self.nodes.iter().filter(|node| node.mode.is_none()).map(|node| node.dtype);
         let first = dtypes.next()?;
@@ -176,7 +179,7 @@ impl Case {
 }
 
 impl Traffic {
-    /// Both ways.
+    /// Reads and writes together.
     pub(crate) fn total(self) -> f64 {
         self.reads + self.writes
     }
@@ -188,7 +191,7 @@ impl Node {
         Node::with(name, dims, Init::Random)
     }
 
-    /// The same with elements of another type.
+    /// The node with elements of another type.
     pub(crate) fn of(self, dtype: DType) -> Node {
         Node { dtype, ..self }
     }
@@ -203,12 +206,13 @@ impl Node {
         Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None, mode: None }
     }
 
-    /// An `f32` node that the program computes for itself and nobody reads afterwards: its mode tells it from a result.
+    /// An `f32` node that the program computes and only the program reads: its mode distinguishes it from a
+    /// result.
     pub(crate) fn intermediate(name: &'static str, dims: &[usize]) -> Node {
         Node { mode: Some(MemoryMode::Local), ..Node::written(name, dims) }
     }
 
-    /// Whether a user reads what the program writes here.
+    /// Whether the node is a result of the program.
     fn is_result(&self) -> bool {
         self.init.is_none() && self.mode.is_none()
     }

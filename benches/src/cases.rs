@@ -1,8 +1,8 @@
-//! The cases. Names are stable: records of earlier runs refer to them.
+//! All cases. Their names are stable: records of earlier runs refer to them.
 
-mod contractions; // products, attention and convolution
+mod contractions; // matrix multiplications, attention and convolution
 mod elementwise; // chains of elementwise operations, one pass over memory
-mod large; // what keeps a GPU busy
+mod large; // large cases for GPUs
 mod latency; // from text to first result
 mod reductions; // sums, and the transpose
 mod rows; // operations on each row of a matrix
@@ -10,7 +10,7 @@ mod training; // whole steps of training
 
 use crate::case::Case;
 
-/// Every case, in the order they run.
+/// Every case, in the order of execution.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = contractions::all();
     cases.extend(elementwise::all());
@@ -22,12 +22,13 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
-/// Whether a case has a name that contains one of these; all have if there are none.
+/// Whether the name contains one of the filter's texts; true if the filter is empty.
 pub(crate) fn is_selected(name: &str, filter: &[String]) -> bool {
     filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()))
 }
 
-/// The cases that are selected, in the order they run; large ones on an NVIDIA GPU, and elsewhere if somebody gives their whole name.
+/// The selected cases, in the order of execution. Large ones are selected on an NVIDIA GPU, and elsewhere by
+/// their whole name.
 pub(crate) fn selected(filter: &[String], on_gpu: bool) -> Vec<Case> {
     let takes = |case: &Case| on_gpu || !case.is_large || filter.iter().any(|whole| whole == case.name);
     all().into_iter().filter(|case| is_selected(case.name, filter) && takes(case)).collect()

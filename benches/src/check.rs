@@ -1,4 +1,4 @@
-//! Results against those of another way to compute them.
+//! Compares results with the results of another computation.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use arrayjit::{Backend, HostArray, Settings};
@@ -9,11 +9,11 @@ use crate::{
     sample,
 };
 
-/// Fails unless the outputs are what the formula or the interpreter says.
+/// Fails unless the outputs agree with the formula or the interpreter.
 ///
 /// # Errors
 ///
-/// The case, the output and the first element that is wrong.
+/// The case, the output and the first wrong element.
 pub(crate) fn check(case: &Case, found: &[HostArray], inputs: &[Option<HostArray>]) -> Result<()> {
     let of_nodes = || inputs.iter().flatten();
     let checked = match &case.check {
@@ -27,7 +27,7 @@ pub(crate) fn check(case: &Case, found: &[HostArray], inputs: &[Option<HostArray
     checked.with_context(|| format!("case `{}`", case.name))
 }
 
-/// Fails unless the rows of the only output that are looked at are what the formula says.
+/// Fails unless the sampled rows of the only output agree with the formula.
 fn check_rows(case: &Case, formula: &RowsFormula, found: &[HostArray], inputs: &[&HostArray]) -> Result<()> {
     let [found] = found else { bail!("expected one output, found {}", found.len()) };
     let (rows, columns) = (sample::chosen(case.name, sample::count(found)), sample::columns(found));
@@ -45,7 +45,7 @@ pub(crate) fn values(arrays: &[HostArray]) -> Vec<Vec<f64>> {
 ///
 /// # Errors
 ///
-/// The output and the first element that is wrong.
+/// The output and the first wrong element.
 pub(crate) fn compare(case: &Case, found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64) -> Result<()> {
     ensure!(found.len() == expected.len(), "expected {} outputs, found {}", expected.len(), found.len());
     for (name, (found, expected)) in case.outputs.iter().zip(found.iter().zip(expected)) {
@@ -67,7 +67,7 @@ fn compare_one(
     ensure!(found.len() == expected.len(), "expected {} values, found {}", expected.len(), found.len());
     let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(f64::MIN_POSITIVE);
     for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
-        // Written so that a NaN fails.
+        // In this form a NaN fails.
         let is_close = (f - e).abs() <= tolerance * scale;
         if !is_close {
             bail!("wrong result at {}: expected {e}, found {f}", place(i));

@@ -1,4 +1,4 @@
-//! Timing several programs in turns, so that what disturbs the machine disturbs them alike.
+//! Times several programs in turns, so that disturbances of the machine affect them equally.
 
 use std::{
     thread,
@@ -9,36 +9,38 @@ use anyhow::Result;
 
 use crate::{measure::Effort, peers::Step};
 
-/// What a sample is: runs in a row with one wait at the end, so that the clock, handing over and waking up do not show.
+/// The size of a sample: successive runs with one wait at the end, so that the resolution of the clock,
+/// submission and wake-up times are negligible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Microseconds that it should take.
+    /// The intended duration in microseconds.
     micros: f64,
-    /// Most runs.
+    /// The most runs.
     most_runs: f64,
 }
 
 impl Sample {
-    /// On this machine's cores.
+    /// The sample on this machine's cores.
     pub(crate) const HOST: Sample = Sample { micros: 1500.0, most_runs: 256.0 };
-    /// On a GPU, which somebody has to be told about and waited for: some tens of microseconds, of which less than a hundredth shows.
+    /// The sample on a GPU, where submission and waiting take some tens of microseconds: less than a
+    /// hundredth of the sample.
     pub(crate) const GPU: Sample = Sample { micros: 10_000.0, most_runs: 2048.0 };
 }
 
-/// Fewest rounds.
+/// The fewest rounds.
 const FEWEST: usize = 9;
-/// Most rounds.
+/// The most rounds.
 const MOST: usize = 500;
-/// How long rounds go on for each contestant.
+/// The time limit of the rounds, for each contestant.
 const TIME: Duration = Duration::from_millis(700);
-/// Between contestants on several threads: as long as threads of a pool go on looking for work before they sleep.
+/// The pause between contestants on several threads: as long as the threads of a pool spin before they sleep.
 const REST: Duration = Duration::from_millis(8);
 
-/// Microseconds of a run of each contestant in each round.
+/// Microseconds per run of each contestant in each round.
 ///
 /// # Errors
 ///
-/// Whatever stops one of them.
+/// The error of a contestant.
 pub(crate) fn times(
     contestants: &mut [Box<dyn Step + '_>],
     threads: usize,
@@ -66,13 +68,13 @@ pub(crate) fn times(
     }
 }
 
-/// Runs per sample.
+/// The number of runs per sample.
 fn batch(step: &mut dyn Step, sample: Sample) -> Result<usize> {
     let one = (step.run(3)? * 1e6 / 3.0).max(0.01);
     Ok((sample.micros / one).clamp(1.0, sample.most_runs) as usize)
 }
 
-/// The value below which this part of the sorted values lies.
+/// The value below which this fraction of the sorted values lies.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * part).round() as usize]
 }
@@ -87,7 +89,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Takes so many seconds a run, and keeps the order of calls.
+    /// A contestant that takes a given number of seconds per run, and records the order of calls.
     struct Fixed<'a>(f64, &'a std::cell::RefCell<Vec<f64>>);
 
     impl Step for Fixed<'_> {

@@ -1,7 +1,8 @@
-//! What a GPU copies, measured in the same run: the yardstick for cases that move more than they compute.
+//! Copy bandwidths of a GPU, measured in the same run: the yardstick for memory-bound cases.
 //!
-//! At each footprint two ways are measured: a kernel of ours that reads an array and writes another, and the driver's own copy. Arrays hold
-//! random numbers. Footprints that fit in a cache are copied in it, as a case of that footprint is that runs many times in a row.
+//! At each footprint two methods are measured: a compiled kernel that reads an array and writes another, and
+//! the driver's own copy. Arrays contain random numbers. Footprints that fit in a cache are copied within it,
+//! like those of a case that runs many times in sequence.
 
 use std::{
     fmt,
@@ -12,34 +13,35 @@ use anyhow::{Context as _, Result};
 use arrayjit::{Backend, Event, HostArray, MergeBufferUse, TensorNode, Transfer};
 use serde::{Deserialize, Serialize};
 
-/// Gigabytes per second by ascending footprint. Written as JSON: fields may be added, none renamed.
+/// Bandwidths by ascending footprint. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Copies {
     pub(crate) by_footprint: Vec<Copied>,
 }
 
-/// Gigabytes per second at a footprint, which is what is read and what is written; both count.
+/// Gigabytes per second at a footprint: the bytes read plus the bytes written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Copied {
     pub(crate) bytes: f64,
-    /// Our kernel.
+    /// The bandwidth of the compiled kernel.
     pub(crate) kernel: f64,
-    /// The driver's copy.
+    /// The bandwidth of the driver's copy.
     pub(crate) driver: f64,
 }
 
-/// How long and at which footprints to measure.
+/// The footprints and the duration of the measurement.
 pub(crate) struct Plan {
     /// Bytes read and written.
     pub(crate) footprints: Vec<usize>,
-    /// Samples of each, of which the best counts.
+    /// The number of samples at each footprint, of which the best counts.
     pub(crate) rounds: usize,
-    /// What a sample takes at least.
+    /// The least duration of a sample.
     pub(crate) sample: Duration,
 }
 
 impl Plan {
-    /// For a GPU of so much memory: up to 2 GiB, of which there are two pairs of arrays, if a quarter of its memory has room for that.
+    /// For a GPU with this much memory: up to 2 GiB if two pairs of such arrays fit in a quarter of the
+    /// memory.
     pub(crate) fn of(memory: Option<usize>) -> Plan {
         let most = memory.unwrap_or(1 << 30) / 4;
         let footprints = [22, 24, 26, 28, 30, 31].map(|log| 1 << log);
@@ -53,15 +55,15 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// Whatever stops a copy.
+    /// The error of a copy.
     pub(crate) fn measure(backend: &Backend, plan: &Plan) -> Result<Copies> {
         let measure =
             |&bytes: &usize| copied(backend, bytes, plan).with_context(|| format!("copying {bytes} bytes"));
         Ok(Copies { by_footprint: plan.footprints.iter().map(measure).collect::<Result<_>>()? })
     }
 
-    /// Microseconds that so many bytes, read and written, take in the better way, at bandwidths between those measured; none if nothing
-    /// was measured.
+    /// The microseconds of copying this number of bytes, read plus written, by the better method,
+    /// interpolated between measured bandwidths; `None` if nothing was measured.
     pub(crate) fn us(&self, bytes: f64) -> Option<f64> {
         let after = self.by_footprint.partition_point(|measured| measured.bytes < bytes);
         let high = self.by_footprint.get(after).or(self.by_footprint.last())?;
@@ -114,7 +116,7 @@ fn copied(backend: &Backend, bytes: usize, plan: &Plan) -> Result<Copied> {
     Ok(Copied { bytes: bytes as f64, kernel: gbps(kernel), driver: gbps(driver) })
 }
 
-/// Seconds of one, the least of samples of many in a row with one wait at the end.
+/// The seconds of one copy: the least over samples of many successive copies with one wait at the end.
 fn best(plan: &Plan, mut start: impl FnMut() -> Result<Event>) -> Result<f64> {
     let mut sample = |count: usize| -> Result<f64> {
         start()?.sync()?;

@@ -1,4 +1,4 @@
-//! What is measured: the device's name, whether it only stands in for hardware, and what starting a routine costs there.
+//! The measured device: its name, whether it is emulated in software, and the cost of starting a routine.
 
 use std::{fmt, time::Instant};
 
@@ -6,26 +6,26 @@ use anyhow::Result;
 use arrayjit::{Backend, HostArray, TensorNode};
 use serde::{Deserialize, Serialize};
 
-/// Runs before the amortised cost of one is taken.
+/// The number of runs over which the cost of one is averaged.
 const RUNS: u32 = 256;
 
-/// The device that a report is about. Written as JSON: fields may be added, none renamed.
+/// The device of a report. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measuree {
-    /// The device, and the adapter's name where it has one.
+    /// The device's name, with its adapter's if it has one.
     pub(crate) name: String,
-    /// Whether processors imitate a GPU, so that its figures say nothing about one.
+    /// Whether a CPU emulates the GPU, so that its figures say nothing about a real one.
     pub(crate) software: bool,
-    /// Whether the measured peaks of this machine's cores bound it.
+    /// Whether the measured limits of this machine's cores apply.
     pub(crate) is_host: bool,
 }
 
-/// What a routine of one addition costs. Written as JSON: fields may be added, none renamed.
+/// The cost of a routine of one addition. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Overhead {
-    /// Microseconds of a run among many in a row.
+    /// Microseconds of a run among many successive ones.
     pub(crate) run_us: f64,
-    /// Microseconds of a run that is waited for, the median.
+    /// Median microseconds of a run that is waited for.
     pub(crate) wait_us: f64,
 }
 
@@ -41,18 +41,18 @@ impl Measuree {
         }
     }
 
-    /// Whether it is a processor of its own.
+    /// Whether it is a GPU.
     pub(crate) fn is_gpu(&self) -> bool {
         !self.is_host && !self.software
     }
 }
 
-/// Bytes of the device's own memory, where it says so.
+/// Bytes of the device's own memory, if it reports them.
 pub(crate) fn memory(backend: &Backend) -> Option<usize> {
     property(backend, "memory_bytes")?.parse().ok()
 }
 
-/// The position of an NVIDIA GPU among those that its driver has.
+/// The position of an NVIDIA GPU in its driver's list.
 pub(crate) fn cuda_ordinal(backend: &Backend) -> Option<u32> {
     property(backend, "cuda")?;
     property(backend, "ordinal")?.parse().ok()
@@ -71,11 +71,11 @@ impl fmt::Display for Measuree {
 }
 
 impl Overhead {
-    /// Measures on a routine that adds two numbers.
+    /// Measures a routine that adds two numbers.
     ///
     /// # Errors
     ///
-    /// Whatever stops the routine from running.
+    /// The error of the routine.
     pub(crate) fn measure(backend: &Backend) -> Result<Overhead> {
         let x = TensorNode::builder("x").dims([1]).build()?;
         let y = TensorNode::builder("y").dims([1]).build()?;

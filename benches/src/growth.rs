@@ -1,4 +1,5 @@
-//! How the time of a compilation grows with the program: the families of programs that tests count the steps of.
+//! Compile time as a function of program size, for the same families of programs whose compilation steps the
+//! tests count.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Growth {
     pub(crate) family: String,
-    /// Statements, and milliseconds from text to machine code: the least of some runs.
+    /// The number of statements, and the milliseconds from text to machine code: the least of several runs.
     pub(crate) points: Vec<(usize, f64)>,
 }
 
@@ -21,7 +22,7 @@ const SIZES: [usize; 6] = [125, 250, 500, 1000, 2000, 4000];
 ///
 /// # Errors
 ///
-/// Names the program that does not compile.
+/// The program that does not compile.
 pub(crate) fn measure(backend: &Backend, smoke: bool) -> Result<Vec<Growth>> {
     let (sizes, runs) = if smoke { (&SIZES[..1], 1) } else { (&SIZES[..], 3) };
     let family = |family: &filetests::generate::families::Family| {

@@ -1,7 +1,8 @@
-//! The machine's own limits, measured in the same run: how much its cores compute, and how much they move by footprint.
+//! The machine's limits, measured in the same run: peak arithmetic, and memory bandwidth by footprint.
 //!
-//! The peak is that of independent fused multiply-adds of 256 bits. Bandwidths are those of reading, writing and copying arrays of a
-//! footprint, each in its best way: through the caches or past them, on huge pages, shared equally by the threads.
+//! The peak is that of independent fused multiply-adds of 256 bits. Bandwidths are those of reading, writing
+//! and copying arrays of a footprint by the best method: through the caches or with non-temporal stores, on
+//! huge pages, divided equally among the threads.
 
 mod fma; // chains of fused multiply-adds
 mod memory; // reading, writing, copying
@@ -19,31 +20,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::{case::Traffic, reference::last_cache};
 
-/// What was measured of this machine. Written as JSON: fields may be added, none renamed.
+/// The measured limits of this machine. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Machine {
-    /// The processor, as the system names it.
+    /// The processor's name from the operating system.
     pub(crate) cpu: String,
-    /// Cores that this process may use.
+    /// The number of cores that this process may use.
     pub(crate) cores: usize,
     /// Bytes of the largest cache.
     pub(crate) last_cache: usize,
-    /// The limits of one thread, of as many as there are cores, and of as many as were measured, in ascending order.
+    /// The limits of one thread, of one thread per core, and of the measured number of threads, in ascending
+    /// order.
     pub(crate) limits: Vec<Limits>,
 }
 
-/// What so many threads can do together.
+/// The limits of a number of threads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     pub(crate) threads: usize,
     /// Giga f32 operations per second.
     pub(crate) gflops: f64,
-    /// By ascending footprint.
+    /// Bandwidths by ascending footprint.
     pub(crate) memory: Vec<Bandwidth>,
 }
 
-/// Gigabytes per second at a footprint. A copy counts what it reads and what it writes.
+/// Gigabytes per second at a footprint. A copy counts the bytes read and the bytes written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bandwidth {
     pub(crate) bytes: f64,
@@ -51,7 +53,7 @@ pub(crate) struct Bandwidth {
     pub(crate) write: f64,
     /// Through the caches.
     pub(crate) copy: f64,
-    /// With stores past the caches.
+    /// With non-temporal stores.
     pub(crate) streamed_copy: f64,
 }
 
@@ -69,7 +71,7 @@ impl Machine {
         Machine { cpu: cpu(), cores, last_cache: last_cache(), limits }
     }
 
-    /// The limits of so many threads; 0 means one per core.
+    /// The limits for a number of threads; 0 means one per core.
     pub(crate) fn of(&self, threads: usize) -> Option<&Limits> {
         let threads = if threads == 0 { self.cores } else { threads };
         self.limits.iter().find(|limits| limits.threads == threads)
@@ -84,11 +86,12 @@ impl Limits {
         Limits { threads, gflops: fma::gflops(threads, rounds), memory }
     }
 
-    /// The least microseconds that so much work could take.
+    /// The least time in microseconds for this work.
     pub(crate) fn least_us(&self, flops: f64, traffic: Traffic) -> f64 {
         let Traffic { reads, writes } = traffic;
         let at = self.at(traffic.total());
-        // What is read and written in equal parts goes as a copy does, the rest by itself.
+        // Equal parts of reads and writes have the bandwidth of a copy, the remainder that of a read or a
+        // write.
         let copied = reads.min(writes);
         let seconds = 2.0 * copied / at.copy.max(at.streamed_copy)
             + (reads - copied) / at.read
@@ -96,7 +99,7 @@ impl Limits {
         (flops / self.gflops / 1e3).max(seconds / 1e3)
     }
 
-    /// Bandwidths at a footprint, between those measured.
+    /// The bandwidths at a footprint, interpolated between measured ones.
     pub(crate) fn at(&self, bytes: f64) -> Bandwidth {
         let after = self.memory.partition_point(|measured| measured.bytes < bytes);
         let after = after.min(self.memory.len() - 1);
@@ -135,7 +138,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Bytes in the largest unit that they fill.
+/// A number of bytes in its largest unit.
 fn footprint(bytes: f64) -> String {
     if bytes < 1048576.0 { format!("{:.0}K", bytes / 1024.0) } else { format!("{:.0}M", bytes / 1048576.0) }
 }
@@ -147,7 +150,8 @@ fn cpu() -> String {
     name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
 }
 
-/// The least time of so many rounds of what each of the threads makes for itself, from the start of all to the end of all.
+/// The least time of several rounds, from the start of all threads to the end of all; each thread runs its
+/// own closure from `make`.
 fn best<W: FnMut()>(threads: usize, rounds: usize, make: impl Fn() -> W + Sync) -> Duration {
     let barrier = Barrier::new(threads);
     let measure = || {

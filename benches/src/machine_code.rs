@@ -1,5 +1,5 @@
-//! What the cases become on NVIDIA's processors, as far as that can be known without one: registers, shared memory and machine instructions of
-//! every kernel, in golden files. A change of code quality shows in review.
+//! Golden files of the code of each case on NVIDIA GPUs, which need no GPU: registers, shared memory and
+//! machine instructions of every kernel. A change of code quality is visible in review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use expect_test::{ExpectFile, expect_file};
 
 use crate::{case::Case, cases};
 
-/// Registers that a thread has at most.
+/// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 
 #[test]
@@ -77,12 +77,12 @@ fn modules(case: &Case, target: Target) -> Vec<Arc<PtxModule>> {
     compiled.codes().map(|code| module(code.artifact().payload())).collect()
 }
 
-/// How often instructions stand in a kernel, modifiers aside.
+/// The number of occurrences of each instruction in a kernel, without modifiers.
 fn histogram(made: &Assembled) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for (opcode, count) in &made.opcodes {
         let name = opcode.split('.').next().unwrap_or(opcode);
-        // Padding, of which there is more or less for no reason of ours.
+        // The amount of padding varies for reasons beyond our control.
         if name != "NOP" {
             *counts.entry(name).or_default() += count;
         }

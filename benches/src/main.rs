@@ -1,27 +1,28 @@
-//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed, in turns with its peers.
+//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed, in
+//! turns with its peers.
 //!
 //! The command line and the JSON are stable: other programs read them. Fields may be added, none renamed.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 mod arrays; // memory for peers in this process
-mod case; // what a case is
+mod case; // a benchmark case
 mod cases; // all cases
 mod check; // results against other results
 mod contest; // timing in turns
-mod copies; // what a GPU copies
-mod device; // what is measured
-mod growth; // how long programs compile
-mod machine; // what the machine can do
+mod copies; // copy bandwidths of a GPU
+mod device; // the measured device
+mod growth; // compile time by program size
+mod machine; // the machine's limits
 #[cfg(test)]
-mod machine_code; // what cases become on processors that are not here
-mod measure; // a case from check to figures
+mod machine_code; // golden files of machine code for NVIDIA GPUs
+mod measure; // check and timing of a case
 mod ours; // a case on a backend
-mod peers; // other programs for the same
+mod peers; // other programs for the same operations
 mod product; // a matrix product in f64
 mod reference; // kernels by hand
 mod report; // table, JSON, records
-mod sample; // rows of what is too large to be checked whole
-mod streams; // cases about streams
+mod sample; // sampled rows of large results
+mod streams; // cases on the overhead of streams
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -36,14 +37,15 @@ struct Cli {
     /// Which backend to measure
     #[arg(long, default_value = "multicore")]
     backend: String,
-    /// Only cases whose name contains one of these; those for NVIDIA's GPUs run elsewhere only if this is their whole name
+    /// Only cases whose name contains one of these; cases for NVIDIA GPUs run elsewhere only if selected by
+    /// their whole name
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
     /// Threads that compute; 0 means one per core
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray, candle-core, torch,
-    /// torch-compile and jax, or all; on an NVIDIA GPU, cublas
+    /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray,
+    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Compare with the JSON of an earlier run
@@ -58,13 +60,13 @@ struct Cli {
     /// Append the results to the records in `benches/results`, a line per case
     #[arg(long)]
     record: bool,
-    /// Check every case but time it once only
+    /// Check every case but time it only once
     #[arg(long)]
     smoke: bool,
-    /// Go on after a case that fails; the run fails at its end
+    /// Continue after a case that fails; the run fails at its end
     #[arg(long)]
     keep_going: bool,
-    /// Say what would be measured, and measure nothing
+    /// Describe the cases and measure nothing
     #[arg(long)]
     describe: bool,
 }
@@ -130,7 +132,7 @@ fn run(cli: &Cli) -> Result<()> {
             }
             Err(error) => return Err(error),
         }
-        // After every case, so that a run that is stopped leaves what it measured.
+        // After every case, so that an interrupted run leaves its results.
         cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
     };
     for case in &selected {

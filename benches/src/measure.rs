@@ -17,14 +17,15 @@ use crate::{
     peers::{Peer, Problem, Step},
 };
 
-/// What was measured of a case. Written as JSON: fields may be added, none renamed.
+/// The measurements of a case. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Median time of one run in microseconds.
     pub(crate) us: f64,
     /// Least time of one run in microseconds.
     pub(crate) best_us: f64,
-    /// The first call from assignments, with inputs on the device, minus the median warm call, in milliseconds.
+    /// The first call from assignments, with inputs on the device, minus the median warm call, in
+    /// milliseconds.
     pub(crate) cold_ms: f64,
     /// Giga floating-point operations per second, from the median.
     pub(crate) gflops: f64,
@@ -32,12 +33,15 @@ pub(crate) struct Measured {
     pub(crate) gbps: f64,
     /// The 90th minus the 10th percentile, relative to the median.
     pub(crate) spread: f64,
-    /// The time that the measured peaks of this machine's cores allow over the median time; 0 on other devices.
+    /// The time that the measured limits of this machine's cores allow, over the median time; 0 on other
+    /// devices.
     pub(crate) roofline: f64,
-    /// Of products on one thread: operations per second over those of fused multiply-adds alone in the same round, the median over rounds.
+    /// For matrix multiplications on one thread: operations per second over those of fused multiply-adds
+    /// alone in the same round, the median over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_peak: Option<f64>,
-    /// On a GPU: the time that copying as many bytes takes, measured in the same run, over the median time.
+    /// On a GPU: the time of copying the same number of bytes, measured in the same run, over the median
+    /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_copy: Option<f64>,
     /// Whether the result was verified; always true, since a wrong result fails the run.
@@ -48,12 +52,12 @@ pub(crate) struct Measured {
     /// Bytes of inputs read and outputs written once.
     #[serde(default)]
     pub(crate) bytes: f64,
-    /// What peers took that were timed in turns with this.
+    /// The times of peers, measured in turns with this case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) peers: BTreeMap<String, PeerTime>,
 }
 
-/// What a peer took. Written as JSON: fields may be added, none renamed.
+/// The times of a peer. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PeerTime {
     /// Median time of one run in microseconds.
@@ -62,45 +66,45 @@ pub(crate) struct PeerTime {
     pub(crate) best_us: f64,
     /// The median over rounds of the peer's time over ours in the same round: above 1, ours is faster.
     pub(crate) ratio: f64,
-    /// What its first call took longer than a later one, in milliseconds, where it compiles.
+    /// For peers that compile: the time by which the first call exceeds a later one, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold_ms: Option<f64>,
-    /// That over ours.
+    /// The peer's cold time over ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold_ratio: Option<f64>,
 }
 
-/// How long to measure.
+/// The duration of measurements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Once, to see that the case works.
+    /// Once, to check that the case works.
     Smoke,
     /// Until the median is steady enough.
     Full,
 }
 
-/// What cases are measured on.
+/// The circumstances of measurements.
 pub(crate) struct Setup<'a> {
     pub(crate) backend: &'a Backend,
     pub(crate) threads: usize,
-    /// What the cores can do that are measured, where it is cores.
+    /// The measured limits of the cores, if cases run on cores.
     pub(crate) limits: Option<&'a Limits>,
-    /// What the device copies, where it is a GPU.
+    /// The measured copy bandwidths, if the device is a GPU.
     pub(crate) copies: Option<&'a Copies>,
     pub(crate) sample: Sample,
     pub(crate) effort: Effort,
 }
 
-/// Cold calls of which the median counts, unless they take too long.
+/// The number of cold calls, of which the median counts, unless they take too long.
 const COLD_CALLS: usize = 3;
 /// The longest first call that is repeated.
 const LONG: Duration = Duration::from_millis(500);
 
-/// Checks and times a case and what its peers make of it.
+/// Checks and times a case and its peers.
 ///
 /// # Errors
 ///
-/// Whatever stops the case from running, and a wrong result, ours or a peer's.
+/// Any error of the case, and a wrong result, ours or a peer's.
 pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
     let ours = Ours::prepare(setup.backend, case, &inputs)?;
@@ -157,18 +161,18 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
     Ok(measured)
 }
 
-/// How far a peer's result may be from ours, relative to the largest magnitude. Of cases that are looked at in rows both may be off, each
-/// its own way, as elements of few bits are by rounding.
+/// The allowed difference between a peer's result and ours, relative to the largest magnitude. In cases with
+/// sampled rows both may deviate, in opposite directions, because of rounding to narrow elements.
 fn apart(case: &Case) -> f64 {
     if matches!(case.check, Check::Rows(_)) { 2.0 * case.tolerance } else { case.tolerance }
 }
 
-/// Whether it computes so much with what it reads and writes that arithmetic is what bounds it.
+/// Whether the case is compute-bound: arithmetic limits it, not memory traffic.
 fn is_product(case: &Case) -> bool {
     case.flops >= 4.0 * case.traffic.total()
 }
 
-/// The case as peers see it; none if they do not know the operation.
+/// The case as a problem for peers; `None` if none implements the operation.
 pub(crate) fn problem(
     case: &Case,
     inputs: &[Option<HostArray>],
@@ -194,7 +198,7 @@ pub(crate) fn problem(
     }))
 }
 
-/// Microseconds from text to first result, each time anew.
+/// Microseconds from text to first result, compiled anew each time.
 fn latencies(setup: &Setup, case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
     let rounds = if setup.effort == Effort::Smoke { 1 } else { 25 };
     let round = |_| Ok(micros(Ours::prepare(setup.backend, case, inputs)?.run_once()?));
@@ -216,8 +220,8 @@ pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> P
     PeerTime { us: median(theirs.to_vec()), best_us, ratio: median(ratios), cold_ms, cold_ratio: None }
 }
 
-/// What the sorted times say of a case of so many operations and bytes, which the machine could do in `least` microseconds (0
-/// where that is not known) and of which the first call took `cold_us`.
+/// Summarises the sorted times of a case with these operations and bytes. `least` is the time in microseconds
+/// that the machine allows (0 if unknown), and `cold_us` the time of the first call.
 pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, cold_us: f64) -> Measured {
     let us = quantile(times, 0.5);
     Measured {

@@ -1,4 +1,4 @@
-//! A case on a backend of ours, ready to run.
+//! A case, linked on one of our backends.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) struct Ours<'a> {
     case: &'a Case,
     routine: Routine,
     outputs: Vec<TensorNode>,
-    /// From the text to the end of linking, with inputs that are on the device already.
+    /// The time from the text to the end of linking, with inputs already on the device.
     compiling: Duration,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Ours<'a> {
     ///
     /// # Errors
     ///
-    /// Whatever stops that.
+    /// The backend's.
     pub(crate) fn prepare(
         backend: &Backend,
         case: &'a Case,
@@ -34,7 +34,7 @@ impl<'a> Ours<'a> {
                 context = context.init_from_host(node, array)?;
             }
         }
-        // Copies are only scheduled by now, and would count as part of the first run.
+        // Copies are only scheduled so far, and would count as part of the first run.
         context.stream().sync()?;
         let output = |name: &&'static str| {
             let node = nodes.iter().find(|node| node.name() == **name);
@@ -46,22 +46,22 @@ impl<'a> Ours<'a> {
         Ok(Ours { case, routine, outputs, compiling: start.elapsed() })
     }
 
-    /// Runs to the end, and says how long compiling and running took.
+    /// Runs to the end and returns the time of compilation and run together.
     ///
     /// # Errors
     ///
-    /// Whatever stops the routine.
+    /// The error of the routine.
     pub(crate) fn run_once(&self) -> Result<Duration> {
         let start = Instant::now();
         self.routine.run(&self.case.bindings)?.sync()?;
         Ok(self.compiling + start.elapsed())
     }
 
-    /// What the nodes of the outputs hold.
+    /// The values of the output nodes.
     ///
     /// # Errors
     ///
-    /// Whatever stops the transfer.
+    /// The error of a transfer.
     pub(crate) fn outputs(&self) -> Result<Vec<HostArray>> {
         let context = self.routine.context();
         self.outputs.iter().map(|node| Ok(context.to_host(node)?)).collect()

@@ -1,8 +1,8 @@
-//! Peers: other programs that compute what a case computes. Each gives its result first, which is compared with ours, and is timed
-//! afterwards, in turns with ours.
+//! Peers: other programs that compute the same operations. Each computes its result first, which is compared
+//! with ours, and is timed afterwards, in turns with ours.
 //!
-//! A peer that has no such operation is absent from a case. Peers in Rust are features of this package, named as the libraries are;
-//! those in Python run as processes of `benches/peers/peers.py`.
+//! A peer without the operation of a case is left out. Peers in Rust are features of this package, with the
+//! names of the libraries; peers in Python run as processes of `benches/peers/peers.py`.
 
 #[cfg(feature = "candle-core")]
 mod candle;
@@ -27,7 +27,7 @@ use arrayjit::DType;
 
 use crate::{arrays::Array, case::Operation};
 
-/// Every peer on this machine's cores by name; `cublas` is the one on a GPU.
+/// The names of all peers on this machine's cores; `cublas` is the one on a GPU.
 pub(crate) const NAMES: [&str; 8] =
     ["hand", "gemm", "matrixmultiply", "ndarray", "candle-core", "torch", "torch-compile", "jax"];
 
@@ -42,7 +42,7 @@ pub(crate) struct Problem {
     pub(crate) dtype: DType,
     /// The inputs in the order of the case.
     pub(crate) inputs: Vec<Array>,
-    /// The outputs in the order of the case: with what they hold before, where they are updated.
+    /// The outputs in the order of the case, with their initial contents if they are updated.
     pub(crate) outputs: Vec<Array>,
 }
 
@@ -50,45 +50,46 @@ pub(crate) struct Problem {
 pub(crate) trait Peer {
     /// Its name, one of [`NAMES`] or `cublas`.
     fn name(&self) -> &'static str;
-    /// Whether it may have an operation on elements of a type; whether it does, [`Peer::prepare`] says.
+    /// Whether it may support an operation on elements of a type; [`Peer::prepare`] decides.
     fn takes(&self, _operation: Operation, dtype: DType) -> bool {
         dtype == DType::F32
     }
     /// Its version; empty for our own.
     fn version(&self) -> &str;
-    /// What it makes of a problem, after one call; `None` if it has no such operation.
+    /// The problem after one call, ready to repeat; `None` if the peer lacks the operation.
     ///
     /// # Errors
     ///
-    /// Whatever stops it.
+    /// The peer's.
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>>;
 }
 
-/// What a peer is ready to repeat.
+/// A problem that a peer is ready to repeat.
 pub(crate) struct Prepared<'a> {
     pub(crate) step: Box<dyn Step + 'a>,
     /// The outputs of the first call.
     pub(crate) outputs: Vec<Vec<f32>>,
-    /// Milliseconds that the first call took longer than a later one, for peers that compile.
+    /// For peers that compile: the milliseconds by which the first call exceeds a later one.
     pub(crate) cold_ms: Option<f64>,
 }
 
-/// Something that can be repeated.
+/// An operation that can be repeated.
 pub(crate) trait Step {
-    /// Does it once untimed, then so many times: seconds of these together, to the end of the last.
+    /// Runs once untimed, then `count` times, and returns the seconds of these together, until the end of the
+    /// last.
     ///
     /// # Errors
     ///
-    /// Whatever stops it.
+    /// The peer's.
     fn run(&mut self, count: usize) -> Result<f64>;
 }
 
-/// Opens the peers of a list; `device` is the position of the NVIDIA GPU that is measured, if it is one. A library of NVIDIA's that this
-/// machine lacks is said, and left out.
+/// Opens the peers of a list; `device` is the position of the measured NVIDIA GPU, if there is one. A missing
+/// library of NVIDIA's is reported, and its peer left out.
 ///
 /// # Errors
 ///
-/// Names that no peer has, peers that this program was built without, and Python that does not start.
+/// Unknown names, peers that this program was built without, and Python that does not start.
 pub(crate) fn open(list: &[String], threads: usize, device: Option<u32>) -> Result<Vec<Box<dyn Peer>>> {
     let mut names: Vec<&str> = list.iter().map(String::as_str).filter(|name| *name != "all").collect();
     if names.len() < list.len() {
@@ -152,7 +153,7 @@ fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
     }
 }
 
-/// Fails unless a variable that a library reads at its first use says so many threads.
+/// Fails unless an environment variable, which a library reads at its first use, has this number of threads.
 #[cfg(any(feature = "matrixmultiply", feature = "candle-core"))]
 fn expect_variable(name: &str, threads: usize) -> Result<()> {
     let found = std::env::var(name).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! A matrix product in f64, quick enough to check the largest cases whole: a second program, by other loops than any measured.
+//! A matrix multiplication in f64, fast enough to check the largest cases completely, with other loops than
+//! the measured ones.
 
 /// Rows of a tile.
 const ROWS: usize = 4;
@@ -16,7 +17,7 @@ pub(crate) fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
         }
         for row in (0..m).step_by(ROWS) {
             let height = ROWS.min(m - row);
-            // Past the last row a tile repeats it, and what it computes there is dropped.
+            // A tile at the end repeats the last row, and its results for the repetitions are dropped.
             let rows: [&[f64]; ROWS] = std::array::from_fn(|i| {
                 let row = row + i.min(height - 1);
                 &a[row * k..(row + 1) * k]

@@ -1,11 +1,12 @@
-//! Kernels written by hand for AVX2: what a careful author gets out of this machine for each operation, to compare compiled code with.
+//! Hand-written AVX2 kernels: the performance that a careful author achieves on this machine for each
+//! operation, for comparison with compiled code.
 //!
-//! They read and write the same memory as the compiled code, under the same policies: buffers on huge pages, non-temporal stores for
-//! outputs larger than half of the last cache. Each takes slices whose lengths are multiples of [`BLOCK`]; callers split the work over
-//! threads.
+//! They use the same memory as the compiled code, under the same policies: buffers on huge pages,
+//! non-temporal stores for outputs larger than half of the last-level cache. Each takes slices whose lengths
+//! are multiples of [`BLOCK`]; callers divide the work over threads.
 //!
-//! Unsafe code stands in [`lanes`] (loads and stores of whole vectors, from references to arrays of that size) and in [`crate::peers`],
-//! which calls kernels after it has detected AVX2 and FMA.
+//! Unsafe code is in [`lanes`] (loads and stores of whole vectors, from references to arrays of that size)
+//! and in [`crate::peers`], which calls kernels after it has detected AVX2 and FMA.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod adam; // a parameter and its moments
@@ -18,11 +19,11 @@ pub(crate) mod reductions; // sums in all directions
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rows; // softmax and layer normalisation
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod streams; // reading, writing and copying: what memory can do
+pub(crate) mod streams; // reading, writing and copying
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod transpose; // by tiles
 
-/// Floats that kernels take at a time.
+/// The number of floats that kernels process at a time.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const BLOCK: usize = 64;
 
@@ -31,18 +32,18 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) enum Store {
     /// Through the caches.
     Cached,
-    /// Past them.
+    /// With non-temporal stores.
     Streamed,
 }
 
 impl Store {
-    /// The policy for an output of so many bytes: past the caches if it takes more than half of the last one.
+    /// The policy for an output of this size: non-temporal if it exceeds half of the last-level cache.
     pub(crate) fn of(bytes: usize) -> Store {
         if 2 * bytes > last_cache() { Store::Streamed } else { Store::Cached }
     }
 }
 
-/// The size of the largest cache; 32 MiB where the system does not tell.
+/// The size of the last-level cache in bytes; 32 MiB if the system does not report it.
 pub(crate) fn last_cache() -> usize {
     static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *SIZE.get_or_init(|| {

@@ -1,9 +1,9 @@
-//! Results as a table on the terminal, as JSON, as a page, and as records of the repository.
+//! Results as a table on the terminal, as JSON, as a page, and as records in the repository.
 
-mod page; // a page with pictures
-mod plots; // the pictures
+mod page; // a page with charts
+mod plots; // the charts
 mod record; // a line of JSON per case
-mod table; // what the terminal shows
+mod table; // the table on the terminal
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -27,31 +27,31 @@ pub(crate) struct Report {
     /// The day, in universal time.
     #[serde(default)]
     date: String,
-    /// Reports of older programs are about the CPU.
+    /// Reports of older programs lack the field; they are about the CPU.
     #[serde(default = "cpu")]
     device: Measuree,
     #[serde(default)]
     overhead: Overhead,
-    /// What its cores can do, where it is cores that were measured.
+    /// The limits of the cores, if cores were measured.
     #[serde(default)]
     machine: Option<Machine>,
-    /// What it copies, where it is a GPU.
+    /// The copy bandwidths, if a GPU was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copies: Option<Copies>,
-    /// The peers that were measured, and their versions.
+    /// The names and versions of the measured peers.
     #[serde(default)]
     peers: Vec<(String, String)>,
     results: BTreeMap<String, Measured>,
-    /// How the time of a compilation grows with the program, where a page was asked for.
+    /// Compile time by program size, measured for pages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth: Vec<Growth>,
-    /// The names of the cases, as they ran.
+    /// The names of the cases in the order of execution.
     #[serde(skip)]
     order: Vec<String>,
 }
 
 impl Report {
-    /// An empty report of this commit and day.
+    /// An empty report of the current commit and day.
     pub(crate) fn new(
         threads: usize,
         device: Measuree,
@@ -66,27 +66,27 @@ impl Report {
         Report { threads, commit, date, device, overhead, machine, copies, peers, results, growth, order }
     }
 
-    /// Whether the processor was measured.
+    /// Whether the report is about this machine's cores.
     pub(crate) fn is_about_host(&self) -> bool {
         self.device.is_host
     }
 
-    /// Adds how the time of a compilation grows with the program.
+    /// Adds compile times by program size.
     pub(crate) fn set_growth(&mut self, growth: Vec<Growth>) {
         self.growth = growth;
     }
 
-    /// Adds what a GPU was measured to copy.
+    /// Adds the copy bandwidths of a GPU.
     pub(crate) fn set_copies(&mut self, copies: Option<Copies>) {
         self.copies = copies;
     }
 
-    /// Fails unless the report's figures may stand beside those of a device: hosts beside hosts, others beside themselves, and
-    /// what software imitates beside no hardware.
+    /// Fails unless the report's figures are comparable with those of a device: hosts with hosts, other
+    /// devices with themselves, and never a software emulation with hardware.
     ///
     /// # Errors
     ///
-    /// Names both.
+    /// The names of both devices.
     pub(crate) fn check_comparable(&self, device: &Measuree) -> Result<()> {
         let hosts = self.device.is_host && device.is_host;
         ensure!(
@@ -103,7 +103,7 @@ impl Report {
         self.results.insert(name.into(), measured);
     }
 
-    /// Every case and its result, as they ran.
+    /// Every case and its result, in the order of execution.
     fn in_order(&self) -> impl Iterator<Item = (&str, &Measured)> {
         self.order.iter().filter_map(|name| Some((name.as_str(), self.results.get(name)?)))
     }
@@ -112,7 +112,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// Names the file.
+    /// The path of the file, and the error.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
@@ -123,13 +123,13 @@ impl Report {
 ///
 /// # Errors
 ///
-/// Names the file.
+/// The path of the file, and the error.
 pub(crate) fn read(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
-/// `e` to the mean of the logarithms; `None` of nothing.
+/// The geometric mean; `None` for an empty slice.
 fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
@@ -139,7 +139,8 @@ fn cpu() -> Measuree {
     Measuree { name: "multicore:0".into(), software: false, is_host: true }
 }
 
-/// The commit of the repository around; where there is none, as beside an archive of programs, what the environment's `BENCH_COMMIT` says.
+/// The commit of the surrounding repository. Where there is none, as in an archive of programs, the
+/// environment variable `BENCH_COMMIT` has it.
 fn commit() -> String {
     if let Ok(commit) = std::env::var("BENCH_COMMIT") {
         return commit;

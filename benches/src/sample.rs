@@ -1,13 +1,14 @@
-//! Rows of arrays that are too large to be converted and checked whole. A row is all that the last axis holds.
+//! Samples rows of arrays that are too large to be converted and checked completely. A row spans the last
+//! axis.
 
 use arrayjit::{DType, HostArray};
 use half::bf16;
 
-/// Rows that are looked at.
+/// The number of sampled rows.
 const ROWS: usize = 32;
 
-/// The rows of an array of so many that are looked at: the first, the last, and some between that the seed chooses; in ascending order,
-/// each once.
+/// The positions of the sampled rows of an array with `count` rows: the first, the last, and some between
+/// that depend on the seed; ascending, without duplicates.
 pub(crate) fn chosen(seed: &str, count: usize) -> Vec<usize> {
     if count <= ROWS {
         return (0..count).collect();
@@ -21,12 +22,12 @@ pub(crate) fn chosen(seed: &str, count: usize) -> Vec<usize> {
     rows.into_iter().collect()
 }
 
-/// How many rows an array has.
+/// The number of rows of an array.
 pub(crate) fn count(array: &HostArray) -> usize {
     array.num_values() / columns(array)
 }
 
-/// How many elements a row has.
+/// The number of elements of a row.
 pub(crate) fn columns(array: &HostArray) -> usize {
     array.dims().last().copied().unwrap_or(1).max(1)
 }
@@ -37,7 +38,7 @@ pub(crate) fn rows(array: &HostArray, rows: &[usize]) -> Vec<f64> {
     rows.iter().flat_map(|row| part(array, row * columns, columns)).collect()
 }
 
-/// So many values of an array without margins, from one on.
+/// `count` values of an array without margins, from position `first` on.
 pub(crate) fn part(array: &HostArray, first: usize, count: usize) -> Vec<f64> {
     assert!(array.padding().is_none(), "large arrays have no margins");
     let size = array.dtype().size_bytes();

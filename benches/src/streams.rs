@@ -1,6 +1,8 @@
-//! What streams cost: routines with next to nothing to compute, so that handing over, waiting and merging are what is timed.
+//! The overhead of streams: routines with almost nothing to compute, so that submission, waiting and merging
+//! dominate.
 //!
-//! Each is checked before it is timed, by what is in its nodes afterwards: every run of a routine counts one up.
+//! Each case is checked before it is timed, by the contents of its nodes: every run of a routine increments a
+//! counter.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +15,13 @@ use tnode::Sharing;
 
 use crate::measure::{Effort, Measured, summary};
 
-/// A case: its stable name, and what makes it ready.
+/// A case: its stable name, and the function that prepares it.
 pub(crate) struct StreamCase {
     pub(crate) name: &'static str,
     prepare: fn(&Backend) -> Result<Ready>,
 }
 
-/// Every case, in the order they run.
+/// Every case, in the order of execution.
 pub(crate) fn all() -> [StreamCase; 4] {
     [
         StreamCase { name: "dispatch_empty", prepare: dispatch_empty },
@@ -31,9 +33,9 @@ pub(crate) fn all() -> [StreamCase; 4] {
 
 /// A case that was checked.
 struct Ready {
-    /// Does it once, to the end.
+    /// Runs the case once, to the end.
     run: Box<dyn Fn() -> Result<()>>,
-    /// What one time of it counts as: the time reported is that of each.
+    /// The number of parts in one run of the case; the reported time is that of one part.
     parts: usize,
     /// Floating-point operations and bytes of each part.
     flops: f64,
@@ -44,7 +46,7 @@ struct Ready {
 ///
 /// # Errors
 ///
-/// Whatever stops the case from running, and a wrong result.
+/// Any error of the case, and a wrong result.
 pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> Result<Measured> {
     let start = Instant::now();
     let ready = (case.prepare)(backend).with_context(|| format!("case `{}`", case.name))?;
@@ -60,7 +62,7 @@ pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> R
     Ok(summary(&times, (ready.flops, ready.bytes), 0.0, cold))
 }
 
-/// Runs in a row of an independent routine, so that its cost is amortised; each counts.
+/// Successive runs of an independent routine, whose cost is amortised; each is a part.
 fn dispatch_empty(backend: &Backend) -> Result<Ready> {
     const RUNS: usize = 256;
     let (x, y) = (node("x", 1)?, node("y", 1)?);
@@ -75,7 +77,7 @@ fn dispatch_empty(backend: &Backend) -> Result<Ready> {
     Ok(Ready { run: Box::new(move || run().map(drop)), parts: RUNS, flops: 1.0, bytes: 8.0 })
 }
 
-/// 64 routines on one stream, each of which needs the one before; the time is that of the chain.
+/// 64 routines on one stream, each of which depends on the one before; the time is that of the chain.
 fn dispatch_chain(backend: &Backend) -> Result<Ready> {
     const LENGTH: usize = 64;
     let x = node("x", 1)?;
@@ -91,7 +93,7 @@ fn dispatch_chain(backend: &Backend) -> Result<Ready> {
     Ok(Ready { run: Box::new(move || run().map(drop)), parts: 1, flops, bytes })
 }
 
-/// Two streams write one node in turn, so each waits for the other; the time is that of a turn.
+/// Two streams write one node alternately, so each waits for the other; the time is that of one write.
 fn event_pingpong(backend: &Backend) -> Result<Ready> {
     const TURNS: usize = 64;
     let x = node("x", 1)?;
@@ -110,7 +112,8 @@ fn event_pingpong(backend: &Backend) -> Result<Ready> {
     Ok(Ready { run: Box::new(move || run().map(drop)), parts: TURNS, flops: 1.0, bytes: 8.0 })
 }
 
-/// Gradients of 8 streams, 1 MiB each, become one on stream 0, through merge buffers that are filled with copies.
+/// Gradients of 8 streams, 1 MiB each, are summed on stream 0, through merge buffers that are filled with
+/// copies.
 fn merge_tree_8(backend: &Backend) -> Result<Ready> {
     const STREAMS: usize = 8;
     const ELEMENTS: usize = (1 << 20) / 4;
@@ -139,7 +142,7 @@ fn merge_tree_8(backend: &Backend) -> Result<Ready> {
     Ok(Ready { run: Box::new(move || run().map(drop)), parts: 1, flops: elements, bytes: 20.0 * elements })
 }
 
-/// Counts its runs.
+/// Increments a counter in each run.
 const COUNT: &str = "x[i] += 1";
 
 fn node(name: &str, elements: usize) -> Result<TensorNode> {
@@ -154,7 +157,7 @@ fn wait(event: &Event) -> Result<()> {
     Ok(event.sync()?)
 }
 
-/// Fails unless all elements of a node are this value.
+/// Fails unless all elements of a node have this value.
 fn expect(context: &Context, node: &TensorNode, value: f32) -> Result<()> {
     let found = context.to_host(node)?;
     let wrong = found.values().into_iter().find(|found| *found != f64::from(value));

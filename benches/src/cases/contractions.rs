@@ -1,4 +1,4 @@
-//! Products of matrices in their variants, and convolution.
+//! Matrix multiplications in their variants, and convolution.
 
 use crate::{
     case::{Case, Node, Operation},
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Case> {
     cases
 }
 
-/// Operations of a product of `[m, k]` and `[k, n]`.
+/// The floating-point operations of a product of `[m, k]` and `[k, n]`.
 pub(super) fn product_flops(sizes: [usize; 3]) -> f64 {
     2.0 * sizes.iter().product::<usize>() as f64
 }
@@ -104,7 +104,8 @@ fn conv3x3(name: &'static str, batch: usize, channels: usize, size: usize) -> Ca
         })
 }
 
-/// What each element of 3×3 windows sees of an image `[c, size, size]`: `[c * 9, size * size]`, 0 outside.
+/// The elements of 3×3 windows of an image `[c, size, size]`, as `[c * 9, size * size]`; 0 outside of the
+/// image (im2col).
 fn windows(image: &[f64], size: usize) -> Vec<f64> {
     let channels = image.len() / (size * size);
     let mut columns = Vec::with_capacity(9 * image.len());

@@ -24,7 +24,7 @@ fn axpy_relu(name: &'static str, n: usize) -> Case {
         .formula(|inputs| inputs[0].iter().map(|x| (1.5 * x + 0.5).max(0.0) * 2.0).collect())
 }
 
-/// The Gaussian error linear unit in its form with the hyperbolic tangent.
+/// The Gaussian error linear unit, in its approximation by the hyperbolic tangent.
 fn gelu(name: &'static str, n: usize) -> Case {
     let text = "y[i] := 0.5 * x[i] * (1 + tanh(0.7978845608 * (x[i] + 0.044715 * x[i] * x[i] * x[i])))";
     map(name, Operation::Gelu, text, n).flops(9.0 * n as f64).formula(|inputs| {
@@ -34,8 +34,8 @@ fn gelu(name: &'static str, n: usize) -> Case {
     })
 }
 
-/// The first step of Adam with rate 0.001: parameter and both moments are updated. The factors that undo the bias of the moments are
-/// numbers of the program, as they are the same for all elements.
+/// The first step of Adam with rate 0.001: parameter and both moments are updated. The bias corrections of
+/// the moments are constants of the program, since they are the same for all elements.
 fn adam(name: &'static str, n: usize) -> Case {
     let text = "m[i] := 0.9 * m[i] + 0.1 * g[i]
         v[i] := 0.999 * v[i] + 0.001 * (g[i] * g[i])

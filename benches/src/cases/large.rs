@@ -1,6 +1,8 @@
-//! What keeps a GPU busy: large products with narrow elements, and operations on hundreds of megabytes.
+//! Large cases for GPUs: matrix multiplications with narrow elements, and operations on hundreds of
+//! megabytes.
 //!
-//! Inputs are random: a GPU multiplies zeros faster than numbers. Results are checked in rows, in f64; see [`crate::sample`].
+//! Inputs are random: a GPU multiplies zeros faster than other numbers. Some rows of the results are checked,
+//! in f64; see [`crate::sample`].
 
 use arrayjit::{DType, HostArray};
 
@@ -14,9 +16,9 @@ use crate::{
     sample,
 };
 
-/// What rounding to bf16 may change a number by, relative to it: half of what its neighbours are apart.
+/// The relative error of rounding to bf16: half the distance of neighbours.
 const BF16: f64 = 1.0 / 256.0;
-/// The same for f32.
+/// The relative error of rounding to f32.
 const F32: f64 = 1.0 / (1 << 24) as f64;
 
 pub(super) fn all() -> Vec<Case> {
@@ -34,8 +36,8 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-/// `c = a b`, square: elements of bf16, sums in f32, rounded once. Cores that multiply narrow elements cut off what an f32 does not hold
-/// instead of rounding: at most a half of its last place for each product.
+/// `c = a b`, square: elements of bf16, sums in f32, rounded once. Tensor cores truncate to f32 instead of
+/// rounding: an error of at most half a unit of the last place for each product.
 fn gemm_bf16(name: &'static str, n: usize) -> Case {
     let text = "h[m,n] :+= f32(a[m,k]) * f32(b[k,n])\nc[m,n] := h[m,n]";
     let nodes = vec![
@@ -47,8 +49,9 @@ fn gemm_bf16(name: &'static str, n: usize) -> Case {
     square(Case::new(name, Operation::Matmul, text, nodes), n).tolerance(BF16 + n as f64 * F32)
 }
 
-/// `c = a b`, square, f32. Errors of a sum of random products grow with the root of their number: the tolerance is some times that, and far
-/// less than what products in fewer bits, as tensor cores make of f32, would be off.
+/// `c = a b`, square, f32. The error of a sum of random products grows with the square root of their number:
+/// the tolerance is a small multiple of that, and far below the error of products in fewer bits, such as
+/// tf32.
 fn gemm_f32(name: &'static str, n: usize) -> Case {
     let nodes = vec![Node::input("a", &[n, n]), Node::input("b", &[n, n]), Node::written("c", &[n, n])];
     square(Case::new(name, Operation::Matmul, "c[m,n] :+= a[m,k] * b[k,n]", nodes), n).tolerance(1e-5)
@@ -61,7 +64,7 @@ fn square(case: Case, n: usize) -> Case {
     })
 }
 
-/// Reads an array and writes it elsewhere: with 2¹⁵ rows of 8192 1 GiB read and 1 GiB written.
+/// Copies an array: with 2¹⁵ rows of 8192 elements, 1 GiB is read and 1 GiB written.
 fn copy(name: &'static str, rows: usize, columns: usize) -> Case {
     let nodes = vec![Node::input("x", &[rows, columns]), Node::written("y", &[rows, columns])];
     let case = Case::new(name, Operation::Copy, "y[r,c] := x[r,c]", nodes).tolerance(0.0);
@@ -84,8 +87,9 @@ fn large_layer_norm(name: &'static str, rows: usize, columns: usize) -> Case {
     })
 }
 
-/// `softmax(q kᵀ / √features) v` of each head: elements of bf16, sums and exponentials in f32. Weights are rounded to bf16 for the second
-/// product, and the results are: each may be off by as much.
+/// `softmax(q kᵀ / √features) v` of each head: elements of bf16, sums and exponentials in f32. The weights
+/// are rounded to bf16 for the second product, and so are the results; each rounding contributes to the
+/// tolerance.
 fn attention_bf16(name: &'static str, sizes: [usize; 3]) -> Case {
     let [heads, positions, features] = sizes;
     let text = format!(
@@ -121,7 +125,7 @@ fn attention_bf16(name: &'static str, sizes: [usize; 3]) -> Case {
         })
 }
 
-/// Rows of one head.
+/// Some rows of one head.
 fn attention_rows(inputs: &[&HostArray], rows: &[usize], [_, positions, features]: [usize; 3]) -> Vec<f64> {
     let size = positions * features;
     let [k, v] = [1, 2].map(|i| sample::part(inputs[i], rows[0] / positions * size, size));
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
     use crate::{case::Check, check, ours::Ours};
 
-    /// Every case with so little to do that all of it can be looked at.
+    /// Every case that is small enough to be checked completely.
     fn small() -> Vec<Case> {
         vec![
             gemm_bf16("gemm_bf16", 96),

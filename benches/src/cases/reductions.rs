@@ -1,4 +1,5 @@
-//! Sums over all elements, rows and columns, and the transpose: what reads memory in another order than it was written.
+//! Sums over all elements, rows and columns, and the transpose: operations that read memory in another order
+//! than they write it.
 
 use crate::{
     case::{Case, Node, Operation},

@@ -72,8 +72,8 @@ pub(super) fn layer_norm_row(row: &[f64], scale: &[f64], shift: &[f64]) -> Vec<f
     row.iter().zip(by_column).map(|(x, (scale, shift))| (x - mean) / deviation * scale + shift).collect()
 }
 
-/// `softmax(q kᵀ / √features) v` of each head. The division by the sum of a row comes after the second product, where there is less
-/// to divide.
+/// `softmax(q kᵀ / √features) v` of each head. The division by the row sum comes after the second product,
+/// where there are fewer elements to divide.
 fn attention(name: &'static str, heads: usize, positions: usize, features: usize) -> Case {
     let text = format!(
         "s[h,i,j] :+= q[h,i,d] * k[h,j,d]

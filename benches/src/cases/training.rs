@@ -12,11 +12,11 @@ pub(super) fn all() -> Vec<Case> {
     vec![mlp_step("mlp_step_128x784x256x10", [128, 784, 256, 10]), digits_step()]
 }
 
-/// The rate of [`mlp_step`].
+/// The learning rate of [`mlp_step`].
 const RATE: f64 = 0.01;
 
-/// A perceptron of two layers learns to give targets: mean squared error, gradient descent. Weights start as small as layers do, so
-/// that values stay ordinary however often the step is taken.
+/// A perceptron of two layers learns given targets: mean squared error, gradient descent. Weights have the
+/// small initial values of real networks, so that values stay in the normal range over many steps.
 fn mlp_step(name: &'static str, [batch, inputs, hidden, outputs]: [usize; 4]) -> Case {
     let scale = 1.0 / (batch * outputs) as f64;
     let text = format!(
@@ -69,7 +69,7 @@ fn mlp_step(name: &'static str, [batch, inputs, hidden, outputs]: [usize; 4]) ->
         .formulas(move |values| mlp_values(values, [batch, inputs, hidden, outputs]))
 }
 
-/// Both weights and biases after the step, then the loss before it.
+/// The weights and biases of both layers after the step, then the loss before it.
 fn mlp_values(values: &[Vec<f64>], [batch, inputs, hidden, outputs]: [usize; 4]) -> Vec<Vec<f64>> {
     let [x, t, w1, b1, w2, b2] = [0, 1, 2, 3, 4, 5].map(|i| &values[i]);
     let h = product(x, w1, [batch, inputs, hidden]);

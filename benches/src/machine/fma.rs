@@ -1,4 +1,4 @@
-//! The peak of fused multiply-adds: by itself, and as a contestant that takes turns with products.
+//! The peak of fused multiply-adds: by itself, and as a contestant in turns with matrix multiplications.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::best;
 use crate::peers::Step;
 
-/// Independent chains enough to fill the pipelines of any present core.
+/// Enough independent chains to fill the pipelines of current cores.
 const CHAINS: usize = 12;
 /// Steps of a round.
 const STEPS: usize = 200_000;
@@ -17,12 +17,12 @@ pub(super) fn gflops(threads: usize, rounds: usize) -> f64 {
     flops(STEPS, threads) / seconds(STEPS, threads, rounds) / 1e9
 }
 
-/// Nothing but fused multiply-adds, on one thread. What a shared machine gives to others, and the pace of its clock, change from one
-/// moment to the next: how near to the peak something is shows only if both are measured in turns.
+/// A contestant of fused multiply-adds only, on one thread. A shared machine's load and its clock rate vary
+/// over time, so the ratio to the peak is meaningful only if both are measured in turns.
 pub(crate) struct Peak;
 
 impl Peak {
-    /// Operations of a run.
+    /// The floating-point operations of a run.
     pub(crate) fn flops() -> f64 {
         flops(RUN, 1)
     }
@@ -34,7 +34,7 @@ impl Step for Peak {
     }
 }
 
-/// Steps of a run of the contestant: some microseconds.
+/// Steps of a run of the contestant, which takes some microseconds.
 const RUN: usize = 4_000;
 
 fn flops(steps: usize, threads: usize) -> f64 {

@@ -1,14 +1,14 @@
-//! Bandwidth: reading, writing and copying arrays that take so many bytes in all.
+//! Bandwidths of reading, writing and copying arrays with a given total footprint.
 
 use std::hint::black_box;
 
 use super::{Bandwidth, best};
 use crate::{arrays::Buffer, reference::Store};
 
-/// Bytes that a round moves at least.
+/// The least number of bytes moved in a round.
 const MOVED: usize = 1 << 25;
 
-/// Measures all ways at a footprint.
+/// Measures all methods at a footprint.
 pub(super) fn measure(threads: usize, footprint: usize, rounds: usize) -> Bandwidth {
     let floats = footprint / threads / size_of::<f32>();
     let repeats = (MOVED / footprint).max(1);
@@ -56,7 +56,7 @@ fn write(y: &mut [f32], policy: Store) {
         // SAFETY: the features were just detected.
         return unsafe { crate::reference::streams::write(y, policy) };
     }
-    // Without them there is one way, whatever the policy.
+    // Without AVX2 there is one method, whatever the policy.
     let _ = policy;
     y.fill(1.0);
 }

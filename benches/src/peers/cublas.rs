@@ -1,13 +1,15 @@
-//! NVIDIA's cuBLAS: products of matrices on the GPU that is measured.
+//! NVIDIA's cuBLAS: matrix multiplications on the measured GPU.
 //!
-//! Both programs are timed alike: operands lie on the device, so many calls are given to a stream, and the clock stops when the host has
-//! waited for that stream once, at the end. cuBLAS has a stream of its own in the same context.
+//! Both programs are timed alike: operands are on the device, many calls are submitted to a stream, and the
+//! clock stops when the host has waited for that stream once, at the end. cuBLAS has its own stream in the
+//! same context.
 //!
-//! Elements of f32 are multiplied in plain f32 (no TF32: the library's default, which the environment's `NVIDIA_TF32_OVERRIDE=1` would
-//! change), those of bf16 with sums in f32 throughout: reductions in fewer bits are switched off.
+//! Elements of f32 are multiplied in full f32 (no TF32: the library's default, which the environment's
+//! `NVIDIA_TF32_OVERRIDE=1` would change), elements of bf16 with sums in f32 throughout: reductions in fewer
+//! bits are disabled.
 
 mod api; // the two libraries as a safe interface
-mod layout; // products as the library wants them
+mod layout; // matrix multiplications in the library's layout
 
 use std::{rc::Rc, time::Instant};
 
@@ -27,11 +29,11 @@ pub(super) struct Cublas {
 }
 
 impl Cublas {
-    /// The library on the GPU at a position; in the inner result, why there is no library.
+    /// Opens the library on a GPU. The inner error says why there is no library.
     ///
     /// # Errors
     ///
-    /// A driver or a library that is there and does not work.
+    /// A driver or a library that exists and does not work.
     pub(super) fn open(ordinal: u32) -> Result<Result<Cublas, String>> {
         if let Err(missing) = api::probe() {
             return Ok(Err(missing));
@@ -101,7 +103,7 @@ struct Repeated {
     library: Rc<Library>,
     gemm: Gemm,
     element: Element,
-    /// Both factors and the product.
+    /// Both operands and the result.
     operands: [Memory; 3],
 }
 
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_library_is_told_so_in_one_line() {
-        // Where there is one, there is nothing to see here.
+        // Where the library exists, this has nothing to test.
         let Err(missing) = api::probe() else { return };
         assert!(missing.starts_with("found no cuBLAS") && !missing.contains('\n'), "{missing}");
     }

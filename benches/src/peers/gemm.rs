@@ -38,7 +38,8 @@ fn product(product: Product, threads: usize) {
     product.expect_within_bounds();
     let Product { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
     let parallelism = if threads == 1 { Parallelism::None } else { Parallelism::Rayon(threads) };
-    // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so apart from the others.
+    // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so
+    // apart from the others.
     unsafe {
         gemm::gemm(
             m,

@@ -39,7 +39,7 @@ impl Peer for Hand {
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        // Kernels take whole blocks only.
+        // Kernels support whole blocks only.
         let is_whole = |array: &Array| array.dims.last().is_none_or(|last| last.is_multiple_of(BLOCK));
         let are_whole = problem.inputs.iter().all(is_whole);
         let kernel = if are_whole { kernel(problem.operation, &self.pool) } else { None };
@@ -77,7 +77,7 @@ fn kernel(operation: Operation, pool: &ThreadPool) -> Option<Kernel<'_>> {
     })
 }
 
-/// A kernel from each element to another.
+/// An elementwise kernel.
 fn map<'a>(pool: &'a ThreadPool, function: impl Fn(&[f32], &mut [f32], Store) + Sync + 'a) -> Kernel<'a> {
     Box::new(move |inputs, outputs| {
         let y = &mut outputs[0].values[..];
@@ -86,7 +86,7 @@ fn map<'a>(pool: &'a ThreadPool, function: impl Fn(&[f32], &mut [f32], Store) + 
     })
 }
 
-/// A kernel from each row to a row or to a number.
+/// A kernel that maps each row to a row or to a number.
 fn by_row<'a>(
     pool: &'a ThreadPool,
     function: impl Fn(&[Array], &[f32], &mut [f32]) + Sync + 'a,
@@ -137,7 +137,8 @@ fn transposed(pool: &ThreadPool) -> Kernel<'_> {
         let y = &mut outputs[0].values[..];
         let policy = Store::of(size_of_val(y));
         let unit = transpose::TILE * rows;
-        // Each part of the output needs all of the input: what is split along with it is not looked at.
+        // Each part of the output needs the whole input, so the input that is split along with it is not
+        // used.
         in_parts(pool, (x, unit), (y, unit), |tile, _, y| {
             // SAFETY: the features were detected when the peer was opened.
             unsafe { transpose::transpose(x, [rows, columns], tile * transpose::TILE, y, policy) }
@@ -145,7 +146,7 @@ fn transposed(pool: &ThreadPool) -> Kernel<'_> {
     })
 }
 
-/// Parameter, gradient and both moments of one thread.
+/// The parameter, gradient and moments for one thread.
 type PartOfAdam<'a> = ((&'a mut [f32], &'a [f32]), (&'a mut [f32], &'a mut [f32]));
 
 fn step_of_adam(pool: &ThreadPool) -> Kernel<'_> {

@@ -35,12 +35,13 @@ impl Step for Repeated<'_> {
     }
 }
 
-/// Threads of a peer's own.
+/// A thread pool for one peer.
 pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
     Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
 }
 
-/// Calls a function on equal parts of two slices, whose lengths are multiples of their units, on all threads of a pool.
+/// Calls a function on equal parts of two slices, whose lengths are multiples of their units, on all threads
+/// of a pool.
 pub(super) fn in_parts(
     pool: &rayon::ThreadPool,
     (x, x_unit): (&[f32], usize),
@@ -48,7 +49,7 @@ pub(super) fn in_parts(
     work: impl Fn(usize, &[f32], &mut [f32]) + Sync,
 ) {
     let threads = pool.current_num_threads();
-    // What is done before a second thread has woken up is done by one.
+    // Less work than this would be done by one thread before a second one is awake.
     const LEAST: usize = 1 << 16;
     if threads == 1 || x.len().max(y.len()) < LEAST {
         return work(0, x, y);

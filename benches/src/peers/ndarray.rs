@@ -1,4 +1,5 @@
-//! The library `ndarray`: products, sums, maps and assignment. Products take threads from `matrixmultiply`, maps from `rayon`.
+//! The library `ndarray`: products, sums, maps and assignment. Products take threads from `matrixmultiply`,
+//! maps from `rayon`.
 
 use anyhow::Result;
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, Zip, linalg};

@@ -1,4 +1,4 @@
-//! The cases that a library of matrix products can do: those that are one product, or many.
+//! Cases for libraries of matrix multiplication: one product, or many.
 
 use rayon::{ThreadPool, prelude::*};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{arrays::Array, case::Operation};
 
-/// A product `c = a b` that a library is asked for; strides count elements.
+/// A product `c = a b`; strides count elements.
 pub(super) struct Product<'a> {
     pub(super) sizes: [usize; 3],
     pub(super) a: &'a [f32],
@@ -19,7 +19,8 @@ pub(super) struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// Fails unless the slices hold what the sizes and strides say, so that a library may go by those.
+    /// Panics unless the slices contain all elements of the given sizes and strides, so that a library may
+    /// access them.
     pub(super) fn expect_within_bounds(&self) {
         let [m, k, n] = self.sizes;
         let last = (k as isize - 1) * self.b_strides[0] + (n as isize - 1) * self.b_strides[1];
@@ -31,7 +32,7 @@ impl Product<'_> {
     }
 }
 
-/// A problem on a library, whose function computes a product on that many threads.
+/// Prepares a problem for a library; its function computes a product on a number of threads.
 pub(super) fn prepare(
     product: fn(Product, usize),
     pool: &ThreadPool,
@@ -65,7 +66,7 @@ fn one(
     })
 }
 
-/// Threads take products whole.
+/// Each product runs on one thread.
 fn many(product: fn(Product, usize), pool: &ThreadPool, sizes: [usize; 3]) -> Kernel<'_> {
     let [m, k, n] = sizes;
     let one = move |((a, b), c): ((&[f32], &[f32]), &mut [f32])| {

@@ -1,4 +1,4 @@
-//! Peers in Python: one process each, asked by lines of JSON; `benches/peers/peers.py` says how.
+//! Peers in Python: one process each, controlled by lines of JSON; `benches/peers/peers.py` has the protocol.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -21,11 +21,11 @@ pub(super) struct Python {
     process: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Arrays on their way, and what the peer itself keeps in files.
+    /// The arrays that are passed, and the peer's own files.
     folder: TempDir,
 }
 
-/// Everything that an answer may say.
+/// All fields of an answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -83,7 +83,8 @@ impl Python {
     }
 }
 
-/// As many threads as are measured, memory kept between calls and on huge pages as ours is, and nothing compiled earlier.
+/// The environment of a peer: the measured number of threads, memory that is kept between calls and on huge
+/// pages as ours is, and no cached compilations.
 fn environment(threads: usize, folder: &Path) -> Vec<(&'static str, String)> {
     let tunables =
         "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=4294967296";
@@ -136,7 +137,7 @@ fn read(file: &Path) -> Result<Vec<f32>> {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // The end of its input ends the process.
+        // Closing its input ends the process.
         self.requests = None;
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! One step of Adam in place: the parameter and both moments, in one pass.
+//! One step of Adam in place: updates the parameter and both moments in one pass.
 
 use std::arch::x86_64::*;
 

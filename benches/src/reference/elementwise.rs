@@ -28,7 +28,8 @@ fn axpy_relu_by<const STREAMED: bool>(x: &[Eight], y: &mut [Eight]) {
     }
 }
 
-/// The Gaussian error linear unit: `x / (1 + exp(-2u))` with `u = √(2/π) (x + 0.044715 x³)` is the form with the hyperbolic tangent.
+/// The Gaussian error linear unit: `x / (1 + exp(-2u))` with `u = √(2/π) (x + 0.044715 x³)` is the form with
+/// the hyperbolic tangent.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn gelu(x: &[f32], y: &mut [f32], policy: Store) {
     match policy {

@@ -1,16 +1,17 @@
-//! Vectors of eight floats: loads and stores that are safe to call, sums over lanes, and the exponential function.
+//! Vectors of eight floats: loads and stores that are safe to call, sums over lanes, and the exponential
+//! function.
 
 use std::arch::x86_64::*;
 
 use super::Store;
 
-/// The floats of a vector.
+/// The number of floats of a vector.
 pub(crate) const LANES: usize = 8;
 
-/// Eight floats that lie together.
+/// Eight contiguous floats.
 pub(crate) type Eight = [f32; LANES];
 
-/// Vectors of a slice whose length is a multiple of eight; what is left over is not looked at.
+/// The vectors of a slice; a remainder of fewer than eight floats is ignored.
 #[inline]
 pub(crate) fn eights(x: &[f32]) -> &[Eight] {
     x.as_chunks().0
@@ -25,7 +26,7 @@ pub(crate) fn eights_mut(x: &mut [f32]) -> &mut [Eight] {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn load(x: &Eight) -> __m256 {
-    // SAFETY: the reference is to eight floats, and the load takes any alignment.
+    // SAFETY: the reference is to eight floats, and the load supports any alignment.
     unsafe { _mm256_loadu_ps(x.as_ptr()) }
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn store(to: &mut Eight, value: __m256) {
     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), value) }
 }
 
-/// Stores past the caches, where the address allows. [`fence`] orders it before what comes after.
+/// Stores with a non-temporal store if the address is aligned. [`fence`] orders it before later stores.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn stream(to: &mut Eight, value: __m256) {
@@ -50,14 +51,14 @@ pub(crate) fn stream(to: &mut Eight, value: __m256) {
     }
 }
 
-/// Stores by a policy that is known when the kernel is compiled.
+/// Stores by a policy that is known at compile time.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn put<const STREAMED: bool>(to: &mut Eight, value: __m256) {
     if STREAMED { stream(to, value) } else { store(to, value) }
 }
 
-/// Makes streamed stores visible to other threads before anything that follows.
+/// Makes non-temporal stores visible to other threads before any later store.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn fence(policy: Store) {
@@ -84,14 +85,15 @@ pub(crate) fn max_lanes(x: __m256) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// `e` to the power of each lane, to about one unit in the last place; what overflows or vanishes is the largest or smallest normal
-/// number.
+/// `e` to the power of each lane, to about one unit in the last place; results that overflow or underflow are
+/// clamped to the largest or smallest normal number.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn exp(x: __m256) -> __m256 {
     let all = |value: f32| _mm256_set1_ps(value);
     let x = _mm256_max_ps(_mm256_min_ps(x, all(88.37)), all(-87.33));
-    // x = n ln 2 + r with |r| at most ln 2 / 2; adding 1.5·2²³ rounds to a whole number, which then stands in the lowest bits.
+    // x = n ln 2 + r with |r| at most ln 2 / 2; adding 1.5·2²³ rounds to a whole number, which is then in the
+    // lowest bits.
     let magic = all(12_582_912.0);
     let shifted = _mm256_fmadd_ps(x, all(std::f32::consts::LOG2_E), magic);
     let n = _mm256_sub_ps(shifted, magic);

@@ -1,10 +1,10 @@
-//! Sums over everything, over rows and over columns.
+//! Sums over all elements, over rows and over columns.
 
 use std::arch::x86_64::*;
 
 use super::lanes::{Eight, eights, eights_mut, load, store, sum_lanes};
 
-/// Sums that run beside each other, so that no addition waits for the one before.
+/// The number of independent sums, so that additions do not wait for each other.
 pub(super) const CHAINS: usize = 8;
 
 /// The sum of all elements.
@@ -34,7 +34,7 @@ pub(crate) fn row_sums(x: &[f32], columns: usize, y: &mut [f32]) {
     }
 }
 
-/// The sum of each column: eight rows at a time are added to sums that stay in the nearest cache.
+/// The sum of each column: eight rows at a time are added to sums that stay in the L1 cache.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn column_sums(x: &[f32], columns: usize, y: &mut [f32]) {
     const ROWS: usize = 8;

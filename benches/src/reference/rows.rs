@@ -1,4 +1,4 @@
-//! Operations on each row, which stays in the nearest cache while it is passed over.
+//! Operations on each row, which stays in the L1 cache during all passes over it.
 
 use std::arch::x86_64::*;
 
@@ -31,7 +31,7 @@ fn greatest(x: &[Eight]) -> f32 {
     max_lanes(_mm256_max_ps(_mm256_max_ps(tops[0], tops[1]), _mm256_max_ps(tops[2], tops[3])))
 }
 
-/// Writes `exp(x - top)`; the sum of them.
+/// Writes `exp(x - top)` and returns the sum of these.
 #[target_feature(enable = "avx2,fma")]
 fn exponentials(x: &[Eight], top: f32, y: &mut [Eight]) -> f32 {
     let top = _mm256_set1_ps(top);

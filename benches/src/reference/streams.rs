@@ -1,4 +1,4 @@
-//! What memory can do: reading, writing and copying, as fast as vectors go.
+//! Reading, writing and copying memory with vector instructions, as fast as the machine can.
 
 use std::arch::x86_64::*;
 
@@ -8,7 +8,7 @@ use super::{
     reductions,
 };
 
-/// Reads all elements: their sum.
+/// Reads all elements and returns their sum.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn read(x: &[f32]) -> f32 {
     reductions::sum(x)

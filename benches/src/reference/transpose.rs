@@ -1,4 +1,5 @@
-//! The transpose: tiles are turned in the nearest cache, so that memory is read and written in whole lines.
+//! The transpose: tiles are transposed in the L1 cache, so that memory is read and written in whole cache
+//! lines.
 
 use std::arch::x86_64::*;
 
@@ -12,7 +13,8 @@ pub(crate) const TILE: usize = 64;
 /// Vectors in a row of a tile.
 const VECTORS: usize = TILE / 8;
 
-/// Writes rows `first..` of the transpose of `x`, which has `rows` rows and `columns` columns: as many as `y` holds.
+/// Writes rows `first..` of the transpose of `x`, which has `rows` rows and `columns` columns: as many rows
+/// as `y` has room for.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn transpose(x: &[f32], [rows, columns]: [usize; 2], first: usize, y: &mut [f32], policy: Store) {
     let mut tile = [[0.0f32; 8]; TILE * VECTORS];
@@ -39,7 +41,7 @@ fn write<const STREAMED: bool>(from: &[Eight], to: &mut [Eight]) {
     }
 }
 
-/// Turns the tile at the start of `x` into rows of vectors.
+/// Transposes the tile at the start of `x` into rows of vectors.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn turn(x: &[f32], columns: usize, tile: &mut [Eight; TILE * VECTORS]) {

@@ -1,4 +1,5 @@
-//! A page with pictures, the whole table, and what it was measured on. It is one file and loads nothing.
+//! A page with charts, the whole table, and the circumstances of the measurement. It is one file and loads
+//! nothing.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -23,7 +24,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// Names the file; and whatever stops a picture.
+    /// The path of the file; and the error of a chart.
     pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
         std::fs::write(path, self.page()?).with_context(|| format!("writing {}", path.display()))
     }
@@ -130,7 +131,7 @@ const PEERS: &str = "The time of a peer over ours, the median over rounds in whi
 const GROWTH: &str = "From text to machine code by the number of statements, for families of programs that differ in how statements meet; \
     where a family has one statement, by its operands. The grey line is one millisecond for four statements.";
 
-/// Text for a page.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

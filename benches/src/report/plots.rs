@@ -1,4 +1,4 @@
-//! Pictures of a report, as SVG.
+//! Charts of a report, as SVG.
 
 use anyhow::Result;
 use plotters::{
@@ -10,7 +10,7 @@ use plotters::{
 use super::Report;
 use crate::measure::Measured;
 
-/// Ours, then peers in their order.
+/// The colours of our results, then of peers in order.
 const COLORS: [RGBColor; 9] = [
     RGBColor(18, 62, 124),
     RGBColor(214, 96, 36),
@@ -25,11 +25,11 @@ const COLORS: [RGBColor; 9] = [
 const GREY: RGBColor = RGBColor(140, 148, 158);
 const INK: RGBColor = RGBColor(28, 36, 48);
 
-/// GFLOP/s of square products by size, ours and peers'; none without such cases.
+/// GFLOP/s of square matrix multiplications by size, ours and peers'; `None` without such cases.
 ///
 /// # Errors
 ///
-/// Whatever stops the drawing.
+/// The error of drawing.
 pub(super) fn products(report: &Report) -> Result<Option<String>> {
     let size = |name: &str| name.strip_prefix("matmul_")?.parse::<f64>().ok();
     let cases: Vec<(f64, &Measured)> =
@@ -86,11 +86,12 @@ pub(super) fn products(report: &Report) -> Result<Option<String>> {
     .map(Some)
 }
 
-/// Milliseconds to compile by statements, for each family of programs; none where that was not measured.
+/// Milliseconds to compile by the number of statements, for each family of programs; `None` if that was not
+/// measured.
 ///
 /// # Errors
 ///
-/// Whatever stops the drawing.
+/// The error of drawing.
 pub(super) fn growth(report: &Report) -> Result<Option<String>> {
     let point = |&(size, ms): &(usize, f64)| (size as f64, ms);
     let lines: Vec<(&str, Vec<(f64, f64)>)> = report
@@ -135,11 +136,11 @@ pub(super) fn growth(report: &Report) -> Result<Option<String>> {
     .map(Some)
 }
 
-/// Every case under what the machine allows; none where its limits are not known.
+/// A roofline chart of every case; `None` if the machine's limits are not known.
 ///
 /// # Errors
 ///
-/// Whatever stops the drawing.
+/// The error of drawing.
 pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
     let limits = report.machine.as_ref().and_then(|machine| machine.of(report.threads));
     let points: Vec<(f64, f64, &str)> = report
@@ -189,11 +190,11 @@ pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
     .map(Some)
 }
 
-/// A peer's time over ours in every case that it has; none if it has none.
+/// A peer's time over ours in each of its cases; `None` if it has no case.
 ///
 /// # Errors
 ///
-/// Whatever stops the drawing.
+/// The error of drawing.
 pub(super) fn ratios(report: &Report, peer: &str, version: &str) -> Result<Option<String>> {
     let bars: Vec<(&str, f64)> =
         report.in_order().filter_map(|(name, m)| Some((name, m.peers.get(peer)?.ratio))).collect();
@@ -233,7 +234,7 @@ pub(super) fn ratios(report: &Report, peer: &str, version: &str) -> Result<Optio
     .map(Some)
 }
 
-/// The measured peak of as many threads as computed; 0 where it is not known.
+/// The measured peak for the number of threads of the report; 0 if it is not known.
 fn peak(report: &Report) -> f64 {
     let limits = report.machine.as_ref().and_then(|machine| machine.of(report.threads));
     limits.map_or(0.0, |limits| limits.gflops)
@@ -241,7 +242,7 @@ fn peak(report: &Report) -> f64 {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// A picture of this size.
+/// Draws a chart of this size.
 fn draw(
     size: (u32, u32),
     picture: impl FnOnce(&Area) -> Result<(), Box<dyn std::error::Error>>,

@@ -1,4 +1,4 @@
-//! The records of the repository: `benches/results/DATE-threads-N.jsonl`, a line of JSON per case and run.
+//! The records in the repository: `benches/results/DATE-threads-N.jsonl`, a line of JSON per case and run.
 
 use std::{
     fs::OpenOptions,
@@ -22,18 +22,18 @@ struct Line<'a> {
     threads: usize,
     /// The processor.
     cpu: &'a str,
-    /// Giga f32 operations per second that its cores can do on so many threads.
+    /// The peak of its cores on this number of threads, in giga f32 operations per second.
     peak_gflops: f64,
     #[serde(flatten)]
     measured: &'a Measured,
 }
 
 impl Report {
-    /// Appends every case to the record of the day and number of threads, and answers the file.
+    /// Appends every case to the record of the day and number of threads, and returns the path of the record.
     ///
     /// # Errors
     ///
-    /// Names the file.
+    /// The path of the file, and the error.
     pub(crate) fn record(&self) -> Result<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
         let path = folder.join(format!("{}-threads-{}.jsonl", self.date, self.threads));

@@ -1,4 +1,4 @@
-//! The table on the terminal: a line per case, and what all cases say together.
+//! The table on the terminal: a line per case, and a summary over all cases.
 
 use std::fmt::Write as _;
 
@@ -8,20 +8,20 @@ use crate::measure::{Measured, PeerTime};
 /// The columns that every table has.
 const HEADING: &str =
     "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread";
-/// The peer that stands for what a GPU computes at most.
+/// The peer whose performance is taken as the limit of a GPU.
 const YARDSTICK: &str = "cublas";
 
 impl Report {
-    /// The first line of the table. On cores the last two columns compare with their measured limits, elsewhere with the measured copy and with
-    /// cuBLAS.
+    /// The first line of the table. The last two columns compare with the measured limits on cores, and
+    /// elsewhere with the measured copy and with cuBLAS.
     pub(crate) fn heading(&self) -> String {
         let peers = self.peers.iter().map(|(name, _)| format!(" {:>width$}", name, width = width(name)));
         let limits = if self.device.is_host { ["of roofline", "of peak"] } else { ["of copy", "of cublas"] };
         format!("{HEADING} {:>12} {:>9}", limits[0], limits[1]) + &peers.collect::<String>()
     }
 
-    /// One line of the table: under each peer, how many times as long as we it takes. With an earlier report, how many times
-    /// as fast as then we are.
+    /// One line of the table: for each peer, its time over ours. With an earlier report, the earlier time
+    /// over the current one.
     pub(crate) fn line(&self, name: &str, m: &Measured, earlier: Option<&Report>) -> String {
         let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
         let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
@@ -44,7 +44,8 @@ impl Report {
         line + &ratio
     }
 
-    /// How near a case comes to what was measured of the device: in moving, and in computing.
+    /// The fractions that a case achieves of the device's measured limits: of memory bandwidth, and of
+    /// arithmetic.
     pub(super) fn of_limits(&self, m: &Measured) -> [Option<f64>; 2] {
         match self.device.is_host {
             true => [(m.roofline > 0.0).then_some(m.roofline), m.of_peak],
@@ -52,7 +53,7 @@ impl Report {
         }
     }
 
-    /// What follows the table: how peers do on the whole, and what their compiling takes. Empty without peers.
+    /// The text after the table: the mean ratios of peers, and their compile times. Empty without peers.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::new();
         for (peer, version) in &self.peers {

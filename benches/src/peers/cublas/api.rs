@@ -1,13 +1,14 @@
-//! cuBLAS and NVIDIA's driver as a safe interface: all unsafe code of this peer.
+//! cuBLAS and NVIDIA's driver as a safe interface, with all unsafe code of this peer.
 //!
-//! cudarc finds the libraries. The functions are looked up here, all of them when the peer is opened, so that a library without one of them is
-//! an error; and they are declared to answer a plain number, as newer libraries have codes that an enumeration of older ones does not.
+//! cudarc finds the libraries. The functions are looked up here, all of them when the peer is opened, so that
+//! a library without one of them is an error. They are declared to return a plain number, because newer
+//! libraries have codes that an enumeration of older ones lacks.
 //!
 //! Invariants relied on:
-//! * handles are used only while what they stand for exists: [`Library`] owns the context, the stream and the library's handle, and each
-//!   [`Memory`] a share of it;
+//! * handles are used only while their objects exist: [`Library`] owns the context, the stream and the
+//!   library's handle, and each [`Memory`] a share of it;
 //! * the context is current on the thread that uses it ([`Library::enter`], first in every method);
-//! * a copy between host and device is waited for before the host's memory is anybody else's.
+//! * a copy between host and device is waited for before the host's memory is used otherwise.
 #![allow(unsafe_code, reason = "calls NVIDIA's libraries")]
 
 use std::{
@@ -20,22 +21,22 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::layout::Gemm;
 
-/// Something that a library made.
+/// An opaque handle of a library.
 type Handle = *mut c_void;
 /// An address on the device.
 type Address = u64;
 
-/// The library's number for plain and for transposed operands.
+/// The library's number for operands that are not transposed, and for transposed ones.
 const PLAIN: c_int = 0;
 const TRANSPOSED: c_int = 1;
-/// Its number for sums in f32.
+/// The library's number for sums in f32.
 const SUMS_IN_F32: c_int = 68;
-/// Its number for choosing by itself how to compute.
+/// The library's number for its default algorithm.
 const ITS_CHOICE: c_int = -1;
-/// Its mode without reductions in fewer bits than those of sums.
+/// The library's mode without reductions in fewer bits than the sums have.
 const NO_NARROW_REDUCTIONS: c_uint = 16;
 
-/// What elements are.
+/// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     F32,
@@ -43,7 +44,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// The library's number for it.
+    /// The library's number for the type.
     fn code(self) -> c_int {
         match self {
             Element::F32 => 0,
@@ -61,14 +62,15 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// The functions of a library that was found.
+            /// The functions of the library, if it is found.
             fn load() -> Result<$table> {
                 // SAFETY: the library is NVIDIA's, which may be loaded; it was found, so this does not panic.
                 let library = unsafe { $library() };
                 Ok($table {
                     $($name: {
                         let name = concat!(stringify!($name), "\0");
-                        // SAFETY: the types are those of the library's headers, and the library is never unloaded.
+                        // SAFETY: the types are those of the library's headers, and the library is never
+                        // unloaded.
                         let found = unsafe { library.get(name.as_bytes()) };
                         *found.with_context(|| format!("no function `{}`", stringify!($name)))?
                     },)*
@@ -121,7 +123,7 @@ functions! {
     );
 }
 
-/// Fails with a line that says what is missing, if it is a library.
+/// Fails with a line that names the library that is missing, if one is.
 pub(super) fn probe() -> Result<(), String> {
     // SAFETY: loading NVIDIA's libraries runs their initialisers and nothing else.
     let (driver, blas) =
@@ -143,16 +145,16 @@ pub(super) struct Library {
     context: Handle,
     stream: Handle,
     handle: Handle,
-    /// As its maker counts.
+    /// The library's version, in its own notation.
     pub(super) version: String,
 }
 
 impl Library {
-    /// The library on the device at a position.
+    /// Opens the library on a device.
     ///
     /// # Errors
     ///
-    /// The call that was rejected, with its number.
+    /// The call that failed, with its error number.
     pub(super) fn open(ordinal: u32) -> Result<Library> {
         let (null, version) = (ptr::null_mut(), String::new());
         let mut this = Library {
@@ -165,7 +167,8 @@ impl Library {
             version,
         };
         let (mut device, mut number) = (0, 0);
-        // SAFETY: all pointers are to variables of the types that the libraries fill, and the handles are what they just gave.
+        // SAFETY: all pointers are to variables of the types that the libraries fill, and the handles are
+        // what they just gave.
         unsafe {
             asked("cuInit", (this.driver.cuInit)(0))?;
             asked("cuDeviceGet", (this.driver.cuDeviceGet)(&mut device, c_int::try_from(ordinal)?))?;
@@ -184,28 +187,28 @@ impl Library {
         Ok(this)
     }
 
-    /// Makes the context that of this thread.
+    /// Makes the context current on this thread.
     fn enter(&self) -> Result<()> {
         // SAFETY: the context was retained and is released when this is dropped.
         asked("cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
     }
 
-    /// Waits until the stream has done everything.
+    /// Waits until the stream is idle.
     ///
     /// # Errors
     ///
-    /// What the driver says of the work.
+    /// The failure of the submitted work.
     pub(super) fn wait(&self) -> Result<()> {
         self.enter()?;
         // SAFETY: the stream exists until this is dropped.
         asked("cuStreamSynchronize", unsafe { (self.driver.cuStreamSynchronize)(self.stream) })
     }
 
-    /// Gives the product of the first two to the stream, into the third, without waiting.
+    /// Submits the product of `a` and `b` to the stream, with the result in `c`, without waiting.
     ///
     /// # Errors
     ///
-    /// Operands smaller than the product says; the library's rejection.
+    /// Operands that are too small, and the library's error.
     pub(super) fn multiply(&self, gemm: &Gemm, element: Element, [a, b, c]: [&Memory; 3]) -> Result<()> {
         self.enter()?;
         let size = if element == Element::F32 { 4 } else { 2 };
@@ -222,8 +225,8 @@ impl Library {
         let [one, zero] = [&one, &zero].map(|factor| ptr::from_ref(factor).cast::<c_void>());
         let (blas, handle) = (&self.blas, self.handle);
         if gemm.batch == 1 {
-            // SAFETY: the operands are on the device and as large as the sizes say, which was just checked; the factors are read before
-            // the call returns.
+            // SAFETY: the operands are on the device and as large as the sizes say, which was just checked;
+            // the factors are read before the call returns.
             let answer = unsafe {
                 (blas.cublasGemmEx)(
                     handle,
@@ -287,7 +290,8 @@ impl Drop for Library {
         if self.context.is_null() || self.enter().is_err() {
             return;
         }
-        // SAFETY: each was made by these libraries, is there once, and is used by nobody after this. Rejections change nothing any more.
+        // SAFETY: each was made by these libraries, exists once, and is not used after this. Errors have no
+        // effect any more.
         unsafe {
             if !self.handle.is_null() {
                 (self.blas.cublasDestroy_v2)(self.handle);
@@ -308,7 +312,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, which hold anything.
+    /// Allocates uninitialised memory.
     ///
     /// # Errors
     ///
@@ -321,11 +325,11 @@ impl Memory {
         Ok(Memory { library: Rc::clone(library), address, bytes })
     }
 
-    /// Fills it.
+    /// Fills the memory.
     ///
     /// # Errors
     ///
-    /// Another number of bytes; the driver's rejection.
+    /// Another number of bytes, and the driver's error.
     pub(super) fn upload(&self, bytes: &[u8]) -> Result<()> {
         ensure!(bytes.len() == self.bytes, "{} bytes for a memory of {}", bytes.len(), self.bytes);
         let library = &self.library;
@@ -339,11 +343,11 @@ impl Memory {
         library.wait()
     }
 
-    /// What it holds.
+    /// The contents of the memory.
     ///
     /// # Errors
     ///
-    /// The driver's rejection.
+    /// The driver's error.
     pub(super) fn download(&self) -> Result<Vec<u8>> {
         let library = &self.library;
         library.enter()?;
@@ -362,13 +366,14 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.library.wait().is_ok() {
-            // SAFETY: the memory is this one's alone, and all work on it is done. A rejection changes nothing any more.
+            // SAFETY: the memory belongs to this value alone, and all work on it is done. An error has no
+            // effect any more.
             unsafe { (self.library.driver.cuMemFree_v2)(self.address) };
         }
     }
 }
 
-/// Fails if a call was rejected.
+/// Fails if a call returned an error.
 fn asked(call: &str, answer: c_uint) -> Result<()> {
     ensure!(answer == 0, "{call} was rejected: error {answer}");
     Ok(())

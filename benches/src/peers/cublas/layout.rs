@@ -1,27 +1,27 @@
-//! Products of row-major matrices for a library that takes them to be column-major.
+//! Products of row-major matrices for a library with column-major matrices.
 //!
-//! A row-major matrix is its transpose in column-major order. So the product `c = a b` is asked for as `cᵀ = bᵀ aᵀ`: what is handed over
-//! first is `b`.
+//! A row-major matrix is its transpose in column-major order. So the product `c = a b` is computed as `cᵀ =
+//! bᵀ aᵀ`: the library's first operand is `b`.
 
 use crate::case::Operation;
 
-/// What the library is asked for; its first operand is `b`, its second `a`.
+/// The arguments of a product; the library's first operand is `b`, its second `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gemm {
-    /// How many products.
+    /// The number of products.
     pub(super) batch: usize,
-    /// Rows and columns of the library's result, and products of each sum.
+    /// Rows and columns of the library's result, and the number of terms of each sum.
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
-    /// Whether the first operand is to be transposed.
+    /// Whether the first operand is transposed.
     pub(super) transposes_first: bool,
-    /// From column to column of the first operand, the second, and the result.
+    /// The leading dimensions of the first operand, the second operand, and the result.
     pub(super) leading: [usize; 3],
 }
 
 impl Gemm {
-    /// A product of operands of these dimensions; none for other operations.
+    /// A product of operands with these dimensions; `None` for other operations.
     pub(super) fn of(operation: Operation, dims: &[&[usize]]) -> Option<Gemm> {
         let (batch, [m, k], [p, q]) = match (operation, dims) {
             (Operation::Matmul | Operation::MatmulNt, &[&[m, k], &[p, q]]) => (1, [m, k], [p, q]),
@@ -33,7 +33,8 @@ impl Gemm {
         Some(Gemm { batch, rows: n, columns: m, depth: k, transposes_first, leading: [q, k, n] })
     }
 
-    /// Elements from product to product of the first operand, the second, and the result.
+    /// The distance in elements between successive products, for the first operand, the second, and the
+    /// result.
     pub(super) fn strides(&self) -> [usize; 3] {
         [self.depth * self.rows, self.columns * self.depth, self.columns * self.rows]
     }
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
     use crate::product::{product, transposed};
 
-    /// What the library's manual says of a column-major product, element by element.
+    /// A column-major product as the library's manual defines it, element by element.
     fn column_major(gemm: &Gemm, first: &[f64], second: &[f64]) -> Vec<f64> {
         let [by_first, by_second, by_result] = gemm.leading;
         let strides = gemm.strides();
