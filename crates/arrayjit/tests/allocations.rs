@@ -1,5 +1,5 @@
-//! Running a compiled routine with a binding and waiting for it allocate nothing, once warm, on whatever thread. One test, since it counts for the
-//! whole process.
+//! Running a compiled routine with a binding and waiting for it allocate nothing, once warm, on whatever
+//! thread. One test, since it counts for the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![cfg(feature = "cranelift")]
@@ -36,8 +36,8 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().unwrap()
 }
 
-/// A routine of several kernels: two dense layers, the first of which is worth two threads, on the rows that `@step` chooses, and
-/// the sum of what comes out.
+/// A routine of several kernels: two dense layers on the rows that `@step` selects, the first large enough
+/// for two threads, and the sum of the results.
 fn step(backend: &Backend) -> Routine {
     let inputs = [("x", [512, 128]), ("w", [128, 64]), ("v", [64, 10])].map(|(name, dims)| node(name, &dims));
     let [h, y, s] =
@@ -70,7 +70,7 @@ fn running_a_routine_with_bindings_allocates_nothing() {
         assert_eq!(routine.bindings().len(), 1);
         let run = |times| (0..times).for_each(|at| routine.run(&[at % 2]).unwrap().sync().unwrap());
         run(20);
-        // The least of some rounds, since the harness' own thread is counted too.
+        // The least of several rounds, since the harness's own thread is counted too.
         let rounds = (0..3).map(|_| {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             run(10);

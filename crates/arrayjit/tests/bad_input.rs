@@ -1,5 +1,5 @@
-//! Bad input is answered by a typed error that names the user's object, what was expected and what was found, and leaves
-//! nothing behind. One test per kind of mistake; the last ones are merely hostile.
+//! Bad input is a typed error that names the user's object, what was expected and what was found, and changes
+//! nothing. One test per kind of mistake; the last ones are hostile inputs.
 
 use arrayjit::settings::Settings;
 use arrayjit::{
@@ -23,7 +23,7 @@ fn ones(dims: &[usize]) -> HostArray {
     HostArray::from_slice(&vec![1f32; dims.iter().product()], dims.iter().copied()).expect("as many values")
 }
 
-/// The message names everything.
+/// Asserts that the message contains all parts.
 fn says(error: &dyn std::fmt::Display, parts: &[&str]) {
     let message = error.to_string();
     for part in parts {
@@ -250,7 +250,7 @@ fn numbers_that_overflow() {
     says(&rejected("y[i] := x[i*4611686018427387905*4]", &[&x, &y]), &["overflows"]);
 }
 
-/// Whatever the text: an answer, not a panic; and where it is a program, one that links or is rejected.
+/// Any text returns, without a panic; a valid program links or is rejected.
 #[test]
 fn hostile_texts() {
     let deep = format!("y[i] := {}x[i]{}", "(".repeat(5000), ")".repeat(5000));
@@ -324,7 +324,7 @@ fn hostile_texts() {
     }
 }
 
-/// Extents and sizes at the verifier's limits: compiled or rejected, never a panic. Nothing of it is run.
+/// Extents and sizes at the verifier's limits: compiled or rejected, never a panic. Nothing is run.
 #[test]
 fn loop_ir_at_its_limits() {
     const BIG: i64 = 1 << 40;

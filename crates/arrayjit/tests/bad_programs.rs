@@ -1,4 +1,5 @@
-//! Programs that mean nothing, and what a backend cannot do: the same typed answer from the interpreter and from compiled code.
+//! Meaningless programs, and programs that a backend does not support: the same typed error from the
+//! interpreter and from compiled code.
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, Caps, CompileError, DType, HostArray, MemoryMode, RunError, TensorNode};
@@ -17,7 +18,7 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     node.mode(MemoryMode::Materialized).build().expect("a small node")
 }
 
-/// The error on every backend says all this, and leaves the nodes as they were.
+/// Asserts that the error on every backend contains all this, and that the nodes are unchanged.
 #[track_caller]
 fn rejected(text: &str, nodes: &[(&str, &[usize])], is_it: fn(&CompileError) -> bool, says: &[&str]) {
     for backend in backends() {
@@ -57,7 +58,8 @@ fn ambiguous_blocks() {
     rejected("z[j], v[j] := y[i^j] where i < 2", &nodes, is_text, &["ambiguous", "one target"]);
 }
 
-/// Neither in text nor in loop IR: a remainder, comparison or bit operation has no element to start from.
+/// Neither in text nor in loop IR: a remainder, comparison or bit operation has no neutral element to start
+/// from.
 #[test]
 fn accumulations_without_a_neutral_element() {
     let nodes: [(&str, &[usize]); 2] = [("x", &[4]), ("y", &[4])];
@@ -89,7 +91,8 @@ fn indices_out_of_range() {
     rejected("y[0] := x[@s] where @s < 5", &nodes, is_text, &["@s", "0..=4", "node `x`", "4"]);
 }
 
-/// A range that every access keeps is checked when the symbol gets its value, on every backend and before anything runs.
+/// A range that follows from the accesses is checked when the symbol is bound, on every backend and before
+/// anything runs.
 #[test]
 fn symbols_out_of_range_write_nothing() {
     for backend in backends() {
@@ -112,7 +115,7 @@ fn symbols_out_of_range_write_nothing() {
     }
 }
 
-/// Every backend of this build holds every type: what is copied through it comes back bit for bit.
+/// Every backend of this build supports every type: values that are copied through it come back bit for bit.
 #[test]
 fn every_backend_holds_every_type() {
     for backend in backends() {
@@ -141,7 +144,7 @@ fn every_backend_holds_every_type() {
     }
 }
 
-/// A target that lacks a type says so, naming the node.
+/// A target that lacks a type reports it and names the node.
 #[test]
 fn types_a_target_cannot_hold() {
     for backend in backends() {

@@ -1,4 +1,4 @@
-//! Batches: what one routine after another would be, or nothing at all.
+//! Batches: the same result as compiling one routine after another, or none at all.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{
@@ -18,7 +18,7 @@ fn with(context: Context, node: &TensorNode, values: &[f32]) -> Context {
     context.init_from_host(node, &HostArray::from_slice(values, node.dims().unwrap()).unwrap()).unwrap()
 }
 
-/// Where each node lives, and what it is a view of.
+/// The memory mode of each node, and its parent if it is a view.
 fn decided(nodes: &[TensorNode]) -> Vec<(Option<MemoryMode>, Option<String>)> {
     nodes.iter().map(|node| (node.mode().mode(), node.view().map(|view| view.to_string()))).collect()
 }
@@ -115,7 +115,7 @@ fn what_is_left_out_is_none_at_its_position() {
     let backend = Backend::open("inline").unwrap();
     let nodes = ["x", "a", "b", "c"].map(|name| node(name, &[2]));
     let [x, a, b, c] = &nodes;
-    // The one left out would overwrite what the last one reads.
+    // The member that is left out would overwrite an input of the last one.
     let members = [
         BatchMember::text("a[i] := x[i] + 1", [x, a]),
         BatchMember::text("a[i] := nonsense(", [x, a]).named("no_text"),
@@ -153,7 +153,7 @@ fn a_member_that_fails_late_leaves_everything_as_it_was() {
     t.update_memory_mode(MemoryMode::Virtual, Reason::new("it is small")).unwrap();
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();
     let before: Vec<ModeState> = [&x, &t, &y].map(TensorNode::mode).to_vec();
-    // The first member overwrites what `t` is computed from, so the second cannot compute it.
+    // The first member overwrites an input of `t`, so the second cannot compute `t`.
     let members = [
         BatchMember::text("x[i] := 0", [&x]).named("overwrite"),
         BatchMember::text("y[i] := t[i]", [&t, &y]).named("late"),

@@ -1,4 +1,4 @@
-//! Values of every type as random bits: what `Scalar::convert` says, on every backend of the CPU.
+//! Values of every type from random bits: the results of `Scalar::convert`, on every CPU backend.
 
 use arrayjit::assign::builder;
 use arrayjit::indexing::StaticSymbol;
@@ -78,7 +78,7 @@ fn indices_symbols_and_results_become_bits() {
     }
 }
 
-/// Also the value that `pad` gives outside, at indices of loops and at computed ones.
+/// Also the value that `pad` gives outside, at loop indices and at computed ones.
 #[test]
 fn literals_are_numbers() {
     let (key, from) = (kept("key", DType::U32x4), kept("from", DType::U32x4));

@@ -4,7 +4,7 @@
 use arrayjit::{Backend, Settings};
 use codegen_testkit::{Agreement, run_corpus_on};
 
-/// Every case passes on the backend; what it skips is printed with the reason.
+/// Every case passes on the backend; skipped cases are printed with the reason.
 #[track_caller]
 fn check(backend: &str, threads: usize) {
     let mut settings = Settings::default();

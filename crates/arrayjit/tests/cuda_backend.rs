@@ -1,5 +1,6 @@
-//! The backend `cuda` on a machine without one: one clear line. What it computes is tested where its programs are, in `codegen-ptx`; what its
-//! driver does, in `device-cuda`. With `REQUIRE_CUDA=1`, as on a machine with a GPU, it has to be there, and a program runs.
+//! The backend `cuda` on a machine without a GPU: one clear line. Its results are tested in `codegen-ptx`,
+//! its driver in `device-cuda`. With `REQUIRE_CUDA=1`, as on a machine with a GPU, it has to open, and a
+//! program runs.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use codegen_core::{Codegen, Payload};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use device_runtime::{Device, NullDevice};
 
-/// The backend; on machines without it, what is said of that.
+/// The backend, or the error on machines without it.
 fn open() -> Result<Backend, String> {
     let opened = Backend::open("cuda").map_err(|error| {
         assert!(matches!(error, OpenError::Cuda(_)), "{error:?}");
@@ -29,8 +30,8 @@ fn what_is_missing_is_said_in_one_line() {
     assert!(text.contains("NVIDIA") || text.contains("CUDA"), "{text}");
 }
 
-/// What logs is one kernel with a buffer for its log, and nothing of it falls back; what it logs is tested where buffers are, in `codegen-ptx`
-/// and `device-cuda`.
+/// A routine that logs is one kernel with a log buffer and does not fall back. Its log is tested in
+/// `codegen-ptx` and `device-cuda`.
 #[test]
 fn what_logs_does_not_fall_back() {
     let mut settings = Settings::default();
@@ -46,7 +47,8 @@ fn what_logs_does_not_fall_back() {
         let [code] = codes.as_slice() else { panic!("{} parts", codes.len()) };
         let Payload::Ptx(module) = code.artifact().payload() else { panic!("no PTX") };
         let [launch] = module.launches() else { panic!("{:?}", module.launches()) };
-        // A remark; for each of 100 iterations the number and an index of two words, the statement, and two indices and two values of a word.
+        // A comment; for each of 100 iterations the number and an index of two words, the statement, and two
+        // indices and two values of a word.
         assert_eq!((launch.blocks, launch.log_bytes), (1, 16 + 4 * (1 + 100 * (3 + 1 + 7))));
         assert!(!code.artifact().kernels()[0].log.is_empty());
     }

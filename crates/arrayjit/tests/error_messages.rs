@@ -1,4 +1,5 @@
-//! Errors print their message wherever they are printed: as `Display`, as `Debug`, and where `main` returns them.
+//! Errors print their message wherever they are printed: as `Display`, as `Debug`, and where `main` returns
+//! them.
 
 use std::error::Error;
 use std::process::Command;

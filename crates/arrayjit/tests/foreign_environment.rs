@@ -1,4 +1,4 @@
-//! What a process inherits need not be text.
+//! Inherited arguments and variables need not be text.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 

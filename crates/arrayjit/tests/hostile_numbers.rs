@@ -1,5 +1,5 @@
-//! Numbers, ranges and sizes that no machine has room for: each is the user's mistake and says where, none is
-//! a bug of ours.
+//! Numbers, ranges and sizes that exceed any machine: each is a user error with a location, none is a bug of
+//! ours.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,7 +34,7 @@ fn nodes() -> Vec<TensorNode> {
     ]
 }
 
-/// A message for the user with the place, not a confession.
+/// Whether the message is meant for the user: it has a location and does not claim a bug of ours.
 fn is_for_the_user(error: &CompileError) -> bool {
     let text = error.to_string();
     !text.contains("bug") && text.contains("^") && text.contains("line 1, column ")
@@ -86,7 +86,7 @@ fn ranks_and_sizes() {
     let (a, b, c) = (long("a"), long("b"), long("c"));
     let s = node("s", DType::F32, &[]);
     rejected("s :+= abs(a[i] + b[j] + c[k])", &[a, b, c, s], "bytes, expected at most");
-    // More loops than nest, and more parts than a key has.
+    // More loops than the limit of nesting, and more parts than a key has.
     let s = node("s", DType::F32, &[]);
     let letters: Vec<String> = (0..300).map(|at| format!("l{at}")).collect();
     let ranges: Vec<String> = letters.iter().map(|letter| format!("{letter} < 2")).collect();
@@ -102,7 +102,7 @@ fn ranks_and_sizes() {
     rejected(&format!("y[i] := 1 + uniform(7, {parts}, i) where @s < 3"), &[y], "at most 64 numbers");
 }
 
-/// The same without a text, where the message has no place.
+/// The same without a text, where the message has no location.
 #[test]
 fn built_assignments() {
     let y = node("y", DType::F32, &[8]);
@@ -193,7 +193,7 @@ const NUMBERS: [&str; 30] = [
     "-1e400",
 ];
 
-/// Every program that compiles or not, however its numbers were drawn, is compiled or rejected with a place.
+/// Every program with random numbers compiles or is rejected with a location.
 #[test]
 fn no_number_is_our_bug() {
     let (nodes, mut random) = (nodes(), fastrand::Rng::with_seed(19));

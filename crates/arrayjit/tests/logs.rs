@@ -1,4 +1,4 @@
-//! Logs of values: the same text from every backend, in a file for each routine or given to the program.
+//! Logs of values: the same text from every backend, in a file for each routine or passed to the program.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use std::fs;
@@ -9,8 +9,9 @@ use arrayjit::{Backend, DType, HostArray, LogSink, MemoryMode, Reason, Settings,
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
-/// The expression `l = (a·b + c)·f` at `a = 2`, `b = −3`, `c = 10`, `f = −2`, where it is −8, and its derivatives: with `d = a·b + c = 4`,
-/// `dl/df = d = 4`, `dl/dc = f = −2`, `dl/da = b·f = 6`, `dl/db = a·f = −4`.
+/// The expression `l = (a·b + c)·f` at `a = 2`, `b = −3`, `c = 10`, `f = −2`, where it is −8, and its
+/// derivatives: with `d = a·b + c = 4`, `dl/df = d = 4`, `dl/dc = f = −2`, `dl/da = b·f = 6`, `dl/db = a·f =
+/// −4`.
 const EXPRESSION: &str = "
     d := a * b + c
     l := d * f
@@ -103,7 +104,7 @@ fn every_routine_has_its_file_and_every_run_is_in_it() {
     let starts = |text: &str| text.lines().filter(|line| *line == "index i0 = 0").count();
     assert_eq!(starts(&read("double.values.log")), 2);
     assert_eq!(starts(&read("triple.values.log")), 1);
-    // Equal but for the name of a node: code of its own, with its own text.
+    // Equal except for the name of a node: separate code with separate text.
     assert!(read("double-2.values.log").contains("z[0] = 2.0 = "), "{}", read("double-2.values.log"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
 }

@@ -7,7 +7,7 @@ use std::error::Error;
 use arrayjit::{Backend, Context, DType, HostArray, Routine, Settings, TensorNode};
 use tnode::Registry;
 
-/// Far fewer than there are programs.
+/// Far less than the number of programs.
 const CACHED: usize = 200;
 /// Footprints are compared with the one after this number of programs.
 const WARM_UP: usize = 600;
@@ -28,8 +28,8 @@ struct Inputs {
     right: TensorNode,
 }
 
-/// Assignment text with its nodes, the node that it writes and the values it should leave there. Programs of
-/// different numbers compile to different code.
+/// Assignment text with its nodes, the node that it writes and the expected values. Programs of different
+/// numbers compile to different code.
 struct Program {
     text: String,
     nodes: Vec<TensorNode>,
@@ -185,7 +185,7 @@ fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
         }
     }
     assert!(backend.evicted_routines() as usize >= programs - CACHED);
-    // Evicted code lives as long as a routine of it, and compiled again it computes the same.
+    // Evicted code lives as long as its routines, and recompiled code computes the same.
     for (number, (routine, program)) in kept.iter().enumerate() {
         check(routine, program)?;
         run(&backend, &inputs, number * KEPT_EVERY)?;

@@ -1,4 +1,5 @@
-//! A convolution and a max-pool of the same padded images, on every backend: each finds in the margins what it needs.
+//! A convolution and a max-pool of the same padded images, on every backend: each finds its own values in the
+//! margins.
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, DType, HostArray, Padding, TensorNode, assign::AccumOp};
@@ -52,7 +53,7 @@ fn two_readers_of_one_padded_node() {
         let context =
             context.init_from_host(&x, &image).expect("memory").init_from_host(&w, &kernel).expect("memory");
         let routine = code.link(&context).expect("all nodes are there");
-        // The second run finds the margins as the first left them.
+        // The second run finds the margins in the state that the first left.
         for run in 0..2 {
             routine.run(&[]).expect("scheduled").sync().expect("ran");
             let got = |node| routine.context().to_host(node).expect("in the context");
@@ -119,7 +120,8 @@ fn computed_indices_into_a_node_that_is_filled() {
     }
 }
 
-/// Outside, a gather that is accumulated alone gives the neutral element of the target's type, whatever its own type is.
+/// Outside, a gather that is the only accumulated term gives the neutral element of the target's type,
+/// whatever its own type is.
 #[test]
 fn a_gather_outside_changes_nothing_in_a_target_of_another_type() {
     use DType::{F32, F64, I32, I64, U8, U16, U64};

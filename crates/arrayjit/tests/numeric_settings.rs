@@ -1,5 +1,5 @@
-//! The settings about numbers reach the code: products fused or not, powers, the equations of reals, large halves; and one-hot
-//! sums, which read single rows, give the same on every backend.
+//! The numeric settings reach the code: fused products, powers, the equations of real numbers, large halves.
+//! One-hot sums, which read single rows, give the same on every backend.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::settings::{FmaSetting, NumericClass};
@@ -12,7 +12,7 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     builder.mode(MemoryMode::Materialized).build().unwrap()
 }
 
-/// What `y` holds after the text ran on the inputs.
+/// The values of `y` after running the text on the inputs.
 fn run(
     backend: &str,
     settings: &Settings,

@@ -1,4 +1,5 @@
-//! Random numbers end to end: the same bits on every backend and number of threads, and none where none are asked for.
+//! Random numbers end to end: the same bits on every backend and number of threads, and no generator state
+//! where none is used.
 
 use arrayjit::{Backend, MemoryMode, Settings, TensorNode};
 

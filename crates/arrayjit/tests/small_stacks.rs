@@ -63,7 +63,7 @@ fn chains_of_virtual_nodes() {
     });
 }
 
-/// So do errors, which a text of any depth ends in.
+/// So do errors of texts of any depth.
 #[test]
 fn texts_that_are_too_deep() {
     on_a_small_stack(|| {

@@ -1,4 +1,5 @@
-//! The setting `trace`: a timeline of the process without a change to the program. A test of its own, since a process has one.
+//! The setting `trace`: a timeline of the process without a change to the program. A separate test program,
+//! since a process has one timeline.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 #[path = "trace/timeline.rs"]

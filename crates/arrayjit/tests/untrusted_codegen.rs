@@ -1,5 +1,5 @@
-//! Code generators written in safe code may compute wrong values, but nothing that they hand over is run on
-//! memory that it was not made for.
+//! Code generators in safe code may compute wrong values, but their code never runs on memory that it was not
+//! made for.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use arrayjit::{Backend, Caps, Codegen, CompileError, HostArray, Settings, TensorNode};
 use codegen_core::{Artifact, CodeMismatch, CodegenError, ScheduledRoutine};
 
-/// A code generator that answers every routine with the code of the first one.
+/// A code generator that returns the code of the first routine for every routine.
 struct Forgetful {
     inner: Backend,
     first: Mutex<Option<Artifact>>,
@@ -58,7 +58,8 @@ fn an_artifact_of_another_routine_is_an_error() {
         Err(CompileError::Code(error)) => error.mismatch,
         other => panic!("{text}: {other:?}"),
     };
-    // The first routine's code would read and write behind these, or take a number that nobody passes.
+    // The first routine's code would access memory behind these nodes, or read an argument that was not
+    // passed.
     let (short_x, short_y) = (vector("short_x", 3), vector("short_y", 3));
     let short = mismatch("short_y[i] := 2 * short_x[i]", [&short_x, &short_y]);
     assert!(matches!(short, CodeMismatch::Params { .. }), "{short}");
@@ -72,7 +73,7 @@ fn matrix(name: &str, side: usize) -> TensorNode {
     TensorNode::builder(name).dims([side, side]).build().unwrap()
 }
 
-/// What has the same kernels by their ABIs runs, on its own memory; the values are those of the code.
+/// An artifact whose kernels have the same ABIs runs, on its own memory, and computes the values of its code.
 #[test]
 fn an_artifact_with_the_same_abi_computes_what_it_computes() {
     let backend = backend();

@@ -1,4 +1,5 @@
-//! Virtual nodes from routine to routine: a computation is repeated wherever the node is used, as long as that gives the value.
+//! Virtual nodes of several routines: a computation is inlined into later routines, as long as that gives the
+//! same value.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, CompileError, Context, HostArray, MemoryMode, TensorNode};
@@ -29,7 +30,7 @@ fn a_virtual_node_is_used_in_the_routine_after() {
         let (x, t) = (node("x", &[3]), virtual_node("t", &[3]));
         let (y, z) = (node("y", &[3]), node("z", &[2, 3]));
         let first = backend.compile("t[i] := x[i] * x[i] + 1\ny[i] := t[i]", [&x, &t, &y]).unwrap();
-        // The second routine names neither `x` nor how `t` is computed.
+        // The second routine names neither `x` nor the computation of `t`.
         let second = backend.compile("z[j,i] := t[i] * (j + 1) where j < 2", [&t, &z]).unwrap();
         assert!(second.nodes().contains(&x), "the input becomes a node of the second routine");
         let context = with(backend.context().unwrap(), &x, &[1., 2., 3.]);
@@ -48,7 +49,8 @@ fn computations_are_carried_through_a_chain_of_routines() {
         let backend = Backend::open(name).unwrap();
         let (x, d, e, y) =
             (node("x", &[2]), virtual_node("d", &[2, 2]), virtual_node("e", &[2, 2]), node("y", &[2, 2]));
-        // A diagonal with zeros elsewhere; a routine that computes nothing by itself; one that adds to what another began.
+        // A diagonal with zeros elsewhere; a routine that computes nothing by itself; one that adds to what
+        // another began.
         backend.compile("d[i,i] :+= x[i]", [&x, &d]).unwrap();
         backend.compile("e[i,j] := d[j,i] + 10 * i", [&d, &e]).unwrap();
         let last = backend.compile("e[0,j] += 0.5\ny[i,j] := e[i,j]", [&e, &y]).unwrap();
@@ -70,7 +72,8 @@ fn an_input_overwritten_since_is_named() {
         "line 1, column 9: routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode\n\
          1 | y[i] := t[i]\n  |         ^^^^"
     );
-    // Computed again, it is there again; overwriting before the use in the same routine is rejected like in any routine.
+    // After a new computation it can be read again; overwriting an input before the use in the same routine
+    // is rejected as in any routine.
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();
     let early = message(backend.compile_named("early", "x[i] := 0\ny[i] := t[i]", [&x, &t, &y]));
     assert!(early.contains("its input \"x\" is overwritten before its last use"), "{early}");

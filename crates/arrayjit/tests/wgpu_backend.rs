@@ -1,4 +1,5 @@
-//! The backend `wgpu`: opening it, adapters by name, limits of the device. What it computes is tested with the conformance kit.
+//! The backend `wgpu`: opening it, adapters by name, limits of the device. Its results are tested with the
+//! conformance kit.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use arrayjit::{Backend, DType, HostArray, OpenError, RunError, Settings, TensorNode};

@@ -1,4 +1,5 @@
-//! Nodes without value: what writes all of one gives it a value, what writes a part does not.
+//! Nodes without value: a routine that writes all elements of one gives it a value, a routine that writes
+//! some does not.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, Compiled, HostArray, RunError, Settings, TensorNode};
@@ -11,7 +12,7 @@ fn node(name: &str, size: usize) -> TensorNode {
     TensorNode::builder(name).dims([size]).mode(arrayjit::MemoryMode::Materialized).build().unwrap()
 }
 
-/// What the kernels do with memory, in the order of calls.
+/// The accesses of the kernels to memory, in the order of calls.
 fn accesses(compiled: &Compiled) -> Vec<Access> {
     let code = compiled.codes().next().unwrap();
     let calls = code.schedule().calls().iter();

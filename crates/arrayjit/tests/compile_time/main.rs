@@ -1,4 +1,5 @@
-//! How the time of a compilation grows with the program: every family of `filetests::generate::families`, at several sizes.
+//! Compile time as a function of program size: every family of `filetests::generate::families`, at several
+//! sizes.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -6,12 +7,12 @@
 )]
 #![cfg(feature = "cranelift")]
 
-mod stages; // the stages of a compilation, one by one
+mod stages; // the stages of a compilation, separately
 mod times; // seconds, on request
 
 use arrayjit::{Backend, Settings};
 
-/// A backend that has compiled nothing and keeps nothing.
+/// A backend without compiled code and without a cache.
 fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;

@@ -1,4 +1,4 @@
-//! The stages of a compilation one by one, each with something measured around it.
+//! The stages of a compilation, separately, so that each can be measured.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
 use codegen_core::{Caps, Interpreted, Workgroups};
@@ -43,7 +43,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     lap("schedule for a GPU: kernels");
 }
 
-/// A context in which every node that has memory is zero.
+/// A context in which every node with memory is zero.
 pub(crate) fn context(backend: &Backend, program: &Program) -> Context {
     let kept = program.nodes.iter().filter(|node| node.mode().mode() == Some(MemoryMode::Materialized));
     kept.fold(backend.context().unwrap(), |context, node| {
@@ -52,7 +52,7 @@ pub(crate) fn context(backend: &Backend, program: &Program) -> Context {
     })
 }
 
-/// What `Backend` makes of the program.
+/// The program, compiled by `Backend`.
 pub(crate) fn compiled(backend: &Backend, program: &Program) -> Compiled {
     backend.compile(&program.text, &program.nodes).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Seconds by size, which machines differ in: measured where the environment's `COMPILE_TIME` says `full`, of a release build.
+//! Seconds by size, which depend on the machine: measured in release builds, if the environment has
+//! `COMPILE_TIME=full`.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::{backend, stages};
 /// The time grows at most like this power of the size.
 const MOST: f64 = 1.3;
 
-/// The time of a program from its text to a routine that can run: the least of some.
+/// The time from a program's text to a routine that can run: the least of several.
 fn measured(family: &Family, size: usize) -> Duration {
     let run = |_| {
         let (program, backend) = ((family.program)(size), backend());

@@ -1,5 +1,5 @@
-//! Every run of the corpus on the GPU, as written and optimised: within the bounds of what is computed; and how many of them in every bit, as
-//! the interpreter of PTX programs has them all.
+//! Every run of the corpus on the GPU, as written and optimised: all within their bounds, and a count of
+//! those with exactly the interpreter's bits.
 
 use codegen_testkit::{Agreement, run_corpus_on};
 

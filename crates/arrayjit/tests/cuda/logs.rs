@@ -1,4 +1,4 @@
-//! Logs of routines on the GPU: the text that the interpreter logs, and of a small buffer its beginning.
+//! Logs of routines on the GPU: the interpreter's text, and with a small buffer the beginning of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ fn backend(name: &str, change: impl FnOnce(&mut Settings)) -> Result<Backend, ar
     Backend::open_with(name, settings)
 }
 
-/// What two runs of the program log, none of it on another backend.
+/// The log of two runs of the program; no part of it runs on another backend.
 fn logged(backend: &Backend) -> String {
     let node =
         |name: &str, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap();

@@ -1,18 +1,19 @@
-//! What `codegen-ptx` and `device-cuda` make together, on an NVIDIA GPU.
+//! `codegen-ptx` and `device-cuda` together, on an NVIDIA GPU.
 //!
-//! On a machine without one every test is skipped, which is said; with `REQUIRE_CUDA=1` in the environment it fails.
+//! On a machine without one every test is skipped and prints a line; with `REQUIRE_CUDA=1` in the environment
+//! it fails.
 #![allow(clippy::result_large_err, reason = "the backend's errors, which nobody here keeps")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 mod corpus; // every run of the corpus
-mod logs; // what routines log
+mod logs; // logs of routines
 
 #[path = "../gpu/accuracy.rs"]
 mod accuracy; // operations, in units of the last place
 #[path = "../gpu/digits.rs"]
 mod digits; // the main job
 #[path = "../gpu/random.rs"]
-mod random; // routines drawn at random
+mod random; // random routines
 
 use std::{fmt::Display, io::Write as _, sync::OnceLock};
 
@@ -32,14 +33,14 @@ impl Gpu {
     }
 }
 
-/// The device that tests share, or nothing on a machine without one.
+/// The device that tests share; `None` on a machine without one.
 fn gpu(test: &str) -> Option<&'static Gpu> {
     static GPU: OnceLock<Result<Gpu, OpenError>> = OnceLock::new();
     let open = || open().map(|backend| Gpu { device: backend.device().clone(), backend });
     or_skip(test, GPU.get_or_init(open).as_ref())
 }
 
-/// The backend, or nothing on such a machine.
+/// The backend; `None` on a machine without a GPU.
 fn backend(test: &str) -> Option<Backend> {
     or_skip(test, open())
 }
@@ -48,14 +49,15 @@ fn open() -> Result<Backend, OpenError> {
     Backend::open_with("cuda", Settings::default())
 }
 
-/// What is there, or nothing. No tool that could be brought stands in for a GPU, so where tools are required this still is not.
+/// Returns the value, or prints a line and returns `None`. No installable tool replaces a GPU, so
+/// `REQUIRE_GPU_TOOLS` does not apply here.
 fn or_skip<T, E: Display>(test: &str, opened: Result<T, E>) -> Option<T> {
     let required = std::env::var("REQUIRE_CUDA").is_ok_and(|value| value == "1");
     match opened {
         Ok(there) => Some(there),
         Err(why) if required => panic!("{test} cannot run, and REQUIRE_CUDA is set: {why}"),
         Err(why) => {
-            // Past the capture of output, for people; that it cannot be written is no reason to fail.
+            // Past the capture of output, for people; a failure to print is no reason to fail.
             let _ = std::io::stderr().write_all(format!("skip({test}): {why}\n").as_bytes());
             None
         }

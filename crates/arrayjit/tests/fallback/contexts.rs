@@ -1,4 +1,4 @@
-//! Linking divided routines: what must be in a context, what is allocated, what threads share.
+//! Linking divided routines: required nodes, allocated nodes, and use by several threads.
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, BatchMember, RunError};
@@ -54,7 +54,7 @@ fn routines_share_contexts_with_others() {
     assert!((values(&last, &z)[0] - (128f64.sqrt().sqrt() + 256.0)).abs() < 1e-3);
 }
 
-/// Also by way of nodes that only the fallback touches, as `y` here.
+/// Dependencies through nodes that only the fallback touches, as `y` here, are known too.
 #[test]
 fn divided_routines_know_what_comes_before() {
     let backend = backend();
@@ -101,7 +101,7 @@ fn one_code_in_several_contexts() {
     }
 }
 
-/// Runs from several threads follow each other whole: `y` counts them.
+/// Runs from several threads do not interleave: `y` counts them.
 #[test]
 fn runs_from_several_threads() {
     let backend = backend();

@@ -10,13 +10,13 @@ use arrayjit::{Backend, CompileError, FallbackCount, LogSink, Routine, RunError,
 
 use crate::rejecting::{array, context, kept, rejecting, settings, values, with_text};
 
-/// `y` is the backend's, `z` the fallback's, `v` the backend's again; `w` is updated in place.
+/// The backend computes `y` and `v`, the fallback `z`; `w` is updated in place.
 const TEXT: &str = "y[i] := x[i] + 1\nz[i] := sqrt(y[7 - i])\nv[i] := z[7 - i] + y[i]\nw[i] += v[7 - i]";
 
 struct Program {
     nodes: [TensorNode; 5],
     routine: Routine,
-    /// Whether the next line logged that begins with the text panics.
+    /// Whether the next logged line that begins with the text panics.
     fails: Arc<AtomicBool>,
 }
 
@@ -27,7 +27,7 @@ fn logging(folder: &std::path::Path) -> Settings {
     settings
 }
 
-/// A routine that fails where it logs `line`, while it is told to.
+/// A routine that fails when it logs `line`, while the flag is set.
 fn program(backend: &Backend, line: &'static str) -> Program {
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let code = backend.compile_named("step", TEXT, &nodes).unwrap();
@@ -58,7 +58,7 @@ impl Program {
 fn a_part_that_fails_takes_the_outputs_with_it() {
     let folder = tempfile::tempdir().unwrap();
     for own in ["inline", "multicore", "interpreter"] {
-        // A line of the fallback's part, and one of the backend's last.
+        // A line of the part on the fallback, and one of the last part on the backend.
         for line in ["# z[", "# v["] {
             let backend = rejecting(own, logging(folder.path()), with_text("sqrt"));
             let program = program(&backend, line);
@@ -72,7 +72,7 @@ fn a_part_that_fails_takes_the_outputs_with_it() {
                 let error = program.value(output).unwrap_err();
                 assert!(error.failure().is_some(), "{own}, {line}: node {output} has {error:?}");
             }
-            // `w` is read, so it has to get a value first.
+            // `w` is read, so it needs a value first.
             program.fails.store(false, Ordering::Relaxed);
             program.routine.context().stream().reset().unwrap();
             assert_eq!(program.value(0).unwrap(), 3.0, "an input keeps its value");
@@ -92,7 +92,8 @@ fn a_part_that_fails_takes_the_outputs_with_it() {
 #[test]
 fn logs_of_divided_routines_are_those_of_undivided_ones() {
     let folder = tempfile::tempdir().unwrap();
-    // What falls back needs nothing from before, and so has nothing to wait for but its place in the log.
+    // The statement that falls back has no inputs from earlier statements, so only the order of the log makes
+    // it wait.
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(i)\nv[i] := z[2999 - i] + y[i]";
     let partial = rejecting("multicore", logging(folder.path()), with_text("sqrt"));
     let whole = Backend::open_with("multicore", logging(folder.path())).unwrap();

@@ -1,6 +1,6 @@
-//! Fallback without a GPU: code generators that reject some kernels, on a device of the CPU.
+//! Fallback without a GPU: code generators that reject some kernels, on a CPU device.
 //!
-//! What falls back must not be seen in results: every program here runs undivided as well, and bits are compared.
+//! Fallback must not change results: every program here runs undivided as well, and bits are compared.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod contexts;

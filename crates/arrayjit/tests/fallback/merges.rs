@@ -1,4 +1,4 @@
-//! Merge buffers: what a stream has merged reaches statements that fall back, or the routine is rejected.
+//! Merge buffers: merged values reach statements that fall back, or the routine is rejected.
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, MergeBufferUse, TensorNode};
@@ -8,7 +8,7 @@ use crate::rejecting::{context, kept, rejecting, settings, values, with_text};
 const TEXT: &str =
     "g[i,j] += g.merge[i,j]\nr[j,i] := sqrt(g.merge[i,j] + 0 * g[i,j])\ns[i] :+= r[j,i] + g.merge[i,j]";
 
-/// Runs the text twice with merges of different values; what each run leaves.
+/// Runs the text twice with merges of different values, and returns the results of each run.
 fn run(backend: &Backend, [g, r, s]: &[TensorNode; 3], falls_back: bool) -> Vec<Vec<f64>> {
     let code = backend.compile_named("merge", TEXT, [g, r, s]).unwrap();
     assert_eq!(!code.fallbacks().is_empty(), falls_back, "{:?}", code.fallbacks());

@@ -1,4 +1,4 @@
-//! Programs of which some statements fall back, on every fallback, beside the same programs undivided.
+//! Programs with statements that fall back, on every fallback, compared with the same programs undivided.
 
 use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, Caps, DType, TensorNode};
@@ -14,13 +14,13 @@ fn numbers(seed: u64, count: usize) -> Vec<f64> {
     (0..count).map(|_| f64::from(rng.i32(-256..=256)) / 64.0).collect()
 }
 
-/// A node that the optimiser may do what it likes with.
+/// A node without a requested memory mode.
 fn inner(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
 }
 
-/// Runs `text` divided, where kernels with `rejected` in their text fall back, and undivided, several times over; compares the
-/// bits of `seen` after each run. Gives the positions of what fell back.
+/// Runs `text` divided, where kernels with `rejected` in their text fall back, and undivided, several times;
+/// compares the bits of `seen` after each run. Returns the positions of the statements that fell back.
 #[track_caller]
 fn same(
     text: &str,
@@ -35,7 +35,7 @@ fn same(
         for (own, to) in ["inline", "multicore", "interpreter"].into_iter().zip(FALLBACKS) {
             let mut settings = settings(to);
             settings.numerics = class;
-            // The same schedule on both sides, so that bits can be compared.
+            // The same schedule on both sides, so that bits are comparable.
             let partial = rejecting(own, settings.clone(), with_text(rejected));
             let whole = Backend::open_with(own, settings).unwrap();
             let [found, expected] = [&partial, &whole].map(|backend| {
@@ -171,7 +171,7 @@ fn static_symbols_are_bound_in_every_part() {
 #[test]
 fn accumulators_of_the_routine_stay_with_what_uses_them() {
     let nodes = || vec![kept("x", &[4]), kept("y", &[300]), kept("z", &[300])];
-    // What does not depend on `i` is computed once, before the loops.
+    // Expressions that do not depend on `i` are computed once, before the loops.
     let text = "y[i] := exp(x[0] * x[1]) * i\nz[i] := sqrt(abs(x[2] * x[3])) * y[299 - i]";
     same(text, "sqrt", &nodes, &[(0, numbers(9, 4))], &[1, 2], &[]);
 }
@@ -211,7 +211,7 @@ fn nodes_without_elements() {
     }
 }
 
-/// What WebGPU promises: f32 and 32-bit integers, threads in workgroups.
+/// The capabilities that WebGPU guarantees: f32 and 32-bit integers, threads in workgroups.
 fn like_a_gpu(caps: &mut Caps) {
     let has = |dtype: &DType| matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool);
     caps.arithmetic = DType::ALL.into_iter().filter(has).collect();
@@ -220,7 +220,7 @@ fn like_a_gpu(caps: &mut Caps) {
     caps.workgroups = Some(Workgroups::new(64, 16 << 10));
 }
 
-/// What is in f64 runs on the CPU, but its nodes have memory on the device like others.
+/// Statements in f64 run on the CPU, but their nodes have memory on the device like others.
 #[test]
 fn a_gpu_without_double_precision() {
     let nodes = [typed("x", DType::F32, &[100]), typed("m", DType::F64, &[]), typed("y", DType::F32, &[100])];

@@ -1,4 +1,4 @@
-//! Random programs of which random statements fall back: the bits of the undivided program.
+//! Random programs with random statements that fall back: the bits are those of the undivided program.
 
 use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
@@ -10,7 +10,7 @@ use crate::rejecting::{kept, rejecting, settings};
 /// Rejects about half of all kernels, by their content.
 fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     move |kernel| {
-        // By what is computed: the same statement is rejected alone and among others, or not at all.
+        // By the kernel's computation: the same statement is rejected alone and among others, or not at all.
         let mut hash = seed;
         for stmt in &kernel.body {
             for byte in lowered_ir::text::print_stmt(kernel, stmt).bytes() {
@@ -30,8 +30,8 @@ fn filled(node: &TensorNode, seed: u64) -> HostArray {
     array
 }
 
-/// A program of statements that read each other's results, at other positions, and write in place and in part. Most of what is
-/// written lives for one run.
+/// A program of statements that read each other's results, at other positions, and write in place and in
+/// part. Most results live for one run only.
 fn chain(seed: u64) -> Program {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut nodes = vec![kept("x", &[24])];
@@ -70,7 +70,7 @@ fn chain(seed: u64) -> Program {
     Program { text, nodes }
 }
 
-/// With the range of the symbol, which is in no index.
+/// The line with the range of the symbol, which occurs in no index.
 fn bounded(line: &str) -> String {
     match (line.contains("@s"), line.contains(" where ")) {
         (false, _) => line.to_owned(),
@@ -79,11 +79,11 @@ fn bounded(line: &str) -> String {
     }
 }
 
-/// The bytes of every node in the context after each of three runs, or why there are none.
+/// The bytes of every node in the context after each of three runs, or the error.
 fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     tally.count(&code);
-    // Whatever the optimiser does not inline or keep for a run has values.
+    // Every node that the optimiser neither inlines nor makes local has values.
     let mut context = backend.context().unwrap();
     for (at, node) in program.nodes.iter().enumerate() {
         if !node.mode().known_not_materialized() {
@@ -118,7 +118,7 @@ impl Tally {
     }
 }
 
-/// The tally of so many programs, each of which is found to have the same bits.
+/// The tally of `programs` programs, each of which gave the same bits both ways.
 fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
     let mut tally = Tally::default();
     for seed in 0..programs {

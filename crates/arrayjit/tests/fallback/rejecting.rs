@@ -1,4 +1,5 @@
-//! Backends that reject: native code, or the interpreter, behind a code generator that answers `Unsupported` where it is told to.
+//! Backends that reject kernels: native code, or the interpreter, behind a code generator that returns
+//! `Unsupported` for chosen kernels.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use arrayjit::{
 use codegen_core::{Artifact, CodegenError, ScheduledRoutine};
 use lowered_ir::ir::Routine as Ir;
 
-/// What is rejected of a kernel: the operation, if any.
+/// The rejected operation of a kernel, if any.
 pub(crate) type Rejects = dyn Fn(&Ir) -> Option<String> + Send + Sync;
 
 /// A code generator that rejects some kernels.
@@ -92,7 +93,7 @@ impl Codegen for Shared {
     }
 }
 
-/// Rejects kernels whose text has this in it.
+/// Rejects kernels whose text contains `part`.
 pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| format!("`{part}`"))
 }

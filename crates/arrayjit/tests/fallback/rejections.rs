@@ -1,4 +1,4 @@
-//! What is printed and counted of fallbacks, and how they are forbidden.
+//! Reports and counts of fallbacks, and settings that forbid them.
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, Caps, CompileError, DType, FallbackCount};
@@ -48,7 +48,7 @@ fn fallbacks_are_told_and_counted() {
     assert!(modes.contains("\"y\""), "{modes}");
 }
 
-/// The test runs itself as a process of its own, to see what it tells on standard error.
+/// The test runs itself as another process, to see its standard error.
 #[test]
 fn debug_1_prints_what_falls_back() {
     const INSIDE: &str = "ARRAYJIT_TEST_TELLS";
@@ -83,7 +83,7 @@ fn what_compiles_does_not_fall_back() {
 
 #[test]
 fn fallback_can_be_forbidden() {
-    // From CPUs nothing falls back unless the settings say where to.
+    // CPU backends have no fallback unless the settings name one.
     for to in [FallbackSetting::None, FallbackSetting::Auto] {
         let backend = rejecting("inline", settings(to), with_text("sqrt"));
         let nodes = nodes();
@@ -110,7 +110,7 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
     assert_eq!(name(&gpu(FallbackSetting::Auto)).as_deref(), Some("multicore"));
     assert_eq!(name(&gpu(FallbackSetting::Inline)).as_deref(), Some("inline"));
     assert_eq!(name(&gpu(FallbackSetting::None)), None);
-    // A backend that rejects something would reject it again.
+    // A backend would reject the same kernel again.
     for (own, to) in [("inline", FallbackSetting::Inline), ("interpreter", FallbackSetting::Interpreter)] {
         assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
     }
@@ -138,11 +138,11 @@ fn what_the_target_cannot_compute_is_named() {
     let [fallback] = code.fallbacks() else { panic!("{:?}", code.fallbacks()) };
     assert_eq!(fallback.what, "`*` on f64");
     assert_eq!(fallback.why, "it takes arithmetic in f64");
-    // Nodes can be moved by a target that does not compute with them.
+    // A target can move values of a type that it does not compute with.
     assert!(backend.compile("y[i] := x[3 - i]", [&x, &y]).unwrap().fallbacks().is_empty());
 }
 
-/// The kernel of the two statements together is rejected, neither of them alone: no fallback, but two routines.
+/// The kernel of the two statements together is rejected, each alone is not: no fallback, but two routines.
 #[test]
 fn what_is_rejected_together_alone_is_cut() {
     let both = |kernel: &lowered_ir::ir::Routine| {

@@ -1,6 +1,8 @@
-//! Operations of `f32` on a GPU against values of `f64`: the greatest distance, in units of the last place of the truth.
+//! Operations of `f32` on a GPU compared with `f64`: the greatest deviation, in units of the last place of
+//! the exact result.
 //!
-//! Bounds are what `codegen_testkit::bounds` grants a device, from the truth instead of from the interpreter's result.
+//! The bounds are those of `codegen_testkit::bounds`, relative to the exact result instead of the
+//! interpreter's.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::gpu;
 /// Points per operation.
 const POINTS: usize = 1 << 15;
 
-/// An operation on `$a` and `$b`, the truth, where it is tried, and by how many units it may be off.
+/// An operation on `$a` and `$b`, its exact result, its operands, and the allowed number of units.
 struct Operation {
     text: &'static str,
     truth: fn(f64, f64) -> f64,
@@ -24,7 +26,7 @@ struct Operation {
     bound: f64,
 }
 
-/// What an operand is drawn from.
+/// The distribution of an operand.
 #[derive(Clone, Copy)]
 enum Points {
     /// Numbers between two.
@@ -118,7 +120,7 @@ pub(crate) fn measure(which: &str, codegen: &dyn Codegen, device: &Device) {
     assert!(over.is_empty(), "{which}: {over:#?}");
 }
 
-/// In units of the last place of the truth; subnormals may be zeros.
+/// In units of the last place of the exact result; subnormals may be flushed to zero.
 fn distance(found: f32, truth: f64) -> f64 {
     if truth.abs() > f64::from(f32::MAX) {
         return if found.is_infinite() { 0.0 } else { f64::INFINITY };

@@ -1,4 +1,4 @@
-//! The main job on a GPU: the digits train to the accuracy of the CPU, and every kernel of it runs on the GPU.
+//! The main job on a GPU: training reaches the accuracy of the CPU, and every kernel runs on the GPU.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use arrayjit::{Backend, Settings};
 
 use crate::backend;
 
-/// The share of test images told right after so many epochs.
+/// The fraction of test images that are classified correctly after training.
 fn accuracy(backend: &Backend, epochs: u32) -> f64 {
     let mut rng = fastrand::Rng::with_seed(5);
     let (train, test) = data::split(&data::load(Path::new(data::FILE)).unwrap(), &mut rng);
@@ -33,7 +33,8 @@ fn the_digits_train_as_on_the_cpu() {
     let Some(gpu) = backend("the_digits_train_as_on_the_cpu") else { return };
     let cpu = Backend::open_with("inline", Settings::default()).unwrap();
     let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
-    // Sums in other orders take the weights apart a little, and with them an image or two of 359.
+    // Another order of summation changes the weights a little, and with them the class of an image or two of
+    // 359.
     assert!(on_gpu > 0.95 && (on_gpu - on_cpu).abs() < 0.012, "{on_gpu} on the GPU, {on_cpu} on the CPU");
     assert_eq!(gpu.fallback_count(), Default::default(), "nothing of it falls back");
 }

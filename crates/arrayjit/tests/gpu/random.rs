@@ -1,5 +1,5 @@
-//! Routines drawn at random. `GPU_SEEDS` in the environment says how many, for long checks, or which, as in `936..937`: every one is
-//! compiled.
+//! Random routines. `GPU_SEEDS` in the environment gives their number, for long checks, or their seeds, as in
+//! `936..937`.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -1,4 +1,5 @@
-//! Data-parallel rounds on a device where tasks fail: a result is right or missing, and the streams recover.
+//! Data-parallel rounds on a device with failing tasks: a result is right or missing, and the streams
+//! recover.
 
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ fn under_faults_a_result_is_right_or_missing() {
             }
         }
 
-        // What failed is forgotten, and everything works as if it were new.
+        // After the reset no failure remains, and everything works.
         driver.set_active(false);
         steps.contexts().iter().for_each(|context| context.stream().reset().unwrap());
         program.begin(&steps);

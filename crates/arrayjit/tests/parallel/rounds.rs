@@ -1,4 +1,4 @@
-//! Data-parallel rounds: who takes part, what is summed, and that everybody learns the result.
+//! Data-parallel rounds: their streams, their sums, and the distribution of the result.
 
 use arrayjit::{
     Backend, HostArray, TensorNode,
@@ -50,7 +50,7 @@ impl Program {
         let first = first.init_from_host(total, &array(&[0.], &[])).unwrap();
         let mut replicas = Vec::new();
         for context in &streams[1..] {
-            // On the device of the first, `x` is found where it is.
+            // On the first stream's device, `x` is shared.
             let shares = context.stream().device() == first.stream().device();
             let own = if shares { vec![p.clone()] } else { vec![p.clone(), x.clone()] };
             replicas.extend(replicate(&first, &own, [context.stream()]).unwrap());
@@ -74,7 +74,8 @@ impl Program {
     }
 }
 
-/// The same on the host: `p` and the total of the losses after passes over all rows in rounds of so many.
+/// The same on the host: `p` and the total of the losses after passes over all rows in rounds of `streams`
+/// rows.
 pub(crate) fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
     let x = data().values();
     let (mut p, mut total) = (vec![1.0, 2.0, 3.0], 0.0);
@@ -91,7 +92,7 @@ pub(crate) fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
 }
 
 /// Eight rows in rounds of three leave a last round of two, in which the third stream's old gradient and loss
-/// must not count.
+/// must not be added.
 #[test]
 fn a_round_sums_what_its_streams_computed() {
     for (backend, devices) in [("multicore", 1), ("multicore", 2), ("inline", 1)] {

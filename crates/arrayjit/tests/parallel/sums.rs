@@ -30,7 +30,8 @@ fn every_stream_ends_with_the_same_sum() {
     }
 }
 
-/// Sums of floats depend on their order, which is that of the tree: for five streams, 3 goes to 1 and 4 to 2, then 2 to 1, then 1 to 0.
+/// Sums of floats depend on their order, which is that of the tree: for five streams, 3 goes to 1 and 4 to 2,
+/// then 2 to 1, then 1 to 0.
 #[test]
 fn sums_have_the_bits_of_the_tree() {
     let values = [1e8f32, 3.0, -1e8, 7.5, 1e-3];

@@ -1,10 +1,11 @@
 //! How far two orders of the same floating-point computation may be apart.
 //!
-//! For programs of `+ - * fma max min neg abs relu` and conversions between floats, every rounding changes a value by at most
-//! `ε` times its magnitude, and errors spread no faster than magnitudes do. So with `M` the value of the same program
-//! on absolute values, with sums for differences, two evaluations differ by at most `2 · K · ε · M`, where `K` counts the
-//! roundings on the longest way to an element and `ε` is that of the coarsest type. Values near overflow have no
-//! bound, nor have runs in which an infinity occurs, such as the start of a maximum of nothing.
+//! For programs of `+ - * fma max min neg abs relu` and conversions between floats, every rounding changes a
+//! value by at most `ε` times its magnitude, and errors spread no faster than magnitudes do. So with `M` the
+//! value of the same program on absolute values, with sums for differences, two evaluations differ by at most
+//! `2 · K · ε · M`, where `K` counts the roundings on the longest way to an element and `ε` is that of the
+//! coarsest type. Values near overflow have no bound, nor have runs in which an infinity occurs, such as the
+//! start of a maximum of nothing.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{BinaryOp, Expr, Routine, Stmt, TernaryOp, UnaryOp, walk};
@@ -22,7 +23,7 @@ pub(crate) struct Bound {
     relative: f64,
     /// `K` smallest numbers.
     absolute: f64,
-    /// Above this, values may overflow in one order and not in the other.
+    /// Above this magnitude, values may overflow in one order of operations and not in the other.
     largest: f64,
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn of(routine: &Routine, memory: &Memory, bindings: &[i64]) -> Option
 }
 
 impl Bound {
-    /// How many elements differ, or which one differs by more than the bound.
+    /// The number of elements that differ, or the first that differs by more than the bound.
     pub(crate) fn check(&self, nodes: &[(usize, DType)], a: &Memory, b: &Memory) -> Result<usize, String> {
         if self.types.iter().zip(&a.nodes).any(|(&dtype, bytes)| !elements(dtype, bytes).all(is_finite)) {
             return Ok(0);
@@ -62,7 +63,7 @@ impl Bound {
                 }
                 differing += 1;
                 let allowed = self.relative * magnitude + self.absolute;
-                // A NaN is not within either.
+                // A NaN is not within any bound.
                 let within = (a - b).abs() <= allowed;
                 if !within {
                     return Err(format!("element {at} of %{node} is {b}, expected {a} within {allowed:e}"));
@@ -108,7 +109,7 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// The routine on absolute values in `f64`, if it has only operations that a bound is known for.
+/// The routine on absolute values in `f64`, if all its operations have a known bound.
 fn magnitude(routine: &Routine) -> Option<Routine> {
     let mut known = true;
     let mut routine = routine.clone();
@@ -145,7 +146,7 @@ fn keep_larger(e: Expr) -> Expr {
     }
 }
 
-/// At most so many roundings lie on the way to any element, `times` being how often the block runs.
+/// An upper bound of the number of roundings on the way to any element; `times` is how often the block runs.
 fn roundings(block: &[Stmt], times: f64) -> f64 {
     let of = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => roundings(body, times * (hi.limit - lo).max(1) as f64),

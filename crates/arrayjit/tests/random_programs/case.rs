@@ -1,4 +1,5 @@
-//! One program with the nodes, data and bindings it runs on; its text form is what a failure prints and a regression keeps.
+//! One program with the nodes, data and bindings it runs on; its text form is what a failure prints and a
+//! regression keeps.
 //!
 //! ```text
 //! node n0 f32[4, 5] input unit      ; role (input, output, inner) and, for inputs, what it is filled with
@@ -13,7 +14,7 @@ use lowered_ir::assign::text::TextError;
 use lowered_ir::assign::{self, Assignments};
 use tnode::{DType, MemoryMode, Padding, Scalar, Sharing, TensorNode};
 
-/// A program and what it runs on.
+/// A program and its inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Case {
     pub(crate) nodes: Vec<Node>,
@@ -33,7 +34,7 @@ pub(crate) struct Node {
     pub(crate) role: Role,
 }
 
-/// Whether a node's values come from outside and whether they are looked at in the end.
+/// Whether a node has initial values, and whether it is compared in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// On the device, filled before the run, compared after it.
@@ -44,7 +45,7 @@ pub(crate) enum Role {
     Inner,
 }
 
-/// What an input is filled with.
+/// The distribution of an input's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// Small integers.
@@ -76,7 +77,7 @@ impl Case {
         self.nodes.iter().enumerate().map(|(at, node)| node.bytes(at as u64)).collect()
     }
 
-    /// The case that this text is.
+    /// Parses a case.
     pub(crate) fn from_text(text: &str) -> Option<Case> {
         let mut case = Case::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -137,7 +138,7 @@ impl Node {
     }
 }
 
-/// So many bytes of elements.
+/// `bytes` bytes of elements.
 pub(crate) fn filled(fill: Fill, dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
     let mut filled = vec![0; bytes];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;

@@ -1,7 +1,8 @@
 //! Programs from choices: a total function from bytes to valid programs.
 //!
-//! Every decision consumes one byte, and an exhausted list answers 0, the simplest alternative. So any bytes are a program, and
-//! shrinking the bytes shrinks the program. What comes out is valid by construction: parsing and lowering it must succeed.
+//! Every decision consumes one byte, and an exhausted list gives 0, the simplest alternative. So any bytes
+//! are a program, and shrinking the bytes shrinks the program. The result is valid by construction: parsing
+//! and lowering it must succeed.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use tnode::DType;
 
 use super::case::{Case, Fill, Node, Role};
 
-/// Which programs.
+/// A class of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Every operation and type.
@@ -29,7 +30,7 @@ const EXTENTS: [usize; 18] = [2, 3, 1, 4, 5, 7, 8, 9, 6, 16, 17, 32, 33, 65, 70,
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::Bf16];
 
-/// `f32` most often, as in life.
+/// `f32` most often, as in real programs.
 const TYPES: [DType; 24] = {
     use DType::*;
     [
@@ -47,7 +48,7 @@ pub(crate) fn case(kind: Kind, choices: &[Vec<u8>]) -> Case {
     writer.case
 }
 
-/// Answers to questions, from bytes.
+/// Decisions, derived from bytes.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -93,7 +94,7 @@ struct Writer {
     symbols: Vec<Symbol>,
 }
 
-/// What an expression may use.
+/// The names that an expression may use.
 struct Scope {
     letters: Vec<Letter>,
     /// The node written, and its index if reading that element is allowed.
@@ -114,7 +115,7 @@ impl Writer {
         }
         let mut scope = Scope { letters: outer.clone(), target: (0, None), used: BTreeSet::new() };
         let (target, index) = self.target(c, &mut scope, init);
-        // A letter that the index of the target does not mention is reduced, which an assignment cannot.
+        // A letter that is missing from the target's index is reduced, which an assignment cannot do.
         let indexed: Vec<Letter> = outer.into_iter().filter(|l| scope.used.contains(l.name)).collect();
         if op == AccumOp::Assign {
             all.clone_from(&indexed);
@@ -125,7 +126,7 @@ impl Writer {
         scope.target = (target, own);
         let depth = c.pick(&[0, 1, 2, 2, 3, 1]);
         let mut value = self.expr(c, &mut scope, depth);
-        // Every letter on the right may be missing; an operation over nothing is legal, but dull.
+        // Every letter on the right may be missing; such an operation is legal, but uninteresting.
         if let Some(letter) = scope.letters.iter().find(|l| !scope.used.contains(l.name)).copied() {
             let read = self.read(c, &mut scope, letter);
             value = format!("{value} {} {read}", c.pick(&["+", "*"]));
@@ -141,8 +142,8 @@ impl Writer {
         }
     }
 
-    /// Whether the last statement is one of those whose meaning would depend on the order of the loops, or
-    /// loses the values of another. Everything else that is wrong with it is a failure, and found later.
+    /// Whether the last statement is rejected because its result would depend on the order of the loops, or
+    /// because it loses another statement's values. Any other error is a failure, which is found later.
     fn is_rejected(&self) -> bool {
         match self.case.parse(&self.case.handles()) {
             Err(error) => {
@@ -221,7 +222,7 @@ impl Writer {
             }
             _ => match self.case.nodes.len() {
                 0 => (self.add(dtype, dims, Role::Output), plain(scope)),
-                // A node without values from before may be written in part only where it is initialised.
+                // A node without earlier values may be written in part only if it is initialised.
                 count => {
                     let at = c.below(count);
                     if !self.written.contains(&at) {
@@ -338,7 +339,7 @@ impl Writer {
         index.join(", ")
     }
 
-    /// Whether to read a node that is there: one with values, not the target unless it may be read.
+    /// An existing node to read: one with values; the target only if it may be read.
     fn readable(&self, c: &mut Choices<'_>, scope: &Scope) -> Option<usize> {
         let known: Vec<usize> = self.written.iter().copied().filter(|at| *at != scope.target.0).collect();
         (!known.is_empty() && !c.one_in(3)).then(|| known[known.len() - 1 - c.below(known.len())])
@@ -411,7 +412,7 @@ impl Writer {
         }
     }
 
-    /// A read that may go outside.
+    /// A read that may be out of bounds.
     fn padded(&mut self, c: &mut Choices<'_>, scope: &mut Scope) -> String {
         let at = match self.readable(c, scope) {
             Some(at) => at,
@@ -503,7 +504,7 @@ impl Writer {
         }
     }
 
-    /// The ranges of everything mentioned.
+    /// The ranges of all mentioned letters and symbols.
     fn wheres(&self, scope: &Scope) -> String {
         let letters = scope.letters.iter().filter(|letter| scope.used.contains(letter.name));
         let letters = letters.map(|letter| format!("{} < {}", letter.name, letter.extent));

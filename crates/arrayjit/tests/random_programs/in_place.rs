@@ -1,6 +1,7 @@
-//! Random nests that read what they write: shifts, reversals, transposes, prefix sums and windows in place, several
-//! statements to a nest, bounds that a symbol cuts short. The assignment text rejects most of them; the loop IR means what its
-//! order says, and that is what vectorising and splitting over threads must keep.
+//! Random nests that read what they write: shifts, reversals, transposes, prefix sums and windows in place,
+//! several statements per nest, bounds that depend on a symbol. The assignment text rejects most of them; in
+//! loop IR the order of iterations defines their meaning, and vectorisation and splitting over threads must
+//! preserve it.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
@@ -29,7 +30,7 @@ pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut spans = spans(&routine, &ranks);
     let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
     if spans.iter().any(|spans| elems(spans) > MAX_ELEMS) {
-        // Steep indices of long loops; nothing is to be seen in so much memory that smaller ones do not show.
+        // Steep indices of long loops: so much memory shows nothing that less does not.
         routine.body.clear();
         spans.iter_mut().flatten().for_each(|span| *span = (0, 0));
     }
@@ -97,7 +98,7 @@ impl Writer {
         Stmt::Set { node, index, value }
     }
 
-    /// An index whose least and greatest value do not matter yet.
+    /// An index without regard to its least and greatest value.
     fn index(&mut self, c: &mut Choices<'_>, node: NodeRef) -> Indices {
         let open = self.open.clone();
         (0..self.ranks[node.index()])
@@ -133,7 +134,7 @@ impl Writer {
                 let index = self.index(c, node);
                 Expr::Get { node, index }
             }
-            // The same node at another place: what the file is about.
+            // The same node at another index, which is the point of this generator.
             2 => Expr::Get { node, index: self.index(c, node) },
             at => {
                 let op = [BinaryOp::Add, BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Sub][at - 3];

@@ -1,5 +1,6 @@
-//! Runs a scheduled routine as a device would, on memory that shows what a device's hides: temporaries and scratch full of
-//! garbage, canaries around every node, and parallel kernels cut into parts that run in any order.
+//! Runs a scheduled routine like a device, on memory that reveals errors: temporaries and scratch memory
+//! filled with garbage, canaries around every node, and parallel kernels split into parts that run in any
+//! order.
 #![allow(unsafe_code, reason = "kernels are called through their native interface")]
 
 use std::iter;
@@ -31,7 +32,7 @@ impl Guarded {
         Guarded { words: vec![[u64::from_ne_bytes([CANARY; 8]); 8]; words], bytes }
     }
 
-    /// The first line behind the margin; one more line than needed was allocated to pay for the alignment.
+    /// The first cache line behind the margin; one line more than needed was allocated for alignment.
     fn base(&mut self) -> *mut u8 {
         let start = self.words.as_mut_ptr().cast::<u8>();
         start.wrapping_add(MARGIN + self.shift())
@@ -41,7 +42,7 @@ impl Guarded {
         (self.words.as_ptr() as usize).wrapping_neg() % LINE
     }
 
-    /// The bytes, if nothing around them was touched.
+    /// The bytes, if the canaries are unchanged.
     fn take(self, what: &str) -> Result<Vec<u8>, String> {
         let start = MARGIN + self.shift();
         let all: Vec<u8> = self.words.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
@@ -54,7 +55,8 @@ impl Guarded {
     }
 }
 
-/// Runs every call of the schedule; `memory` has the bytes of each of its nodes. `cuts` says how parallel kernels are cut.
+/// Runs every call of the schedule; `memory` has the bytes of each of its nodes. `cuts` determines how
+/// parallel kernels are split.
 pub(crate) fn run(
     schedule: &ScheduledRoutine,
     artifact: &Artifact,
@@ -89,8 +91,9 @@ pub(crate) fn run(
         for part in parts(module, call.kernel, abi, cuts) {
             let mut scratch = Guarded::garbage(abi.scratch_bytes);
             let base = scratch.base();
-            // SAFETY: each argument points to as many bytes as the schedule planned for the node or temporary it is bound
-            // to, aligned to a cache line; temporaries alive together do not overlap; the scratch is fresh; one thread runs.
+            // SAFETY: each argument points to as many bytes as the schedule planned for the node or temporary
+            // it is bound to, aligned to a cache line; temporaries alive together do not overlap; the scratch
+            // is fresh; one thread runs.
             unsafe { module.call(call.kernel, &args, &bindings, base, part.start, part.end) };
             scratch.take(&format!("scratch of {}", abi.name))?;
         }
@@ -102,7 +105,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// How parallel kernels are cut.
+/// How parallel kernels are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cuts {
     /// Not at all.

@@ -1,11 +1,12 @@
 //! Random programs mean the same at every stage: lowered, optimised, scheduled and compiled.
 //!
-//! In the class `Strict` every stage has the same bits. In `Fast` the scheduled IR fixes the order of floating-point operations;
-//! it stays within a stated bound ([`bound`]) of the lowered IR, and from there on bits are equal: on every choice of
-//! the scheduler, on every choice of the code generator, and however parallel kernels are cut.
+//! In the class `Strict` every stage has the same bits. In `Fast` the scheduled IR fixes the order of
+//! floating-point operations; it stays within a stated bound ([`bound`]) of the lowered IR, and from there on
+//! bits are equal: on every choice of the scheduler, on every choice of the code generator, and however
+//! parallel kernels are cut.
 //!
-//! The default run draws the same programs every time; `ARRAYJIT_RANDOM_PROGRAMS=N` draws `N` new ones of each kind. A failure prints the program; put it
-//! under `regressions/` and it stays a test.
+//! The default run draws the same programs every time; `ARRAYJIT_RANDOM_PROGRAMS=N` draws `N` new ones of
+//! each kind. A failure prints the program; put it under `regressions/` and it stays a test.
 
 mod bound;
 mod case;
@@ -25,7 +26,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use stages::{Tally, Ways, check, check_routine};
 
-/// The same programs in every run, unless somebody asks for more.
+/// The same programs in every run, unless the environment requests more.
 fn config(default: u32) -> Config {
     let asked: Option<u32> = std::env::var("ARRAYJIT_RANDOM_PROGRAMS").ok().and_then(|n| n.parse().ok());
     let rng_seed = asked.map_or(RngSeed::Fixed(2), |_| RngSeed::Random);

@@ -1,4 +1,4 @@
-//! A case through every stage, and what must be equal between them.
+//! Runs a case through every stage, and compares the results.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use super::bound::{self, Bound};
 use super::case::{self, Case, Fill, Role};
 use super::machine::{self, Cuts};
 
-/// What was found wrong.
+/// A difference or an error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     stage: String,
@@ -45,7 +45,7 @@ impl Failure {
     }
 }
 
-/// How often something happened that makes a run worth more or less; for the summary.
+/// Counts of interesting events, for the summary.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) cases: usize,
@@ -58,17 +58,18 @@ pub(crate) struct Tally {
     pub(crate) inlined: usize,
 }
 
-/// Which choices of the stages a case goes through.
+/// The variants of the stages that a case goes through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ways {
     /// All of them.
     All,
-    /// Every choice of the optimiser, one of which is scheduled and compiled in one way: many cases cover all.
+    /// Every variant of the optimiser, one of which is scheduled and compiled in one variant: many cases
+    /// cover all.
     One(u8),
 }
 
 impl Ways {
-    /// Whether to take the choice at a position, of so many; `digit` says which of several independent choices this is.
+    /// Whether to use the variant at `position`, out of `of`; `digit` numbers independent choices.
     fn takes(self, digit: u32, position: usize, of: usize) -> bool {
         match self {
             Ways::All => true,
@@ -83,7 +84,7 @@ pub(crate) fn check(case: &Case, numerics: Numerics, ways: Ways, tally: &mut Tal
     stages(&Run::new(case, &lowered), ways, tally)
 }
 
-/// Runs a routine through every stage, on memory made from its types; nodes with a memory mode are looked at.
+/// Runs a routine through every stage, on memory made for its types; nodes with a memory mode are compared.
 pub(crate) fn check_routine(
     routine: &Routine,
     bindings: &[i64],
@@ -148,7 +149,7 @@ fn round_trip(routine: &Routine) -> Result<(), Failure> {
     Err(Failure::at("round trip", "the text reads back as something else").of(routine))
 }
 
-/// Choices of the optimiser that lead to different code.
+/// Settings of the optimiser that lead to different code.
 fn settings() -> Vec<(&'static str, pipeline::Settings)> {
     let base = pipeline::Settings::default();
     let keep = pipeline::Settings { enable_device_only: false, ..base.clone() };
@@ -158,7 +159,7 @@ fn settings() -> Vec<(&'static str, pipeline::Settings)> {
     vec![("default", base), ("kept", keep), ("inlined", inline), ("local", spill)]
 }
 
-/// Choices of the scheduler that lead to different code but, within a class, to the same bits.
+/// Options of the scheduler that lead to different code but, within a class, to the same bits.
 fn schedules(caps: &Caps) -> Vec<(&'static str, Caps, ScheduleOptions)> {
     let base = ScheduleOptions::default();
     let threads = Caps { threads: 4, ..caps.clone() };
@@ -221,7 +222,7 @@ fn scheduled(
         let interpreted = launch(&artifact, Cuts::Whole)?;
         let explain =
             |f: Failure| Failure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized);
-        // Integers have no roundings for an order to change.
+        // Integer results do not depend on the order of operations.
         let exact = optimized.nodes.iter().all(|node| !node.dtype.is_float());
         let numerics = if exact { Numerics::Strict } else { optimized.numerics };
         match (&first, numerics, bound) {
@@ -266,12 +267,12 @@ fn scheduled(
     Ok(())
 }
 
-/// What a case runs on, in the order of the routine's nodes and symbols.
+/// The inputs of a case, in the order of the routine's nodes and symbols.
 struct Run<'a> {
     routine: &'a Routine,
     memory: Memory,
     bindings: Vec<i64>,
-    /// Nodes whose values are looked at.
+    /// Positions of the compared nodes.
     compared: Vec<usize>,
 }
 
@@ -300,7 +301,7 @@ impl<'a> Run<'a> {
         Ok(memory)
     }
 
-    /// The nodes whose values are looked at, with their types.
+    /// The compared nodes, with their types.
     fn compared(&self) -> Vec<(usize, DType)> {
         self.compared.iter().map(|&at| (at, self.routine.nodes[at].dtype)).collect()
     }
@@ -326,7 +327,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The elements that bytes hold.
+/// The elements in a node's bytes.
 pub(crate) fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = Scalar> + '_ {
     bytes.chunks(dtype.size_bytes()).map(move |chunk| Scalar::read(dtype, chunk).expect("a whole element"))
 }

@@ -126,7 +126,8 @@ fn a_full_disk_leaves_what_had_room() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.json");
-    // Without the signal, writing beyond the limit is an error like that of a full disk. Blocks have 512 bytes, or 1024.
+    // Without the signal, writing beyond the limit is an error like that of a full disk. Blocks have 512
+    // bytes, or 1024.
     let limited = "trap '' XFSZ; ulimit -f 200 && exec \"$0\" --exact a_full_disk_leaves_what_had_room";
     let mut child = std::process::Command::new("sh");
     child.args(["-c", limited]).arg(std::env::current_exe().unwrap()).env(FILE, &path);

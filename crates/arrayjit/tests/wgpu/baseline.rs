@@ -1,4 +1,5 @@
-//! Operations with those types alone that every WebGPU device has: what is computed in `f64` elsewhere has an expansion of its own.
+//! Operations with only the types that every WebGPU device has: computations in `f64` have separate
+//! expansions there.
 
 use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 

@@ -1,7 +1,8 @@
-//! What `codegen-wgsl` and `device-wgpu` make together, on the adapter of this machine.
+//! `codegen-wgsl` and `device-wgpu` together, on the adapter of this machine.
 //!
-//! Without an adapter every test is skipped, which is said; with `REQUIRE_GPU_TOOLS=1` it fails. `cargo xtask gpu-tools` brings an
-//! adapter that is a program. There is one device for the whole process: opening one takes as long as many runs.
+//! Without an adapter every test is skipped and prints a line; with `REQUIRE_GPU_TOOLS=1` it fails. `cargo
+//! xtask gpu-tools` installs a software adapter. There is one device for the whole process: opening one takes
+//! as long as many runs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 mod baseline; // operations, with the types that every device has
@@ -12,7 +13,7 @@ mod accuracy; // operations, in units of the last place
 #[path = "../gpu/digits.rs"]
 mod digits; // the main job
 #[path = "../gpu/random.rs"]
-mod random; // routines drawn at random
+mod random; // random routines
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,13 +30,13 @@ struct Gpu {
     codegen: Wgsl,
 }
 
-/// The device that all tests share, or nothing on a machine without one.
+/// The device that all tests share; `None` on a machine without one.
 fn gpu(test: &str) -> Option<&'static Gpu> {
     static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
     or_skip(test, GPU.get_or_init(open).as_ref())
 }
 
-/// The backend, or nothing on such a machine.
+/// The backend; `None` on a machine without an adapter.
 fn backend(test: &str) -> Option<Backend> {
     or_skip(test, Backend::open_with("wgpu", Settings::default()))
 }

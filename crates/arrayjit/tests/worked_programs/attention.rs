@@ -1,4 +1,4 @@
-//! Rotary embeddings: pairs of coordinates turned by an angle that grows with the position.
+//! Rotary embeddings: pairs of coordinates rotated by an angle that grows with the position.
 
 use arrayjit::DType::F32;
 
@@ -52,8 +52,8 @@ fn pairs_turn_by_their_position() {
     }
 }
 
-/// What the embedding is for: turned vectors keep their length, and the product of two depends on how far apart they are, not
-/// on where they are.
+/// The purpose of the embedding: rotated vectors keep their length, and the product of two depends on their
+/// distance, not on their positions.
 #[test]
 fn products_depend_on_the_distance_alone() {
     let row = numbers(11, 2 * HALF);

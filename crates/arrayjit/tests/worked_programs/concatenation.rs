@@ -1,4 +1,4 @@
-//! Arrays put together along an axis and taken apart again.
+//! Arrays concatenated along an axis, and split again.
 
 use arrayjit::DType::{F32, I32};
 
@@ -54,7 +54,7 @@ fn splitting_gives_back_what_was_put_together() {
     }
 }
 
-/// The gradient of a concatenation: each part sums what came back from its own stretch.
+/// The gradient of a concatenation: each part sums the gradient of its own section.
 #[test]
 fn gradients_go_back_to_the_parts() {
     let gradient = numbers(20, 5 * 4);

@@ -4,7 +4,7 @@ use arrayjit::DType::F32;
 
 use crate::program::{Program, expect, numbers};
 
-/// One geometry: the window's size, and how windows and their elements are apart.
+/// One geometry: the window's size, and the distances of windows and of their elements.
 #[derive(Clone, Copy)]
 struct Window {
     size: usize,
@@ -32,7 +32,7 @@ impl Window {
         (inputs + 2 * self.padding - self.dilation * (self.size - 1) - 1) / self.stride + 1
     }
 
-    /// Where element `k` of window `i` is, if it is not in the padding.
+    /// The position of element `k` of window `i`, if it is not in the padding.
     fn source(self, i: usize, k: usize, inputs: usize) -> Option<usize> {
         (self.stride * i + self.dilation * k).checked_sub(self.padding).filter(|&at| at < inputs)
     }
@@ -105,7 +105,7 @@ fn maximum_pooling() {
             })
             .collect();
         let [rows, columns] = [ROWS, COLUMNS].map(|n| window.outputs(n));
-        // Smaller than every number here, so the padding never wins.
+        // A number below all others here, so the padding is never the maximum.
         let text = format!(
             "y[b,i,j] :max= pad(x, -1000)[b, {}, {}] where kh < {k}, kw < {k}",
             window.index("i", "kh"),

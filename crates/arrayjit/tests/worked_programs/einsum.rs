@@ -1,4 +1,5 @@
-//! Sums and maxima over index expressions: onto but not one to one, one to one but not onto, and other semirings.
+//! Sums and maxima over index expressions: onto but not one to one, one to one but not onto, and other
+//! semirings.
 
 use arrayjit::DType::{F32, I32};
 

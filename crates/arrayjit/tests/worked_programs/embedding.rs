@@ -1,4 +1,4 @@
-//! Rows of a table picked by number, the loss of a classifier, and their gradients, against loops.
+//! Rows of a table selected by number, the loss of a classifier, and their gradients, compared with loops.
 
 use arrayjit::DType::{F32, I32, U8};
 
@@ -6,7 +6,7 @@ use crate::program::{Program, numbers};
 
 const ROWS: usize = 6;
 const WIDTH: usize = 3;
-/// Which row each example takes; one row twice, two of them outside of the table.
+/// The row that each example selects; one row twice, two of them outside of the table.
 const PICKED: [i64; 6] = [2, 0, 5, 2, -1, 6];
 
 fn picked() -> Vec<f64> {
@@ -37,7 +37,8 @@ fn rows_are_looked_up() {
     }
 }
 
-/// What comes back is added to the row it came from, once for each time it was picked; outside of the table it is dropped.
+/// The gradient is added to the selected row, once for each selection; a selection outside of the table is
+/// dropped.
 #[test]
 fn gradients_are_added_to_the_rows_they_came_from() {
     let gradient = numbers(31, PICKED.len() * WIDTH);
@@ -57,7 +58,8 @@ fn gradients_are_added_to_the_rows_they_came_from() {
     }
 }
 
-/// The mean cross-entropy of labels, and its gradient: the probabilities less one at the label, over the number of examples.
+/// The mean cross-entropy of labels, and its gradient: the probabilities less one at the label, over the
+/// number of examples.
 #[test]
 fn the_loss_of_a_classifier_and_its_gradient() {
     let (examples, classes) = (4, 5);

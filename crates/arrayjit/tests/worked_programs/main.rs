@@ -1,5 +1,6 @@
-//! Programs whose results are known from their mathematics: computed by hand, or by loops written in plain Rust beside them.
-//! Each runs on the interpreter and as compiled code, on the caller's thread and on workers.
+//! Programs whose results are known from their mathematics: computed by hand, or by loops written in plain
+//! Rust beside them. Each runs on the interpreter and as compiled code, on the caller's thread and on
+//! workers.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod attention;

@@ -1,11 +1,12 @@
-//! Several precisions in one program: narrow data with wide sums, and operands of different types in one statement.
+//! Several precisions in one program: narrow data with wide sums, and operands of different types in one
+//! statement.
 
 use arrayjit::DType::{self, Bf16, Bool, F16, F32, F64, Fp8E4m3fn, Fp8E5m2, I32, I64, U8};
 use arrayjit::HostArray;
 
 use crate::program::{Program, expect, numbers};
 
-/// What an array of the type holds of these values.
+/// The values after rounding to the type.
 fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
     let mut array = HostArray::zeros(dtype, [values.len()]).unwrap();
     array.set_values(values).unwrap();
@@ -27,8 +28,9 @@ fn sums_of_narrow_data_are_as_wide_as_their_target() {
     }
 }
 
-/// Sums in a narrow target are rounded after every addition. To 2048, which f16 has, nothing is added by ones: a further 1 is
-/// half of the last place, and the tie goes to the even 2048. In bf16 the same happens at 256.
+/// Sums in a narrow target are rounded after every addition. To 2048, which f16 has, nothing is added by
+/// ones: a further 1 is half of the last place, and the tie goes to the even 2048. In bf16 the same happens
+/// at 256.
 #[test]
 fn narrow_sums_round_after_every_addition() {
     for (dtype, start) in [(F16, 2048.0), (Bf16, 256.0)] {
@@ -60,7 +62,8 @@ fn a_matrix_product_of_halves_accumulates_in_single() {
     }
 }
 
-/// Operands of different types are promoted, the operation computes there, and its result is converted to the target.
+/// Operands of different types are promoted, the operation computes there, and its result is converted to the
+/// target.
 #[test]
 fn operands_of_different_types() {
     let (h, s, n, u) = ([1.5, -2.25, 3.0], [0.1, 1e6, -7.5], [3.0, -4.0, 100_000.0], [200.0, 1.0, 0.0]);
@@ -136,7 +139,7 @@ fn conversions_in_a_program() {
     }
 }
 
-/// A node that accumulates in its own type what is computed in another.
+/// A node accumulates in its own type, although the terms have another.
 #[test]
 fn a_target_of_another_type_accumulates_in_its_own() {
     // 0.5 truncates to 0 before each addition.

@@ -1,4 +1,4 @@
-//! Softmax and layer normalisation, also where a careless formula overflows or cancels.
+//! Softmax and layer normalisation, also for inputs where a careless formula overflows or cancels.
 
 use arrayjit::DType::F32;
 
@@ -66,7 +66,8 @@ fn softmax_of_ordinary_inputs() {
     }
 }
 
-/// The variance of numbers around 10⁴ is that of the numbers themselves: the mean is subtracted before anything is squared.
+/// The variance of numbers around 10⁴ is that of the numbers themselves: the mean is subtracted before
+/// anything is squared.
 #[test]
 fn layer_normalisation() {
     let (rows, columns) = (3, 16);

@@ -5,7 +5,7 @@ use arrayjit::{Backend, DType, HostArray, MemoryMode, Settings, TensorNode};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
-/// What an array of a program is for.
+/// The role of an array of a program.
 enum Role {
     /// Has values before the run.
     Given(Vec<f64>),
@@ -51,7 +51,7 @@ impl Program {
         self.array(name, dtype, dims, Role::Kept)
     }
 
-    /// An array that the compiler may do away with.
+    /// An array that the compiler may remove.
     pub(crate) fn inner(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
         self.array(name, dtype, dims, Role::Inner)
     }
@@ -119,7 +119,8 @@ impl Outcome {
         values
     }
 
-    /// Every value is within `tolerance · max(1, |expected|)` of the expected one; infinities and NaN are themselves.
+    /// Every value is within `tolerance · max(1, |expected|)` of the expected one; infinities and NaN are
+    /// themselves.
     #[track_caller]
     pub(crate) fn expect(&self, name: &str, expected: &[f64], tolerance: f64) {
         let found = self.values(name);
@@ -152,7 +153,8 @@ pub(crate) fn expect(program: &Program, name: &str, expected: &[f64], tolerance:
     }
 }
 
-/// The same small numbers every time, multiples of 1/64 within ±4: exact in every float of 16 bits or more but `bf16`.
+/// The same small numbers every time, multiples of 1/64 within ±4: exact in every float of 16 bits or more
+/// but `bf16`.
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..count).map(|_| f64::from(rng.i32(-256..=256)) / 64.0).collect()
