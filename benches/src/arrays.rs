@@ -59,8 +59,8 @@ impl DerefMut for Buffer {
 fn advise(memory: &AVec<f32, ConstAlign<PAGE>>) {
     let bytes = memory.capacity() * size_of::<f32>();
     if bytes >= PAGE {
-        // SAFETY: the range is the vector's own allocation, and the advice affects nothing but speed. If it
-        // is rejected, the pages are ordinary ones.
+        // SAFETY: the range is the vector's own allocation, and the advice affects only speed. If it is
+        // rejected, the pages are ordinary ones.
         let _ = unsafe { libc::madvise(memory.as_ptr() as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
     }
 }

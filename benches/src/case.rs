@@ -39,8 +39,8 @@ pub(crate) struct Traffic {
     pub(crate) writes: f64,
 }
 
-/// The operations that peers implement. Their inputs are the nodes with initial values, their outputs those
-/// of [`Case::outputs`], both in order.
+/// The operations that peers implement. The inputs of an operation are the nodes with initial values, its
+/// outputs are [`Case::outputs`], both in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -137,27 +137,27 @@ impl Case {
         }
     }
 
-    /// With this number of floating-point operations.
+    /// Sets the number of floating-point operations of a run.
     pub(crate) fn flops(self, flops: f64) -> Case {
         Case { flops, ..self }
     }
 
-    /// Checked by a formula with one output.
+    /// Sets a formula that computes the only output.
     pub(crate) fn formula(self, formula: impl Fn(&[Vec<f64>]) -> Vec<f64> + 'static) -> Case {
         self.formulas(move |inputs| vec![formula(inputs)])
     }
 
-    /// Checked by a formula.
+    /// Sets a formula that computes all outputs.
     pub(crate) fn formulas(self, formula: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + 'static) -> Case {
         Case { check: Check::Formula(Box::new(formula)), ..self }
     }
 
-    /// Too large to be checked completely: a formula computes the sampled rows.
+    /// Sets a formula that computes the sampled rows, for an output too large to be checked completely.
     pub(crate) fn by_rows(self, formula: impl Fn(&[&HostArray], &[usize]) -> Vec<f64> + 'static) -> Case {
         Case { check: Check::Rows(Box::new(formula)), is_large: true, ..self }
     }
 
-    /// With a tolerance, relative to the largest magnitude of the expected output.
+    /// Sets the tolerance, relative to the largest magnitude of the expected output.
     pub(crate) fn tolerance(self, tolerance: f64) -> Case {
         Case { tolerance, ..self }
     }
@@ -169,7 +169,7 @@ impl Case {
         dtypes.all(|dtype| dtype == first).then_some(first)
     }
 
-    /// With nodes that the program updates in place: they are written as well.
+    /// Marks nodes that the program updates in place: they are written as well as read.
     pub(crate) fn updating(self, updated: &[&'static str]) -> Case {
         let nodes = self.nodes.iter().filter(|node| updated.contains(&node.name));
         let writes = self.traffic.writes + nodes.map(Node::bytes).sum::<f64>();
@@ -221,7 +221,7 @@ impl Node {
         (self.dims.iter().product::<usize>() * self.dtype.size_bytes()) as f64
     }
 
-    /// The tensor node.
+    /// Builds the tensor node, with the requested memory mode.
     pub(crate) fn build(&self) -> anyhow::Result<TensorNode> {
         let builder = TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype);
         let builder = self.mode.into_iter().fold(builder, |builder, mode| builder.mode(mode));

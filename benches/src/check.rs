@@ -36,7 +36,7 @@ fn check_rows(case: &Case, formula: &RowsFormula, found: &[HostArray], inputs: &
         .with_context(|| format!("output `{}`", case.outputs[0]))
 }
 
-/// All elements of arrays.
+/// Converts the elements of each array to `f64`.
 pub(crate) fn values(arrays: &[HostArray]) -> Vec<Vec<f64>> {
     arrays.iter().map(HostArray::values).collect()
 }

@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use crate::{measure::Effort, peers::Step};
 
-/// The size of a sample: successive runs with one wait at the end, so that the resolution of the clock,
-/// submission and wake-up times are negligible.
+/// The size of a sample: successive runs with one wait at the end, long enough that the resolution of the
+/// clock, submission and wake-up times are negligible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// The intended duration in microseconds.

@@ -2,7 +2,7 @@
 //!
 //! At each footprint two methods are measured: a compiled kernel that reads an array and writes another, and
 //! the driver's own copy. Arrays contain random numbers. Footprints that fit in a cache are copied within it,
-//! like those of a case that runs many times in sequence.
+//! as in a case that runs many times in sequence.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ pub(crate) struct Copied {
 pub(crate) struct Plan {
     /// Bytes read and written.
     pub(crate) footprints: Vec<usize>,
-    /// The number of samples at each footprint, of which the best counts.
+    /// The number of samples at each footprint; the best one counts.
     pub(crate) rounds: usize,
     /// The least duration of a sample.
     pub(crate) sample: Duration,

@@ -1,8 +1,8 @@
 //! The machine's limits, measured in the same run: peak arithmetic, and memory bandwidth by footprint.
 //!
-//! The peak is that of independent fused multiply-adds of 256 bits. Bandwidths are those of reading, writing
-//! and copying arrays of a footprint by the best method: through the caches or with non-temporal stores, on
-//! huge pages, divided equally among the threads.
+//! The peak is measured with independent fused multiply-adds of 256 bits. Bandwidths are measured by reading,
+//! writing and copying arrays of a footprint with the best method: through the caches or with non-temporal
+//! stores, on huge pages, divided equally among the threads.
 
 mod fma; // chains of fused multiply-adds
 mod memory; // reading, writing, copying
@@ -90,7 +90,7 @@ impl Limits {
     pub(crate) fn least_us(&self, flops: f64, traffic: Traffic) -> f64 {
         let Traffic { reads, writes } = traffic;
         let at = self.at(traffic.total());
-        // Equal parts of reads and writes have the bandwidth of a copy, the remainder that of a read or a
+        // Equal amounts of reads and writes have the bandwidth of a copy, the remainder that of a read or a
         // write.
         let copied = reads.min(writes);
         let seconds = 2.0 * copied / at.copy.max(at.streamed_copy)
@@ -143,7 +143,7 @@ fn footprint(bytes: f64) -> String {
     if bytes < 1048576.0 { format!("{:.0}K", bytes / 1024.0) } else { format!("{:.0}M", bytes / 1048576.0) }
 }
 
-/// The processor's name.
+/// Reads the processor's name from the operating system; the architecture's name if it is not reported.
 fn cpu() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -36,8 +36,8 @@ pub(crate) struct Measured {
     /// The time that the measured limits of this machine's cores allow, over the median time; 0 on other
     /// devices.
     pub(crate) roofline: f64,
-    /// For matrix multiplications on one thread: operations per second over those of fused multiply-adds
-    /// alone in the same round, the median over rounds.
+    /// For matrix multiplications on one thread: operations per second, relative to fused multiply-adds alone
+    /// in the same round; the median over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_peak: Option<f64>,
     /// On a GPU: the time of copying the same number of bytes, measured in the same run, over the median
@@ -74,7 +74,7 @@ pub(crate) struct PeerTime {
     pub(crate) cold_ratio: Option<f64>,
 }
 
-/// The duration of measurements.
+/// The number of repetitions of each measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Once, to check that the case works.
@@ -83,7 +83,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// The circumstances of measurements.
+/// The backend and the measured limits of its device.
 pub(crate) struct Setup<'a> {
     pub(crate) backend: &'a Backend,
     pub(crate) threads: usize,
@@ -95,9 +95,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) effort: Effort,
 }
 
-/// The number of cold calls, of which the median counts, unless they take too long.
+/// The number of cold calls, unless they take too long; their median counts.
 const COLD_CALLS: usize = 3;
-/// The longest first call that is repeated.
+/// The longest first call that is repeated to find a median.
 const LONG: Duration = Duration::from_millis(500);
 
 /// Checks and times a case and its peers.

@@ -21,7 +21,7 @@ impl<'a> Ours<'a> {
     ///
     /// # Errors
     ///
-    /// The backend's.
+    /// An error of the backend.
     pub(crate) fn prepare(
         backend: &Backend,
         case: &'a Case,

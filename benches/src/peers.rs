@@ -60,7 +60,7 @@ pub(crate) trait Peer {
     ///
     /// # Errors
     ///
-    /// The peer's.
+    /// An error of the peer.
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>>;
 }
 
@@ -80,7 +80,7 @@ pub(crate) trait Step {
     ///
     /// # Errors
     ///
-    /// The peer's.
+    /// An error of the peer.
     fn run(&mut self, count: usize) -> Result<f64>;
 }
 

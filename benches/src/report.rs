@@ -81,8 +81,8 @@ impl Report {
         self.copies = copies;
     }
 
-    /// Fails unless the report's figures are comparable with those of a device: hosts with hosts, other
-    /// devices with themselves, and never a software emulation with hardware.
+    /// Fails unless figures of the device are comparable with the report's: hosts are compared with hosts,
+    /// other devices with the same device, and a software emulation never with hardware.
     ///
     /// # Errors
     ///

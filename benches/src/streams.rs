@@ -77,7 +77,7 @@ fn dispatch_empty(backend: &Backend) -> Result<Ready> {
     Ok(Ready { run: Box::new(move || run().map(drop)), parts: RUNS, flops: 1.0, bytes: 8.0 })
 }
 
-/// 64 routines on one stream, each of which depends on the one before; the time is that of the chain.
+/// Runs 64 routines on one stream, each of which depends on the previous one; the time covers all of them.
 fn dispatch_chain(backend: &Backend) -> Result<Ready> {
     const LENGTH: usize = 64;
     let x = node("x", 1)?;

@@ -18,9 +18,9 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, many random programs, how the time of compilations
-    /// grows, 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with
-    /// another GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
+    /// Add the long checks: accuracy over long sweeps, many random programs, the growth of compile time,
+    /// 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another
+    /// GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.

@@ -5,7 +5,7 @@ pub mod tidy;
 
 use std::path::PathBuf;
 
-/// The repository's root folder.
+/// The root folder of the repository that this program was built in.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)

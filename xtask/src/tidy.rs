@@ -31,7 +31,7 @@ pub fn run() -> Result<()> {
     bail!("tidy: {} finding(s)\n{}", findings.len(), findings.join("\n"))
 }
 
-/// Every finding of every check, as `path: what is wrong`.
+/// Every finding of every check, as `path: message`.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn findings() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What the checks that are not enforced everywhere yet would find, in one line each.
+/// The findings that are not enforced yet, one line for each check.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The repository is tidy: layers, module docs, names in documents.
+//! Runs the checks of `cargo xtask tidy` as a test.
 
 #[test]
 fn the_repository_is_tidy() {

@@ -25,7 +25,7 @@ pub(super) struct Python {
     folder: TempDir,
 }
 
-/// All fields of an answer.
+/// The fields that answers of a peer may have.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {

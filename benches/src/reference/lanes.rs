@@ -67,7 +67,7 @@ pub(crate) fn fence(policy: Store) {
     }
 }
 
-/// The sum of the lanes.
+/// The sum of the eight floats.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn sum_lanes(x: __m256) -> f32 {
@@ -76,7 +76,7 @@ pub(crate) fn sum_lanes(x: __m256) -> f32 {
     lanes.iter().sum()
 }
 
-/// The greatest lane.
+/// The greatest of the eight floats.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn max_lanes(x: __m256) -> f32 {

@@ -14,7 +14,7 @@ pub(crate) fn read(x: &[f32]) -> f32 {
     reductions::sum(x)
 }
 
-/// Writes ones.
+/// Writes ones to the whole slice.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn write(y: &mut [f32], policy: Store) {
     match policy {
@@ -34,7 +34,7 @@ fn write_by<const STREAMED: bool>(y: &mut [Eight]) {
     }
 }
 
-/// Copies.
+/// Copies `x` to `y`.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn copy(x: &[f32], y: &mut [f32], policy: Store) {
     match policy {

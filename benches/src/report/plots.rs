@@ -29,7 +29,7 @@ const INK: RGBColor = RGBColor(28, 36, 48);
 ///
 /// # Errors
 ///
-/// The error of drawing.
+/// An error of the drawing library.
 pub(super) fn products(report: &Report) -> Result<Option<String>> {
     let size = |name: &str| name.strip_prefix("matmul_")?.parse::<f64>().ok();
     let cases: Vec<(f64, &Measured)> =
@@ -91,7 +91,7 @@ pub(super) fn products(report: &Report) -> Result<Option<String>> {
 ///
 /// # Errors
 ///
-/// The error of drawing.
+/// An error of the drawing library.
 pub(super) fn growth(report: &Report) -> Result<Option<String>> {
     let point = |&(size, ms): &(usize, f64)| (size as f64, ms);
     let lines: Vec<(&str, Vec<(f64, f64)>)> = report
@@ -140,7 +140,7 @@ pub(super) fn growth(report: &Report) -> Result<Option<String>> {
 ///
 /// # Errors
 ///
-/// The error of drawing.
+/// An error of the drawing library.
 pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
     let limits = report.machine.as_ref().and_then(|machine| machine.of(report.threads));
     let points: Vec<(f64, f64, &str)> = report
@@ -194,7 +194,7 @@ pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
 ///
 /// # Errors
 ///
-/// The error of drawing.
+/// An error of the drawing library.
 pub(super) fn ratios(report: &Report, peer: &str, version: &str) -> Result<Option<String>> {
     let bars: Vec<(&str, f64)> =
         report.in_order().filter_map(|(name, m)| Some((name, m.peers.get(peer)?.ratio))).collect();

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Report;
 use crate::measure::Measured;
 
-/// One line. Fields may be added, none renamed.
+/// The line of a case in a record. Fields may be added, none renamed.
 #[derive(Serialize)]
 struct Line<'a> {
     case: &'a str,
@@ -22,7 +22,7 @@ struct Line<'a> {
     threads: usize,
     /// The processor.
     cpu: &'a str,
-    /// The peak of its cores on this number of threads, in giga f32 operations per second.
+    /// The peak of these cores on the measured number of threads, in giga f32 operations per second.
     peak_gflops: f64,
     #[serde(flatten)]
     measured: &'a Measured,

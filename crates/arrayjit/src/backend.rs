@@ -35,7 +35,7 @@ pub struct Backend {
 struct Parts {
     name: String,
     codegen: Arc<dyn Codegen>,
-    /// By ordinal; not empty.
+    /// Indexed by ordinal; never empty.
     devices: Vec<Device>,
     settings: Settings,
     reporter: DebugReporter,
@@ -96,7 +96,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// As [`Backend::open`].
+    /// Fails like [`Backend::open`].
     pub fn from_settings(settings: Settings) -> Result<Backend, OpenError> {
         let name = settings.backend.clone();
         Backend::open_with(&name, settings)
@@ -106,7 +106,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// As [`Backend::open`].
+    /// Fails like [`Backend::open`].
     pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
         let entry = BACKENDS.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;

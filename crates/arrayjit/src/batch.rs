@@ -86,12 +86,12 @@ impl CompiledBatch {
         &self.0
     }
 
-    /// Links all members in order, so that later members share what earlier ones allocate. The returned
-    /// context sees all nodes; routines keep the positions of their members.
+    /// Links all members in order, so that later members share the memory that earlier ones allocate. The
+    /// returned context sees all nodes; routines keep the positions of their members.
     ///
     /// # Errors
     ///
-    /// As [`Compiled::link`], for the first member that fails; nothing of the batch stays allocated.
+    /// The error of [`Compiled::link`] for the first member that fails; nothing of the batch stays allocated.
     pub fn link(&self, context: &Context) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
         let code = |member: &Compiled| Some((member.whole()?.clone(), member.nodes().to_vec()));
         let batch: Vec<_> = self.0.iter().map(|member| member.as_ref().and_then(code)).collect();

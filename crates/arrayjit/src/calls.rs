@@ -1,5 +1,5 @@
 //! Describes each kernel call of a routine in words: its nodes by name, the statements that it computes, and
-//! how its kernel is compiled.
+//! the method by which its kernel is compiled.
 //!
 //! Equal kernels are compiled once and name no nodes, so names and statements belong to the calls.
 

@@ -83,8 +83,8 @@ impl Compiled {
     }
 
     /// Explains the memory mode that this routine gave the node: each decision with its reason and its place
-    /// in the code. For a node that could have been inlined and was not, the explanation says what prevented
-    /// it. `None` for a node that the routine does not mention.
+    /// in the code. For a node that could have been inlined and was not, the explanation has the reason.
+    /// `None` for a node that the routine does not mention.
     pub fn explain(&self, node: &TensorNode) -> Option<String> {
         let at = self.nodes.iter().position(|n| n == node)?;
         Some(self.optimized.explain(ir::NodeRef(at as u32)))
@@ -121,7 +121,7 @@ impl Compiled {
     ///
     /// # Errors
     ///
-    /// As [`Compiled::link`].
+    /// Fails like [`Compiled::link`].
     pub fn link_logging(
         &self,
         context: &Context,
@@ -193,7 +193,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// As [`Backend::compile`].
+    /// Fails like [`Backend::compile`].
     pub fn compile_named<N: Borrow<TensorNode>>(
         &self,
         name: &str,
@@ -253,8 +253,8 @@ impl Backend {
         reporter.pass("lower", &lowered.routine);
         laps.end("lower");
 
-        // Memory modes are decided on copies; virtual nodes, including those of earlier routines, are
-        // inlined.
+        // Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
+        // routines.
         let settings = optimize_settings(self.settings());
         let on_pass = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
         let handles = lowered.nodes.clone();

@@ -1,5 +1,5 @@
-//! Reports on standard error: the levels of the setting `debug` and the filter of `dump`, see
-//! `docs/debugging.md`.
+//! Reports on standard error: the levels of the setting `debug` and the filter of `dump`, as
+//! `docs/debugging.md` describes them.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 

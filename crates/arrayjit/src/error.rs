@@ -30,7 +30,7 @@ pub enum OpenError {
     /// A setting is a number that no backend can use.
     #[error("setting `{key}` is {found}, expected at most {most}")]
     OutOfRange {
-        /// The setting.
+        /// The key of the setting.
         key: &'static str,
         /// Its value.
         found: usize,
@@ -53,7 +53,7 @@ pub enum OpenError {
     Adapter(#[from] device_wgpu::OpenError),
 }
 
-/// An error with the line and column that it is about in front of it, and that line below it.
+/// Formats an error after the line and column of its place in the text, with that source line below it.
 fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
     match place {
         Some(span) => format!("line {}, column {}: {error}\n{span}", span.line(), span.column()),
@@ -102,7 +102,7 @@ pub enum CompileError {
         "routine `{routine}`: rejected ({what}), and the fallback `{to}` does not support it either: {source}"
     )]
     FallbackRejected {
-        /// The routine.
+        /// The name of the routine.
         routine: String,
         /// The unsupported operation or type, and the reason.
         what: String,
@@ -116,9 +116,9 @@ pub enum CompileError {
         "routine `{routine}`: the merge buffer of node `{node}` is on {backend}, which does not read it ({what}), and no other backend can"
     )]
     FallbackMerge {
-        /// The routine.
+        /// The name of the routine.
         routine: String,
-        /// The node.
+        /// The name of the node.
         node: String,
         /// The backend whose stream has the merge buffer.
         backend: String,
@@ -138,7 +138,7 @@ pub enum CompileError {
     /// A stage needs more loops, statements or memory than a routine may have.
     #[error("the routine is too large after {stage}: {error}; split it into several")]
     TooLarge {
-        /// The stage.
+        /// The name of the stage.
         stage: &'static str,
         /// The exceeded limit.
         error: lowered_ir::verify::VerifyError,

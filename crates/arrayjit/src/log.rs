@@ -73,8 +73,8 @@ fn remove_logs(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A name that every file system accepts: ASCII letters, digits, `_`, `-` and inner dots, at most 100
-/// characters.
+/// Turns a name into one that every file system accepts: ASCII letters, digits, `_`, `-` and inner dots, at
+/// most 100 characters.
 pub(crate) fn sanitised(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     let name: String = name.chars().map(plain).take(100).collect();

@@ -1,5 +1,6 @@
-//! Running a compiled routine with a binding and waiting for it allocate nothing, once warm, on whatever
-//! thread. One test, since it counts for the whole process.
+//! A warmed-up compiled routine with a binding allocates nothing on any thread, neither when it runs nor when
+//! the caller waits for it. The only test of its program, because it counts the allocations of the whole
+//! process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![cfg(feature = "cranelift")]
@@ -70,7 +71,7 @@ fn running_a_routine_with_bindings_allocates_nothing() {
         assert_eq!(routine.bindings().len(), 1);
         let run = |times| (0..times).for_each(|at| routine.run(&[at % 2]).unwrap().sync().unwrap());
         run(20);
-        // The least of several rounds, since the harness's own thread is counted too.
+        // The least of several rounds, because allocations of the test harness's thread are counted as well.
         let rounds = (0..3).map(|_| {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             run(10);

@@ -18,7 +18,8 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     node.mode(MemoryMode::Materialized).build().expect("a small node")
 }
 
-/// Asserts that the error on every backend contains all this, and that the nodes are unchanged.
+/// Asserts that every backend rejects the program with an error that contains the given texts, and that the
+/// nodes are unchanged.
 #[track_caller]
 fn rejected(text: &str, nodes: &[(&str, &[usize])], is_it: fn(&CompileError) -> bool, says: &[&str]) {
     for backend in backends() {
@@ -58,8 +59,8 @@ fn ambiguous_blocks() {
     rejected("z[j], v[j] := y[i^j] where i < 2", &nodes, is_text, &["ambiguous", "one target"]);
 }
 
-/// Neither in text nor in loop IR: a remainder, comparison or bit operation has no neutral element to start
-/// from.
+/// Remainders, comparisons and bit operations have no neutral element, so they cannot accumulate, neither in
+/// the text nor in the loop IR.
 #[test]
 fn accumulations_without_a_neutral_element() {
     let nodes: [(&str, &[usize]); 2] = [("x", &[4]), ("y", &[4])];
@@ -91,8 +92,8 @@ fn indices_out_of_range() {
     rejected("y[0] := x[@s] where @s < 5", &nodes, is_text, &["@s", "0..=4", "node `x`", "4"]);
 }
 
-/// A range that follows from the accesses is checked when the symbol is bound, on every backend and before
-/// anything runs.
+/// The range of a symbol follows from the accesses, and is checked on every backend when the symbol is bound,
+/// before anything runs.
 #[test]
 fn symbols_out_of_range_write_nothing() {
     for backend in backends() {
@@ -122,7 +123,7 @@ fn every_backend_holds_every_type() {
         for dtype in DType::ALL {
             let nodes = [node("x", dtype, &[2, 3]), node("y", dtype, &[3, 2])];
             let size = dtype.size_bytes();
-            // Whole bytes of any pattern, but 0 and 1 for bool.
+            // Bytes have any pattern, except that a `bool` is 0 or 1.
             let mask = if dtype == DType::Bool { 1 } else { 0xff };
             let bytes: Vec<u8> = (0..6 * size).map(|i| (i * 37 + 11) as u8 & mask).collect();
             let x = HostArray::from_bytes(dtype, [2, 3], &bytes).expect("as many bytes");

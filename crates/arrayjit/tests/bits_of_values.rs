@@ -1,4 +1,5 @@
-//! Values of every type from random bits: the results of `Scalar::convert`, on every CPU backend.
+//! Converts random bits of every type to values of every other type: all CPU backends agree with
+//! `Scalar::convert`.
 
 use arrayjit::assign::builder;
 use arrayjit::indexing::StaticSymbol;
@@ -12,7 +13,7 @@ fn kept(name: &str, dtype: DType) -> TensorNode {
     node.build().expect("a small node")
 }
 
-/// The bits of a node's elements after a run, given one other node.
+/// Runs the text with one other node given, and returns the bits of the elements of `y`.
 fn run(
     assignments: &Assignments,
     backend: &str,
@@ -66,7 +67,7 @@ fn indices_symbols_and_results_become_bits() {
         assert_eq!(run(&symbol, backend, None, &key), [5; 8]);
         let doubled = u128::from(-14i32 as u32);
         assert_eq!(run(&sum, backend, Some((&x, &array)), &key), [doubled; 8]);
-        // Keys and counters of generators are converted as well.
+        // The keys and counters of random number generators are converted as well.
         let fill = builder::constant(&y, 3.0).then(draw(&key, &x, &y));
         let [converted_x, converted_y] = ["kx", "ky"].map(|name| kept(name, DType::U32x4));
         let by_hand = builder::copy(&converted_x, &x)
@@ -78,7 +79,8 @@ fn indices_symbols_and_results_become_bits() {
     }
 }
 
-/// Also the value that `pad` gives outside, at loop indices and at computed ones.
+/// The value of `pad` for elements outside the node is a literal too, at loop indices and at computed
+/// indices.
 #[test]
 fn literals_are_numbers() {
     let (key, from) = (kept("key", DType::U32x4), kept("from", DType::U32x4));

@@ -1,6 +1,6 @@
-//! The backend `cuda` on a machine without a GPU: one clear line. Its results are tested in `codegen-ptx`,
-//! its driver in `device-cuda`. With `REQUIRE_CUDA=1`, as on a machine with a GPU, it has to open, and a
-//! program runs.
+//! The backend `cuda` on a machine without a GPU fails to open with a one-line error. `codegen-ptx` tests its
+//! results, and `device-cuda` its driver. With `REQUIRE_CUDA=1`, for machines with a GPU, the backend must
+//! open and run a program.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use codegen_core::{Codegen, Payload};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use device_runtime::{Device, NullDevice};
 
-/// The backend, or the error on machines without it.
+/// Opens the backend, or returns the error's text on machines without a GPU.
 fn open() -> Result<Backend, String> {
     let opened = Backend::open("cuda").map_err(|error| {
         assert!(matches!(error, OpenError::Cuda(_)), "{error:?}");
@@ -30,8 +30,8 @@ fn what_is_missing_is_said_in_one_line() {
     assert!(text.contains("NVIDIA") || text.contains("CUDA"), "{text}");
 }
 
-/// A routine that logs is one kernel with a log buffer and does not fall back. Its log is tested in
-/// `codegen-ptx` and `device-cuda`.
+/// A routine that logs is one kernel with a log buffer and does not fall back. `codegen-ptx` and
+/// `device-cuda` test its log.
 #[test]
 fn what_logs_does_not_fall_back() {
     let mut settings = Settings::default();
@@ -47,8 +47,8 @@ fn what_logs_does_not_fall_back() {
         let [code] = codes.as_slice() else { panic!("{} parts", codes.len()) };
         let Payload::Ptx(module) = code.artifact().payload() else { panic!("no PTX") };
         let [launch] = module.launches() else { panic!("{:?}", module.launches()) };
-        // A comment; for each of 100 iterations the number and an index of two words, the statement, and two
-        // indices and two values of a word.
+        // The log has a comment, and for each of 100 iterations: a number and an index of two words, the
+        // statement, and two indices and two values of one word each.
         assert_eq!((launch.blocks, launch.log_bytes), (1, 16 + 4 * (1 + 100 * (3 + 1 + 7))));
         assert!(!code.artifact().kernels()[0].log.is_empty());
     }

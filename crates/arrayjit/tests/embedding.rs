@@ -21,7 +21,7 @@ fn start() -> Vec<f32> {
     (0..ROWS * WIDTH).map(|i| ((i * 7 + 3) % 11) as f32 / 8.0 - 0.5).collect()
 }
 
-/// The loss and the table after a step, in `f64`.
+/// The loss and the table after one step, computed in `f64`.
 fn reference() -> (f64, Vec<f64>) {
     let table: Vec<f64> = start().into_iter().map(f64::from).collect();
     let mut next = table.clone();
@@ -42,7 +42,7 @@ fn reference() -> (f64, Vec<f64>) {
     (loss, next)
 }
 
-/// The loss and the table after a step.
+/// The loss and the table after one step on a backend.
 fn run(backend: &str, threads: usize) -> (Vec<f64>, Vec<f64>) {
     let node = |name: &str, dtype: DType, dims: &[usize]| {
         TensorNode::builder(name).dtype(dtype).dims(dims.iter().copied()).build().expect("small")

@@ -1,4 +1,4 @@
-//! Nodes without elements: they have no values, and are written, read, linked on and merged like others.
+//! Nodes without elements have no values, and are written, read, linked to and merged like all other nodes.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, Context, HostArray, MergeBufferUse, Padding, Settings, TensorNode};
@@ -16,7 +16,7 @@ fn padded(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).padding(padding).build().unwrap()
 }
 
-/// Checks that a node has no values, and what its margins hold.
+/// Checks that a node has no values and that its margins contain `value`.
 fn only_margins(context: &Context, node: &TensorNode, value: f32) {
     let array = context.to_host(node).unwrap();
     assert_eq!(array.num_values(), 0);
@@ -39,7 +39,7 @@ fn a_routine_writes_nodes_without_elements() {
         let nodes = [&x, &y, &z, &sum, &total];
         let context = backend.context().unwrap();
         let context = context.init_from_host(&x, &HostArray::zeros(x.dtype(), [0, 3]).unwrap()).unwrap();
-        // Every kind of statement, in place and scattered as well.
+        // The text has every kind of statement, including updates in place and scatters.
         let text = "y[i,j] := x[i,j] * 2; z[i,j] :+= 1; z[i,j] += 1; total[i] :+= x[i,j]; sum[j] :+= y[i,j]";
         let routine = backend.compile(text, nodes).unwrap().link(&context).unwrap();
         let outputs: Vec<String> = routine.outputs().iter().map(TensorNode::name).collect();
@@ -52,7 +52,8 @@ fn a_routine_writes_nodes_without_elements() {
     }
 }
 
-/// What one routine writes another reads, on the same stream or through the merge buffer of another.
+/// A second routine reads the nodes that a first one writes, on the same stream or through the merge buffer
+/// of another stream.
 #[test]
 fn nodes_without_elements_are_linked_on_and_merged() {
     for name in BACKENDS {
@@ -84,7 +85,7 @@ fn nodes_without_elements_are_linked_on_and_merged() {
     }
 }
 
-/// Margins do not make nodes without values different from others.
+/// A node with margins and without values is treated like all other nodes.
 #[test]
 fn nodes_of_margins_alone_are_written_linked_on_read_and_merged() {
     for name in BACKENDS {

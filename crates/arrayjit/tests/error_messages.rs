@@ -1,5 +1,4 @@
-//! Errors print their message wherever they are printed: as `Display`, as `Debug`, and where `main` returns
-//! them.
+//! Errors print the same message as `Display`, as `Debug`, and when `main` returns them.
 
 use std::error::Error;
 use std::process::Command;
@@ -16,7 +15,7 @@ fn compile_a_text_that_ends_early() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints what a `main` prints that returns the same: both are reported by `std::process::Termination`.
+/// Fails like a `main` that returns the same result; `std::process::Termination` reports both alike.
 #[test]
 #[ignore = "it fails; `a_main_that_returns_an_error_shows_the_caret` runs it"]
 fn a_main_that_fails() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Host arrays of nodes next to what backends compute: reading, writing and points.
+//! Host arrays of nodes are read and written between runs, and stay coherent with the devices.
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};

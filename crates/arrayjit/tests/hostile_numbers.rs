@@ -1,5 +1,4 @@
-//! Numbers, ranges and sizes that exceed any machine: each is a user error with a location, none is a bug of
-//! ours.
+//! Numbers, ranges and sizes that exceed any machine are user errors with a location, never internal errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,7 +33,7 @@ fn nodes() -> Vec<TensorNode> {
     ]
 }
 
-/// Whether the message is meant for the user: it has a location and does not claim a bug of ours.
+/// Whether the message addresses the user: it has a location and does not report an internal error.
 fn is_for_the_user(error: &CompileError) -> bool {
     let text = error.to_string();
     !text.contains("bug") && text.contains("^") && text.contains("line 1, column ")
@@ -81,12 +80,13 @@ fn ranks_and_sizes() {
     rejected(&text, &[many, node("s", DType::F32, &[])], "at most 32");
     let wide = node("wide", DType::F32, &[1 << 40]);
     rejected("wide[i] := 1", &[wide], "4398046511104 bytes, expected at most 1099511627776");
-    // The value of a subexpression is a node too.
+    // A subexpression's value becomes a node too.
     let long = |name| node(name, DType::F32, &[1 << 14]);
     let (a, b, c) = (long("a"), long("b"), long("c"));
     let s = node("s", DType::F32, &[]);
     rejected("s :+= abs(a[i] + b[j] + c[k])", &[a, b, c, s], "bytes, expected at most");
-    // More loops than the limit of nesting, and more parts than a key has.
+    // The first text has more letters than loops may nest; the keys of the others have more numbers than
+    // allowed.
     let s = node("s", DType::F32, &[]);
     let letters: Vec<String> = (0..300).map(|at| format!("l{at}")).collect();
     let ranges: Vec<String> = letters.iter().map(|letter| format!("{letter} < 2")).collect();
@@ -102,7 +102,7 @@ fn ranks_and_sizes() {
     rejected(&format!("y[i] := 1 + uniform(7, {parts}, i) where @s < 3"), &[y], "at most 64 numbers");
 }
 
-/// The same without a text, where the message has no location.
+/// Assignments that were built without a text give the same errors, without a location.
 #[test]
 fn built_assignments() {
     let y = node("y", DType::F32, &[8]);
@@ -130,7 +130,7 @@ fn built_assignments() {
     }
 }
 
-/// Programs with a number at each `#`.
+/// Program texts; a number replaces each `#`.
 const PROGRAMS: [&str; 26] = [
     "y[i] := x[#*@s + #*i + #] where @s < #",
     "y[i] := pad(x, #)[#*@s + #*i + #] where @s < #",
@@ -203,7 +203,7 @@ fn no_number_is_our_bug() {
         let template = PROGRAMS[round % PROGRAMS.len()];
         let mut text = String::new();
         for (at, part) in template.split('#').enumerate() {
-            // Small numbers often, so that programs get past their first one.
+            // Chooses small numbers often, so that some programs have several numbers that are accepted.
             let few = if random.u8(..) < 170 { 8 } else { NUMBERS.len() };
             text += if at == 0 { "" } else { NUMBERS[random.usize(..few)] };
             text += part;

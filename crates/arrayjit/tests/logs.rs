@@ -104,7 +104,7 @@ fn every_routine_has_its_file_and_every_run_is_in_it() {
     let starts = |text: &str| text.lines().filter(|line| *line == "index i0 = 0").count();
     assert_eq!(starts(&read("double.values.log")), 2);
     assert_eq!(starts(&read("triple.values.log")), 1);
-    // Equal except for the name of a node: separate code with separate text.
+    // The second routine differs only in the name of a node, so it has its own code with its own log text.
     assert!(read("double-2.values.log").contains("z[0] = 2.0 = "), "{}", read("double-2.values.log"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
 }
@@ -148,7 +148,7 @@ fn a_sink_that_panics_fails_its_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     for name in BACKENDS {
         let backend = Backend::open_with(name, logging(folder.path())).unwrap();
-        // More text than is handed over at the end of a run.
+        // The log is so long that the sink gets a part of it before the run ends.
         let (x, y) = (node("x", DType::F32, &[2000]), node("y", DType::F32, &[2000]));
         let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
         let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();

@@ -7,19 +7,19 @@ use std::error::Error;
 use arrayjit::{Backend, Context, DType, HostArray, Routine, Settings, TensorNode};
 use tnode::Registry;
 
-/// Far less than the number of programs.
+/// The limit of the code cache, far below the number of programs.
 const CACHED: usize = 200;
-/// Footprints are compared with the one after this number of programs.
+/// The number of programs after which the reference footprint is measured.
 const WARM_UP: usize = 600;
-/// Elements of vectors; matrices are square.
+/// The number of elements of vectors; matrices are square.
 const LENGTH: usize = 20;
 const SIDE: usize = 8;
-/// The routine of every 37th program is kept to the end...
+/// Keeps the routine of every 37th program until the end.
 const KEPT_EVERY: usize = 37;
-/// ... until there are 20.
+/// The most routines that are kept.
 const KEPT: usize = 20;
 
-/// The inputs that all programs share.
+/// The input nodes of all programs.
 struct Inputs {
     context: Context,
     floats: TensorNode,
@@ -28,8 +28,8 @@ struct Inputs {
     right: TensorNode,
 }
 
-/// Assignment text with its nodes, the node that it writes and the expected values. Programs of different
-/// numbers compile to different code.
+/// Assignment text with its nodes, its output node and the expected values. Programs with different numbers
+/// compile to different code.
 struct Program {
     text: String,
     nodes: Vec<TensorNode>,
@@ -83,8 +83,8 @@ fn inputs(backend: &Backend) -> Result<Inputs, Box<dyn Error>> {
     Ok(Inputs { context, floats, integers, left, right })
 }
 
-/// Vector code, code by Cranelift, products of matrices with code for their epilogues, and virtual nodes take
-/// turns.
+/// The programs use in turn: vector code, scalar code by Cranelift, matrix multiplications with epilogues,
+/// and virtual nodes.
 fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
     let value = number as f64;
     let vector = || 0..LENGTH;
@@ -180,7 +180,7 @@ fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
                 now.resident_bytes <= warm.resident_bytes + (16 << 20),
                 "from {warm:?} to {now:?} at program {number}"
             );
-            // The nodes of a virtual node's routine are forgotten with the next program.
+            // The nodes of a virtual node's computation are dropped when the next program is compiled.
             assert!(now.nodes <= warm.nodes + 8, "from {warm:?} to {now:?} at program {number}");
         }
     }

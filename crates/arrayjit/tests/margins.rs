@@ -1,4 +1,4 @@
-//! A convolution and a max-pool of the same padded images, on every backend: each finds its own values in the
+//! A convolution and a max-pool read the same padded images on every backend; each finds its own value in the
 //! margins.
 
 use arrayjit::settings::Settings;
@@ -16,7 +16,7 @@ fn values(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 7 + seed * 5) % 11) as f64 - 5.0).collect()
 }
 
-/// The convolution with a 3 × 3 kernel that keeps the size, and the maximum over every second 3 × 3 window.
+/// Computes a 3 × 3 convolution that keeps the size, and the maximum of every second 3 × 3 window.
 fn reference(x: &[f64], w: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let at = |i: usize, j: usize| {
         let (i, j) = (i.checked_sub(1)?, j.checked_sub(1)?);
@@ -53,7 +53,7 @@ fn two_readers_of_one_padded_node() {
         let context =
             context.init_from_host(&x, &image).expect("memory").init_from_host(&w, &kernel).expect("memory");
         let routine = code.link(&context).expect("all nodes are there");
-        // The second run finds the margins in the state that the first left.
+        // The second run starts from the margins as the first run left them.
         for run in 0..2 {
             routine.run(&[]).expect("scheduled").sync().expect("ran");
             let got = |node| routine.context().to_host(node).expect("in the context");
@@ -95,7 +95,8 @@ fn a_hidden_layer_with_margins() {
     }
 }
 
-/// Elements with computed indices are inside, so a routine that fills the node needs no values from before.
+/// Computed indices are in bounds by definition, so a routine that writes every element of a node needs no
+/// earlier values of it.
 #[test]
 fn computed_indices_into_a_node_that_is_filled() {
     for (name, neutral) in BACKENDS.iter().flat_map(|name| [None, Some(0.0), Some(-7.0)].map(|n| (*name, n)))
@@ -120,8 +121,8 @@ fn computed_indices_into_a_node_that_is_filled() {
     }
 }
 
-/// Outside, a gather that is the only accumulated term gives the neutral element of the target's type,
-/// whatever its own type is.
+/// A gather that is the only accumulated term gives the neutral element of the target's type at indices
+/// outside its node, even if it has another type itself.
 #[test]
 fn a_gather_outside_changes_nothing_in_a_target_of_another_type() {
     use DType::{F32, F64, I32, I64, U8, U16, U64};

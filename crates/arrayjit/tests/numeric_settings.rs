@@ -1,5 +1,5 @@
-//! The numeric settings reach the code: fused products, powers, the equations of real numbers, large halves.
-//! One-hot sums, which read single rows, give the same on every backend.
+//! The numeric settings change the generated code: fused products, powers, algebraic rewrites, large 16-bit
+//! constants. One-hot sums, which are compiled to gathers, give the same results on every backend.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::settings::{FmaSetting, NumericClass};
@@ -12,7 +12,7 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     builder.mode(MemoryMode::Materialized).build().unwrap()
 }
 
-/// The values of `y` after running the text on the inputs.
+/// Runs the text on the inputs and returns the values of `y`.
 fn run(
     backend: &str,
     settings: &Settings,

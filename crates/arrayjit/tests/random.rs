@@ -1,5 +1,5 @@
-//! Random numbers end to end: the same bits on every backend and number of threads, and no generator state
-//! where none is used.
+//! Random numbers have the same bits on every backend and number of threads, and statements without random
+//! numbers have no generator state.
 
 use arrayjit::{Backend, MemoryMode, Settings, TensorNode};
 
@@ -17,7 +17,7 @@ fn node(name: &str, dtype: &str, dims: &[usize]) -> TensorNode {
     node.mode(MemoryMode::Materialized).build().expect("a small node")
 }
 
-/// The elements of all nodes after one run, as bits.
+/// Runs the text once and returns the elements of all nodes as bits.
 fn run(text: &str, nodes: &[TensorNode], bindings: &[i64], name: &str, threads: usize) -> Vec<Vec<u64>> {
     let backend = backend(name, threads);
     let code = backend.compile(text, nodes).unwrap_or_else(|error| panic!("{error}"));
@@ -28,7 +28,7 @@ fn run(text: &str, nodes: &[TensorNode], bindings: &[i64], name: &str, threads: 
     nodes.iter().map(|node| values(node).into_iter().map(f64::to_bits).collect()).collect()
 }
 
-/// All backends give the same bits, which are returned.
+/// Checks that all backends give the same bits, and returns them.
 fn everywhere(text: &str, nodes: &[TensorNode], bindings: &[i64]) -> Vec<Vec<u64>> {
     let mut found = BACKENDS.map(|(name, threads)| run(text, nodes, bindings, name, threads)).into_iter();
     let reference = found.next().expect("four backends");

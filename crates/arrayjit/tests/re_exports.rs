@@ -1,4 +1,4 @@
-//! A user's program: everything it names comes from `arrayjit`.
+//! A user's program, which names only items of `arrayjit`.
 
 use std::io::Cursor;
 
@@ -18,7 +18,7 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).build().expect("a small node")
 }
 
-/// Decides that a node has memory.
+/// Requests memory for a node.
 fn keep(node: &TensorNode) {
     let reason = Reason::new("the test reads it");
     node.update_memory_mode(MemoryMode::Materialized, reason).expect("nothing is decided yet");
@@ -76,7 +76,7 @@ fn hosts_registries_and_sharing_have_names() {
     assert_eq!(host.get_values(&y).expect("it has an array"), [1.0, 2.0]);
 }
 
-/// `first` writes what `second` reads, at a row that a symbol says.
+/// `first` writes the node that `second` reads, at the row that a symbol selects.
 fn two_routines(backend: &Backend) -> (Routine, Routine, [TensorNode; 3]) {
     let [x, y, z] = [("x", vec![3, 2]), ("y", vec![2]), ("z", vec![2])].map(|(name, dims)| node(name, &dims));
     [&y, &z].into_iter().for_each(keep);

@@ -1,5 +1,5 @@
-//! Slices end to end: a view costs no memory, writes through it reach the parent, and later routines mean the
-//! same part.
+//! Slices end to end: a view takes no memory, writes through it reach the parent, and later routines access
+//! the same part.
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
@@ -38,7 +38,7 @@ fn views_of_a_batch() {
         assert_eq!(values(&x)[11..19], [11., 120., 130., 140., 150., 160., 170., 18.]);
         assert!(routine.run(&[4]).is_err(), "the parent has 4");
 
-        // A second routine without the slice reads and writes the same part.
+        // A second routine without the slice statement accesses the same part.
         let second = backend.compile("batch[i,j] += y[i]", [&batch, &y]).expect("the view is recorded");
         assert_eq!(
             second.symbols().iter().map(|s| (s.name.as_str(), s.range)).collect::<Vec<_>>(),
@@ -48,7 +48,7 @@ fn views_of_a_batch() {
         second.run(&[0]).expect("in range").sync().expect("ran");
         assert_eq!(values(&x)[..7], [39., 40., 41., 51., 52., 53., 6.]);
 
-        // The view itself has no memory, and the message names the node that has it.
+        // The view has no memory, and the message names the node that has it.
         let error = routine.context().to_host(&batch).map(|_| ()).expect_err("no memory of its own");
         assert!(error.to_string().contains("`batch` is a view of x at @b"), "{error}");
         let error =

@@ -18,7 +18,7 @@ fn node(name: &str) -> TensorNode {
     TensorNode::builder(name).dims([2]).build().unwrap()
 }
 
-/// Runs a text that makes `y` of `x`, which is 4 everywhere.
+/// Runs a text that computes `y` from `x`, whose elements are 4.
 fn values(backend: &str, text: &str) -> Vec<f64> {
     let backend = Backend::open_with(backend, Settings::default()).unwrap();
     let (x, y) = (node("x"), node("y"));
@@ -47,7 +47,7 @@ fn nested_functions() {
     }
 }
 
-/// Nodes that are inlined nest as deep as the IR allows.
+/// Inlined nodes make expressions as deep as the IR allows.
 #[test]
 fn chains_of_virtual_nodes() {
     on_a_small_stack(|| {
@@ -63,7 +63,7 @@ fn chains_of_virtual_nodes() {
     });
 }
 
-/// So do errors of texts of any depth.
+/// Texts of any depth are rejected with an error.
 #[test]
 fn texts_that_are_too_deep() {
     on_a_small_stack(|| {

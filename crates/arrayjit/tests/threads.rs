@@ -1,4 +1,4 @@
-//! Kernels big enough to be split give the same bits on any number of threads.
+//! Kernels large enough to be split give the same bits on any number of threads.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, HostArray, MemoryMode, Settings, TensorNode};
@@ -19,7 +19,7 @@ fn run(threads: usize) -> (Vec<f64>, bool) {
     let node = |name, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap();
     let (a, b, c) = (node("a", &[203, 130]), node("b", &[130, 259]), node("c", &[203, 259]));
     let (e, row) = (node("e", &[203, 259]), node("row", &[203]));
-    // Read again by the program itself, so without a mode it would need no memory.
+    // The program reads `y` again, so without a requested mode the node would need no memory.
     let y = TensorNode::builder("y").dims([203, 259]).mode(MemoryMode::Materialized).build().unwrap();
     let col = node("col", &[259]);
     let compiled = backend.compile(TEXT, [&a, &b, &c, &e, &row, &y, &col]).unwrap();
@@ -34,7 +34,7 @@ fn run(threads: usize) -> (Vec<f64>, bool) {
         context = context.init_from_host(input, &array).unwrap();
     }
     let routine = compiled.link(&context).unwrap();
-    // Several times: helpers come and go between runs.
+    // Runs several times, because workers start and stop between runs.
     for _ in 0..20 {
         routine.run(&[]).unwrap();
     }

@@ -32,7 +32,7 @@ fn a_setting_writes_the_timeline_of_all_backends() {
     run_once(&settings, "second");
     assert!(compiled(&["first", "second"]), "and it goes on");
 
-    // Another file would need another process.
+    // The process already writes a timeline, so another path has no effect.
     let mut elsewhere = settings.clone();
     elsewhere.debugging.trace = folder.path().join("other.json").to_str().unwrap().to_owned();
     run_once(&elsewhere, "third");

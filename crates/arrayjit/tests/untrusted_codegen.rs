@@ -1,5 +1,5 @@
-//! Code generators in safe code may compute wrong values, but their code never runs on memory that it was not
-//! made for.
+//! Safe code generators may compute wrong values, but their code never runs on memory that it was not
+//! compiled for.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -58,7 +58,7 @@ fn an_artifact_of_another_routine_is_an_error() {
         Err(CompileError::Code(error)) => error.mismatch,
         other => panic!("{text}: {other:?}"),
     };
-    // The first routine's code would access memory behind these nodes, or read an argument that was not
+    // The first routine's code would access memory beyond these nodes, or read an argument that was not
     // passed.
     let (short_x, short_y) = (vector("short_x", 3), vector("short_y", 3));
     let short = mismatch("short_y[i] := 2 * short_x[i]", [&short_x, &short_y]);
@@ -73,7 +73,7 @@ fn matrix(name: &str, side: usize) -> TensorNode {
     TensorNode::builder(name).dims([side, side]).build().unwrap()
 }
 
-/// An artifact whose kernels have the same ABIs runs, on its own memory, and computes the values of its code.
+/// An artifact whose kernels have the same ABIs runs on its own memory and computes the values of its code.
 #[test]
 fn an_artifact_with_the_same_abi_computes_what_it_computes() {
     let backend = backend();

@@ -1,5 +1,4 @@
-//! Virtual nodes of several routines: a computation is inlined into later routines, as long as that gives the
-//! same value.
+//! A virtual node's computation is inlined into later routines, as long as that gives the same value.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, CompileError, Context, HostArray, MemoryMode, TensorNode};
@@ -49,8 +48,8 @@ fn computations_are_carried_through_a_chain_of_routines() {
         let backend = Backend::open(name).unwrap();
         let (x, d, e, y) =
             (node("x", &[2]), virtual_node("d", &[2, 2]), virtual_node("e", &[2, 2]), node("y", &[2, 2]));
-        // A diagonal with zeros elsewhere; a routine that computes nothing by itself; one that adds to what
-        // another began.
+        // The routines are: a diagonal with zeros elsewhere; a routine that computes nothing by itself; a
+        // routine that adds to values of another one.
         backend.compile("d[i,i] :+= x[i]", [&x, &d]).unwrap();
         backend.compile("e[i,j] := d[j,i] + 10 * i", [&d, &e]).unwrap();
         let last = backend.compile("e[0,j] += 0.5\ny[i,j] := e[i,j]", [&e, &y]).unwrap();
@@ -72,8 +71,8 @@ fn an_input_overwritten_since_is_named() {
         "line 1, column 9: routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode\n\
          1 | y[i] := t[i]\n  |         ^^^^"
     );
-    // After a new computation it can be read again; overwriting an input before the use in the same routine
-    // is rejected as in any routine.
+    // After a new computation the node can be read again. Overwriting an input before the use in the same
+    // routine is rejected as in any routine.
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();
     let early = message(backend.compile_named("early", "x[i] := 0\ny[i] := t[i]", [&x, &t, &y]));
     assert!(early.contains("its input \"x\" is overwritten before its last use"), "{early}");
@@ -90,7 +89,7 @@ fn what_belongs_to_one_run_is_not_carried() {
         without.contains("because routine \"window\" computes it from the symbol @s in 0..3, which a run of this routine does not have"),
         "{without}"
     );
-    // A routine with the same symbol binds it.
+    // A later routine with the same symbol binds it.
     let bound = backend.compile("y[i] := t[i] + @s where @s < 3", [&t, &y]).unwrap();
     let routine = bound.link(&with(backend.context().unwrap(), &x, &[1., 2., 3., 4.])).unwrap();
     routine.run(&[2]).unwrap();
@@ -114,7 +113,7 @@ fn an_input_that_is_local_to_its_routine_is_named() {
         local.contains("because routine \"first\" computes it from \"b\", which is local to that routine; specify `MemoryMode::Materialized` for \"b\""),
         "{local}"
     );
-    // With memory of its own it can be carried.
+    // If the input has memory of its own, a later routine can inline the computation.
     let (kept, u) =
         (TensorNode::builder("b").mode(MemoryMode::Materialized).build().unwrap(), virtual_node("t", &[3]));
     let first = backend.compile(text, [&x, &kept, &u, &y]).unwrap();

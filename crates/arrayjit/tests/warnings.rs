@@ -1,4 +1,4 @@
-//! Warnings come with what is compiled, and are printed at the first level of `debug`.
+//! Warnings are part of the compiled routine, and are printed at the first level of `debug`.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn compiled_code_has_the_warnings_of_its_text() {
     assert_eq!(counts, [1, 0]);
 }
 
-/// Run by the next test, in a process of its own.
+/// The next test runs this one in a process of its own.
 #[test]
 fn compiles_with_a_warning() {
     let backend = Backend::open("interpreter").expect("opens");

@@ -1,5 +1,5 @@
-//! The backend `wgpu`: opening it, adapters by name, limits of the device. Its results are tested with the
-//! conformance kit.
+//! The backend `wgpu`: opening it, adapters by name, limits of the device. The conformance kit tests its
+//! results.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use arrayjit::{Backend, DType, HostArray, OpenError, RunError, Settings, TensorNode};

@@ -1,5 +1,5 @@
-//! Nodes without value: a routine that writes all elements of one gives it a value, a routine that writes
-//! some does not.
+//! A routine that writes all elements of a node without value gives it a value; a routine that writes some
+//! elements does not.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, Compiled, HostArray, RunError, Settings, TensorNode};

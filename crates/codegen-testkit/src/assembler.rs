@@ -84,7 +84,7 @@ impl CudaTools {
     ///
     /// # Errors
     ///
-    /// As [`CudaTools::assemble`].
+    /// Fails like [`CudaTools::assemble`].
     pub fn accepts(&self, ptx: &str, target: &str) -> Result<(), String> {
         let folder = tempfile::tempdir().map_err(|e| format!("making a folder: {e}"))?;
         self.run(folder.path(), ptx, target).map(|_| ())

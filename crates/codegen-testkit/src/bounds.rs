@@ -136,7 +136,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// As [`check`](Self::check), against bytes that another program computed, with the same radii.
+    /// Like [`check`](Self::check), compares with bytes that another program computed.
     ///
     /// # Errors
     ///

@@ -90,7 +90,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
     Ok(Outcome::Passed)
 }
 
-/// The results of the interpreter on the same kernels.
+/// Runs the scheduled kernels on the interpreter and returns the bytes of the nodes.
 pub(crate) fn defined(
     codegen: &dyn Codegen,
     scheduled: &ScheduledRoutine,

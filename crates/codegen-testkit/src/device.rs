@@ -20,7 +20,7 @@ use crate::{
 pub enum Agreement {
     /// In every bit, except that all NaNs are equal.
     Bits,
-    /// Within the [bounds] of the computation, for the interpreter of the routine and for that of the
+    /// Within the [bounds] of the computation, around the interpreter's results for the routine and for the
     /// scheduled kernels.
     ///
     /// [bounds]: crate::bounds
@@ -114,8 +114,8 @@ enum MergeSource {
     Borrowed,
 }
 
-/// Compares the results with the routine's bounds, with those of its kernels, and with the expectations of
-/// the corpus.
+/// Compares the results with the bounds of the routine and of its kernels, and with the expectations of the
+/// corpus.
 fn within(case: &RunCase, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<Closeness, Outcome> {
     let bounds = Bounds::of(case).map_err(|e| failed("bounding", e))?;
     let close = bounds.check(&case.routine, found, 1.0).map_err(|e| failed("against the routine", e))?;

@@ -12,12 +12,13 @@ use crate::{
     report::Outcome,
 };
 
-/// Runs a routine as written and optimised, with memory and bindings derived from the bytes. Compiled code
-/// must give the bits that the interpreter gives for the same kernels, and in class `Strict` those that it
-/// gives for the routine itself.
+/// Runs a routine as written and optimised, with memory and bindings derived from the bytes. The bits must
+/// equal the interpreter's for the same kernels, and in class `Strict` also the interpreter's for the routine
+/// itself.
 ///
-/// The verifier must accept the routine, and its nodes must be as small as those of the generators. Routines
-/// that the target does not support are skipped, and so are optimisations that the optimiser rejects.
+/// The verifier must accept the routine, and its nodes must be small, like the nodes of random routines.
+/// Routines that the target does not support are skipped, and so are optimisations that the optimiser
+/// rejects.
 pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {
     let case = drawn(routine, bytes);
     let meaning = match case.interpret() {

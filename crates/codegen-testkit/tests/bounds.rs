@@ -1,5 +1,5 @@
-//! Bounds are of what the interpreter computes, hold for what may be computed in its place, and are not so
-//! wide that they say nothing.
+//! Bounds are around the interpreter's results, contain the results of permitted alternatives, and are narrow
+//! enough to detect errors.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 use codegen_core::{Caps, Codegen, Interpreted};
@@ -16,7 +16,7 @@ use filetests::{
 use scheduler_multicore::{Config, Cpu, Inline};
 use tnode::Scalar;
 
-/// The numbers that bounds are around, and those of the interpreter, which must be the same but for NaNs.
+/// Computes bounds and checks that the numbers in their centres equal the interpreter's, except for NaNs.
 fn assert_values_are_the_interpreters(case: &RunCase) -> Bounds {
     let bounds = Bounds::of(case).unwrap();
     let nodes = case.interpret().unwrap();
@@ -45,12 +45,11 @@ fn bounds_are_around_what_the_corpus_computes() {
     }
     println!("{close}");
     assert!(close.elements > 1000 && close.worst == 0.0 && close.equal == close.elements, "{close}");
-    // Nearly every element of the corpus is one of which something can be said: one is the product of a
-    // computed 0 with infinity.
+    // All elements of the corpus have a bound, except one product of a computed 0 with infinity.
     assert!(close.open <= 1, "{close}");
 }
 
-/// A routine of the generator with what it runs on.
+/// A random routine with memory and bindings.
 fn generated(seed: u64) -> RunCase {
     let (routine, bytes) = (routine_from_seed(seed, 200), bytes_of_seed(seed ^ 0x5eed, 4096));
     let memory = memory_from_bytes(&routine, &bytes);
@@ -73,7 +72,7 @@ fn bounds_are_around_what_random_routines_compute() {
         close = close.and(bounds.check(&case.routine, &case.interpret().unwrap(), 1.0).unwrap());
     }
     println!("{close}");
-    // Random arithmetic meets infinities and jumps; most of it must still be compared.
+    // Random arithmetic often gives infinities and discontinuities; most elements must still be compared.
     assert!(close.open < close.elements / 4, "{close}");
 }
 
@@ -102,7 +101,7 @@ fn reordered_and_contracted_sums_are_within_bounds() {
     assert!(close.equal < close.elements, "nothing was reordered: {close}");
 }
 
-/// What is a little off is found.
+/// A small error is detected.
 #[test]
 fn an_error_of_the_tenth_digit_is_too_much() {
     let mut found = 0;

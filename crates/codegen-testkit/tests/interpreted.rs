@@ -1,4 +1,4 @@
-//! The interpreted code generator conforms: as a target of its own, in the place of one with vectors and
+//! The interpreted code generator conforms: with its own capabilities, with capabilities for vectors and
 //! threads, and behind a device.
 
 use codegen_core::{Caps, Codegen, Interpreted, Transcendental};
@@ -10,12 +10,12 @@ conformance!(the_interpreter, Interpreted::new);
 conformance!(the_interpreter_of_a_machine_with_vectors, || Interpreted::of_target(vectors(32)));
 conformance!(the_interpreter_of_a_machine_without_narrow_arithmetic, || Interpreted::of_target(narrow()));
 
-/// The interpreter with vectors and threads.
+/// The capabilities of the interpreter with vectors and threads.
 fn vectors(vector_bytes: usize) -> Caps {
     Caps { vector_bytes, vector_registers: 16, threads: 4, ..Interpreted::new().caps().clone() }
 }
 
-/// A machine that computes in a few types only, without transcendental operations.
+/// The capabilities of a machine that computes in few types, without transcendental operations.
 fn narrow() -> Caps {
     use tnode::DType::{F32, F64, I32, I64, U8, U32, U64};
     let arithmetic = [F32, F64, I32, I64, U8, U32, U64].into_iter().collect();

@@ -32,7 +32,7 @@ pub struct RunCase {
 /// The expected contents of a node after a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The node.
+    /// The position of the node in the routine.
     pub node: NodeRef,
     /// The expected bytes.
     pub bytes: Vec<u8>,
@@ -59,7 +59,7 @@ impl RunCase {
     ///
     /// # Errors
     ///
-    /// The interpreter's.
+    /// An error of the interpreter.
     pub fn interpret(&self) -> Result<Vec<Vec<u8>>, InterpError> {
         let mut memory = Memory { nodes: self.inputs.clone(), merge: self.merge.clone() };
         lowered_ir::interp::run(&self.routine, &mut memory, &self.bindings)?;

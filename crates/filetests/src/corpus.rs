@@ -12,7 +12,7 @@ pub fn corpus_dir() -> PathBuf {
     repository().join("crates/filetests/lir")
 }
 
-/// The root of the repository, whose files tests read. Where it is missing, the environment variable
+/// The root of the repository, whose files tests read. If it is missing, the environment variable
 /// `ARRAYJIT_FILES` names a folder with a copy of these files.
 pub fn repository() -> PathBuf {
     match std::env::var_os("ARRAYJIT_FILES") {

@@ -20,14 +20,14 @@ pub struct File {
     pub sections: Vec<Section>,
 }
 
-/// One `test` line.
+/// A `test` line, which requests a test of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestLine {
     /// The words after `test `, single-spaced; also the title of the test's section.
     pub title: String,
 }
 
-/// Expected text.
+/// The expected text of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// The title of the test it belongs to.
@@ -77,7 +77,7 @@ impl File {
         }
     }
 
-    /// The routines, unparsed.
+    /// The chunks of the file, each with one unparsed routine.
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         let mut rest = find_line(&self.source, starts_routine).unwrap_or(self.source.len());
         std::iter::from_fn(move || {

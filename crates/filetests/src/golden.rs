@@ -26,9 +26,9 @@ impl Mode {
 /// A failed test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestFailure {
-    /// The file.
+    /// The path of the test file.
     pub path: PathBuf,
-    /// The words of its test line.
+    /// The words of the `test` line.
     pub test: String,
     /// The error or the difference.
     pub message: String,

@@ -3,7 +3,7 @@
 //! # Should I be using this crate?
 //!
 //! To change lowered IR, a pass or the scheduler: add a file under `lir/` and run `cargo xtask bless`. To
-//! check a code generator: `codegen-testkit` runs this corpus on it, by way of [`run_cases`].
+//! check a code generator, use `codegen-testkit`, which runs the corpus on it through [`run_cases`].
 //!
 //! # A test file
 //!

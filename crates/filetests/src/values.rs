@@ -5,7 +5,7 @@
 //! | `[1, 2.5, -inf, nan]`, `[true]`, `[0x7f]` | exactly these, in row-major order; `0x` gives bits |
 //! | `fill(1)` | all the same |
 //! | `iota`, `iota(5)`, `iota(0, 0.5)` | a start (0) and a step (1): 0, 1, 2 … |
-//! | `random(7)`, `random(7, -3, 3)` | samples for a seed, from −1..1 (integers −8..8, or 0..16 where unsigned) or a range |
+//! | `random(7)`, `random(7, -3, 3)` | samples for a seed in −1..1 (integers −8..8 or 0..16), or in a range |
 
 use tnode::{DType, Scalar};
 
@@ -43,7 +43,7 @@ fn listed(list: &str, dtype: DType, elems: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// One element.
+/// Parses one element.
 fn scalar(text: &str, dtype: DType) -> Result<Scalar, String> {
     let wrong = || format!("`{text}` is no value of {dtype}");
     if let Some(hex) = text.strip_prefix("0x") {

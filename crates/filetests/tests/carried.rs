@@ -1,9 +1,9 @@
-//! Programs cut into routines compute what they compute in one: virtual nodes are carried from routine to
-//! routine.
+//! A program that is divided into routines computes the same values as in one routine: later routines inline
+//! the virtual nodes of earlier ones.
 //!
-//! A random program runs statement by statement as it is lowered, which is the definition. Then each
-//! statement is optimised as a routine of its own, all in one context, with every intermediate node virtual
-//! that can be; the others must get the same bits.
+//! A random program runs statement by statement as it is lowered; the results are the reference. Then each
+//! statement is optimised as a separate routine, all in one context, where every intermediate node is virtual
+//! if possible; all other nodes must have the same bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, Settings, optimize_in};
 use lowered_ir::{text, verify};
 use tnode::{MemoryMode, ModeState, Reason, Scalar, TensorNode};
 
-/// The contents of nodes.
+/// The bytes of nodes.
 type Values = BTreeMap<TensorNode, Vec<u8>>;
 
 /// The routines of a program, one per statement.
@@ -52,8 +52,8 @@ fn run(routine: &Routine, nodes: &[TensorNode], values: &mut Values) {
     values.extend(nodes.iter().cloned().zip(memory.nodes));
 }
 
-/// Runs the routines optimised in one context, the nodes of `inlined` being virtual; answers how many
-/// computations were carried over, or the node that cannot be virtual.
+/// Runs the routines, optimised in one context where the nodes of `inlined` are virtual. Returns the number
+/// of computations inlined from earlier routines, or the node that cannot be virtual.
 fn run_optimised(
     routines: &[Lowered],
     inlined: &BTreeSet<TensorNode>,
@@ -79,7 +79,7 @@ fn run_optimised(
                 let ModeError::NotVirtual { node, .. } = *source else {
                     panic!("{routine}: {source}\n{before}")
                 };
-                // The position may be that of a node which was taken over, whose user is then to blame.
+                // The position may belong to an inlined node; then the error is about a node that uses it.
                 let guilty = handles.get(node.index()).filter(|node| inlined.contains(*node));
                 let guilty = guilty.or_else(|| handles.iter().find(|node| inlined.contains(*node)));
                 return Err(guilty

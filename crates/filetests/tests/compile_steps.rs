@@ -1,8 +1,8 @@
-//! Twice the statements take twice the steps, in every stage from the text to the schedule.
+//! The steps of every stage from the text to the schedule double with the number of statements.
 //!
-//! A step is a statement or a part of an expression that is visited ([`walk::visits`]), or a piece of memory
-//! that is allocated. One test, since memory is counted for the whole process. Visits are counted where debug
-//! assertions are on.
+//! A step is a visit of a statement or of a part of an expression ([`walk::visits`]), or an allocation. There
+//! is one test, because allocations are counted for the whole process. Visits are counted if debug assertions
+//! are on.
 
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
@@ -51,7 +51,7 @@ fn steps() -> u64 {
     walk::visits() + ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Targets that routines are scheduled for: a processor with vectors, and a GPU.
+/// The targets of schedules: a processor with vectors, and a GPU.
 fn targets() -> [(&'static str, Caps); 2] {
     let cpu =
         Caps { vector_bytes: 32, vector_registers: 16, threads: 2, ..Interpreted::new().caps().clone() };
@@ -59,7 +59,7 @@ fn targets() -> [(&'static str, Caps); 2] {
     [("CPU", cpu), ("GPU", gpu)]
 }
 
-/// The steps of each stage and each pass.
+/// Counts the steps of each stage and each pass.
 fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     let Program { text, nodes } = (family.program)(size);
     let mut laps = Laps { counts: BTreeMap::new(), before: steps() };
@@ -97,14 +97,14 @@ impl Laps {
     }
 }
 
-/// The smaller size: more than any limit on how far passes look.
+/// The smaller size, above all limits on the range of a pass's searches.
 const SIZE: usize = 300;
 
-/// So many times the steps for twice the statements: a little more than 2, since some orders take a
-/// logarithm.
+/// The largest allowed ratio of steps for twice the statements: slightly above 2, because some sorts take n
+/// log n steps.
 const MOST: f64 = 2.4;
 
-/// The stages whose steps grow too fast between two sizes.
+/// The stages whose steps grow too fast from one size to the next.
 fn grown(family: &Family, sizes: [usize; 2]) -> Vec<String> {
     let [once, twice] = sizes.map(|size| counted(family, size));
     let ratio = |stage: &String, steps: u64| {
@@ -119,7 +119,7 @@ fn grown(family: &Family, sizes: [usize; 2]) -> Vec<String> {
     twice.iter().filter_map(of).collect()
 }
 
-/// An axis of so many letters: each is a part of the statement.
+/// A program with a concatenated axis of `letters` letters; each is a part of the statement.
 fn concatenated(letters: usize) -> Program {
     let node = |label: String, dim: usize| {
         TensorNode::builder(label).dims([dim]).mode(MemoryMode::Materialized).build().unwrap()

@@ -1,4 +1,4 @@
-//! Every test of every file of the corpus. `BLESS=1` rewrites the sections that differ.
+//! Runs every test of every file of the corpus. `BLESS=1` rewrites the sections that differ.
 
 use filetests::{Mode, TestFailure, check, corpus, run_cases};
 

@@ -1,5 +1,5 @@
-//! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code,
-//! on the stack that a program's main thread has.
+//! The deepest routine that the verifier accepts passes through every stage on a stack of the size of a main
+//! thread's, even in unoptimised builds.
 
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
@@ -16,7 +16,8 @@ fn deepest() -> Routine {
     deep(1)
 }
 
-/// As many loops as may nest, of so many iterations each, around an expression as deep as may be.
+/// As many nested loops as allowed, of `extent` iterations each, around an expression of the greatest allowed
+/// depth.
 fn deep(extent: usize) -> Routine {
     let open: String = (0..MAX_NESTING).map(|i| format!("for i{i} in 0..{extent} {{\n")).collect();
     let levels = MAX_NESTING - 2;

@@ -1,4 +1,5 @@
-//! The listings of `docs/lowered-ir.md`: each is parsed, printed back, verified, and run where it says so.
+//! Checks the listings of `docs/lowered-ir.md`: each is parsed, printed back, verified, and run if the
+//! document says so.
 
 use filetests::{File, Mode, check};
 
@@ -22,7 +23,7 @@ fn every_listing_is_verified_and_runs() {
     }
 }
 
-/// Listings are written as the printer writes them, so that readers meet one style.
+/// Listings have the printer's style.
 #[test]
 fn every_listing_is_as_the_printer_writes_it() {
     for listing in listings() {
@@ -32,7 +33,7 @@ fn every_listing_is_as_the_printer_writes_it() {
     }
 }
 
-/// The operations of the table are all there are.
+/// The table lists every operation.
 #[test]
 fn every_operation_is_described() {
     use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};

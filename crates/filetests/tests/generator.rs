@@ -1,6 +1,6 @@
-//! What the generator of routines promises: everything drawn is verified and has a text, and every construct
-//! of the loop IR is drawn. The tables below are exhaustive matches: a new construct does not compile until
-//! it stands here, and then fails until the generator draws it.
+//! The random routines verify and print, and they contain every construct of the loop IR. The tables below
+//! are exhaustive matches: a new construct does not compile until it is listed here, and its test fails until
+//! the generator produces it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use lowered_ir::{text, verify::verify};
 use proptest::prelude::*;
 use tnode::DType;
 
-/// A name for every case of a type, and the list of the names.
+/// Names every variant of a type, and lists the names.
 macro_rules! cases {
     ($names:ident, $name:ident($ty:ty) { $($pattern:pat => $case:literal,)* }) => {
         const $names: &[&str] = &[$($case),*];
@@ -83,7 +83,7 @@ cases!(CLASSES, class_case(Numerics) {
     Numerics::Fast => "fast",
 });
 
-/// What was drawn: cases by name, types and operations by what they were used for.
+/// The constructs in the generated routines: variants by name, types and operations by their uses.
 #[derive(Default)]
 struct Seen {
     cases: BTreeSet<&'static str>,
@@ -157,7 +157,7 @@ impl Seen {
     }
 }
 
-/// Every item was seen; says which were not.
+/// Asserts that every wanted item was seen, and lists the missing ones.
 fn all<T: Ord + std::fmt::Debug>(what: &str, seen: &BTreeSet<T>, wanted: impl IntoIterator<Item = T>) {
     let missing: Vec<T> = wanted.into_iter().filter(|item| !seen.contains(item)).collect();
     assert!(missing.is_empty(), "{what} that no seed has: {missing:?}");
@@ -167,7 +167,7 @@ fn is_number(dtype: &DType) -> bool {
     *dtype != DType::U32x4
 }
 
-/// The types that an operation is defined on, by the rules V14 and V16.
+/// Whether an operation is defined on a type, by rules V14 and V16.
 fn is_defined(op: BinaryOp, dtype: DType) -> bool {
     match op {
         BinaryOp::Arg1 | BinaryOp::Arg2 => true,

@@ -1,7 +1,7 @@
-//! Random routines through the optimiser: after every pass the routine is verified, computes the same bits
-//! and logs the same lines.
+//! Random routines through the optimiser: after every pass the routine verifies, computes the same bits and
+//! logs the same lines.
 //!
-//! A failing case is minimised, and its text is in the message: save it among the files of the pass, under
+//! The message of a failure has the text of a minimised case: save it with the files of the pass, under
 //! `lir/passes/`.
 
 use filetests::check_passes;
@@ -25,7 +25,8 @@ fn a_fixed_set_of_seeds_keeps_the_bits_and_is_mostly_accepted() {
     assert!(accepted.count() > 130);
 }
 
-/// The routines drawn give the passes something to do that is rare in random expressions.
+/// Random routines contain forms that passes rewrite and that are rare in random expressions: one-hot sums
+/// and powers.
 #[test]
 fn drawn_routines_have_one_hot_sums_and_powers() {
     let changed = |pass: &str, seed: u64| {

@@ -1,4 +1,5 @@
-//! Random programs in assignment text: always accepted, always verified, and the optimiser keeps their bits.
+//! Random programs in assignment text are always accepted and verified, and the optimiser preserves their
+//! bits.
 
 use filetests::generate::{
     Program, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
@@ -46,7 +47,7 @@ fn seeds() {
     }
 }
 
-/// A rank-0 statement that needs a local is inlined as a whole.
+/// A statement of rank 0 that needs a local is inlined as a whole.
 #[test]
 fn a_scalar_used_twice() {
     let text = "t[] := n[] * n[]\ny[] := relu(exp(t[] + t[]) + 1)\n".to_owned();

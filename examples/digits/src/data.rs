@@ -19,7 +19,7 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// The number of images.
+    /// The number of images, which equals the number of labels.
     pub fn count(&self) -> usize {
         self.labels.len()
     }

@@ -38,7 +38,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// As [`Network::new`].
+    /// Fails like [`Network::new`].
     pub fn with_rows(train: usize, test: usize, rows: usize) -> Result<Network, TensorNodeError> {
         let build = |(name, dims, dtype): (&str, Vec<usize>, _)| {
             TensorNode::builder(name).dims(dims).dtype(dtype).build()

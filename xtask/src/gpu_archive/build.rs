@@ -12,7 +12,7 @@ use cargo_metadata::{Artifact, Message, TargetKind};
 /// Programs by name.
 type Programs = Vec<(String, PathBuf)>;
 
-/// The tests of the driver, and those of the backend.
+/// The test programs of the CUDA driver and of the backend.
 const TESTS: [&str; 10] =
     ["code", "driver", "logging", "lost", "open", "peers", "sequence", "suite", "cuda", "cuda_backend"];
 

@@ -70,7 +70,7 @@ fn expect_failure(root: &Path, driver: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the script with a folder of libraries.
+/// Runs the script with `libraries` as the only folder of libraries.
 fn run<const N: usize>(root: &Path, libraries: &Path, out: &Path, parts: [&str; N]) -> Result<Output> {
     let script = root.join("run.sh");
     let mut command = match can_hide() {

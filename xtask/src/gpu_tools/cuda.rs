@@ -1,9 +1,9 @@
 //! NVIDIA's assembler and disassembler, which need no GPU.
 //!
-//! They are part of Python packages of the CUDA toolkit, of which only the programs are kept. Their licence
-//! permits everybody to install them and nobody to redistribute them, so they are downloaded where they are
-//! used. The pinned version supports the PTX that current drivers support; it no longer supports compute
-//! capability 7.0, so an older one is installed for that.
+//! They are part of Python packages of the CUDA toolkit; only the programs are kept. Their licence permits
+//! everybody to install them and nobody to redistribute them, so they are downloaded where they are used. The
+//! pinned version supports the PTX that current drivers support; it no longer supports compute capability
+//! 7.0, so an older one is installed for that.
 
 use std::{
     path::{Path, PathBuf},

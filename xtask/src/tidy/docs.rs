@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 pub(super) const ROOTS: &[&str] =
     &["crates/", "docs/", "xtask/", "benches/", "examples/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
 
-/// Findings about names that lead nowhere.
+/// Findings about names of things that do not exist.
 pub(super) fn check() -> Result<Vec<String>> {
     let root = crate::root();
     let sources = all_sources(&root)?;

@@ -55,7 +55,8 @@ fn unprinted(files: &[(String, File)]) -> Vec<String> {
     errors.iter().map(finding).collect()
 }
 
-/// The error type that an item makes one: a public type that derives `Error`, or one with an `impl` of it.
+/// The name of the error type that an item defines: a public type that derives `Error`, or one with an `impl`
+/// of it.
 fn error_type<'i>(item: &'i Item, public: &[&Ident]) -> Option<&'i Ident> {
     if let Item::Impl(item) = item {
         let (implemented, _) = item.trait_.as_ref()?;
@@ -80,7 +81,7 @@ fn derives_error(attribute: &Attribute) -> bool {
     let Meta::List(list) = &attribute.meta else { return false };
     let mut found = false;
     if list.path.is_ident("derive") {
-        // A derive that does not parse is the compiler's to report.
+        // The compiler reports a derive that does not parse.
         let _ = list.parse_nested_meta(|derived| {
             found |= ends_with_error(&derived.path);
             Ok(())

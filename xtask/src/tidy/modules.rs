@@ -1,4 +1,4 @@
-//! Every source file opens with a module doc that says what it is for.
+//! Every source file opens with a module doc.
 
 use std::path::{Path, PathBuf};
 

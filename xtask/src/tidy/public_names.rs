@@ -28,7 +28,7 @@ const EXCEPTIONS: &[Exception] = &[
 const PENDING: &[&str] =
     &["Access", "Class", "Error", "Failure", "Kernel", "Program", "Routine", "Sealed", "Settings"];
 
-/// Findings about public types that share their name, and about exceptions that nothing needs.
+/// Findings about public types that share their name, and about exceptions without use.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let folder = crate::root().join("crates");
@@ -57,7 +57,7 @@ pub(super) fn pending() -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// A finding for each name of several crates that no exception allows, and for each idle exception.
+/// A finding for each name of several crates without an exception, and for each exception without use.
 fn shared(names: &BTreeMap<String, BTreeSet<String>>, exceptions: &[Exception]) -> Vec<String> {
     let is_allowed = |name: &str, crates: &BTreeSet<String>| {
         let mut exceptions = exceptions.iter().filter(|(own, ..)| *own == name);
@@ -82,7 +82,7 @@ fn shared(names: &BTreeMap<String, BTreeSet<String>>, exceptions: &[Exception]) 
     findings
 }
 
-/// The names of the public types that an item defines, with the items of a module in it; tests are left out.
+/// The names of the public types that an item defines, including items of a module in it, except tests.
 fn public_types(item: &Item) -> Vec<&Ident> {
     let (visibility, name) = match item {
         Item::Struct(item) => (&item.vis, &item.ident),

@@ -27,10 +27,10 @@ const TABLE: &str = "xtask/src/tidy/retired.md";
 const TYPE_KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 /// The keyword that the name of a module follows where it is declared.
 const MODULE_KEYWORDS: &[&str] = &["mod"];
-/// Characters that may stand between two words of a phrase: spaces, line ends and what marks a comment.
+/// Characters that may stand between two words of a phrase: spaces, line ends and comment markers.
 const GAP: &[char] = &[' ', '\n', '\r', '\t', '/', '!', '\\', '-', '_', '#', ';', '>'];
 
-/// What is looked for.
+/// The pattern of a table row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     /// Words in lower case, in sequence.
@@ -302,7 +302,7 @@ fn phrases_in(text: &str, phrases: &Phrases<'_>) -> impl Iterator<Item = (usize,
     found.into_iter()
 }
 
-/// Whether the words are those of the phrase; the last one may have a plural `s`.
+/// Whether the words match the phrase; the last one may have a plural `s`.
 fn is_phrase(words: &[Word], phrase: &[String]) -> bool {
     let Some((last, others)) = phrase.split_last() else { return false };
     let Some((last_word, other_words)) = words.split_last() else { return false };

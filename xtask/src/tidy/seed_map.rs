@@ -1,9 +1,11 @@
-//! The tables of `docs/seed-map.md` against the sources: what they say is here is defined where they say.
+//! Checks the tables of `docs/seed-map.md` against the sources: the files that a row names define the items
+//! of that row.
 //!
-//! A row has three cells: names of the interface, what carries them here, and the test that proves it. The
-//! second cell is a list of paths in backticks, each followed by the items that are meant, as `Type`,
-//! `Type::member`, `function` or `module`. A row The items are public, so that a reader can use them. A row
-//! without items says why, beginning with *not here*. That the tests exist is checked in every document.
+//! A row has three cells: names of the original interface, their counterparts here, and the test that proves
+//! the correspondence. The second cell is a list of paths in backticks, each followed by the names of items,
+//! as `Type`, `Type::member`, `function` or `module`. A row The items are public, so that a reader can use
+//! them. A row without items says why, beginning with *not here*. That the tests exist is checked in every
+//! document.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,13 +16,13 @@ use super::docs::{ROOTS, named_tests};
 
 const DOCUMENT: &str = "docs/seed-map.md";
 
-/// What each file that was asked about defines, and whether it is public.
+/// The names that each file defines, for the files read so far.
 type Sources = BTreeMap<String, Names>;
 
-/// Names, and whether they are public: an item with `pub`, and a member if it and its owner are.
+/// Names, each with whether it is public: an item if it has `pub`, a member if it and its owner are public.
 type Names = BTreeMap<String, bool>;
 
-/// Findings about rows that name what is not there.
+/// Findings about rows that name missing or private items.
 pub(super) fn check() -> Result<Vec<String>> {
     let root = crate::root();
     let text = std::fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("reading {DOCUMENT}"))?;
@@ -38,7 +40,7 @@ fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What is wrong with a row; nothing with the head of a table.
+/// The findings about a row; none for the head of a table.
 fn check_row(line: &str, root: &Path, sources: &mut Sources) -> Result<Vec<String>> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let [names, here, proof] = cells[..] else {
@@ -73,7 +75,7 @@ fn check_row(line: &str, root: &Path, sources: &mut Sources) -> Result<Vec<Strin
     Ok(wrong)
 }
 
-/// The items of a cell, with the path that stands before them.
+/// The items of a cell, each with the path before it.
 fn items(cell: &str) -> Vec<(&str, &str)> {
     let mut path = None;
     let mut items = Vec::new();
@@ -90,7 +92,7 @@ fn items(cell: &str) -> Vec<(&str, &str)> {
 /// Whether the item is public, if it is defined.
 fn is_public(names: &Names, item: &str) -> Option<bool> {
     let own = *names.get(item)?;
-    // The owner may be defined elsewhere.
+    // The owner of the member may be defined in another file.
     let owner = item.split_once("::").and_then(|(owner, _)| names.get(owner));
     Some(own && owner.copied().unwrap_or(true))
 }
@@ -110,7 +112,7 @@ fn is_pub(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Enters what an item defines: its own name, and its members as `Type::member`.
+/// Adds the names that an item defines: its own, and its members as `Type::member`.
 fn enter(item: &Item, names: &mut Names) {
     let mut member = |owner: &dyn ToString, name: &dyn ToString, public: bool| {
         let name = format!("{}::{}", owner.to_string(), name.to_string());
@@ -146,7 +148,7 @@ fn enter(item: &Item, names: &mut Names) {
             item.content.iter().flat_map(|(_, items)| items).for_each(|item| enter(item, names));
             Some((item.ident.to_string(), is_pub(&item.vis)))
         }
-        // The arguments of a macro that makes items name them.
+        // A macro that defines items names them in its arguments.
         Item::Macro(item) => {
             let arguments = item.mac.tokens.to_string();
             let words = arguments.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -206,7 +208,7 @@ mod tests {
         let rows = [
             ("| `a` | `xtask/src/tidy/nowhere.rs` `x` | test `t` |".to_owned(), "is no file"),
             (format!("| `a` | {file} `nothing` | test `t` |"), "does not define `nothing`"),
-            // Used there, and defined elsewhere.
+            // The file uses the function and does not define it.
             (format!("| `a` | {file} `named_tests` | test `t` |"), "does not define `named_tests`"),
             (format!("| `a` | {file} `Item::Fn` | test `t` |"), "does not define `Item::Fn`"),
             (

@@ -62,8 +62,8 @@ fn contains_unsafe(file: &Path) -> Result<bool> {
     Ok(is_unsafe(tokens))
 }
 
-/// Whether there is an unsafe block, function, implementation, trait or extern block; pointers to unsafe
-/// functions are none.
+/// Whether there is an unsafe block, function, implementation, trait or extern block; types of unsafe
+/// functions do not count.
 fn is_unsafe(tokens: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let word = |at: usize| match tokens.get(at) {

@@ -1,4 +1,4 @@
-//! No line of a comment or of a Markdown document is wider than code may be, outside tables, links
+//! No line of a comment or of a Markdown document is wider than the limit for code, except in tables, links
 //! and listings.
 
 use anyhow::Result;
@@ -60,7 +60,7 @@ fn wide_lines(file: &TextFile) -> Vec<String> {
     numbers.into_iter().map(finding).collect()
 }
 
-/// The numbers of the wide lines that hold a comment, or part of one.
+/// The numbers of the wide lines that contain a comment or a part of one.
 fn wide_comments(text: &str) -> Vec<usize> {
     let mut numbers = Vec::new();
     for (_, range) in regions(text).into_iter().filter(|(kind, _)| *kind == RegionKind::Comment) {
@@ -76,7 +76,7 @@ fn wide_comments(text: &str) -> Vec<usize> {
     numbers
 }
 
-/// The numbers of the wide lines outside listings, which are code or what a program prints.
+/// The numbers of the wide lines outside listings; listings are code or output of a program.
 fn wide_paragraphs(text: &str) -> Vec<usize> {
     let mut in_listing = false;
     let mut numbers = Vec::new();
@@ -95,7 +95,7 @@ fn is_wide(line: &str, content: &str) -> bool {
     line.chars().count() > COLUMNS && !content.starts_with('|') && without_links(line) > COLUMNS
 }
 
-/// The columns of the line that are no target of a link and no address.
+/// The width of the line in columns, without addresses and the targets of links.
 fn without_links(line: &str) -> usize {
     let mut columns = line.chars().count();
     for start in ["](", "://", "]: "] {

@@ -69,7 +69,7 @@ macro_rules! functions {
                 Ok($table {
                     $($name: {
                         let name = concat!(stringify!($name), "\0");
-                        // SAFETY: the types are those of the library's headers, and the library is never
+                        // SAFETY: the declared types equal the library's headers, and the library is never
                         // unloaded.
                         let found = unsafe { library.get(name.as_bytes()) };
                         *found.with_context(|| format!("no function `{}`", stringify!($name)))?
@@ -167,8 +167,8 @@ impl Library {
             version,
         };
         let (mut device, mut number) = (0, 0);
-        // SAFETY: all pointers are to variables of the types that the libraries fill, and the handles are
-        // what they just gave.
+        // SAFETY: all pointers are to variables of the types that the libraries fill, and the handles were
+        // returned by the calls before.
         unsafe {
             asked("cuInit", (this.driver.cuInit)(0))?;
             asked("cuDeviceGet", (this.driver.cuDeviceGet)(&mut device, c_int::try_from(ordinal)?))?;
@@ -225,8 +225,8 @@ impl Library {
         let [one, zero] = [&one, &zero].map(|factor| ptr::from_ref(factor).cast::<c_void>());
         let (blas, handle) = (&self.blas, self.handle);
         if gemm.batch == 1 {
-            // SAFETY: the operands are on the device and as large as the sizes say, which was just checked;
-            // the factors are read before the call returns.
+            // SAFETY: the operands are on the device and as large as the sizes require, which was just
+            // checked; the factors are read before the call returns.
             let answer = unsafe {
                 (blas.cublasGemmEx)(
                     handle,
@@ -253,7 +253,7 @@ impl Library {
             return asked("cublasGemmEx", answer);
         }
         let [step_b, step_a, step_c] = gemm.strides().map(|elements| elements as c_longlong);
-        // SAFETY: as above; product after product lies behind the one before.
+        // SAFETY: as above; the products lie one behind the other.
         let answer = unsafe {
             (blas.cublasGemmStridedBatchedEx)(
                 handle,
@@ -334,7 +334,7 @@ impl Memory {
         ensure!(bytes.len() == self.bytes, "{} bytes for a memory of {}", bytes.len(), self.bytes);
         let library = &self.library;
         library.enter()?;
-        // SAFETY: both have so many bytes, and the copy is waited for before the slice's borrow ends.
+        // SAFETY: both have `bytes.len()` bytes, and the copy is waited for before the slice's borrow ends.
         let answer = unsafe {
             let from = bytes.as_ptr().cast();
             (library.driver.cuMemcpyHtoDAsync_v2)(self.address, from, self.bytes, library.stream)
@@ -347,12 +347,13 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// The driver's error.
+    /// An error of the driver.
     pub(super) fn download(&self) -> Result<Vec<u8>> {
         let library = &self.library;
         library.enter()?;
         let mut bytes = vec![0u8; self.bytes];
-        // SAFETY: both have so many bytes, and the copy is waited for while the vector is here and untouched.
+        // SAFETY: both have `self.bytes` bytes, and the copy is waited for while the vector is here and
+        // untouched.
         let answer = unsafe {
             let to = bytes.as_mut_ptr().cast();
             (library.driver.cuMemcpyDtoHAsync_v2)(to, self.address, self.bytes, library.stream)

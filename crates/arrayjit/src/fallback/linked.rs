@@ -55,7 +55,7 @@ impl DividedCode {
     ///
     /// # Errors
     ///
-    /// As [`Context::link`]; the context is unchanged then.
+    /// The errors of [`Context::link`]; the context is unchanged then.
     pub(crate) fn link(
         &self,
         context: &Context,
@@ -241,7 +241,7 @@ impl LinkedParts {
         &self.order
     }
 
-    /// Checks the number and the ranges of bindings, like [`LinkedParts::run`].
+    /// Checks the number and the ranges of bindings, as [`LinkedParts::run`] does.
     pub(crate) fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
         self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))
     }
@@ -250,8 +250,8 @@ impl LinkedParts {
     ///
     /// # Errors
     ///
-    /// As [`Routine::run`]; also the failure of a part on the fallback, or of a node that it reads. The
-    /// outputs are poisoned then.
+    /// The errors of [`Routine::run`]; also the failure of a part on the fallback, or of a node that it
+    /// reads. The outputs are poisoned then.
     pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         self.check_bindings(bindings)?;
         let _turn = self.backend.fallback_state().begin_run();

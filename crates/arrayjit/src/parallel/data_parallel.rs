@@ -131,7 +131,7 @@ impl DataParallel {
         self.gradients.first().map(Routine::all_bindings).into_iter().flatten()
     }
 
-    /// The number of streams.
+    /// The number of linked streams, one for each context of [`DataParallel::link`].
     pub fn streams(&self) -> usize {
         self.contexts.len()
     }
@@ -141,7 +141,7 @@ impl DataParallel {
         &self.contexts[0]
     }
 
-    /// The contexts by stream.
+    /// The contexts in the order of the streams; the first one contains all results.
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }

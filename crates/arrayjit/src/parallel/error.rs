@@ -14,11 +14,11 @@ pub enum ParallelError {
     /// Two contexts share the memory of a node, so there are no separate terms to sum.
     #[error("node `{node}` is one array on {first} and {second}, so it is no sum of terms")]
     SameMemory {
-        /// The node.
+        /// The name of the node.
         node: String,
-        /// One stream.
+        /// The name of the first stream.
         first: String,
-        /// Another.
+        /// The name of the second stream.
         second: String,
     },
     /// The device cannot add values of this type, because the backend's code generator rejects it.
@@ -26,9 +26,9 @@ pub enum ParallelError {
         "node `{node}`: sums over streams are computed on their device, but {backend} leaves this one to a fallback"
     )]
     Fallback {
-        /// The node.
+        /// The name of the node.
         node: String,
-        /// The backend.
+        /// The name of the backend.
         backend: String,
     },
     /// The sizes of a node are not known yet.

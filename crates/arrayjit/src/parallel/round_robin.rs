@@ -6,8 +6,8 @@ use std::num::NonZero;
 /// calls; the last round may have fewer. After each round, `sync` gets the number of streams that took part,
 /// which are the first ones. The first error ends the loop and is returned.
 ///
-/// The calls are usually all combinations of values of a routine's static symbols, the first of which varies
-/// slowest, and `run` schedules the routine of that stream:
+/// The calls are usually all combinations of values of a routine's static symbols, where the first symbol
+/// varies slowest, and `run` schedules the routine of that stream:
 ///
 /// ```
 /// # use std::num::NonZero;

@@ -96,7 +96,7 @@ pub fn gather(shards: &[HostArray]) -> Result<HostArray, ShardError> {
     Ok(HostArray::from_bytes(first.dtype(), dims, &bytes)?)
 }
 
-/// The first size of a shard, if its type and its other sizes equal those that the first shard has.
+/// The first size of `shard`, if its type and its other sizes equal the first shard's.
 fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, ShardError> {
     let (expected, found) = (first.dims_without_padding(), shard.dims_without_padding());
     let Some(&rows) = found.first() else { return Err(ShardError::NoAxis { what: format!("shard {at}") }) };

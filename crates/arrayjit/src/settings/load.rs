@@ -47,7 +47,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// As [`Settings::load`].
+    /// Fails like [`Settings::load`].
     pub fn load_from(
         args: impl IntoIterator<Item = String>,
         env: impl IntoIterator<Item = (String, String)>,

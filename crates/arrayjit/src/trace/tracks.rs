@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::file::EventFile;
 
-/// Properties of a slice besides its name.
+/// Properties of a slice besides its name, as JSON.
 pub(super) type Args = Map<String, Value>;
 
 /// The track of a slice.

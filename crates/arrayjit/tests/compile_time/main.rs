@@ -12,7 +12,7 @@ mod times; // seconds, on request
 
 use arrayjit::{Backend, Settings};
 
-/// A backend without compiled code and without a cache.
+/// Opens a backend without compiled code and without a cache.
 fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;

@@ -1,4 +1,4 @@
-//! The stages of a compilation, separately, so that each can be measured.
+//! The stages of a compilation, run one by one so that each can be measured.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
 use codegen_core::{Caps, Interpreted, Workgroups};

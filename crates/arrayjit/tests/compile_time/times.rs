@@ -1,5 +1,5 @@
-//! Seconds by size, which depend on the machine: measured in release builds, if the environment has
-//! `COMPILE_TIME=full`.
+//! Measures compile times in seconds by program size. The times depend on the machine, so they are measured
+//! only in release builds with `COMPILE_TIME=full` in the environment.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use filetests::generate::families::{FAMILIES, Family};
 
 use crate::{backend, stages};
 
-/// The time grows at most like this power of the size.
+/// The largest allowed exponent of the growth of the time with the size.
 const MOST: f64 = 1.3;
 
-/// The time from a program's text to a routine that can run: the least of several.
+/// The least time of several compilations, from the program's text to a linked routine.
 fn measured(family: &Family, size: usize) -> Duration {
     let run = |_| {
         let (program, backend) = ((family.program)(size), backend());
@@ -27,7 +27,7 @@ fn measured(family: &Family, size: usize) -> Duration {
     (0..3).map(run).min().unwrap()
 }
 
-/// The stages that take most of the time.
+/// Lists the stages that take most of the time.
 fn slowest_stages(family: &Family, size: usize) -> String {
     let (program, backend) = ((family.program)(size), backend());
     let (mut last, mut laps) = (Instant::now(), Vec::new());

@@ -1,5 +1,5 @@
-//! Every run of the corpus on the GPU, as written and optimised: all within their bounds, and a count of
-//! those with exactly the interpreter's bits.
+//! Runs the whole corpus on the GPU, as written and optimised: all results are within their bounds, and the
+//! test counts the results that equal the interpreter's bits.
 
 use codegen_testkit::{Agreement, run_corpus_on};
 
@@ -15,7 +15,8 @@ fn the_corpus_on_the_gpu() {
     assert!(skipped * 40 < all, "{skipped} of {all} runs are skipped\n{report}");
 }
 
-/// Every operation is made of some whose every bit the language fixes, but for sums on tensor cores.
+/// Except for sums on tensor cores, the instructions of every operation have results that the PTX
+/// specification fixes in every bit.
 #[test]
 fn the_corpus_in_every_bit() {
     let Some(gpu) = gpu("the_corpus_in_every_bit") else { return };

@@ -1,4 +1,4 @@
-//! Logs of routines on the GPU: the interpreter's text, and with a small buffer the beginning of it.
+//! Logs of routines on the GPU equal the interpreter's text; with a small buffer, its beginning.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use arrayjit::{Backend, HostArray, LogSink, Settings, TensorNode};
 
 use crate::{gpu, or_skip};
 
-/// Sums, functions, a reduction, elements that are overwritten.
+/// Contains sums, functions, a reduction, and elements that are overwritten.
 const PROGRAM: &str = "
     y[i] :+= w[i, j] * tanh(x[j])
     z[i] := exp(y[i]) / (1 + exp(y[i]))
@@ -21,7 +21,7 @@ fn backend(name: &str, change: impl FnOnce(&mut Settings)) -> Result<Backend, ar
     Backend::open_with(name, settings)
 }
 
-/// The log of two runs of the program; no part of it runs on another backend.
+/// Runs the program twice and returns its log; no part of it may run on another backend.
 fn logged(backend: &Backend) -> String {
     let node =
         |name: &str, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap();

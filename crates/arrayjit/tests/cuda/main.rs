@@ -49,15 +49,16 @@ fn open() -> Result<Backend, OpenError> {
     Backend::open_with("cuda", Settings::default())
 }
 
-/// Returns the value, or prints a line and returns `None`. No installable tool replaces a GPU, so
-/// `REQUIRE_GPU_TOOLS` does not apply here.
+/// Returns the value, or prints a line and returns `None`. `REQUIRE_GPU_TOOLS` has no effect here, because no
+/// installable tool replaces a GPU.
 fn or_skip<T, E: Display>(test: &str, opened: Result<T, E>) -> Option<T> {
     let required = std::env::var("REQUIRE_CUDA").is_ok_and(|value| value == "1");
     match opened {
         Ok(there) => Some(there),
         Err(why) if required => panic!("{test} cannot run, and REQUIRE_CUDA is set: {why}"),
         Err(why) => {
-            // Past the capture of output, for people; a failure to print is no reason to fail.
+            // Standard error bypasses the harness's capture of output; the line is for people, so a failure
+            // to print it does not fail the test.
             let _ = std::io::stderr().write_all(format!("skip({test}): {why}\n").as_bytes());
             None
         }

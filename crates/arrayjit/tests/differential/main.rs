@@ -1,8 +1,8 @@
 //! Random programs of several routines against an independent evaluator.
 //!
 //! The fuzz target `differential` checks the same on bytes that a fuzzer finds. `DIFFERENTIAL_PROGRAMS=1000`
-//! compares more programs, `DIFFERENTIAL_FIRST=77` begins with another one, and `DIFFERENTIAL_REJECTED=1`
-//! prints those that are rejected.
+//! compares more programs, `DIFFERENTIAL_FIRST=77` begins at another seed, and `DIFFERENTIAL_REJECTED=1`
+//! prints the rejected programs.
 #![allow(clippy::print_stdout, reason = "rejected programs are printed on request")]
 
 mod check;
@@ -10,7 +10,7 @@ mod check;
 use check::{Report, check};
 use filetests::generate::bytes_of_seed;
 
-/// Programs that the test compares.
+/// The number of programs that the test compares.
 const PROGRAMS: u64 = 200;
 
 /// The number in an environment variable, or the default.
@@ -34,7 +34,8 @@ fn random_programs_agree_with_the_evaluator() {
     }
     println!("{report:?}");
     assert!(failures.is_empty(), "seeds {failures:?}");
-    // The comparison is worth something: most programs run, and most elements have one value.
+    // Most programs must run, and most elements must have a determined value; otherwise the comparison shows
+    // little.
     assert!(report.runs > 2 * report.rejected, "{report:?}");
     assert!(report.exact > report.bounded + report.skipped, "{report:?}");
 }

@@ -49,12 +49,12 @@ fn routines_share_contexts_with_others() {
         twice.run(&[]).unwrap();
     }
     last.run(&[]).unwrap();
-    // x is 2, 4, … 256 up to roundings of the roots.
+    // `x` is 2, 4, … 256 up to the rounding of the square roots.
     assert!((values(&last, &x)[0] - 256.0).abs() < 1e-3);
     assert!((values(&last, &z)[0] - (128f64.sqrt().sqrt() + 256.0)).abs() < 1e-3);
 }
 
-/// Dependencies through nodes that only the fallback touches, as `y` here, are known too.
+/// Dependencies are also known through nodes that only the fallback touches, such as `y`.
 #[test]
 fn divided_routines_know_what_comes_before() {
     let backend = backend();

@@ -16,7 +16,7 @@ const TEXT: &str = "y[i] := x[i] + 1\nz[i] := sqrt(y[7 - i])\nv[i] := z[7 - i] +
 struct Program {
     nodes: [TensorNode; 5],
     routine: Routine,
-    /// Whether the next logged line that begins with the text panics.
+    /// While set, the next logged line that begins with the given text panics.
     fails: Arc<AtomicBool>,
 }
 
@@ -27,7 +27,7 @@ fn logging(folder: &std::path::Path) -> Settings {
     settings
 }
 
-/// A routine that fails when it logs `line`, while the flag is set.
+/// Makes a routine that fails when it logs `line` while the flag is set.
 fn program(backend: &Backend, line: &'static str) -> Program {
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let code = backend.compile_named("step", TEXT, &nodes).unwrap();
@@ -58,7 +58,7 @@ impl Program {
 fn a_part_that_fails_takes_the_outputs_with_it() {
     let folder = tempfile::tempdir().unwrap();
     for own in ["inline", "multicore", "interpreter"] {
-        // A line of the part on the fallback, and one of the last part on the backend.
+        // The first line belongs to the part on the fallback, the second to the last part on the backend.
         for line in ["# z[", "# v["] {
             let backend = rejecting(own, logging(folder.path()), with_text("sqrt"));
             let program = program(&backend, line);
@@ -92,8 +92,8 @@ fn a_part_that_fails_takes_the_outputs_with_it() {
 #[test]
 fn logs_of_divided_routines_are_those_of_undivided_ones() {
     let folder = tempfile::tempdir().unwrap();
-    // The statement that falls back has no inputs from earlier statements, so only the order of the log makes
-    // it wait.
+    // The statement that falls back does not depend on earlier statements; it waits only because the log has
+    // an order.
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(i)\nv[i] := z[2999 - i] + y[i]";
     let partial = rejecting("multicore", logging(folder.path()), with_text("sqrt"));
     let whole = Backend::open_with("multicore", logging(folder.path())).unwrap();

@@ -35,7 +35,7 @@ fn same(
         for (own, to) in ["inline", "multicore", "interpreter"].into_iter().zip(FALLBACKS) {
             let mut settings = settings(to);
             settings.numerics = class;
-            // The same schedule on both sides, so that bits are comparable.
+            // Both sides have the same schedule, so that their bits are comparable.
             let partial = rejecting(own, settings.clone(), with_text(rejected));
             let whole = Backend::open_with(own, settings).unwrap();
             let [found, expected] = [&partial, &whole].map(|backend| {
@@ -72,7 +72,7 @@ fn names(nodes: &[TensorNode]) -> Vec<String> {
     nodes.iter().map(TensorNode::name).collect()
 }
 
-/// A layer, its hyperbolic tangent, its mean square, and an update in place.
+/// A layer, its hyperbolic tangent, the mean of the squares, and an update in place.
 const LAYER: &str = "
     h[b,o] :+= x[b,i] * w[i,o]
     a[b,o] := tanh(h[b,o])
@@ -134,7 +134,8 @@ fn back_and_forth() {
     assert_eq!(same(text, "sqrt", &nodes, &[(0, numbers(4, 50))], &[0, 1, 2, 3], &[]).len(), 3);
 }
 
-/// Both write `y`: one all of it, the other every second element, and a third adds to all.
+/// Both backends write `y`: one writes all of it, the other every second element, and a third statement adds
+/// to all elements.
 #[test]
 fn a_node_that_both_write() {
     let nodes = || vec![kept("x", &[40]), kept("y", &[40]), kept("s", &[])];
@@ -147,7 +148,7 @@ fn a_node_that_both_write() {
     assert_eq!(same(text, "sqrt", &nodes, &[(0, numbers(5, 40)), (2, vec![1.5])], &[1, 2], &[]).len(), 1);
 }
 
-/// Elements that the fallback does not write keep the values that they have on the backend.
+/// Elements that the fallback does not write keep their values from the backend.
 #[test]
 fn a_node_that_the_fallback_writes_in_part() {
     let nodes = || vec![kept("x", &[10]), kept("y", &[30])];
@@ -171,7 +172,7 @@ fn static_symbols_are_bound_in_every_part() {
 #[test]
 fn accumulators_of_the_routine_stay_with_what_uses_them() {
     let nodes = || vec![kept("x", &[4]), kept("y", &[300]), kept("z", &[300])];
-    // Expressions that do not depend on `i` are computed once, before the loops.
+    // The compiler hoists expressions that do not depend on `i` out of the loops.
     let text = "y[i] := exp(x[0] * x[1]) * i\nz[i] := sqrt(abs(x[2] * x[3])) * y[299 - i]";
     same(text, "sqrt", &nodes, &[(0, numbers(9, 4))], &[1, 2], &[]);
 }
@@ -194,7 +195,7 @@ fn margins_and_narrow_types_are_copied_as_they_are() {
     same(text, "sqrt", &nodes, &[(0, numbers(10, 12))], &[1, 2, 3], &[]);
 }
 
-/// Nodes without elements have nothing to copy.
+/// Nodes without elements need no copies.
 #[test]
 fn nodes_without_elements() {
     let nodes = || vec![kept("x", &[0]), kept("y", &[0]), kept("s", &[])];
@@ -220,7 +221,7 @@ fn like_a_gpu(caps: &mut Caps) {
     caps.workgroups = Some(Workgroups::new(64, 16 << 10));
 }
 
-/// Statements in f64 run on the CPU, but their nodes have memory on the device like others.
+/// Statements in `f64` run on the CPU, although the GPU stores their nodes like any other node.
 #[test]
 fn a_gpu_without_double_precision() {
     let nodes = [typed("x", DType::F32, &[100]), typed("m", DType::F64, &[]), typed("y", DType::F32, &[100])];
@@ -263,7 +264,8 @@ fn a_gpu_that_lacks_an_operation() {
     }
 }
 
-/// Inputs that change between runs are copied anew; an optimiser in a loop, of which one step falls back.
+/// Inputs that change between runs are copied again: an optimiser runs in a loop, and one of its statements
+/// falls back.
 #[test]
 fn a_loop_of_runs_whose_inputs_change() {
     let text = "

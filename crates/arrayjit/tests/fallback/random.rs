@@ -7,10 +7,10 @@ use lowered_ir::ir::Routine as Ir;
 
 use crate::rejecting::{kept, rejecting, settings};
 
-/// Rejects about half of all kernels, by their content.
+/// Rejects about half of all kernels, depending on their content.
 fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     move |kernel| {
-        // By the kernel's computation: the same statement is rejected alone and among others, or not at all.
+        // Hashes the statements only, so that kernels with the same statements are rejected alike.
         let mut hash = seed;
         for stmt in &kernel.body {
             for byte in lowered_ir::text::print_stmt(kernel, stmt).bytes() {
@@ -21,7 +21,7 @@ fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
     }
 }
 
-/// Small fractions and whole numbers.
+/// An array of small fractions and whole numbers.
 fn filled(node: &TensorNode, seed: u64) -> HostArray {
     let mut array = HostArray::zeros(node.dtype(), node.dims().unwrap()).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -30,8 +30,8 @@ fn filled(node: &TensorNode, seed: u64) -> HostArray {
     array
 }
 
-/// A program of statements that read each other's results, at other positions, and write in place and in
-/// part. Most results live for one run only.
+/// Makes a program whose statements read earlier results at other positions, and write in place and in part.
+/// Most of its results live for one run only.
 fn chain(seed: u64) -> Program {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut nodes = vec![kept("x", &[24])];
@@ -70,7 +70,7 @@ fn chain(seed: u64) -> Program {
     Program { text, nodes }
 }
 
-/// The line with the range of the symbol, which occurs in no index.
+/// Adds the range of the symbol to a line, because no index determines it.
 fn bounded(line: &str) -> String {
     match (line.contains("@s"), line.contains(" where ")) {
         (false, _) => line.to_owned(),
@@ -79,11 +79,11 @@ fn bounded(line: &str) -> String {
     }
 }
 
-/// The bytes of every node in the context after each of three runs, or the error.
+/// The bytes of every node in the context after each of three runs, or the error's text.
 fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     tally.count(&code);
-    // Every node that the optimiser neither inlines nor makes local has values.
+    // Gives a value to every node that the optimiser neither inlines nor makes local.
     let mut context = backend.context().unwrap();
     for (at, node) in program.nodes.iter().enumerate() {
         if !node.mode().known_not_materialized() {
@@ -106,7 +106,7 @@ struct Tally {
     divided: usize,
     parts: usize,
     fallbacks: usize,
-    /// Local nodes that several parts touch.
+    /// The number of local nodes that several parts touch.
     shared: usize,
 }
 
@@ -118,7 +118,7 @@ impl Tally {
     }
 }
 
-/// The tally of `programs` programs, each of which gave the same bits both ways.
+/// Compares `programs` programs, divided and undivided; the bits must be equal.
 fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
     let mut tally = Tally::default();
     for seed in 0..programs {

@@ -58,7 +58,7 @@ pub(crate) fn rejecting(
     with_caps(name, settings, |_| {}, rejects)
 }
 
-/// As [`rejecting`], with other capabilities.
+/// Like [`rejecting`], with other capabilities.
 pub(crate) fn with_caps(
     name: &str,
     settings: Settings,
@@ -72,7 +72,7 @@ pub(crate) fn with_caps(
     Backend::from_parts("partial", Arc::new(codegen), device, settings)
 }
 
-/// The code generator of a backend.
+/// Makes the code generator of a backend available as a value.
 struct Shared(Backend);
 
 impl Codegen for Shared {

@@ -48,7 +48,7 @@ fn fallbacks_are_told_and_counted() {
     assert!(modes.contains("\"y\""), "{modes}");
 }
 
-/// The test runs itself as another process, to see its standard error.
+/// The test runs itself as another process and reads the standard error of that process.
 #[test]
 fn debug_1_prints_what_falls_back() {
     const INSIDE: &str = "ARRAYJIT_TEST_TELLS";
@@ -110,11 +110,11 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
     assert_eq!(name(&gpu(FallbackSetting::Auto)).as_deref(), Some("multicore"));
     assert_eq!(name(&gpu(FallbackSetting::Inline)).as_deref(), Some("inline"));
     assert_eq!(name(&gpu(FallbackSetting::None)), None);
-    // A backend would reject the same kernel again.
+    // A backend does not fall back to itself, since it would reject the same kernel again.
     for (own, to) in [("inline", FallbackSetting::Inline), ("interpreter", FallbackSetting::Interpreter)] {
         assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
     }
-    // A fallback has none of its own.
+    // The fallback backend has no fallback of its own.
     assert_eq!(name(gpu(FallbackSetting::Auto).fallback().unwrap().unwrap()), None);
 }
 
@@ -142,7 +142,8 @@ fn what_the_target_cannot_compute_is_named() {
     assert!(backend.compile("y[i] := x[3 - i]", [&x, &y]).unwrap().fallbacks().is_empty());
 }
 
-/// The kernel of the two statements together is rejected, each alone is not: no fallback, but two routines.
+/// The target rejects the kernel of both statements together and accepts each statement alone: nothing falls
+/// back, and the routine is divided in two.
 #[test]
 fn what_is_rejected_together_alone_is_cut() {
     let both = |kernel: &lowered_ir::ir::Routine| {

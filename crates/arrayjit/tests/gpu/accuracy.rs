@@ -17,7 +17,8 @@ use crate::gpu;
 /// Points per operation.
 const POINTS: usize = 1 << 15;
 
-/// An operation on `$a` and `$b`, its exact result, its operands, and the allowed number of units.
+/// An operation on `$a` and `$b` with its exact result, the distribution of its operands, and the allowed
+/// number of units.
 struct Operation {
     text: &'static str,
     truth: fn(f64, f64) -> f64,
@@ -29,9 +30,9 @@ struct Operation {
 /// The distribution of an operand.
 #[derive(Clone, Copy)]
 enum Points {
-    /// Numbers between two.
+    /// Numbers between two bounds.
     Range(f64, f64),
-    /// Positive numbers whose binary logarithm lies between two.
+    /// Positive numbers whose binary logarithm lies between two bounds.
     Magnitudes(f64, f64),
 }
 
@@ -120,7 +121,7 @@ pub(crate) fn measure(which: &str, codegen: &dyn Codegen, device: &Device) {
     assert!(over.is_empty(), "{which}: {over:#?}");
 }
 
-/// In units of the last place of the exact result; subnormals may be flushed to zero.
+/// The deviation in units of the last place of the exact result; subnormals may be flushed to zero.
 fn distance(found: f32, truth: f64) -> f64 {
     if truth.abs() > f64::from(f32::MAX) {
         return if found.is_infinite() { 0.0 } else { f64::INFINITY };

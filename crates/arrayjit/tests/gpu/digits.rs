@@ -33,13 +33,13 @@ fn the_digits_train_as_on_the_cpu() {
     let Some(gpu) = backend("the_digits_train_as_on_the_cpu") else { return };
     let cpu = Backend::open_with("inline", Settings::default()).unwrap();
     let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
-    // Another order of summation changes the weights a little, and with them the class of an image or two of
-    // 359.
+    // A different order of summation changes the weights slightly, and with them the class of one or two of
+    // 359 images.
     assert!(on_gpu > 0.95 && (on_gpu - on_cpu).abs() < 0.012, "{on_gpu} on the GPU, {on_cpu} on the CPU");
     assert_eq!(gpu.fallback_count(), Default::default(), "nothing of it falls back");
 }
 
-/// Streams of a GPU are batches on one queue; the merges between them are kernels and copies like any others.
+/// The streams of a GPU share one queue; merges between them are ordinary kernels and copies.
 #[test]
 fn the_digits_train_on_two_streams() {
     let Some(gpu) = backend("the_digits_train_on_two_streams") else { return };

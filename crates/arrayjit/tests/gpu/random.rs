@@ -1,5 +1,5 @@
-//! Random routines. `GPU_SEEDS` in the environment gives their number, for long checks, or their seeds, as in
-//! `936..937`.
+//! Compares random routines on a GPU with the interpreter. For long checks, `GPU_SEEDS` in the environment
+//! gives the number of routines, or a range of seeds such as `936..937`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,7 +8,7 @@ use filetests::generate::{bytes_of_seed, routine_from_seed};
 
 use crate::gpu;
 
-/// A compiler of shaders takes some 30 ms for a kernel.
+/// Few seeds by default, because a shader compiler takes about 30 ms for a kernel.
 fn seeds() -> Range<u64> {
     let Ok(asked) = std::env::var("GPU_SEEDS") else { return 0..60 };
     let (from, to) = asked.split_once("..").unwrap_or(("0", &asked));

@@ -51,7 +51,7 @@ fn under_faults_a_result_is_right_or_missing() {
             }
         }
 
-        // After the reset no failure remains, and everything works.
+        // After the reset no failure remains, and all operations succeed.
         driver.set_active(false);
         steps.contexts().iter().for_each(|context| context.stream().reset().unwrap());
         program.begin(&steps);

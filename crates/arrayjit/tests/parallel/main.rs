@@ -1,4 +1,4 @@
-//! Sums over streams and data-parallel steps, against sums on the host that are exact.
+//! Sums over streams and data-parallel steps equal sums that are computed exactly on the host.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod faults;
@@ -26,8 +26,7 @@ fn array(values: &[f32], dims: &[usize]) -> HostArray {
     HostArray::from_slice(values, dims.iter().copied()).unwrap()
 }
 
-/// Contexts on streams of the backend's device, or of further devices of the same kind where `devices` is
-/// more than 1; in turns.
+/// Contexts on streams of the backend's device, or in turn on `devices` devices of the same kind.
 fn contexts(backend: &Backend, streams: usize, devices: usize) -> Vec<Context> {
     let more = (1..devices).map(|n| Device::new(Arc::new(Cpu::multicore(Config::default())), n));
     let devices: Vec<Device> = std::iter::once(backend.device().clone()).chain(more).collect();

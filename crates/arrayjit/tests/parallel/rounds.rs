@@ -12,8 +12,8 @@ use crate::{array, contexts, node, open, timeline::Timeline};
 const ROWS: usize = 8;
 const COLUMNS: usize = 3;
 
-/// `p` moves by the sum of rows of `x` and of what it was, once for each row of a round. All numbers are
-/// small integers.
+/// A program that adds rows of `x` and the previous value of `p` to `p`, once for each row of a round. All
+/// numbers are small integers.
 pub(crate) struct Program {
     x: TensorNode,
     pub(crate) p: TensorNode,
@@ -74,8 +74,8 @@ impl Program {
     }
 }
 
-/// The same on the host: `p` and the total of the losses after passes over all rows in rounds of `streams`
-/// rows.
+/// The same computation on the host: `p` and the total of the losses, after passes over all rows in rounds of
+/// `streams` rows.
 pub(crate) fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
     let x = data().values();
     let (mut p, mut total) = (vec![1.0, 2.0, 3.0], 0.0);

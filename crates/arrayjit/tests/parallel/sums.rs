@@ -1,10 +1,10 @@
-//! All-reduce.
+//! All-reduce over several streams.
 
 use arrayjit::parallel::{ParallelError, all_reduce};
 
 use crate::{array, contexts, node, open};
 
-/// Halves of small integers, so that every order of summation gives the same.
+/// Halves of small integers, so that all orders of summation give the same result.
 fn part(stream: usize) -> Vec<f32> {
     (0..6).map(|i| (i * (stream + 1)) as f32 * 0.5).collect()
 }
@@ -30,8 +30,8 @@ fn every_stream_ends_with_the_same_sum() {
     }
 }
 
-/// Sums of floats depend on their order, which is that of the tree: for five streams, 3 goes to 1 and 4 to 2,
-/// then 2 to 1, then 1 to 0.
+/// Sums of floats depend on their order, which is the order of the tree: for five streams, stream 3 merges
+/// into 1 and 4 into 2, then 2 into 1, then 1 into 0.
 #[test]
 fn sums_have_the_bits_of_the_tree() {
     let values = [1e8f32, 3.0, -1e8, 7.5, 1e-3];
@@ -66,7 +66,7 @@ fn what_is_no_sum_over_streams_is_rejected() {
     let other = backend.context().unwrap().init_from_host(&x, &array(&[2.; 4], &[4])).unwrap();
     let message = all_reduce(&backend, &[first.clone(), other.clone()], &y).unwrap_err().to_string();
     assert!(message.contains("`y`"), "{message}");
-    // The contexts are as they were.
+    // The failed call leaves the contexts unchanged.
     all_reduce(&backend, &[first, other.clone()], &x).unwrap();
     assert_eq!(other.to_host(&x).unwrap().values(), [3.0; 4]);
 }

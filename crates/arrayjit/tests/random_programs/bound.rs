@@ -1,11 +1,11 @@
-//! How far two orders of the same floating-point computation may be apart.
+//! Bounds the difference between two orders of the same floating-point computation.
 //!
 //! For programs of `+ - * fma max min neg abs relu` and conversions between floats, every rounding changes a
 //! value by at most `ε` times its magnitude, and errors spread no faster than magnitudes do. So with `M` the
 //! value of the same program on absolute values, with sums for differences, two evaluations differ by at most
 //! `2 · K · ε · M`, where `K` counts the roundings on the longest way to an element and `ε` is that of the
-//! coarsest type. Values near overflow have no bound, nor have runs in which an infinity occurs, such as the
-//! start of a maximum of nothing.
+//! coarsest type. Values near overflow have no bound, nor do runs in which an infinity occurs, such as the
+//! initial value of a maximum over no elements.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{BinaryOp, Expr, Routine, Stmt, TernaryOp, UnaryOp, walk};
@@ -17,11 +17,11 @@ use super::stages::elements;
 pub(crate) struct Bound {
     /// The type of each node.
     types: Vec<DType>,
-    /// `M` of each element of each node, in `f64`.
+    /// `M` of each element of each node, computed in `f64`.
     magnitudes: Memory,
     /// `2 · K · ε`
     relative: f64,
-    /// `K` smallest numbers.
+    /// `K` times the smallest positive number.
     absolute: f64,
     /// Above this magnitude, values may overflow in one order of operations and not in the other.
     largest: f64,
@@ -46,7 +46,7 @@ pub(crate) fn of(routine: &Routine, memory: &Memory, bindings: &[i64]) -> Option
 }
 
 impl Bound {
-    /// The number of elements that differ, or the first that differs by more than the bound.
+    /// Returns the number of elements that differ, or fails at the first that differs by more than the bound.
     pub(crate) fn check(&self, nodes: &[(usize, DType)], a: &Memory, b: &Memory) -> Result<usize, String> {
         if self.types.iter().zip(&a.nodes).any(|(&dtype, bytes)| !elements(dtype, bytes).all(is_finite)) {
             return Ok(0);
@@ -109,7 +109,7 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// The routine on absolute values in `f64`, if all its operations have a known bound.
+/// The routine on absolute values in `f64`; `None` if some operation has no known bound.
 fn magnitude(routine: &Routine) -> Option<Routine> {
     let mut known = true;
     let mut routine = routine.clone();
@@ -146,7 +146,8 @@ fn keep_larger(e: Expr) -> Expr {
     }
 }
 
-/// An upper bound of the number of roundings on the way to any element; `times` is how often the block runs.
+/// An upper bound of the number of roundings on the way to any element; `times` is the number of executions
+/// of the block.
 fn roundings(block: &[Stmt], times: f64) -> f64 {
     let of = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => roundings(body, times * (hi.limit - lo).max(1) as f64),

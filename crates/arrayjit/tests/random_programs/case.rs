@@ -1,5 +1,5 @@
-//! One program with the nodes, data and bindings it runs on; its text form is what a failure prints and a
-//! regression keeps.
+//! A program with its nodes, data and bindings. Failures print its text form, and regressions are files in
+//! that form.
 //!
 //! ```text
 //! node n0 f32[4, 5] input unit      ; role (input, output, inner) and, for inputs, what it is filled with
@@ -27,14 +27,14 @@ pub(crate) struct Case {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) dtype: DType,
-    /// Without margins.
+    /// The sizes without margins.
     pub(crate) dims: Vec<usize>,
     /// The width of the margins of every axis, on both sides.
     pub(crate) margin: usize,
     pub(crate) role: Role,
 }
 
-/// Whether a node has initial values, and whether it is compared in the end.
+/// Whether a node has initial values, and whether it is compared after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// On the device, filled before the run, compared after it.
@@ -72,7 +72,7 @@ impl Case {
         assign::text::parse(&self.statements.join("\n"), handles)
     }
 
-    /// The first bytes of each node.
+    /// The initial bytes of each node.
     pub(crate) fn memory(&self) -> Vec<Vec<u8>> {
         self.nodes.iter().enumerate().map(|(at, node)| node.bytes(at as u64)).collect()
     }
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// `bytes` bytes of elements.
+/// Fills `bytes` bytes with elements.
 pub(crate) fn filled(fill: Fill, dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
     let mut filled = vec![0; bytes];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;

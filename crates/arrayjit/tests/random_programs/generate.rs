@@ -1,4 +1,4 @@
-//! Programs from choices: a total function from bytes to valid programs.
+//! Derives programs from bytes: a total function to valid programs.
 //!
 //! Every decision consumes one byte, and an exhausted list gives 0, the simplest alternative. So any bytes
 //! are a program, and shrinking the bytes shrinks the program. The result is valid by construction: parsing
@@ -48,7 +48,7 @@ pub(crate) fn case(kind: Kind, choices: &[Vec<u8>]) -> Case {
     writer.case
 }
 
-/// Decisions, derived from bytes.
+/// Choices derived from bytes.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -115,7 +115,7 @@ impl Writer {
         }
         let mut scope = Scope { letters: outer.clone(), target: (0, None), used: BTreeSet::new() };
         let (target, index) = self.target(c, &mut scope, init);
-        // A letter that is missing from the target's index is reduced, which an assignment cannot do.
+        // An assignment cannot reduce, so it has no letters that are missing from the target's index.
         let indexed: Vec<Letter> = outer.into_iter().filter(|l| scope.used.contains(l.name)).collect();
         if op == AccumOp::Assign {
             all.clone_from(&indexed);
@@ -143,7 +143,7 @@ impl Writer {
     }
 
     /// Whether the last statement is rejected because its result would depend on the order of the loops, or
-    /// because it loses another statement's values. Any other error is a failure, which is found later.
+    /// because it overwrites another statement's values. Any other error is a failure, which is found later.
     fn is_rejected(&self) -> bool {
         match self.case.parse(&self.case.handles()) {
             Err(error) => {

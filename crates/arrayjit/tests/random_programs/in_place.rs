@@ -1,7 +1,7 @@
-//! Random nests that read what they write: shifts, reversals, transposes, prefix sums and windows in place,
-//! several statements per nest, bounds that depend on a symbol. The assignment text rejects most of them; in
-//! loop IR the order of iterations defines their meaning, and vectorisation and splitting over threads must
-//! preserve it.
+//! Random nests that read the nodes they write: shifts, reversals, transposes, prefix sums and windows in
+//! place, several statements per nest, bounds that depend on a symbol. The assignment text rejects most of
+//! them; in loop IR the order of iterations defines their meaning, and vectorisation and splitting over
+//! threads must preserve it.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
@@ -11,10 +11,10 @@ use tnode::{DType, MemoryMode, ModeState, Reason, Sharing};
 
 use super::generate::Choices;
 
-/// Iterations of a nest, at most.
+/// The most iterations of a nest.
 const MAX_POINTS: i64 = 2500;
 
-/// Elements of a node, at most.
+/// The most elements of a node.
 const MAX_ELEMS: i64 = 20_000;
 
 /// The routine that `choices` describe: one list of choices per nest.
@@ -30,7 +30,7 @@ pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut spans = spans(&routine, &ranks);
     let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
     if spans.iter().any(|spans| elems(spans) > MAX_ELEMS) {
-        // Steep indices of long loops: so much memory shows nothing that less does not.
+        // Steep indices of long loops need too much memory, and show nothing that smaller nests do not.
         routine.body.clear();
         spans.iter_mut().flatten().for_each(|span| *span = (0, 0));
     }
@@ -54,7 +54,7 @@ fn node(at: usize, dtype: DType, spans: &[(i64, i64)]) -> NodeDecl {
 struct Writer {
     ranks: [usize; 3],
     next: u32,
-    /// The loops around, with their extents.
+    /// The enclosing loops, with their extents.
     open: Vec<(LoopId, i64)>,
 }
 
@@ -98,7 +98,7 @@ impl Writer {
         Stmt::Set { node, index, value }
     }
 
-    /// An index without regard to its least and greatest value.
+    /// An index whose least and greatest value are not limited.
     fn index(&mut self, c: &mut Choices<'_>, node: NodeRef) -> Indices {
         let open = self.open.clone();
         (0..self.ranks[node.index()])
@@ -134,7 +134,8 @@ impl Writer {
                 let index = self.index(c, node);
                 Expr::Get { node, index }
             }
-            // The same node at another index, which is the point of this generator.
+            // Reads the written node at another index; dependences of this kind are the subject of this
+            // generator.
             2 => Expr::Get { node, index: self.index(c, node) },
             at => {
                 let op = [BinaryOp::Add, BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Sub][at - 3];
@@ -144,7 +145,7 @@ impl Writer {
     }
 }
 
-/// The least and greatest value that the indices of each dimension of each node take.
+/// The least and greatest value of the indices of each dimension of each node.
 fn spans(routine: &Routine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
     let mut spans: Vec<Vec<(i64, i64)>> = ranks.iter().map(|&rank| vec![(0, 0); rank]).collect();
     let mut extents = std::collections::BTreeMap::new();

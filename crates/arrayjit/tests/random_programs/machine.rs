@@ -32,7 +32,7 @@ impl Guarded {
         Guarded { words: vec![[u64::from_ne_bytes([CANARY; 8]); 8]; words], bytes }
     }
 
-    /// The first cache line behind the margin; one line more than needed was allocated for alignment.
+    /// The first cache line after the margin. The allocation has one line more than needed, for alignment.
     fn base(&mut self) -> *mut u8 {
         let start = self.words.as_mut_ptr().cast::<u8>();
         start.wrapping_add(MARGIN + self.shift())
@@ -42,7 +42,7 @@ impl Guarded {
         (self.words.as_ptr() as usize).wrapping_neg() % LINE
     }
 
-    /// The bytes, if the canaries are unchanged.
+    /// Returns the bytes, if the canaries are unchanged.
     fn take(self, what: &str) -> Result<Vec<u8>, String> {
         let start = MARGIN + self.shift();
         let all: Vec<u8> = self.words.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
@@ -105,14 +105,14 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// How parallel kernels are split.
+/// The way in which parallel kernels are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cuts {
-    /// Not at all.
+    /// Does not split them.
     Whole,
-    /// Into single iterations, the last one first.
+    /// Splits them into single iterations, the last one first.
     Backwards,
-    /// Into three uneven parts, the middle one first.
+    /// Splits them into three uneven parts, the middle one first.
     Uneven,
 }
 

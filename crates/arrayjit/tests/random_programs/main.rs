@@ -5,8 +5,8 @@
 //! bits are equal: on every choice of the scheduler, on every choice of the code generator, and however
 //! parallel kernels are cut.
 //!
-//! The default run draws the same programs every time; `ARRAYJIT_RANDOM_PROGRAMS=N` draws `N` new ones of
-//! each kind. A failure prints the program; put it under `regressions/` and it stays a test.
+//! The default run generates the same programs every time; `ARRAYJIT_RANDOM_PROGRAMS=N` generates `N` new
+//! ones of each kind. A failure prints the program: save it under `regressions/` as a test.
 
 mod bound;
 mod case;
@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use stages::{Tally, Ways, check, check_routine};
 
-/// The same programs in every run, unless the environment requests more.
+/// Generates the same programs in every run, unless the environment requests more.
 fn config(default: u32) -> Config {
     let asked: Option<u32> = std::env::var("ARRAYJIT_RANDOM_PROGRAMS").ok().and_then(|n| n.parse().ok());
     let rng_seed = asked.map_or(RngSeed::Fixed(2), |_| RngSeed::Random);

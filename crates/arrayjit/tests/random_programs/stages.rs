@@ -49,27 +49,27 @@ impl Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) cases: usize,
-    /// Results compared within bounds that were not equal.
+    /// The number of results within their bounds whose bits differ.
     pub(crate) rounded: usize,
-    /// Kernels of all schedules, and those that may be split.
+    /// The number of kernels of all schedules, and the number of those that may be split.
     pub(crate) kernels: usize,
     pub(crate) parallel: usize,
     /// Nodes that the optimiser inlined.
     pub(crate) inlined: usize,
 }
 
-/// The variants of the stages that a case goes through.
+/// The variants of the stages to run a case through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ways {
-    /// All of them.
+    /// All variants.
     All,
-    /// Every variant of the optimiser, one of which is scheduled and compiled in one variant: many cases
-    /// cover all.
+    /// Every variant of the optimiser, one of which is scheduled and compiled in one variant, so that many
+    /// cases cover all variants.
     One(u8),
 }
 
 impl Ways {
-    /// Whether to use the variant at `position`, out of `of`; `digit` numbers independent choices.
+    /// Whether to run the variant at `position` of `of` variants; `digit` numbers independent choices.
     fn takes(self, digit: u32, position: usize, of: usize) -> bool {
         match self {
             Ways::All => true,
@@ -272,7 +272,7 @@ struct Run<'a> {
     routine: &'a Routine,
     memory: Memory,
     bindings: Vec<i64>,
-    /// Positions of the compared nodes.
+    /// The positions of the compared nodes.
     compared: Vec<usize>,
 }
 
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         self.compared.iter().map(|&at| (at, self.routine.nodes[at].dtype)).collect()
     }
 
-    /// Fails where two memories differ; all NaNs are alike.
+    /// Fails if the compared nodes of two memories differ; all NaNs are equal.
     fn same(&self, what: &str, expected: &Memory, found: &Memory) -> Result<(), Failure> {
         for (node, dtype) in self.compared() {
             let pairs = elements(dtype, &expected.nodes[node]).zip(elements(dtype, &found.nodes[node]));

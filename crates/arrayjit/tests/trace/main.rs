@@ -1,4 +1,4 @@
-//! Timelines, read back from their files.
+//! Timelines are read back from their files and compared with the program's tasks.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod program;
@@ -17,7 +17,7 @@ use timeline::Timeline;
 use tracing::{Dispatch, dispatcher, trace, trace_span};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
 
-/// A file in a folder of its own, and a subscriber that only those threads use that say so.
+/// Creates a file in a folder of its own, and a subscriber that only threads with this dispatcher use.
 fn begin() -> (TempDir, PathBuf, TraceFile, Dispatch) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
@@ -26,7 +26,7 @@ fn begin() -> (TempDir, PathBuf, TraceFile, Dispatch) {
     (folder, path, file, dispatch)
 }
 
-/// What a driver tells of a task with kernels.
+/// Sends the events that a driver sends for a task with kernels.
 fn task(stream: &str, name: &str, kernels: &[&str]) {
     trace!(target: TIMELINE, stream, name, phase = "begin");
     for kernel in kernels {
@@ -90,7 +90,7 @@ fn a_timeline_that_ends_in_the_middle_is_whole() {
         })
     }));
     assert!(panicked.is_err());
-    // Too late, so nowhere.
+    // The file is finished, so this task is not recorded.
     dispatcher::with_default(&dispatch, || task("s", "late", &["k"]));
     assert_eq!(Timeline::read(&path).paths("streams/s"), ["step"]);
 }
@@ -111,7 +111,7 @@ fn what_is_written_is_whole_after_every_write() {
     assert_eq!(Timeline::read(&path).paths("streams/s").len(), 9000);
 }
 
-/// A child process whose files may have 100 KiB stands for a full disk.
+/// A full disk is imitated by a child process whose files are limited to 100 KiB.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_what_had_room() {
@@ -126,8 +126,8 @@ fn a_full_disk_leaves_what_had_room() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.json");
-    // Without the signal, writing beyond the limit is an error like that of a full disk. Blocks have 512
-    // bytes, or 1024.
+    // With the signal ignored, a write beyond the limit is an error, as on a full disk. The limit counts
+    // blocks of 512 or 1024 bytes.
     let limited = "trap '' XFSZ; ulimit -f 200 && exec \"$0\" --exact a_full_disk_leaves_what_had_room";
     let mut child = std::process::Command::new("sh");
     child.args(["-c", limited]).arg(std::env::current_exe().unwrap()).env(FILE, &path);

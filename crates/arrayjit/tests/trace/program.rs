@@ -1,4 +1,4 @@
-//! A program on two streams, as its timeline shows it.
+//! The timeline of a program on two streams.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use arrayjit::{Backend, HostArray, MergeBufferUse, Settings, TensorNode, trace::
 
 use crate::timeline::{Slice, Timeline};
 
-/// `y` on one stream, its sum with a copy of itself on another.
+/// Computes `y` on one stream, and its sum with a copy of itself on another.
 fn run() {
     let x = TensorNode::builder("x").dims([4]).build().unwrap();
     let y = TensorNode::builder("y").dims([4]).build().unwrap();
@@ -48,7 +48,7 @@ fn a_program_on_two_streams_has_two_tracks_of_tasks_and_one_of_the_host() {
     assert_eq!((produced.len(), consumed.len()), (3, 3), "{timeline:#?}");
     assert!(produced.iter().all(|slice| slice.path == kernel("running `produce`", "produce_k0")));
     assert!(consumed.iter().all(|slice| slice.path == kernel("running `consume`", "consume_k0")));
-    // What an event orders is drawn in order, on whatever threads it ran.
+    // Slices that an event orders are in that order in the file, whichever threads they ran on.
     for (produced, consumed) in produced.iter().zip(&consumed) {
         assert!(produced.end <= consumed.begin, "{produced:?} is before {consumed:?}");
     }

@@ -1,4 +1,4 @@
-//! Reads a trace file back, as strictly as viewers could.
+//! Reads a trace file, with all checks that viewers may make.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A slice of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Slice {
-    /// Its name behind those of the slices around it: `task/kernel`.
+    /// The names of the enclosing slices and its own: `task/kernel`.
     pub(crate) path: String,
     pub(crate) begin: f64,
     pub(crate) end: f64,
@@ -21,7 +21,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Reads a file, and checks that slices nest, that all end, and that each is on a track with a name.
+    /// Reads a file, and checks that slices nest, that all of them end, and that every slice is on a track
+    /// with a name.
     pub(crate) fn read(path: &Path) -> Timeline {
         let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let events = file["traceEvents"].as_array().unwrap();

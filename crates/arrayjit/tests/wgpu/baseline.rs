@@ -1,5 +1,5 @@
-//! Operations with only the types that every WebGPU device has: computations in `f64` have separate
-//! expansions there.
+//! Operations are expanded to the types that every WebGPU device has; computations in `f64` have separate
+//! expansions.
 
 use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 

@@ -1,10 +1,11 @@
-//! Every run of the corpus, as written and optimised: integers bit for bit, floats within their bounds.
+//! Runs the whole corpus, as written and optimised: integers bit for bit, floats within their bounds.
 
 use codegen_testkit::{Agreement, run_corpus_on};
 
 use crate::gpu;
 
-/// The expected reasons for skips, with the most runs of each; a new reason, or more runs, fails the test.
+/// The expected reasons for skips, each with its largest number of runs. A new reason, or more runs, fails
+/// the test.
 const SKIPS: &[(&str, usize)] = &[
     // Angles of `f64` beyond 2⁴⁰ need a range reduction that only native code calls.
     ("`sin` on f64", 4),
@@ -18,8 +19,8 @@ fn the_corpus_on_the_adapter() {
     assert!(report.conforms(), "{report}");
     let unexpected = report.unexpected_skips(SKIPS);
     assert!(unexpected.is_empty(), "unexpected skips: {unexpected:#?}");
-    // Some element is compared; all but the product of a computed 0 with infinity, in both variants and
-    // against the expectation.
+    // Some elements are compared, and all are except the product of a computed 0 with infinity, in both
+    // variants and against the expectation.
     let close = report.closeness;
     assert!(close.elements > 10_000 && close.open <= 4, "{close}");
 }

@@ -7,7 +7,7 @@ use crate::program::{Program, numbers};
 const POSITIONS: usize = 5;
 const HALF: usize = 4;
 
-/// The angle per position of each pair: 10000^(−i/4).
+/// The angle per position of each pair, 10000^(−i/4).
 fn frequencies() -> Vec<f64> {
     (0..HALF).map(|i| 10_000f64.powf(-(i as f64) / HALF as f64)).collect()
 }
@@ -27,7 +27,7 @@ fn rotation(x: &[f64], first: i64) -> Program {
         .bindings(&[first])
 }
 
-/// As complex numbers: (a + bi)·e^(iφ).
+/// Computes the rotation with complex numbers: (a + bi)·e^(iφ).
 fn rotated(x: &[f64], first: usize) -> Vec<f64> {
     let mut y = x.to_vec();
     for (t, (x, y)) in x.chunks(2 * HALF).zip(y.chunks_mut(2 * HALF)).enumerate() {
@@ -52,8 +52,8 @@ fn pairs_turn_by_their_position() {
     }
 }
 
-/// The purpose of the embedding: rotated vectors keep their length, and the product of two depends on their
-/// distance, not on their positions.
+/// Rotated vectors keep their length, and the product of two depends on their distance, not on their
+/// positions.
 #[test]
 fn products_depend_on_the_distance_alone() {
     let row = numbers(11, 2 * HALF);
@@ -73,7 +73,7 @@ fn products_depend_on_the_distance_alone() {
     }
 }
 
-/// Neighbouring coordinates as pairs: each half of the elements is written by a statement of its own.
+/// Neighbouring coordinates are a pair: each of two statements writes half of the elements.
 #[test]
 fn neighbouring_pairs() {
     let x = numbers(12, POSITIONS * 2 * HALF);

@@ -13,7 +13,7 @@ fn two_arrays_become_one() {
     expect(&program, "y", &[1.0, 2.0, 30.0, 40.0, 50.0], 0.0);
 }
 
-/// Along the inner and the outer axis, with an operation on the way.
+/// Concatenates along the inner and the outer axis, with an operation on the elements.
 #[test]
 fn matrices_side_by_side_and_on_top_of_each_other() {
     let (a, b) = (numbers(15, 6), numbers(16, 6));
@@ -54,7 +54,7 @@ fn splitting_gives_back_what_was_put_together() {
     }
 }
 
-/// The gradient of a concatenation: each part sums the gradient of its own section.
+/// The gradient of a concatenation: the gradient of each part is its own section.
 #[test]
 fn gradients_go_back_to_the_parts() {
     let gradient = numbers(20, 5 * 4);

@@ -1,10 +1,10 @@
-//! Two-dimensional convolution and max-pooling with stride, dilation and padding, against loops.
+//! Two-dimensional convolution and max-pooling with stride, dilation and padding, compared with loops.
 
 use arrayjit::DType::F32;
 
 use crate::program::{Program, expect, numbers};
 
-/// One geometry: the window's size, and the distances of windows and of their elements.
+/// A geometry: the size of a window, the stride between windows, and the dilation of their elements.
 #[derive(Clone, Copy)]
 struct Window {
     size: usize,
@@ -43,7 +43,8 @@ impl Window {
     }
 }
 
-/// A value for every output row and column, folded over the elements of its window that are inside the image.
+/// Computes a value for every output row and column by folding over the elements of its window that are
+/// inside the image.
 fn windows<'a>(
     window: Window,
     fold: impl Fn(&mut dyn Iterator<Item = [usize; 4]>) -> f64 + 'a,
@@ -105,7 +106,7 @@ fn maximum_pooling() {
             })
             .collect();
         let [rows, columns] = [ROWS, COLUMNS].map(|n| window.outputs(n));
-        // A number below all others here, so the padding is never the maximum.
+        // The padding is less than all elements, so it is never the maximum.
         let text = format!(
             "y[b,i,j] :max= pad(x, -1000)[b, {}, {}] where kh < {k}, kw < {k}",
             window.index("i", "kh"),
@@ -121,7 +122,8 @@ fn maximum_pooling() {
     }
 }
 
-/// By hand, in one dimension: windows of two, two apart, beginning one before the array.
+/// A one-dimensional pooling by hand: windows of two elements with stride two; the first begins one element
+/// before the array.
 #[test]
 fn a_pooling_by_hand() {
     let program = Program::new("y[i] :max= pad(x, -inf)[2*i + k - 1] where k < 2")

@@ -12,7 +12,8 @@ use arrayjit::DType;
 
 use crate::program::Program;
 
-/// Forward, then backward through every intermediate value; a value used twice gets two contributions.
+/// Computes forward, then backward through every intermediate value; a value that is used twice gets two
+/// contributions.
 const TEXT: &str = "
     c0 := a + b
     c1 := 2 * c0 + 1

@@ -1,5 +1,5 @@
-//! Sums and maxima over index expressions: onto but not one to one, one to one but not onto, and other
-//! semirings.
+//! Sums and maxima over index expressions: index maps that are surjective but not injective, and the reverse,
+//! and other semirings.
 
 use arrayjit::DType::{F32, I32};
 
@@ -7,7 +7,7 @@ use crate::program::{Program, expect, numbers};
 
 const INF: f64 = f64::INFINITY;
 
-/// Coefficients of a product of polynomials: every sum of positions is reached, most of them several times.
+/// The coefficients of a product of polynomials: most sums of positions are reached several times.
 #[test]
 fn polynomials_multiply() {
     // (1 + 2x + 3x²)(4 + 5x + 6x² + 7x³)
@@ -18,7 +18,7 @@ fn polynomials_multiply() {
     expect(&program, "y", &[4.0, 13.0, 28.0, 34.0, 32.0, 21.0], 0.0);
 }
 
-/// Without a neutral start the sums go on top of what is there.
+/// Without a neutral start, sums are added to the previous values.
 #[test]
 fn sums_go_on_top_of_what_is_there() {
     let program = Program::new("y[i + j] += a[i] * b[j]")
@@ -28,7 +28,7 @@ fn sums_go_on_top_of_what_is_there() {
     expect(&program, "y", &[103.0, 210.0, 308.0], 0.0);
 }
 
-/// Overlapping windows written back: position 2i + k is reached from one or two windows.
+/// Overlapping windows are written back: one or two windows reach the position 2i + k.
 #[test]
 fn overlapping_windows_add_up() {
     let program = Program::new("y[2*i + k] :+= x[i] * w[k]")
@@ -62,7 +62,7 @@ fn rows_columns_and_the_whole_reduce() {
     }
 }
 
-/// A trace: only the diagonal is read.
+/// A trace reads only the diagonal.
 #[test]
 fn traces() {
     let program = Program::new("t :+= m[i,i]\n s :+= m[i, 2 - i]")
@@ -75,7 +75,8 @@ fn traces() {
     }
 }
 
-/// Values onto a diagonal, the neutral element elsewhere, whatever was there before.
+/// Writes values to a diagonal; the other elements become the neutral element, whatever their previous
+/// values.
 #[test]
 fn diagonals_scatter_among_neutral_elements() {
     let text = "y[i,i] :+= x[i]\n top[i, 2*i + 1] :max= x[i]\n anti[i, 2 - i] :*= x[i]";
@@ -98,7 +99,7 @@ fn diagonals_scatter_among_neutral_elements() {
     }
 }
 
-/// The product of matrices over (max, +): the heaviest walk of two steps. No edge is −∞.
+/// A matrix product over (max, +) gives the heaviest walk of two steps; −∞ stands for a missing edge.
 #[test]
 fn tropical_products() {
     let (n, none) = (6, f64::NEG_INFINITY);
@@ -118,7 +119,7 @@ fn tropical_products() {
     expect(&program, "c", &expected, 0.0);
 }
 
-/// Shortest paths over (min, +), by hand: 0 →3→ 1 →1→ 2, and 0 →7→ 2 directly; nothing leads back.
+/// Shortest paths over (min, +), by hand: 0 →3→ 1 →1→ 2, and 0 →7→ 2 directly; no edge leads back.
 #[test]
 fn shortest_paths() {
     let edges = [0.0, 3.0, 7.0, INF, 0.0, 1.0, INF, INF, 0.0];

@@ -6,7 +6,7 @@ use crate::program::{Program, numbers};
 
 const ROWS: usize = 6;
 const WIDTH: usize = 3;
-/// The row that each example selects; one row twice, two of them outside of the table.
+/// The row that each example selects: one row is selected twice, and two selections are outside the table.
 const PICKED: [i64; 6] = [2, 0, 5, 2, -1, 6];
 
 fn picked() -> Vec<f64> {
@@ -17,7 +17,7 @@ fn in_table(row: i64) -> Option<usize> {
     usize::try_from(row).ok().filter(|&row| row < ROWS)
 }
 
-/// The row that is picked, or zeros where there is no such row.
+/// The result has the selected rows, and zeros for selections outside the table.
 #[test]
 fn rows_are_looked_up() {
     let table = numbers(30, ROWS * WIDTH);
@@ -58,8 +58,8 @@ fn gradients_are_added_to_the_rows_they_came_from() {
     }
 }
 
-/// The mean cross-entropy of labels, and its gradient: the probabilities less one at the label, over the
-/// number of examples.
+/// The mean cross-entropy of labels and its gradient: the probabilities, less one at the label, divided by
+/// the number of examples.
 #[test]
 fn the_loss_of_a_classifier_and_its_gradient() {
     let (examples, classes) = (4, 5);

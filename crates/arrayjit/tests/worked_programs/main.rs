@@ -1,6 +1,5 @@
-//! Programs whose results are known from their mathematics: computed by hand, or by loops written in plain
-//! Rust beside them. Each runs on the interpreter and as compiled code, on the caller's thread and on
-//! workers.
+//! Programs whose results are known mathematically: computed by hand, or by plain Rust loops in the same
+//! file. Each runs on the interpreter and as compiled code, on the caller's thread and on workers.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod attention;

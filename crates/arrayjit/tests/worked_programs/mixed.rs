@@ -13,7 +13,7 @@ fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
     array.values()
 }
 
-/// 4096 ones of any narrow type in an f32, and from there into an f16, all exact.
+/// Sums 4096 ones of each narrow type in `f32`, and converts the sum to `f16`; both are exact.
 #[test]
 fn sums_of_narrow_data_are_as_wide_as_their_target() {
     for dtype in [F16, Bf16, Fp8E5m2, Fp8E4m3fn] {
@@ -28,9 +28,8 @@ fn sums_of_narrow_data_are_as_wide_as_their_target() {
     }
 }
 
-/// Sums in a narrow target are rounded after every addition. To 2048, which f16 has, nothing is added by
-/// ones: a further 1 is half of the last place, and the tie goes to the even 2048. In bf16 the same happens
-/// at 256.
+/// Sums in a narrow target are rounded after every addition. Adding ones to 2048 in `f16` has no effect: 1 is
+/// half a unit in the last place, and the tie goes to the even 2048. In `bf16` the same happens at 256.
 #[test]
 fn narrow_sums_round_after_every_addition() {
     for (dtype, start) in [(F16, 2048.0), (Bf16, 256.0)] {
@@ -42,7 +41,8 @@ fn narrow_sums_round_after_every_addition() {
     }
 }
 
-/// Products of f16 are exact in f32, and here so are their sums: the result is exact, and rounds to f16 once.
+/// Products of `f16` are exact in `f32`, and here their sums are too: the result is exact, and is rounded to
+/// `f16` once.
 #[test]
 fn a_matrix_product_of_halves_accumulates_in_single() {
     let (n, k) = (6, 96);
@@ -95,20 +95,20 @@ fn operands_of_different_types() {
     for outcome in program.run() {
         // f16 · f32 is f32.
         outcome.expect("hs", &[0, 1, 2].map(|i| single(h[i] * single(s[i]))), 0.0);
-        // f16 + i32 is f16, in which 100,000 is infinite.
+        // f16 + i32 is f16, where 100,000 overflows to infinity.
         outcome.expect("hn", &[4.5, -6.25, f64::INFINITY], 0.0);
         // u8 − i32 is i32.
         outcome.expect("un", &[197.0, 5.0, -100_000.0], 0.0);
         outcome.expect("uh", &[300.0, -2.25, 0.0], 0.0);
         outcome.expect("less", &[1.0, 0.0, 1.0], 0.0);
         outcome.expect("picked", &[1.5, -2.25, f64::INFINITY], 0.0);
-        // i32 · i64 is i64, which has room.
+        // i32 · i64 is i64, which can represent the products.
         outcome.expect("long", &[3e5, -4e5, 1e10], 0.0);
         outcome.expect("fused", &[0, 1, 2].map(|i| single(h[i] * h[i] + single(s[i]))), 0.0);
     }
 }
 
-/// Conversions as functions: rounding, saturation, truth.
+/// Conversion functions round, saturate, and convert to truth values.
 #[test]
 fn conversions_in_a_program() {
     let x = [300.7, -1.5, 65520.0, f64::NAN, 0.0, 464.0, 1e-8];
@@ -153,7 +153,8 @@ fn a_target_of_another_type_accumulates_in_its_own() {
     }
 }
 
-/// Truth values accumulate too: the greatest of them is whether any holds, the least whether all do.
+/// Truth values accumulate too: their maximum is whether any of them holds, their minimum whether all of them
+/// do.
 #[test]
 fn truth_values_accumulate() {
     for (x, any, all) in

@@ -1,4 +1,4 @@
-//! Softmax and layer normalisation, also for inputs where a careless formula overflows or cancels.
+//! Softmax and layer normalisation, including inputs for which a naive formula overflows or cancels.
 
 use arrayjit::DType::F32;
 
@@ -23,7 +23,7 @@ fn softmax(rows: usize, columns: usize, x: &[f64]) -> Program {
         .kept("loss", F32, &[rows])
 }
 
-/// Inputs of 10⁴, whose exponentials are far beyond every float, by hand; −∞ stands for what is masked.
+/// Inputs around 10⁴, whose exponentials overflow every float type, computed by hand; −∞ masks an element.
 #[test]
 fn softmax_of_large_inputs() {
     let x = [
@@ -44,7 +44,7 @@ fn softmax_of_large_inputs() {
     let losses = [4f64.ln(), 0.0, 4f64.ln(), 2f64.ln(), (1.0 + e).ln()];
     for outcome in softmax(5, 4, x.as_flattened()).run() {
         outcome.expect("p", expected.as_flattened(), 1e-6);
-        // 10⁴ has its last place at 10⁻³.
+        // The unit in the last place of 10⁴ is about 10⁻³.
         outcome.expect("loss", &losses, 1e-3);
     }
 }
@@ -66,8 +66,7 @@ fn softmax_of_ordinary_inputs() {
     }
 }
 
-/// The variance of numbers around 10⁴ is that of the numbers themselves: the mean is subtracted before
-/// anything is squared.
+/// The mean is subtracted before numbers are squared, so the variance of numbers around 10⁴ is accurate.
 #[test]
 fn layer_normalisation() {
     let (rows, columns) = (3, 16);
@@ -96,13 +95,13 @@ fn layer_normalisation() {
         .inner("variance", F32, &[rows])
         .kept("y", F32, &[rows, columns]);
     for outcome in program.run() {
-        // The mean of the last row is rounded at 2·10⁴, a part in 2²⁴.
+        // The mean of the last row is rounded at 2·10⁴, with a relative error of 2⁻²⁴.
         outcome.expect("y", &expected, 2e-2);
         outcome.expect_row("y", 0, &expected[..columns], 1e-5);
     }
 }
 
-/// A row of equal values has no variance; what remains is the bias.
+/// A row of equal values has no variance, so only the bias remains.
 #[test]
 fn a_constant_row_is_normalised_to_the_bias() {
     let text = "

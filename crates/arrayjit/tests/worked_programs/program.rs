@@ -1,4 +1,4 @@
-//! A program with its arrays, run on every backend and compared with what is expected.
+//! A program with its arrays, which runs on every backend and is compared with expected values.
 
 use arrayjit::settings::NumericClass;
 use arrayjit::{Backend, DType, HostArray, MemoryMode, Settings, TensorNode};
@@ -7,11 +7,11 @@ const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
 /// The role of an array of a program.
 enum Role {
-    /// Has values before the run.
+    /// An array with values before the run.
     Given(Vec<f64>),
-    /// Is read afterwards.
+    /// An array that is read after the run.
     Kept,
-    /// Need not exist.
+    /// An array that the compiler may remove.
     Inner,
 }
 
@@ -22,7 +22,7 @@ struct Array {
     role: Role,
 }
 
-/// Assignment text with the arrays it is about.
+/// Assignment text with its arrays.
 pub(crate) struct Program {
     text: String,
     arrays: Vec<Array>,
@@ -41,17 +41,17 @@ impl Program {
         Program { text: text.into(), arrays: Vec::new(), bindings: Vec::new(), class: NumericClass::Fast }
     }
 
-    /// An array with values; it may be written too.
+    /// Adds an array with initial values; the program may write it too.
     pub(crate) fn given(self, name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Program {
         self.array(name, dtype, dims, Role::Given(values.to_vec()))
     }
 
-    /// An array to read afterwards.
+    /// Adds an array that is read after the run.
     pub(crate) fn kept(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
         self.array(name, dtype, dims, Role::Kept)
     }
 
-    /// An array that the compiler may remove.
+    /// Adds an array that the compiler may remove.
     pub(crate) fn inner(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
         self.array(name, dtype, dims, Role::Inner)
     }
@@ -61,19 +61,19 @@ impl Program {
         self
     }
 
-    /// Values of the static symbols, in order of mention.
+    /// Sets the values of the static symbols, in order of mention.
     pub(crate) fn bindings(mut self, bindings: &[i64]) -> Program {
         self.bindings = bindings.to_vec();
         self
     }
 
-    /// Arithmetic in the order of the text, without contraction.
+    /// Selects the class `Strict`: arithmetic in the order of the text, without contraction.
     pub(crate) fn strict(mut self) -> Program {
         self.class = NumericClass::Strict;
         self
     }
 
-    /// One outcome for each backend.
+    /// Runs the program on every backend.
     pub(crate) fn run(&self) -> Vec<Outcome> {
         BACKENDS.iter().map(|name| self.run_on(name)).collect()
     }
@@ -119,8 +119,8 @@ impl Outcome {
         values
     }
 
-    /// Every value is within `tolerance · max(1, |expected|)` of the expected one; infinities and NaN are
-    /// themselves.
+    /// Asserts that every value is within `tolerance · max(1, |expected|)` of the expected one, and that
+    /// infinities and NaNs are equal.
     #[track_caller]
     pub(crate) fn expect(&self, name: &str, expected: &[f64], tolerance: f64) {
         let found = self.values(name);
@@ -128,7 +128,7 @@ impl Outcome {
         self.compare(name, found, expected, tolerance);
     }
 
-    /// As [`Outcome::expect`] for one row of a matrix.
+    /// Like [`Outcome::expect`], for one row of a matrix.
     #[track_caller]
     pub(crate) fn expect_row(&self, name: &str, row: usize, expected: &[f64], tolerance: f64) {
         let found = &self.values(name)[row * expected.len()..][..expected.len()];
@@ -145,7 +145,7 @@ impl Outcome {
     }
 }
 
-/// As [`Outcome::expect`] on every backend.
+/// Runs the program and checks the node on every backend, like [`Outcome::expect`].
 #[track_caller]
 pub(crate) fn expect(program: &Program, name: &str, expected: &[f64], tolerance: f64) {
     for outcome in program.run() {
@@ -153,8 +153,8 @@ pub(crate) fn expect(program: &Program, name: &str, expected: &[f64], tolerance:
     }
 }
 
-/// The same small numbers every time, multiples of 1/64 within ±4: exact in every float of 16 bits or more
-/// but `bf16`.
+/// Small numbers that depend on the seed only: multiples of 1/64 within ±4, which are exact in every float
+/// type of 16 bits or more except `bf16`.
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..count).map(|_| f64::from(rng.i32(-256..=256)) / 64.0).collect()

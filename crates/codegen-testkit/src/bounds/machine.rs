@@ -13,7 +13,7 @@ use tnode::{DType, Scalar};
 use super::{Approx, promises, value};
 use crate::corpus::scalars;
 
-/// The elements of every node after the run.
+/// Runs the case and returns the elements of every node.
 pub(super) fn run(case: &RunCase) -> Result<Vec<Vec<Approx>>, String> {
     let routine = &case.routine;
     let of_node = |(decl, bytes): (&lowered_ir::ir::NodeDecl, &Vec<u8>)| {

@@ -2,8 +2,8 @@
 //! operands.
 //!
 //! The unit is the last place of the interpreter's result, which is correctly rounded for arithmetic: within
-//! half a unit of the exact result. The bounds are those of the WGSL specification, "floating point accuracy",
-//! and for functions that are computed by our own polynomials, the accuracy of these:
+//! half a unit of the exact result. The bounds follow "floating point accuracy" of the WGSL specification;
+//! for functions that our code generators compute by polynomials, they follow the accuracy of these:
 //!
 //! | operation | units | why |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | `%` | 1 | by our own exact steps |
 //! | `max min neg abs floor …`, comparisons, gates | 0 | exact |
 //!
-//! Types that compute in `f32` round its result, whose error is far below half a unit of theirs, so their bound
+//! Types that compute in `f32` round its result, whose error is far below half a unit of theirs, so the bound
 //! is at most 1. Subnormal operands and results of `f16`, `bf16`, `f32` and `f64` may be flushed to zero.
 
 use lowered_ir::eval::computes_in;
@@ -31,7 +31,7 @@ const DIVISION: f64 = 3.0;
 /// The units of a square root.
 const ROOT: f64 = 5.0;
 
-/// The distance between a float and its neighbour away from zero; 0 if `x` is no finite float.
+/// The distance between a float and its neighbour away from zero; 0 if `x` is not a finite float.
 pub(super) fn last_place(x: f64, dtype: DType) -> f64 {
     let Some(bits) = dtype.significand_bits().filter(|_| x.is_finite()) else { return 0.0 };
     let exponent = if x == 0.0 { i32::MIN } else { x.abs().log2().floor() as i32 };

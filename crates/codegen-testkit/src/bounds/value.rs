@@ -208,7 +208,7 @@ pub(super) fn of_bits(parts: &[Approx], f: impl Fn(&[Scalar]) -> Scalar) -> Appr
     if parts.iter().any(|part| part.radius > 0.0) { result.open() } else { result }
 }
 
-/// The result of an operation on numbers with radii, plus the error bound of the operation itself.
+/// Evaluates an operation on numbers with radii, and adds the error bound of the operation itself.
 fn spread(operands: &[Approx], f: impl Fn(&[Scalar]) -> Scalar, own: f64) -> Approx {
     let values: Vec<Scalar> = operands.iter().map(|x| x.value).collect();
     let result = f(&values);

@@ -19,7 +19,7 @@ pub fn node(name: &str, len: usize) -> TensorNode {
     TensorNode::builder(name).dims([len]).dtype(DType::I32).build().unwrap()
 }
 
-/// Its values on the host.
+/// An array on the host with the values of such a node.
 pub fn array(values: &[i32]) -> HostArray {
     HostArray::from_slice(values, [values.len()]).unwrap()
 }

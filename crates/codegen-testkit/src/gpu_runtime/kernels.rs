@@ -91,7 +91,7 @@ impl Kernel {
         Kernel { name: name.to_owned(), params: params.to_vec(), symbols: 0, threads, stores }
     }
 
-    /// The kernel's ABI.
+    /// The ABI of the kernel for its parameters, static indices and threads.
     pub fn abi(&self) -> KernelAbi {
         abi(&self.name, &self.params, self.symbols, self.threads)
     }

@@ -8,7 +8,7 @@ use device_runtime::Error;
 use super::hand_made::{array, code, context_with, node, symbol, values};
 use super::{Gpu, Store, Word};
 
-/// A first kernel.
+/// A kernel computes the sum of two nodes.
 pub fn a_kernel_adds_two_nodes(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let (a, b, sum) = (node("a", 1000), node("b", 1000), node("sum", 1000));

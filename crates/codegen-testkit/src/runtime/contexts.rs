@@ -160,7 +160,7 @@ pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
     }
 }
 
-/// Transfers without effect, and impossible ones.
+/// Transfers without effect, and transfers that are impossible.
 pub fn transfers_say_what_there_is_not(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));

@@ -16,7 +16,7 @@ pub fn node(name: &str, len: usize) -> TensorNode {
     TensorNode::builder(name).dims([len]).dtype(DType::I64).build().unwrap()
 }
 
-/// Its values on the host.
+/// An array on the host with the values of such a node.
 pub fn array(values: &[i64]) -> HostArray {
     HostArray::from_slice(values, [values.len()]).unwrap()
 }
@@ -116,8 +116,8 @@ pub fn code(
 ///
 /// # Safety
 ///
-/// As [`HostModule::native`]: the function follows the ABI for these uses, this launch and this much scratch
-/// memory.
+/// The promise of [`HostModule::native`]: the function follows the ABI for these uses, this launch and this
+/// much scratch memory.
 #[allow(unsafe_code, reason = "the caller vouches for the function")]
 pub unsafe fn native(
     name: &str,
@@ -188,7 +188,7 @@ pub fn resident(host: &Host, name: &str, values: &[i64]) -> TensorNode {
 ///
 /// # Errors
 ///
-/// As [`Context::link`].
+/// Fails like [`Context::link`].
 pub fn double(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
     let code = code("double", &[(from, Access::Read), (to, Access::Write)], &[], |args, _| {
         let doubled: Vec<i64> = read(&args[0]).iter().map(|value| 2 * value).collect();

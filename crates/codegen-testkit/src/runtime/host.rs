@@ -87,7 +87,7 @@ pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>
     assert_eq!(host.get_values(&y).unwrap(), [9.0]);
 }
 
-/// Constants, and nodes without a host array.
+/// Host access to constant nodes, and to nodes without a host array.
 pub fn modes_say_who_may_write(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));

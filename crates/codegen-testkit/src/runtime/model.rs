@@ -114,7 +114,8 @@ impl Machine {
         self.streams[step.stream].iter().cloned().chain(reads).chain(step.foreign.iter().cloned()).collect()
     }
 
-    /// The step was scheduled: if it or one of its dependencies failed, its stream and its outputs fail.
+    /// Updates the model after a step was scheduled: if the step or one of its dependencies failed, its
+    /// stream and its outputs fail.
     fn accepted(&mut self, step: &ProgramStep, fresh: &[Failure]) {
         if self.streams[step.stream].is_empty() {
             self.streams[step.stream] = self.causes(step);
@@ -125,8 +126,8 @@ impl Machine {
         }
     }
 
-    /// The step was not scheduled, or has already failed: its outputs are unchanged, unless a part was
-    /// scheduled.
+    /// Updates the model after a step that was not scheduled or has already failed: its outputs are
+    /// unchanged, unless a part of the step was scheduled.
     fn rejected(&mut self, step: &ProgramStep, error: &Error, fresh: &[Failure]) {
         let causes: Causes = self.causes(step).into_iter().chain(fresh.iter().cloned()).collect();
         expect_one_of(&causes, error);
@@ -144,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// A step of which only a part was scheduled leaves no value.
+    /// Marks the outputs of a step that was scheduled in part as having no value.
     fn look_at_parts(&mut self, step: &ProgramStep, causes: &[Failure]) {
         let Some((out, _)) = step.write.filter(|_| step.in_parts) else { return };
         let failure = self.contexts[0].failure(&self.nodes[out]);

@@ -16,8 +16,7 @@ const THREADS: u64 = 4;
 const STEPS: usize = 60;
 const NODES: usize = 3;
 
-/// Sums are right although every thread adds to every node on every stream, copies between devices, and
-/// reads.
+/// Every thread adds to every node on every stream, copies between devices, and reads; no addition is lost.
 pub fn threads_that_schedule_at_once_lose_nothing(make: Make<'_>) {
     let setup = Setup { queue_capacity: 4, ..Setup::default() };
     let devices = [(); 2].map(|()| open(make, &setup));
@@ -82,7 +81,7 @@ fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode
     Ok(())
 }
 
-/// The two elements of an array, if they differ: then a reader saw the middle of a task.
+/// The two elements of an array, if they differ, which means that a reader saw the middle of a task.
 fn torn(array: &tnode::HostArray) -> Option<(i64, i64)> {
     let elements: &[i64] = array.as_slice().unwrap();
     (elements[0] != elements[1]).then_some((elements[0], elements[1]))

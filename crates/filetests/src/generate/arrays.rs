@@ -1,4 +1,4 @@
-//! Random locals of several elements: written in one loop, used in others, and read in a last one.
+//! Random locals of several elements: a first loop writes them, others use them, and a last one reads them.
 
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, Space, Stmt};
 use tnode::{DType, ModeState};
@@ -40,7 +40,8 @@ impl Maker<'_, '_> {
         block
     }
 
-    /// A loop over the elements. `body` may read the current element.
+    /// A loop over the elements; `body` gets the index of the current element and an expression that reads
+    /// it.
     fn over(&mut self, tile: Tile, body: impl FnOnce(&mut Self, Indices, Expr) -> Block) -> Block {
         let var = self.enter(tile.extent);
         let index: Indices = [Affine::var(var)].into_iter().collect();

@@ -5,7 +5,7 @@
 //! intermediate nodes, nests that compute several nodes or use locals) with indices that are difficult for
 //! optimisers: permuted, broadcast, strided, reversed, diagonal, summed, shifted by a symbol, guarded,
 //! computed. Indices are in bounds by construction, so the verifier accepts every routine. The generator
-//! produces every construct of the loop IR: every expression and statement, operation, element type, kind of
+//! produces every construct of the loop IR, every expression and statement, operation, element type, kind of
 //! loop. Tests check both properties.
 
 mod arrays; // locals of several elements
@@ -80,7 +80,7 @@ struct Maker<'c, 'b> {
     scope: Vec<Scoped>,
     /// Valid reads of locals, with their types.
     locals: Vec<(Expr, DType)>,
-    /// The node being written, which its own value seldom reads.
+    /// The node being written, which its own value rarely reads.
     target: Option<NodeRef>,
     /// The node of the merge buffer, which has no other use.
     merge: Option<NodeRef>,

@@ -3,7 +3,7 @@
 //!
 //! The target computes with integers, `f32` and `f64`; `without=TYPE` removes a type, and with
 //! `contractions=yes` the target has kernels for contractions. If a file has `; run:` lines, the legalised
-//! routine must give their results too.
+//! routine must meet the expectations of these lines too.
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
 use lowered_ir::{text::print, verify::verify};

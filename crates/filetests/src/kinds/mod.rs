@@ -16,7 +16,7 @@ pub trait Kind {
     ///
     /// # Errors
     ///
-    /// The failure, in words.
+    /// A description of the failure.
     fn run(&self, file: &File) -> Result<Option<String>, String>;
 }
 

@@ -1,6 +1,6 @@
-//! `test pass NAME…`: the section is each routine after the passes, which it must still pass the verifier.
-//! `optimize` is the whole pipeline, `log` is [`passes::log::log_values`]. Given the same memory, the routine
-//! must compute the same bits before and after: each `; run:` line of the file is run both ways.
+//! `test pass NAME…`: the section is each routine after the passes, which must pass the verifier. `optimize`
+//! is the whole pipeline, `log` is [`passes::log::log_values`]. Given the same memory, the routine must
+//! compute the same bits before and after: each `; run:` line of the file is run both ways.
 
 use lowered_ir::{
     ir::{NodeDecl, Routine},

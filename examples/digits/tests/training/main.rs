@@ -1,6 +1,6 @@
-//! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of
-//! threads; the interpreter of the same schedule class within rounding; and on several streams within a
-//! bound.
+//! The digits network trains on every backend: `multicore` and `inline` give the same bits on any number of
+//! threads, the interpreter in the same numeric class differs by rounding, and several streams differ within
+//! a bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod on_streams;
@@ -22,7 +22,7 @@ fn images(rng: &mut fastrand::Rng) -> (Digits, Digits) {
     (train, test)
 }
 
-/// What a short training leaves behind: every weight and bias, then the loss.
+/// Trains for a few steps and returns every weight and bias, then the loss.
 fn short_training(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
@@ -67,8 +67,8 @@ fn backends_and_thread_counts_give_the_same_bits() {
     }
 }
 
-/// After two steps the interpreter's weights differ by rounding only: an ulp or two of the largest weight per
-/// step.
+/// After two steps the interpreter's weights differ only by rounding: one or two units in the last place of
+/// the largest weight per step.
 #[test]
 fn the_interpreter_agrees_within_rounding() {
     let compiled = short_training("inline", Settings::default(), 2);
@@ -78,7 +78,8 @@ fn the_interpreter_agrees_within_rounding() {
     }
 }
 
-/// Untrained, the network is right by chance only; the count agrees with scores computed by hand.
+/// The untrained network classifies about a tenth of the images correctly; the count agrees with scores that
+/// are computed by hand.
 #[test]
 fn evaluation_counts_what_the_scores_say() {
     let mut rng = fastrand::Rng::with_seed(7);
@@ -109,7 +110,7 @@ fn evaluation_counts_what_the_scores_say() {
 fn the_loss_falls() {
     let early = short_training("inline", Settings::default(), 4);
     let late = short_training("inline", Settings::default(), 44);
-    // The loss accumulates over steps, so its mean is what falls.
+    // The loss accumulates over the steps of an epoch, so the mean loss of a step is compared.
     assert!(late.last().unwrap() / 44.0 < early.last().unwrap() / 4.0);
 }
 
@@ -123,7 +124,7 @@ fn parameters(initial: &[(TensorNode, HostArray)]) -> [Matrix; 4] {
     })
 }
 
-/// The same training by hand in f64: five steps differ by single-precision rounding only.
+/// Training by hand in `f64` differs after five steps only by rounding in single precision.
 #[test]
 fn training_follows_the_mathematics() {
     const STEPS: usize = 5;

@@ -1,25 +1,25 @@
-//! Training on several streams: equal to one stream but for rounding, the same bits in every run, and as
-//! accurate.
+//! Training on several streams differs from one stream only by rounding, gives the same bits in every run,
+//! and is as accurate.
 //!
 //! # The bound
 //!
 //! A step on `N` streams and one on a single stream, from the same state, compute the same terms of each
 //! element of a gradient: the rows of a mini-batch are computed independently of each other, by the same
-//! operations. Only the order of the sum over the 32 rows differs. In whatever order, a term goes through at
-//! most 33 roundings (those past the mini-batch's end add 0), so with `u = 2⁻²⁴` and `S` the sum of the
-//! terms' magnitudes either sum is within `33 u S` of the exact one, and they are within `66 u S` of each
-//! other, but for terms in `u²`.
+//! operations. Only the order of the sum over the 32 rows differs. In any order, a term goes through at most
+//! 33 roundings (rows past the mini-batch's end add 0), so with `u = 2⁻²⁴` and `S` the sum of the terms'
+//! magnitudes either sum is within `33 u S` of the exact one, and the two sums differ by at most `66 u S`,
+//! except for terms in `u²`.
 //!
-//! The update `v := 0.9 v + g`, `w -= 0.1 v` rounds four times at most: twice a number of magnitude `|v| + S`
-//! at most, twice one of `|w| + 0.1 (|v| + S)` at most. Both ways together:
+//! The update `v := 0.9 v + g`, `w -= 0.1 v` rounds at most four times: twice a number of magnitude at most
+//! `|v| + S`, and twice a number of magnitude at most `|w| + 0.1 (|v| + S)`. The bounds for both computations
+//! together are:
 //!
 //! ```text
 //! |Δv| ≤ u (66 S + 4 (|v| + S))
 //! |Δw| ≤ 0.1 |Δv| + 4 u (|w| + 0.1 (|v| + S)) ≤ u (8 S + |v| + 4 |w|)
 //! ```
 //!
-//! From different states nothing of the kind holds: over many steps differences grow as they do in any
-//! training.
+//! No such bound holds from different states: differences grow over many steps, as in any training.
 
 use std::iter::zip;
 
@@ -38,10 +38,10 @@ use crate::{
     with_threads,
 };
 
-/// Parameters with their momenta, in the order of the reference.
+/// Parameters with their momenta, in the order of the hand-written network.
 const STATE: [(&str, &str); 4] = [("w1", "v1"), ("b1", "u1"), ("w2", "v2"), ("b2", "u2")];
 
-/// A step on one stream, from any state.
+/// One training step on a single stream, from any state.
 struct OneStream {
     network: Network,
     step: Routine,
@@ -76,7 +76,7 @@ fn matrix(array: &HostArray) -> Matrix {
     Matrix::new(rows, columns, array.values())
 }
 
-/// The magnitudes `S` of each parameter's gradient for one mini-batch, from the parameters given.
+/// The magnitudes `S` of each parameter's gradient for one mini-batch, from the given parameters.
 fn magnitudes(parameters: [Matrix; 4], train: &Digits, batch: usize) -> [Matrix; 4] {
     let range = batch * BATCH..(batch + 1) * BATCH;
     let pixels = &train.images[range.start * network::PIXELS..range.end * network::PIXELS];
@@ -84,7 +84,7 @@ fn magnitudes(parameters: [Matrix; 4], train: &Digits, batch: usize) -> [Matrix;
     reference::Network::new(parameters).gradient_magnitudes(&pixels, &train.labels[range])
 }
 
-/// Of 32 rows, three and five streams take unequal shares.
+/// Three and five streams have unequal shares of the 32 rows.
 #[test]
 fn a_step_on_streams_is_that_of_one_stream_within_its_bound() {
     const U: f64 = 1.0 / (1 << 24) as f64;
@@ -125,7 +125,7 @@ fn a_step_on_streams_is_that_of_one_stream_within_its_bound() {
     }
 }
 
-/// Every parameter and the losses of a few batches on so many streams.
+/// Trains on a few mini-batches on `streams` streams and returns every parameter, then the losses.
 fn short_training(backend: &str, settings: Settings, streams: usize) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
@@ -151,7 +151,7 @@ fn training_on_streams_has_the_same_bits_in_every_run() {
     }
 }
 
-/// What `--streams 2` and `--streams 4` print.
+/// `--streams 2` and `--streams 4` print these accuracies.
 #[test]
 fn training_on_streams_is_as_accurate() {
     for streams in [2, 4] {

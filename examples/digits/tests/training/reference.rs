@@ -1,5 +1,5 @@
-//! The digits network written by hand in f64, from its mathematics: what the assignment text is compared
-//! with.
+//! The digits network written by hand in `f64` from its mathematical definition, for comparison with the
+//! assignment text.
 
 /// Rows by columns, row-major.
 #[derive(Clone)]
@@ -74,8 +74,8 @@ impl Network {
         scores.values.chunks_exact(scores.columns).map(best).collect()
     }
 
-    /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the
-    /// step.
+    /// Makes one step of gradient descent on the mean cross-entropy, with momentum 0.9 and rate 0.1, and
+    /// returns the loss before the step.
     pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
         let Pass { hidden, d_hidden, d_scores, loss } = self.pass(images, labels);
         let gradients = gradients(images, &hidden, &d_hidden, &d_scores);
@@ -90,13 +90,13 @@ impl Network {
         loss
     }
 
-    /// What each element of the gradients would be if no term of its sum over images were negative.
+    /// The elements of the gradients if every term of the sum over images is replaced by its magnitude.
     pub(crate) fn gradient_magnitudes(&self, images: &Matrix, labels: &[u8]) -> [Matrix; 4] {
         let Pass { hidden, d_hidden, d_scores, .. } = self.pass(images, labels);
         gradients(&images.magnitudes(), &hidden.magnitudes(), &d_hidden.magnitudes(), &d_scores.magnitudes())
     }
 
-    /// Forward and backward, but for the sums over images.
+    /// Computes the forward and the backward pass, except for the sums over images.
     fn pass(&self, images: &Matrix, labels: &[u8]) -> Pass {
         let w2 = &self.parameters[2];
         let count = images.rows as f64;
@@ -120,7 +120,7 @@ impl Network {
     }
 }
 
-/// What the gradients are sums of products of.
+/// The factors of the products whose sums are the gradients.
 struct Pass {
     hidden: Matrix,
     d_hidden: Matrix,

@@ -1,4 +1,4 @@
-//! How the values that reach one element are combined.
+//! Combines the values that reach one element.
 
 use tnode::DType;
 
@@ -21,7 +21,7 @@ fn operation(op: Accumulation) -> Binary {
     }
 }
 
-/// The element that accumulation starts from.
+/// The neutral element of the accumulation, which the element starts from.
 pub(crate) fn neutral(op: Accumulation, dtype: DType) -> Value {
     let number = |value: i64| {
         if dtype.is_float() { Value::float(value as f64) } else { Value::integer(i128::from(value)) }
@@ -30,7 +30,7 @@ pub(crate) fn neutral(op: Accumulation, dtype: DType) -> Value {
     match op {
         Accumulation::Store | Accumulation::Add | Accumulation::Sub | Accumulation::Or => number(0),
         Accumulation::Mul | Accumulation::Div | Accumulation::And => number(1),
-        // "−∞, ∞; the lowest and highest value of types without".
+        // The documented start of extrema is "−∞, ∞; the lowest and highest value of types without".
         Accumulation::Max if dtype == DType::Fp8E4m3fn => Value::float(-448.0),
         Accumulation::Min if dtype == DType::Fp8E4m3fn => Value::float(448.0),
         Accumulation::Max if dtype.is_float() => Value::float(f64::NEG_INFINITY),
@@ -40,7 +40,7 @@ pub(crate) fn neutral(op: Accumulation, dtype: DType) -> Value {
     }
 }
 
-/// `old operator value`; an extremum compares the value with the old element.
+/// Computes `old operator value`; an extremum compares the value with the old element.
 fn step(class: Class, op: Accumulation, dtype: DType, old: Value, new: Value) -> Value {
     match op {
         Accumulation::Store => new,
@@ -49,8 +49,9 @@ fn step(class: Class, op: Accumulation, dtype: DType, old: Value, new: Value) ->
     }
 }
 
-/// One element, given its old value and the values that reach it in the order of the loops. `is_gathered`
-/// says that class fast may skip the factors that a sum of products with comparisons multiplies by 0.
+/// Combines the old value of an element with the values that reach it, in the order of the loops.
+/// `is_gathered` says that class `Fast` may skip the factors that a sum of products with comparisons
+/// multiplies by 0.
 pub(crate) fn combine(
     class: Class,
     op: Accumulation,
@@ -84,7 +85,7 @@ pub(crate) fn combine(
 
 const ANYTHING: Interval = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: true };
 
-/// A sum in any order, each step rounded to the type.
+/// The interval of a sum in any order, where each step rounds to the type.
 fn sum(dtype: DType, old: Interval, terms: &[Interval]) -> Interval {
     if terms.is_empty() {
         return old;
@@ -126,7 +127,7 @@ fn sum(dtype: DType, old: Interval, terms: &[Interval]) -> Interval {
     zeros(value::rounded(dtype, ends))
 }
 
-/// Zeros of either sign.
+/// The interval of zeros of either sign.
 fn zeros(a: Interval) -> Interval {
     if a.low == 0.0 && a.high == 0.0 { Interval { low: -0.0, high: 0.0, ..a } } else { a }
 }
@@ -146,7 +147,7 @@ fn is_exact<'a>(dtype: DType, magnitude: f64, terms: impl Iterator<Item = &'a In
         || unit > -1000 && magnitude <= format::scale(1.0, unit.min(900) + format::precision(dtype))
 }
 
-/// A product in any order.
+/// The interval of a product in any order.
 fn product(dtype: DType, old: Interval, terms: &[Interval]) -> Interval {
     if terms.is_empty() {
         return old;
@@ -180,7 +181,7 @@ fn product(dtype: DType, old: Interval, terms: &[Interval]) -> Interval {
     Interval { low: low - slack, high: high + slack, nan: false }
 }
 
-/// The greatest or least value, in any order; NaN among the terms is skipped.
+/// The interval of the greatest or least value, in any order; NaN among the terms is skipped.
 fn extremum(op: Accumulation, old: Interval, terms: &[Interval]) -> Interval {
     if terms.is_empty() {
         return old;

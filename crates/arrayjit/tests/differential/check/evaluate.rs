@@ -1,4 +1,4 @@
-//! The meaning of programs, by nested loops over whole index spaces.
+//! Evaluates programs by nested loops over whole index spaces.
 
 use tnode::DType;
 
@@ -10,33 +10,34 @@ use super::program::{
 use super::types::Types;
 use super::value::{self, Class, Value};
 
-/// More candidates for an index than this make its element unknown.
+/// An index with more candidates than this makes the value of its element unknown.
 const MAX_CANDIDATES: i128 = 64;
 
 /// Runs the statements of a program on the possible values of its nodes.
 pub(crate) struct Evaluator<'p> {
     program: &'p Program,
     class: Class,
-    /// The possible values of each node's elements, margins left out.
+    /// The possible values of each node's elements, without margins.
     pub(crate) memory: Vec<Vec<Value>>,
     /// Whether class fast may turn sums of products into gathers somewhere.
     has_one_hot: bool,
 }
 
-/// One statement with the values of symbols.
+/// A statement and the values of its symbols and letters.
 struct Scope<'s> {
     assign: &'s Assign,
     symbols: &'s [i64],
     /// The value of each letter.
     letters: Vec<i64>,
-    /// The letters of concatenated axes that run; the others of these axes do not.
+    /// The concatenated letters of the part that is being evaluated; the other letters of their axes have no
+    /// value.
     running: &'s [usize],
     written: DType,
     types: Types<'s>,
 }
 
 impl<'p> Evaluator<'p> {
-    /// The nodes as the host initialises them.
+    /// Starts from the initial values that the host gives the nodes.
     pub(crate) fn new(program: &'p Program, class: Class) -> Evaluator<'p> {
         let memory = program.nodes.iter().map(|node| match &node.data {
             Some(data) => data.iter().map(|&bits| Value::decode(node.dtype, bits)).collect(),
@@ -123,7 +124,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// Combines the values that reached each element with it.
+    /// Combines each element with the values that reached it.
     fn store(&mut self, assign: &Assign, node: usize, reached: &[Vec<Value>], unknown: bool) {
         let dtype = self.program.nodes[node].dtype;
         for (element, values) in self.memory[node].iter_mut().zip(reached) {
@@ -132,8 +133,8 @@ impl<'p> Evaluator<'p> {
             *element = match (assign.op, assign.starts, values.as_slice()) {
                 _ if unknown => Value::anything(dtype),
                 (Accumulation::Store, _, _) => values.last().copied().unwrap_or(*element),
-                // Where one value reaches each element it is stored; else it is combined with the neutral
-                // element, which leaves it as it is but for NaN and the sign of zeros.
+                // A single value for each element is stored without accumulating; otherwise it is combined
+                // with the neutral element, which may change only NaNs and the signs of zeros.
                 (Accumulation::Sub, true, [value]) => {
                     let negated = value::unary(self.class, Unary::Neg, dtype, *value);
                     all(neutral(assign.op, dtype)).hull(negated)
@@ -159,7 +160,7 @@ impl<'p> Evaluator<'p> {
             && access.is_computed()
             && access.pad.is_none()
         {
-            // Alone, it gives outside the element that changes nothing.
+            // An access that is the whole value gives the neutral element outside its node.
             let outside = neutral(scope.assign.op, scope.written);
             return self.read(scope, access, outside, scope.written);
         }
@@ -167,7 +168,7 @@ impl<'p> Evaluator<'p> {
         value.convert(dtype, scope.written)
     }
 
-    /// The value of an expression and its type, in a context that wants a type.
+    /// The value and the type of an expression whose context wants the type `wanted`.
     fn value(&self, scope: &Scope<'_>, expr: &Expr, wanted: DType) -> (Value, DType) {
         let class = self.class;
         match expr {
@@ -219,7 +220,8 @@ impl<'p> Evaluator<'p> {
         value.convert(from, dtype)
     }
 
-    /// An element in the type `to`; `outside` is its value, in that type, where a computed index is outside.
+    /// Reads an element and converts it to the type `to`. At a computed index outside the node the result is
+    /// `outside`, a value of that type.
     fn read(&self, scope: &Scope<'_>, access: &Access, outside: Value, to: DType) -> Value {
         let node = &self.program.nodes[access.node];
         let padded = |number: Number| literal(number, node.dtype).convert(node.dtype, to);
@@ -250,7 +252,7 @@ impl<'p> Evaluator<'p> {
         (low..=high).map(candidate).reduce(Value::hull).unwrap_or(outside)
     }
 
-    /// The value that a statement reads in the margins of a node.
+    /// The value that a statement finds in the margins of a node.
     fn margin(&self, scope: &Scope<'_>, node: usize) -> Value {
         let node = &self.program.nodes[node];
         match (scope.assign.op, node.neutral) {
@@ -291,7 +293,7 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// The element that a value is stored in.
+/// The element of a node that a statement stores to.
 enum Place {
     Element(usize),
     Outside,
@@ -365,7 +367,7 @@ fn groups(assign: &Assign) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The sets of letters of concatenated axes that run together.
+/// The sets of concatenated letters that are evaluated together.
 fn parts(assign: &Assign) -> Vec<Vec<usize>> {
     let groups = groups(assign);
     let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
@@ -388,7 +390,7 @@ fn parts(assign: &Assign) -> Vec<Vec<usize>> {
     sets
 }
 
-/// The one target and the one value all of whose letters run.
+/// The positions of the only target and the only value that use no letter outside `running`.
 fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
     let stops = |e: &Expr| match e {
         Expr::Var(Var::Letter(letter)) => is_concatenated(assign, *letter) && !running.contains(letter),
@@ -413,7 +415,7 @@ fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
     (target.unwrap_or(0), value.unwrap_or(0))
 }
 
-/// Whether another letter of the same concatenated axis runs.
+/// Whether `running` contains another letter of the same concatenated axis.
 fn in_running_axis(access: &Access, e: &Expr, running: &[usize]) -> bool {
     let Expr::Var(Var::Letter(letter)) = e else { return false };
     access.axes.iter().any(|axis| match axis {
@@ -422,7 +424,7 @@ fn in_running_axis(access: &Access, e: &Expr, running: &[usize]) -> bool {
     })
 }
 
-/// How many letters of concatenated axes do not run while another letter of their axis does.
+/// Counts the letters of concatenated axes that are not in `running` while another letter of their axis is.
 fn excused_letters(access: &Access, running: &[usize]) -> usize {
     let of_axis = |axis: &Axis| match axis {
         Axis::Concat(letters) if letters.iter().any(|l| running.contains(l)) => {

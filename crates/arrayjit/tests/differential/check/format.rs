@@ -72,7 +72,7 @@ pub(crate) fn scale(value: f64, power: i32) -> f64 {
     value * 2f64.powi(half) * 2f64.powi(power - half)
 }
 
-/// The nearest value of the type, ties to even.
+/// Rounds to the nearest value of the type, ties to even.
 pub(crate) fn round(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F64 => value,
@@ -93,9 +93,10 @@ pub(crate) fn round(dtype: DType, value: f64) -> f64 {
     }
 }
 
-/// The nearest value of the type to an integer.
+/// Rounds an integer to the nearest value of the type.
 pub(crate) fn round_integer(dtype: DType, value: i128) -> f64 {
-    // To 60 bits towards zero, with the last bit set if something was lost, so that rounding again is right.
+    // Truncates to 60 bits and sets the last one if any bit was lost, so that the second rounding gives the
+    // correct result.
     let magnitude = value.unsigned_abs();
     let excess = (128 - magnitude.leading_zeros()).saturating_sub(52);
     let kept = magnitude >> excess;
@@ -107,7 +108,7 @@ pub(crate) fn round_integer(dtype: DType, value: i128) -> f64 {
     round(dtype, if value < 0 { -odd } else { odd })
 }
 
-/// The value of a float's bit pattern.
+/// Decodes the bit pattern of a float.
 pub(crate) fn decode(dtype: DType, bits: u64) -> f64 {
     match dtype {
         DType::F64 => f64::from_bits(bits),
@@ -134,13 +135,14 @@ pub(crate) fn decode(dtype: DType, bits: u64) -> f64 {
     }
 }
 
-/// The bit pattern of a value of the type; floats are rounded first.
+/// Encodes a value of the type as a bit pattern; floats are rounded first.
 pub(crate) fn encode(dtype: DType, value: f64) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),
         DType::F32 => u64::from((value as f32).to_bits()),
         _ if dtype.is_float() => {
-            // The formats have few values: the one that decodes to this is looked for.
+            // The formats have so few values that the pattern which decodes to this value can be searched
+            // for.
             let value = round(dtype, value);
             let is_it = |bits: &u64| {
                 let found = decode(dtype, *bits);
@@ -156,7 +158,7 @@ fn mask(dtype: DType) -> u64 {
     u64::MAX >> (64 - 8 * dtype.size_bytes() as u32)
 }
 
-/// The value of an integer's bit pattern.
+/// Decodes the bit pattern of an integer.
 pub(crate) fn decode_integer(dtype: DType, bits: u64) -> i128 {
     if dtype == DType::Bool { i128::from(bits & 1) } else { wrap(dtype, i128::from(bits & mask(dtype))) }
 }
@@ -176,7 +178,7 @@ pub(crate) fn width(dtype: DType) -> u32 {
     if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 }
 }
 
-/// The value modulo 2^width; any but 0 is the `bool` 1.
+/// The value modulo 2^width; for `bool`, 1 unless the value is 0.
 pub(crate) fn wrap(dtype: DType, value: i128) -> i128 {
     if dtype == DType::Bool {
         return i128::from(value != 0);
@@ -186,7 +188,7 @@ pub(crate) fn wrap(dtype: DType, value: i128) -> i128 {
     (value - low).rem_euclid(modulus) + low
 }
 
-/// A float as an integer: truncated, at the nearest end of the range if outside, 0 for NaN.
+/// Converts a float to an integer: truncates, clamps to the range of the type, and maps NaN to 0.
 pub(crate) fn saturate(dtype: DType, value: f64) -> i128 {
     if dtype == DType::Bool {
         return i128::from(value != 0.0);

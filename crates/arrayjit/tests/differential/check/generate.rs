@@ -1,4 +1,5 @@
-//! Programs from bytes: every choice takes one, and an exhausted list answers with the simplest alternative.
+//! Derives programs from bytes: every choice takes one byte, and after the last byte every choice is the
+//! simplest alternative.
 
 use std::collections::BTreeSet;
 
@@ -43,11 +44,11 @@ pub(crate) fn program(bytes: &[u8]) -> Program {
 struct Maker<'b> {
     choices: Choices<'b>,
     program: Program,
-    /// The nodes whose values the routine at hand may read.
+    /// The nodes whose values the current routine may read.
     valued: BTreeSet<usize>,
-    /// The nodes that no statement writes any more.
+    /// The nodes that no later statement may write.
     fixed: BTreeSet<usize>,
-    /// The letters of the statement at hand.
+    /// The letters of the current statement.
     letters: Vec<Letter>,
 }
 
@@ -55,7 +56,7 @@ struct Maker<'b> {
 struct Scope {
     letters: Vec<usize>,
     target: usize,
-    /// The element written, where the statement may read it.
+    /// The element that the statement writes, if its value may read it.
     own: Option<Access>,
     written: DType,
 }
@@ -74,7 +75,7 @@ impl Maker<'_> {
                 }
             }
             self.program.routines.push(statements);
-            // A node without declared memory may be gone after the routine.
+            // A node without declared memory may have no values after the routine.
             let nodes = &self.program.nodes;
             self.valued.retain(|&node| nodes[node].mode != Mode::Undecided || nodes[node].data.is_some());
             if self.choices.is_done() {
@@ -109,7 +110,7 @@ impl Maker<'_> {
         at
     }
 
-    /// A node that the statement at hand writes first.
+    /// Adds a node whose first writer is the current statement.
     fn result(&mut self, dtype: DType, dims: Vec<usize>, is_last: bool) -> usize {
         let mode = match self.choices.below(12) {
             _ if is_last => Mode::Materialized,
@@ -124,7 +125,7 @@ impl Maker<'_> {
         node
     }
 
-    /// A node that the host gives values.
+    /// Adds a node with initial values from the host.
     fn input(&mut self, dtype: DType, dims: Vec<usize>) -> usize {
         let mode = if self.choices.chance(1, 3) { Mode::Materialized } else { Mode::Undecided };
         let node = self.add(dtype, dims, mode);
@@ -156,7 +157,7 @@ impl Maker<'_> {
         at
     }
 
-    /// Adds letters; their product space has at most the given points.
+    /// Adds letters whose product space has at most `points` points.
     fn add_letters(&mut self, count: usize, mut points: usize) -> Vec<usize> {
         let mut added = Vec::new();
         for _ in 0..count.min(LETTERS.len() - self.letters.len()) {
@@ -249,7 +250,7 @@ impl Maker<'_> {
         Access { node, axes: order.iter().map(plain).collect(), pad: None }
     }
 
-    /// Makes a node one that the host gives values before.
+    /// Gives a node initial values from the host if it has none.
     fn needs_values(&mut self, node: usize) {
         self.program.nodes[node].mode = Mode::Materialized;
         if self.program.nodes[node].data.is_none() {
@@ -258,7 +259,7 @@ impl Maker<'_> {
         self.valued.insert(node);
     }
 
-    /// A node with values that may be written again.
+    /// Chooses a node with values that may be written again.
     fn rewritable(&mut self) -> Option<usize> {
         let all: Vec<usize> = self.valued.difference(&self.fixed).copied().collect();
         if all.is_empty() {
@@ -271,7 +272,7 @@ impl Maker<'_> {
         Some(node)
     }
 
-    /// A target with a computed index; the other axes tell elements apart.
+    /// A target with a computed index; its other axes distinguish elements.
     fn scatter(&mut self, dtype: DType, outer: &[usize], starts: bool) -> Access {
         let size = *self.choices.pick(&[4, 1, 7, 16, 3]);
         let index = self.computed_index(outer, size);
@@ -296,7 +297,7 @@ impl Maker<'_> {
         Access { node, axes, pad: None }
     }
 
-    /// An integer expression with an access, with values mostly within `0..size`.
+    /// An integer expression that contains an access, with values mostly within `0..size`.
     fn computed_index(&mut self, letters: &[usize], size: usize) -> Expr {
         let dtype = *self.choices.pick(&INDEX_TYPES);
         let used: Vec<usize> = letters.iter().copied().filter(|_| !self.choices.chance(1, 3)).collect();
@@ -319,7 +320,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Some terms of an index over letters and symbols.
+    /// Terms of an index over letters and symbols.
     fn terms(&mut self, letters: &[usize]) -> Vec<(i64, Var)> {
         if letters.is_empty() {
             return if self.choices.chance(1, 4) {
@@ -389,7 +390,7 @@ impl Maker<'_> {
         (dims, axes)
     }
 
-    /// Indices of an existing node that go at most `beyond` its ends.
+    /// Indices of an existing node that are at most `beyond` elements out of bounds.
     fn index_into(&mut self, node: usize, letters: &[usize], beyond: i64) -> Vec<Axis> {
         let dims = self.program.nodes[node].dims.clone();
         let mut free = letters.to_vec();
@@ -409,7 +410,7 @@ impl Maker<'_> {
         axes
     }
 
-    /// The terms with an offset for which they stay within the axis, or at most `beyond` its ends.
+    /// The terms with an offset that keeps them within the axis, or at most `beyond` elements out of bounds.
     fn fit(&mut self, terms: Vec<(i64, Var)>, size: usize, beyond: i64) -> Option<Affine> {
         let (low, high) = self.bounds(&terms);
         let (first, last) = (-beyond - low, size as i64 - 1 + beyond - high);
@@ -427,7 +428,7 @@ impl Maker<'_> {
         Types { program: &self.program, written: scope.written }
     }
 
-    /// An expression of at most that many levels.
+    /// An expression of at most `levels` levels.
     fn expr(&mut self, scope: &Scope, levels: usize) -> Expr {
         if levels == 0 {
             return self.leaf(scope);
@@ -497,7 +498,7 @@ impl Maker<'_> {
         Expr::Binary(op, Box::new([a, self.expr(scope, levels)]))
     }
 
-    /// An expression with a type of its own.
+    /// An expression that has a type without its context.
     fn typed(&mut self, scope: &Scope, levels: usize) -> Expr {
         let a = self.expr(scope, levels);
         match self.types(scope).of(&a) {
@@ -564,7 +565,7 @@ impl Maker<'_> {
     fn read(&mut self, scope: &Scope) -> Expr {
         let known: Vec<usize> = self.valued.iter().copied().filter(|&node| node != scope.target).collect();
         if !known.is_empty() && self.choices.chance(1, 2) {
-            // The latest first.
+            // Prefers the latest node.
             let back = self.choices.below(known.len());
             let node = known[known.len() - 1 - back];
             return Expr::Read(self.access(scope, node));
@@ -583,7 +584,7 @@ impl Maker<'_> {
         Expr::Read(Access { node, axes, pad: None })
     }
 
-    /// An access to a node with values, now and then outside of it with `pad`, or in its margins.
+    /// An access to a node with values, sometimes out of bounds with `pad`, or in its margins.
     fn access(&mut self, scope: &Scope, node: usize) -> Access {
         let Node { dtype, margin, .. } = self.program.nodes[node];
         if self.choices.chance(1, 5) {
@@ -607,7 +608,7 @@ impl Maker<'_> {
         }
         let axis = self.choices.below(dims.len());
         if margin > 0 {
-            // The other indices stay inside.
+            // All other indices are in bounds.
             access.axes = self.index_into(access.node, &scope.letters, 0);
         }
         if access.pad.is_some() {
@@ -649,7 +650,7 @@ impl Maker<'_> {
         Statement::Slice { node, source, symbol }
     }
 
-    /// Two values put together, or one that two targets share.
+    /// A concatenation of two values, or a value that is split between two targets.
     fn concatenation(&mut self, is_last: bool) -> Statement {
         self.letters = Vec::new();
         let letters = self.add_letters(3, 100);

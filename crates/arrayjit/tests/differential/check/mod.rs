@@ -1,9 +1,9 @@
 //! Random programs of several routines, compared with an evaluator that shares nothing with the compiler.
 //!
-//! [`generate`] makes a program from bytes, as data ([`program`]) whose text the compiler gets. [`evaluate`]
-//! computes from the data, by the documents on assignment text and on operations, which values each element
-//! may have: one, where everything is determined, else an interval ([`value`]). [`run`] compares the nodes in
-//! memory after every run, on every backend.
+//! [`generate`] derives a program from bytes, as data ([`program`]); the compiler gets its text. [`evaluate`]
+//! follows the documents on assignment text and on operations, and computes the possible values of each
+//! element from the data: a single value where the documents determine it, otherwise an interval ([`value`]).
+//! [`run`] compares the nodes in memory after every run, on every backend.
 
 mod accumulate;
 mod evaluate;
@@ -21,7 +21,7 @@ pub(crate) use run::Report;
 ///
 /// # Errors
 ///
-/// The failure and the program.
+/// The failure, and the text of a reduced program.
 pub(crate) fn check(bytes: &[u8]) -> Result<Report, String> {
     let program = generate::program(bytes);
     run::check(&program).map_err(|error| reduce::reduced(program, error))

@@ -1,4 +1,4 @@
-//! Programs as the generator makes them and the evaluator reads them, and their text.
+//! Programs as data, which the generator makes and the evaluator reads, and their text.
 
 use std::fmt;
 
@@ -31,14 +31,14 @@ pub(crate) struct Node {
     pub(crate) dims: Vec<usize>,
     /// Elements of the margins on both sides of every axis.
     pub(crate) margin: usize,
-    /// The value that the padding declares for the margins.
+    /// The declared value of the margins, from the padding.
     pub(crate) neutral: Option<f64>,
     pub(crate) mode: Mode,
-    /// The elements that the host gives the node before the first run, as bit patterns.
+    /// The bit patterns of the elements that the host writes before the first run.
     pub(crate) data: Option<Vec<u64>>,
 }
 
-/// The memory mode that the program asks for.
+/// The memory mode that the program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Undecided,
@@ -46,16 +46,16 @@ pub(crate) enum Mode {
     Virtual,
 }
 
-/// A letter of a statement and the number of its values.
+/// A letter of a statement, with the number of its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) name: &'static str,
     pub(crate) extent: usize,
-    /// Whether the text has a `where` for it although its range follows from an axis.
+    /// Whether the text gives the range in a `where`, although it follows from an axis.
     pub(crate) is_explicit: bool,
 }
 
-/// A statement: an assignment or the filling of a whole node.
+/// A statement: an assignment, or a value for a whole node.
 #[derive(Clone, Debug)]
 pub(crate) enum Statement {
     /// Stores or accumulates values over a product space.
@@ -79,7 +79,7 @@ pub(crate) struct Assign {
     pub(crate) values: Vec<Expr>,
 }
 
-/// How a statement combines a value with the element that is there.
+/// The operation that combines a value with the element's current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accumulation {
     Store,
@@ -98,7 +98,7 @@ pub(crate) enum Accumulation {
 pub(crate) struct Access {
     pub(crate) node: usize,
     pub(crate) axes: Vec<Axis>,
-    /// The number that `pad` gives outside of the node.
+    /// The number for elements outside the node, from `pad`.
     pub(crate) pad: Option<Number>,
 }
 
@@ -106,9 +106,9 @@ pub(crate) struct Access {
 #[derive(Clone, Debug)]
 pub(crate) enum Axis {
     Affine(Affine),
-    /// Known when the program runs.
+    /// An index that is known only when the program runs.
     Computed(Box<Expr>),
-    /// Letters one after another.
+    /// A concatenation of the ranges of several letters.
     Concat(Vec<usize>),
 }
 
@@ -126,11 +126,11 @@ pub(crate) enum Var {
     Symbol(usize),
 }
 
-/// A number of the text.
+/// A number in the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Integer(i64),
-    /// Written with a fraction.
+    /// A number that is written with a fraction.
     Fraction(f64),
     Infinity,
     Nan,
@@ -242,8 +242,8 @@ impl Access {
 }
 
 impl Assign {
-    /// The letters that the targets mention, then the others: those of indices as they appear, then those
-    /// that are values only.
+    /// The letters that the targets mention, then all others: first the letters of indices in the order of
+    /// the text, then letters that occur only as values.
     pub(crate) fn loops(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         let add = |to: &mut Vec<usize>, e: &Expr| {
@@ -350,8 +350,8 @@ impl Program {
         letters.chain(symbols).collect()
     }
 
-    /// Whether the range of a letter does not follow from the axes that it indexes alone, or is said all the
-    /// same.
+    /// Whether the text must give the range of a letter: because it does not follow from the axes that the
+    /// letter indexes alone, or because the program asks for it.
     fn needs_limit(&self, assign: &Assign, letter: usize) -> bool {
         let Letter { extent, is_explicit, .. } = assign.letters[letter];
         let mut sizes = Vec::new();

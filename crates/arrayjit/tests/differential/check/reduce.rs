@@ -1,9 +1,10 @@
-//! Smaller programs that fail in the same way.
+//! Reduces a failing program to a smaller one that fails in the same way.
 
 use super::program::Program;
 use super::run;
 
-/// The failure of the smallest program that leaving out routines, statements and rounds leads to.
+/// Removes routines, statements and rounds as long as the program fails in the same way, and returns the
+/// failure of the smallest one.
 pub(crate) fn reduced(mut program: Program, mut error: String) -> String {
     while let Some((smaller, its_error)) = smaller(&program).into_iter().find_map(|smaller| {
         let its_error = run::check(&smaller).err()?;
@@ -14,7 +15,7 @@ pub(crate) fn reduced(mut program: Program, mut error: String) -> String {
     error
 }
 
-/// The configuration and the step that failed.
+/// Extracts the configuration and the step that failed.
 fn kind(error: &str) -> Option<String> {
     let line = error.lines().next()?;
     let words = line.split([' ', ':']).filter(|word| !word.chars().any(|c| c.is_ascii_digit()));

@@ -15,13 +15,13 @@ use super::value::{Class, Value};
 pub(crate) struct Report {
     /// Runs of the program that were compared.
     pub(crate) runs: u64,
-    /// Configurations that rejected the program as a mistake of its author.
+    /// Configurations that rejected the program as a user error.
     pub(crate) rejected: u64,
     /// Elements that were compared with a single value.
     pub(crate) exact: u64,
     /// Elements that were compared with an interval.
     pub(crate) bounded: u64,
-    /// Elements about which the evaluator says nothing.
+    /// Elements that the evaluator does not determine.
     pub(crate) skipped: u64,
 }
 
@@ -58,7 +58,7 @@ fn configurations() -> &'static [Configuration] {
                 let mut settings = Settings::default();
                 (settings.numerics, settings.optimization.vector) = (numerics, vector);
                 (settings.threads, settings.code_cache.entries) = (2, 0);
-                // Machines without such vectors are compared without them.
+                // Configurations with vectors that this machine lacks are left out.
                 if let Ok(backend) = Backend::open_with(name, settings) {
                     all.push(Configuration { name, class, backend });
                 }
@@ -72,10 +72,10 @@ fn configurations() -> &'static [Configuration] {
 ///
 /// # Errors
 ///
-/// A result that the evaluator does not allow, or a failure that is not a mistake of the program's author.
+/// A result that the evaluator does not allow, or an error that is not a user error.
 pub(crate) fn check(program: &Program) -> Result<Report, String> {
     let mut report = Report::default();
-    // Only programs that some configuration accepts have a meaning.
+    // A program that every configuration rejects need not have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
     for configuration in configurations() {
         let vector = configuration.backend.settings().optimization.vector;
@@ -98,9 +98,9 @@ pub(crate) fn check(program: &Program) -> Result<Report, String> {
 }
 
 enum Failure {
-    /// The compiler said no.
+    /// The compiler rejected the program as a user error.
     Rejected(String),
-    /// Something that must not happen.
+    /// A wrong result, or an error that is not the user's.
     Wrong(String),
 }
 

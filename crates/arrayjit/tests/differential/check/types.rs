@@ -1,23 +1,23 @@
-//! The types in which expressions compute, by the rules of the document on assignment text.
+//! The types of expressions, by the rules of the document on assignment text.
 
 use tnode::DType;
 
 use super::program::{Access, Binary, Expr, Number, Program, Unary};
 
-/// The type of an expression, as far as it has one by itself.
+/// The type of an expression without its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Known(DType),
-    /// Of integer numbers alone: takes the type of its context.
+    /// Integer literals only: the context determines the type.
     Integer,
-    /// Of numbers alone, some with a fraction.
+    /// Literals only, at least one with a fraction.
     Fraction,
-    /// Of integers and numbers with a fraction, or a function that gives floats of integers.
+    /// Integers with a fractional literal, or a function that maps integers to floats.
     Widened,
 }
 
 impl Type {
-    /// The type in a context that wants `wanted`.
+    /// The type of the expression in a context that wants `wanted`.
     pub(crate) fn within(self, wanted: DType) -> DType {
         match self {
             Type::Known(dtype) => dtype,
@@ -46,19 +46,19 @@ const ORDER: [DType; 14] = [
     DType::F64,
 ];
 
-/// The later type in the order of promotion.
+/// The greater type in the order of promotion.
 pub(crate) fn promote(a: DType, b: DType) -> DType {
     let place = |dtype| ORDER.iter().position(|d| *d == dtype);
     if place(a) >= place(b) { a } else { b }
 }
 
-/// Whether the function takes integers as floats.
+/// Whether the function converts integer operands to floats.
 pub(crate) fn is_float_function(op: Unary) -> bool {
     use Unary::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
     matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Sqrt | Recip | RecipSqrt)
 }
 
-/// Types of the expressions of one statement.
+/// The types of the expressions of one statement.
 pub(crate) struct Types<'p> {
     pub(crate) program: &'p Program,
     /// The type of the node that the statement writes.
@@ -79,7 +79,7 @@ impl Types<'_> {
         }
     }
 
-    /// The type in which an operation computes, as far as its operands say.
+    /// The type in which an operation computes, if its operands determine it.
     fn computing(&self, expr: &Expr) -> Type {
         match expr {
             Expr::Unary(op, a) => match self.of(a) {
@@ -112,7 +112,7 @@ impl Types<'_> {
             {
                 Type::Known(known)
             }
-            // No float is larger.
+            // `f64` is the greatest float type.
             (Type::Known(DType::F64), _) | (_, Type::Known(DType::F64)) => Type::Known(DType::F64),
             (Type::Known(_) | Type::Widened, _) | (_, Type::Known(_) | Type::Widened) => Type::Widened,
             (Type::Integer, Type::Integer) => Type::Integer,
@@ -123,7 +123,7 @@ impl Types<'_> {
     /// The type that the operands of an operation have, in a context that wants `wanted`.
     pub(crate) fn operands(&self, expr: &Expr, wanted: DType) -> DType {
         match (expr, self.computing(expr)) {
-            // The result of a comparison says nothing about what is compared.
+            // The type of a comparison's result does not determine the type of its operands.
             (Expr::Binary(op, _), Type::Widened) if op.is_comparison() => Type::Widened.within(self.written),
             (Expr::Binary(op, _), computing) if op.is_comparison() => computing.within(DType::I32),
             (_, Type::Integer) if wanted == DType::Bool => DType::I32,

@@ -1,33 +1,33 @@
-//! Sets of possible values of an element, as far as the numeric class leaves it open.
+//! Sets of possible values of an element, where the numeric class leaves it undetermined.
 //!
-//! A determined value is a set of one. Functions without exact definition, and
-//! roundings that class `fast` may leave out, make intervals, and operations on intervals contain the results
-//! on all their members.
+//! A determined value is a set of one element. Functions without an exact definition, and roundings that
+//! class `Fast` may omit, have intervals as results. An operation on intervals gives an interval that
+//! contains its results for all members.
 
 use tnode::DType;
 
 use super::format;
 use super::program::{Binary, Unary};
 
-/// The numeric class that a program is compiled in.
+/// The numeric class of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Each operation is done as written.
+    /// Every operation rounds as written.
     Strict,
-    /// A product may stay unrounded on its way into a sum, reductions have any order, zeros either sign.
+    /// A product may enter a sum unrounded, reductions have any order, and zeros either sign.
     Fast,
 }
 
 /// The possible values of an element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
-    /// The integers, or truth values 0 and 1, in a range.
+    /// The integers of a range; 0 and 1 for truth values.
     Integer(i128, i128),
     Float(Interval),
 }
 
-/// The floats from `low` to `high`, and NaN if `nan`; no numbers where `low` is greater. An interval of
-/// different ends that contains one zero contains both.
+/// The floats from `low` to `high`, and NaN if `nan`; no numbers if `low` exceeds `high`. An interval of
+/// several numbers that contains one zero contains both zeros.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interval {
     pub(crate) low: f64,
@@ -43,7 +43,7 @@ impl Interval {
         if value.is_nan() { ONLY_NAN } else { Interval { low: value, high: value, nan: false } }
     }
 
-    /// The smallest interval with both ends; ends that are NaN stand for themselves.
+    /// The smallest interval that contains both ends; a NaN end adds only NaN.
     pub(crate) fn between(a: f64, b: f64) -> Interval {
         Interval::exactly(a).hull(Interval::exactly(b))
     }
@@ -62,7 +62,7 @@ impl Interval {
         self.low <= self.high
     }
 
-    /// The one value, if there is only one.
+    /// The only value, if the interval has just one.
     pub(crate) fn single(self) -> Option<f64> {
         match self.has_numbers() {
             true if !self.nan && self.low.to_bits() == self.high.to_bits() => Some(self.low),
@@ -71,7 +71,7 @@ impl Interval {
         }
     }
 
-    /// The single value, if it is a number.
+    /// The only value, if it is a number.
     pub(crate) fn number(self) -> Option<f64> {
         self.single().filter(|value| !value.is_nan())
     }
@@ -85,7 +85,7 @@ impl Interval {
         self.low.abs().max(self.high.abs())
     }
 
-    /// Zeros of either sign where there is one zero.
+    /// Adds the other zero to an interval that contains one zero.
     fn with_both_zeros(self) -> Interval {
         let low = if self.low == 0.0 { -0.0 } else { self.low };
         let high = if self.high == 0.0 { 0.0 } else { self.high };
@@ -111,7 +111,7 @@ impl Value {
         Value::Integer(low, high)
     }
 
-    /// The value of a bit pattern.
+    /// Decodes a bit pattern.
     pub(crate) fn decode(dtype: DType, bits: u64) -> Value {
         if dtype.is_float() {
             Value::float(format::decode(dtype, bits))
@@ -149,7 +149,7 @@ impl Value {
         }
     }
 
-    /// Whether the element says next to nothing.
+    /// Whether the interval is too wide for a useful comparison.
     pub(crate) fn is_anything(self, dtype: DType) -> bool {
         match self {
             Value::Integer(low, high) => (low, high) == format::range(dtype),
@@ -157,7 +157,7 @@ impl Value {
         }
     }
 
-    /// Whether the element of this bit pattern is one of the values.
+    /// Whether the value of the bit pattern is a member of the set.
     pub(crate) fn contains(self, class: Class, dtype: DType, bits: u64) -> bool {
         match self {
             Value::Integer(low, high) => {
@@ -178,7 +178,7 @@ impl Value {
         }
     }
 
-    /// Whether it is true: `(can be false, can be true)`. NaN is not 0.
+    /// The possible truth values, as `(can be false, can be true)`. NaN is true, because it differs from 0.
     pub(crate) fn truth(self) -> (bool, bool) {
         match self {
             Value::Integer(low, high) => (low <= 0 && 0 <= high, (low, high) != (0, 0)),
@@ -193,7 +193,7 @@ impl Value {
         Value::Integer(i128::from(!can_be_false), i128::from(can_be_true))
     }
 
-    /// The value in another type.
+    /// Converts the members of the set to another type.
     pub(crate) fn convert(self, from: DType, to: DType) -> Value {
         if from == to {
             return self;
@@ -234,7 +234,7 @@ impl Value {
     }
 }
 
-/// The interval with both ends rounded to the type.
+/// Rounds both ends to the type.
 pub(crate) fn rounded(dtype: DType, interval: Interval) -> Interval {
     if !interval.has_numbers() {
         return interval;
@@ -242,7 +242,7 @@ pub(crate) fn rounded(dtype: DType, interval: Interval) -> Interval {
     let (low, high) = (format::round(dtype, interval.low), format::round(dtype, interval.high));
     let ends = Interval::between(low, high);
     let inside = if low.is_nan() != high.is_nan() {
-        // A format without infinities: NaN beyond the largest number.
+        // Formats without infinities have NaN beyond the largest number.
         let largest = format::largest(dtype);
         ends.hull(Interval::exactly(if low.is_nan() { -largest } else { largest }))
     } else if low.is_nan() && interval.low < 0.0 && interval.high > 0.0 {
@@ -253,8 +253,7 @@ pub(crate) fn rounded(dtype: DType, interval: Interval) -> Interval {
     Interval { nan: inside.nan || interval.nan, ..inside }
 }
 
-/// The interval of a result whose ends were computed in `f64`, of operands that may have more digits than the
-/// type.
+/// The interval of a result whose ends were computed in `f64` from operands that may be unrounded.
 fn widened(dtype: DType, class: Class, low: f64, high: f64, nan: bool) -> Interval {
     if low.is_nan() || high.is_nan() {
         return ANYTHING;
@@ -272,8 +271,8 @@ fn widened(dtype: DType, class: Class, low: f64, high: f64, nan: bool) -> Interv
     if class == Class::Fast { result.with_both_zeros() } else { result }
 }
 
-/// A result that may also go into the next operation before it is rounded: `exact`, which is off by at most
-/// `2^-52` of itself.
+/// The interval of a result that the next operation may use before it is rounded. `exact` deviates from the
+/// exact result by at most `2^-52` of itself.
 fn unrounded(dtype: DType, exact: f64, is_exact: bool, result: f64) -> Interval {
     if exact.is_nan() || result.is_nan() && exact.is_infinite() {
         return Interval::exactly(result);
@@ -288,7 +287,7 @@ fn unrounded(dtype: DType, exact: f64, is_exact: bool, result: f64) -> Interval 
     around.hull(Interval::exactly(result)).hull(Interval::exactly(format::round(dtype, exact)))
 }
 
-/// A unary operation on a value of the type, in it.
+/// Applies a unary operation; operand and result have the type `dtype`.
 pub(crate) fn unary(class: Class, op: Unary, dtype: DType, a: Value) -> Value {
     match a {
         Value::Integer(low, high) => integer_unary(op, dtype, low, high),
@@ -378,7 +377,7 @@ fn float_unary_on_numbers(class: Class, op: Unary, dtype: DType, a: Interval) ->
     }
 }
 
-/// `max(x, 0)`: of two zeros the second.
+/// `max(x, 0)`; of two zeros it is the second.
 fn relu(low: f64, high: f64) -> Interval {
     let end = |x: f64| if x > 0.0 { x } else { 0.0 };
     Interval { low: end(low), high: end(high), nan: false }
@@ -388,23 +387,24 @@ fn positive(a: Interval) -> Interval {
     Interval { low: a.low.max(0.0), ..a }
 }
 
-/// The hull of a function's values at both ends; the function is monotone.
+/// The hull of a monotone function's values at both ends.
 fn ends(a: Interval, f: impl Fn(f64) -> Interval) -> Interval {
     f(a.low).hull(f(a.high))
 }
 
-/// The values of a function without exact definition, given one that `f64` functions of the platform compute.
+/// The possible results of a function without an exact definition, around the result of the platform's `f64`
+/// functions.
 fn approximate(dtype: DType, value: f64) -> Interval {
     approximate_within(dtype, value, 2.0)
 }
 
-/// The same within units in the last place; narrow types compute in `f32`.
+/// Like [`approximate`], within a number of units in the last place; narrow types compute in `f32`.
 fn approximate_within(dtype: DType, value: f64, ulps: f64) -> Interval {
     if value.is_nan() || value.is_infinite() && dtype != DType::F64 && dtype != DType::F32 {
         return rounded(dtype, Interval::exactly(value));
     }
     if value.is_infinite() {
-        // Near overflow the two may differ, by a few units.
+        // Near overflow, two implementations may differ by a few units, so that only one overflows.
         return Interval::between(format::largest(dtype).copysign(value), value);
     }
     let (unit, platform) = match dtype {
@@ -413,7 +413,7 @@ fn approximate_within(dtype: DType, value: f64, ulps: f64) -> Interval {
     };
     let error = unit * (ulps + platform);
     let around = rounded(dtype, Interval { low: value - error, high: value + error, nan: false });
-    // Beyond the largest value there is an infinity just above.
+    // The value above the largest finite one is infinity.
     if around.high.abs().max(around.low.abs()) >= format::largest(dtype) {
         return around.hull(rounded(dtype, Interval::exactly(value * (1.0 + 1e-12))));
     }
@@ -427,7 +427,7 @@ fn recip_sqrt(class: Class, dtype: DType, a: Interval) -> Interval {
     if a.low < 0.0 {
         return ANYTHING;
     }
-    // Narrow types take both steps in `f32`.
+    // Narrow types compute both steps in `f32`.
     let steps = if format::is_narrow(dtype) { DType::F32 } else { dtype };
     let at = |x: f64| {
         let root = format::round(steps, x.sqrt());
@@ -436,7 +436,7 @@ fn recip_sqrt(class: Class, dtype: DType, a: Interval) -> Interval {
     match a.number() {
         Some(x) if class == Class::Strict || x == 0.0 => Interval::exactly(at(x)),
         _ if a.contains_zero() => Interval { nan: false, ..ANYTHING },
-        // Class fast may keep digits of the quotient.
+        // Class `Fast` may leave the quotient unrounded.
         _ => {
             let (low, high) = (at(a.high), at(a.low));
             let (down, up) = (format::ulp(dtype, low), format::ulp(dtype, high));
@@ -464,7 +464,7 @@ fn division(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
     corners(class, dtype, a, b, |x, y| x / y)
 }
 
-/// Whether a zero of one may meet an infinity of the other.
+/// Whether some member of one interval is a zero and some member of the other is infinite.
 fn has_zero_by_infinity(a: Interval, b: Interval) -> bool {
     a.contains_zero() && b.magnitude().is_infinite() || b.contains_zero() && a.magnitude().is_infinite()
 }
@@ -478,7 +478,7 @@ fn corners(class: Class, dtype: DType, a: Interval, b: Interval, f: impl Fn(f64,
     let result = widened(dtype, class, low, high, a.nan || b.nan);
     match class {
         Class::Strict => result.with_both_zeros(),
-        // Unrounded, or rounded.
+        // The product may be unrounded or rounded.
         Class::Fast => {
             let outside = Interval { low: low.next_down(), high: high.next_up(), nan: false };
             result.hull(outside).with_both_zeros()
@@ -486,7 +486,8 @@ fn corners(class: Class, dtype: DType, a: Interval, b: Interval, f: impl Fn(f64,
     }
 }
 
-/// A binary operation on values of the type; comparisons give `bool`, others the type.
+/// Applies a binary operation to values of the type `dtype`. The result of a comparison is `bool`, all other
+/// results have the type of the operands.
 pub(crate) fn binary(class: Class, op: Binary, dtype: DType, a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Integer(..), Value::Integer(..)) => integer_binary(op, dtype, a.integers(), b.integers()),
@@ -548,7 +549,8 @@ fn integer_binary(op: Binary, dtype: DType, a: (i128, i128), b: (i128, i128)) ->
         Binary::Mul if format::width(dtype) < 64 => corner(|x, y| x * y),
         Binary::Max => Value::Integer(a.0.max(b.0), a.1.max(b.1)),
         Binary::Min => Value::Integer(a.0.min(b.0), a.1.min(b.1)),
-        // As doubles, large integers may be equal that are not: an answer that leaves more open.
+        // Different large integers may be equal as doubles; the answer then allows more values than
+        // necessary.
         _ if op.is_comparison() => match comparison(op, float(a), float(b)) {
             Value::Integer(low, high) if low == high && a.1 - a.0 < 1 << 50 && b.1 - b.0 < 1 << 50 => {
                 Value::Integer(low, high)
@@ -591,8 +593,8 @@ fn integer_result(op: Binary, dtype: DType, a: i128, b: i128) -> i128 {
     if op.is_comparison() { result } else { format::wrap(dtype, result) }
 }
 
-/// Modulo 2^128, so modulo every width; a negative exponent gives the truncated quotient, 0 where there is
-/// none.
+/// Computed modulo 2^128, so the result is right modulo every width. A negative exponent gives the truncated
+/// quotient, or 0 for base 0.
 fn integer_power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {
@@ -627,7 +629,7 @@ fn float_binary(class: Class, op: Binary, dtype: DType, a: Interval, b: Interval
     if !a.has_numbers() || !b.has_numbers() {
         return ONLY_NAN;
     }
-    // Infinities of different sign, or of one sign in a difference.
+    // The sum is NaN for infinities of different sign; the difference, for infinities of the same sign.
     let (low, high) = if op == Binary::Sub { (-b.high, -b.low) } else { (b.low, b.high) };
     let is_opposite = |x: f64, y: f64| x.is_infinite() && y == -x;
     let no_sum =
@@ -665,7 +667,7 @@ fn single_result(class: Class, op: Binary, dtype: DType, x: f64, y: f64) -> Inte
     }
 }
 
-/// `a > b ? a : b` and `a < b ? a : b`.
+/// Computes `a > b ? a : b` or `a < b ? a : b`.
 fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
     if let (Some(x), Some(y)) = (a.single(), b.single()) {
         let takes_first = if op == Binary::Max { x > y } else { x < y };
@@ -688,7 +690,7 @@ fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
     Interval { nan: b.nan, ..skipped }
 }
 
-/// `b` if the gate `a` is open, else 0.
+/// `b` if the gate `a` is open, otherwise 0.
 fn gate(op: Binary, a: Interval, b: Interval) -> Interval {
     let limit = if op == Binary::ReluGate { f64::INFINITY } else { 1.0 };
     let is_open = |x: f64| x > 0.0 && (op == Binary::ReluGate || x < limit);
@@ -702,7 +704,7 @@ fn gate(op: Binary, a: Interval, b: Interval) -> Interval {
 }
 
 fn power(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
-    // Class fast multiplies for small constant exponents.
+    // Class `Fast` replaces small constant exponents by products.
     let ulps = if class == Class::Fast { 6.0 } else { 1.2 };
     if let (Some(x), Some(y)) = (a.single(), b.single()) {
         let result = x.powf(y);
@@ -716,7 +718,7 @@ fn power(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
         if class == Class::Strict {
             return near;
         }
-        // Products on the way may leave the range, or lose digits below it.
+        // Intermediate products may overflow, or lose digits below the normal range.
         let products = y == y.trunc() && y.abs() <= 4.0;
         let small = format::least_normal(dtype) * 16.0;
         return match result.abs() {
@@ -725,7 +727,7 @@ fn power(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
             magnitude if magnitude > format::largest(dtype) / 16.0 => {
                 near.hull(Interval::exactly(format::round(dtype, f64::INFINITY.copysign(result))))
             }
-            // The digits that narrow types lose.
+            // The rounding of narrow types adds an error.
             _ if format::is_narrow(dtype) || dtype == DType::F32 => {
                 let error = result.abs() * scale_of(dtype);
                 near.hull(rounded(dtype, Interval { low: result - error, high: result + error, nan: false }))
@@ -766,8 +768,8 @@ pub(crate) fn fma(class: Class, dtype: DType, a: Value, b: Value, c: Value) -> V
             return Value::anything(dtype);
         }
         let (low, high) = (product.low + c.low, product.high + c.high);
-        // In `f32` the single rounding of the definition is one of sums in `f64`, which have errors of their
-        // own.
+        // For `f32` the definition rounds a sum once that was computed in `f64`, whose own rounding must be
+        // allowed for.
         widened(dtype, Class::Fast, low.next_down(), high.next_up(), product.nan || c.nan)
     } else {
         ONLY_NAN
