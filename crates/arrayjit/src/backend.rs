@@ -29,10 +29,10 @@ use crate::{
 /// from any thread.
 #[derive(Clone)]
 pub struct Backend {
-    parts: Arc<Parts>,
+    state: Arc<BackendState>,
 }
 
-struct Parts {
+struct BackendState {
     name: String,
     codegen: Arc<dyn Codegen>,
     /// Indexed by ordinal; never empty.
@@ -56,23 +56,23 @@ struct Parts {
 type BackendParts = (Arc<dyn Codegen>, Vec<Device>);
 
 /// A backend that can be opened.
-struct Entry {
+struct BackendEntry {
     name: &'static str,
     about: &'static str,
     open: fn(&Settings) -> Result<BackendParts, OpenError>,
 }
 
 /// Every backend of this build. A new backend needs one line here and nothing else in this crate.
-const BACKENDS: &[Entry] = &[
-    Entry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
-    Entry { name: "inline", about: "native code on the caller's thread", open: inline },
-    Entry {
+const BACKENDS: &[BackendEntry] = &[
+    BackendEntry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
+    BackendEntry { name: "inline", about: "native code on the caller's thread", open: inline },
+    BackendEntry {
         name: "interpreter",
         about: "the definition of the IR, slow, on the caller's thread",
         open: interpreter,
     },
-    Entry { name: "wgpu", about: "a GPU through Vulkan or what else the platform has", open: wgpu },
-    Entry { name: "cuda", about: "NVIDIA's GPUs", open: cuda },
+    BackendEntry { name: "wgpu", about: "a GPU through Vulkan or what else the platform has", open: wgpu },
+    BackendEntry { name: "cuda", about: "NVIDIA's GPUs", open: cuda },
 ];
 
 impl Backend {
@@ -148,7 +148,7 @@ impl Backend {
         let cache = CodeCache::new(CacheLimits::of_settings(&settings));
         let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
-        let parts = Parts {
+        let state = BackendState {
             name,
             codegen,
             devices,
@@ -161,43 +161,43 @@ impl Backend {
             host,
             _timeline,
         };
-        Backend { parts: Arc::new(parts) }
+        Backend { state: Arc::new(state) }
     }
 
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
-        let Parts { name, codegen, devices, settings, .. } = &*self.parts;
+        let BackendState { name, codegen, devices, settings, .. } = &*self.state;
         Backend::made(name.clone(), Arc::clone(codegen), devices.clone(), settings.clone())
     }
 
     /// The name that the backend was opened with or given.
     pub fn name(&self) -> &str {
-        &self.parts.name
+        &self.state.name
     }
 
     /// The code generator of this backend's devices.
     pub fn codegen(&self) -> &dyn Codegen {
-        &*self.parts.codegen
+        &*self.state.codegen
     }
 
     /// The device with ordinal 0.
     pub fn device(&self) -> &Device {
-        &self.parts.devices[0]
+        &self.state.devices[0]
     }
 
     /// The number of devices; for CPU backends, the setting `num_devices`.
     pub fn num_devices(&self) -> usize {
-        self.parts.devices.len()
+        self.state.devices.len()
     }
 
     /// The device with this ordinal, counted from 0. Any device of the backend runs the backend's code.
     pub fn get_device(&self, ordinal: usize) -> Option<&Device> {
-        self.parts.devices.get(ordinal)
+        self.state.devices.get(ordinal)
     }
 
     /// The settings that the backend was opened with.
     pub fn settings(&self) -> &Settings {
-        &self.parts.settings
+        &self.state.settings
     }
 
     /// The host arrays of nodes. The backend's contexts keep them coherent with the devices, so a node with a
@@ -218,7 +218,7 @@ impl Backend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn host(&self) -> &Host {
-        &self.parts.host
+        &self.state.host
     }
 
     /// A context without nodes, on a new stream of the first device, with the backend's host arrays.
@@ -236,7 +236,7 @@ impl Backend {
     ///
     /// The device's error, if it cannot have another stream.
     pub fn context_on(&self, device: &Device) -> Result<Context, device_runtime::Error> {
-        Ok(Context::new(&device.new_stream()?).with_host(&self.parts.host))
+        Ok(Context::new(&device.new_stream()?).with_host(&self.state.host))
     }
 
     /// A new stream of the first device.
@@ -249,12 +249,12 @@ impl Backend {
     }
 
     pub(crate) fn reporter(&self) -> &DebugReporter {
-        &self.parts.reporter
+        &self.state.reporter
     }
 
     /// The computations of virtual nodes, from all routines compiled so far.
     pub(crate) fn virtual_nodes(&self) -> Arc<OptimizeCtx> {
-        Arc::clone(&self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.state.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Commits a compilation: memory modes, views, and the computations of virtual nodes, all or nothing.
@@ -265,22 +265,22 @@ impl Backend {
     ) -> Result<(), tnode::Error> {
         // The lock is held during the commit: a thread that sees the new modes must find the computations
         // too.
-        let mut known = self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.state.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
         decisions.commit()?;
         changes.into_iter().for_each(|changes| Arc::make_mut(&mut known).commit(changes));
         Ok(())
     }
 
     pub(crate) fn logs(&self) -> Option<&LogFolder> {
-        self.parts.logs.as_ref()
+        self.state.logs.as_ref()
     }
 
     pub(crate) fn fallback_state(&self) -> &FallbackState {
-        &self.parts.fallback_state
+        &self.state.fallback_state
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {
-        &self.parts.cache
+        &self.state.cache
     }
 }
 

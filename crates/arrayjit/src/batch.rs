@@ -17,7 +17,7 @@ use tnode::{Pending, TensorNode};
 
 use crate::{
     backend::Backend,
-    compile::{Compiled, Form, Planned, parse},
+    compile::{Compiled, CompiledForm, PlannedRoutine, parse},
     error::CompileError,
     routine::Routine,
 };
@@ -120,7 +120,7 @@ impl CompiledBatch {
 }
 
 /// A planned member with its position; `None` if it is left out.
-type Planning = Option<(usize, Planned)>;
+type PlannedMember = Option<(usize, PlannedRoutine)>;
 
 impl Backend {
     /// Compiles several routines. The result is the same as compiling them in order, one by one, except that
@@ -180,7 +180,7 @@ impl Backend {
         &self,
         members: &[BatchMember],
         mut occupancy: impl FnMut(&str, usize) -> bool,
-    ) -> Result<(Vec<Planning>, Pending, Vec<Changes>), CompileError> {
+    ) -> Result<(Vec<PlannedMember>, Pending, Vec<Changes>), CompileError> {
         let mut known = OptimizeCtx::clone(&self.virtual_nodes());
         let (mut pending, mut planned, mut changes) = (Pending::default(), Vec::new(), Vec::new());
         for (position, member) in members.iter().enumerate() {
@@ -200,8 +200,8 @@ impl Backend {
     }
 
     /// Generates the code of all members, or returns the error of the first one that fails.
-    fn generate_all(&self, planned: &mut [Planning]) -> Result<Vec<Option<Form>>, CompileError> {
-        let one = |planning: &mut Planning| {
+    fn generate_all(&self, planned: &mut [PlannedMember]) -> Result<Vec<Option<CompiledForm>>, CompileError> {
+        let one = |planning: &mut PlannedMember| {
             let Some((position, planned)) = planning else { return Ok(None) };
             // This runs on a worker thread of rayon, which may have little stack.
             let form = with_enough(|| self.generate(planned));

@@ -184,9 +184,9 @@ mod tests {
     const ROOM: CacheLimits = CacheLimits { entries: 10, bytes: 1 << 20 };
 
     /// The interpreted codegen, with a count of the routines that it compiles.
-    struct Counting(Interpreted, AtomicU64);
+    struct CountingCodegen(Interpreted, AtomicU64);
 
-    impl Codegen for Counting {
+    impl Codegen for CountingCodegen {
         fn name(&self) -> &str {
             self.0.name()
         }
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    fn counting() -> Counting {
-        Counting(Interpreted::new(), AtomicU64::new(0))
+    fn counting() -> CountingCodegen {
+        CountingCodegen(Interpreted::new(), AtomicU64::new(0))
     }
 
     fn scheduled(text: &str) -> ScheduledRoutine {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Compiles a program and returns whether it was in the cache.
-    fn is_cached(cache: &CodeCache, codegen: &Counting, digit: usize) -> bool {
+    fn is_cached(cache: &CodeCache, codegen: &CountingCodegen, digit: usize) -> bool {
         let before = codegen.1.load(Ordering::Relaxed);
         cache.compile(codegen, &program(digit)).expect("it compiles");
         codegen.1.load(Ordering::Relaxed) == before

@@ -34,7 +34,7 @@ use crate::{
 /// times.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    form: Form,
+    form: CompiledForm,
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
     warnings: Vec<Warning>,
@@ -43,7 +43,7 @@ pub struct Compiled {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum CompiledForm {
     /// All kernels run on the backend itself.
     Whole(Arc<Code>),
     /// Some kernels run on the fallback backend.
@@ -54,8 +54,8 @@ impl Compiled {
     /// The routine's name: the given one, or the last node it writes.
     pub fn name(&self) -> &str {
         match &self.form {
-            Form::Whole(code) => code.schedule().name(),
-            Form::Divided(code) => &code.name,
+            CompiledForm::Whole(code) => code.schedule().name(),
+            CompiledForm::Divided(code) => &code.name,
         }
     }
 
@@ -68,8 +68,8 @@ impl Compiled {
     /// of execution.
     pub fn codes(&self) -> impl Iterator<Item = &Arc<Code>> {
         let (whole, parts) = match &self.form {
-            Form::Whole(code) => (Some(code), [].as_slice()),
-            Form::Divided(code) => (None, code.parts.as_slice()),
+            CompiledForm::Whole(code) => (Some(code), [].as_slice()),
+            CompiledForm::Divided(code) => (None, code.parts.as_slice()),
         };
         whole.into_iter().chain(parts.iter().map(|part| &part.code))
     }
@@ -77,8 +77,8 @@ impl Compiled {
     /// The statements that the backend rejects and its fallback runs, in order; empty for most routines.
     pub fn fallbacks(&self) -> &[Fallback] {
         match &self.form {
-            Form::Whole(_) => &[],
-            Form::Divided(code) => &code.fallbacks,
+            CompiledForm::Whole(_) => &[],
+            CompiledForm::Divided(code) => &code.fallbacks,
         }
     }
 
@@ -134,8 +134,8 @@ impl Compiled {
     /// The code, if all of it runs on the backend itself and does not log.
     pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
         match &self.form {
-            Form::Whole(code) if self.logs.is_none() => Some(code),
-            Form::Whole(_) | Form::Divided(_) => None,
+            CompiledForm::Whole(code) if self.logs.is_none() => Some(code),
+            CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
         }
     }
 
@@ -144,12 +144,12 @@ impl Compiled {
         let reporter = backend.reporter();
         reporter.times(self.name(), took);
         match &self.form {
-            Form::Whole(code) => {
+            CompiledForm::Whole(code) => {
                 let (codegen, schedule) = (backend.codegen(), code.schedule());
                 let report = CallReport { codegen, schedule, nodes: &self.nodes, statements };
                 reporter.compiled(self.name(), &report);
             }
-            Form::Divided(code) => code.report(&self.nodes, statements),
+            CompiledForm::Divided(code) => code.report(&self.nodes, statements),
         }
     }
 
@@ -160,8 +160,10 @@ impl Compiled {
     ) -> Result<Routine, device_runtime::Error> {
         // Some drivers generate code when linking, because code for them contains addresses.
         with_enough(|| match &self.form {
-            Form::Whole(code) => context.link(&logging_to(logging, code), &self.nodes).map(Routine::from),
-            Form::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
+            CompiledForm::Whole(code) => {
+                context.link(&logging_to(logging, code), &self.nodes).map(Routine::from)
+            }
+            CompiledForm::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
         })
     }
 }
@@ -242,7 +244,7 @@ impl Backend {
         assignments: &Assignments,
         known: &OptimizeCtx,
         took: Vec<(&'static str, Duration)>,
-    ) -> Result<(Planned, Changes), CompileError> {
+    ) -> Result<(PlannedRoutine, Changes), CompileError> {
         let mut laps = Stopwatch { start: Instant::now(), took };
         let reporter = self.reporter();
 
@@ -266,12 +268,12 @@ impl Backend {
         laps.end("optimize");
         let statements =
             if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
-        Ok((Planned { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
+        Ok((PlannedRoutine { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
     }
 
     /// Schedules a planned routine and generates its code.
-    pub(crate) fn generate(&self, planned: &mut Planned) -> Result<Form, CompileError> {
-        let Planned { optimized, took, .. } = planned;
+    pub(crate) fn generate(&self, planned: &mut PlannedRoutine) -> Result<CompiledForm, CompileError> {
+        let PlannedRoutine { optimized, took, .. } = planned;
         let mut laps = Stopwatch { start: Instant::now(), took: std::mem::take(took) };
         let reporter = self.reporter();
 
@@ -287,7 +289,7 @@ impl Backend {
         laps.end("schedule");
         let compiled = scheduled.and_then(|schedule| {
             let artifact = generate::compile(self, &schedule)?;
-            Ok(Form::Whole(Arc::new(Code::new(schedule, artifact)?)))
+            Ok(CompiledForm::Whole(Arc::new(Code::new(schedule, artifact)?)))
         });
         laps.end("codegen");
 
@@ -296,7 +298,7 @@ impl Backend {
             Err(error) if generate::rejection(&error).is_some() => {
                 let divided = fallback::compile(self, routine, error, on_step)?;
                 laps.end("fallback");
-                Form::Divided(Arc::new(divided))
+                CompiledForm::Divided(Arc::new(divided))
             }
             compiled => compiled?,
         };
@@ -305,8 +307,8 @@ impl Backend {
     }
 
     /// Reports the compiled routine, whose decisions are committed.
-    pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
-        let Planned { optimized, nodes, views, warnings, statements, took } = planned;
+    pub(crate) fn finish(&self, planned: PlannedRoutine, form: CompiledForm) -> Compiled {
+        let PlannedRoutine { optimized, nodes, views, warnings, statements, took } = planned;
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
@@ -341,7 +343,7 @@ fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[Tens
 }
 
 /// An optimised routine that is not compiled yet.
-pub(crate) struct Planned {
+pub(crate) struct PlannedRoutine {
     optimized: Optimized,
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
@@ -352,7 +354,7 @@ pub(crate) struct Planned {
     took: Vec<(&'static str, Duration)>,
 }
 
-impl Planned {
+impl PlannedRoutine {
     pub(crate) fn name(&self) -> &str {
         &self.optimized.routine.name
     }

@@ -29,8 +29,8 @@ impl DumpFilter {
         Some(self.pass.as_str()).filter(|pass| !pass.is_empty() && *pass != "*")
     }
 
-    /// Whether the filter selects the dump of a routine after a pass. A kernel, which is dumped after `schedule`, is selected
-    /// by its own name and by that of its routine.
+    /// Whether the filter selects the dump of a routine after a pass. A kernel, which is dumped after
+    /// `schedule`, is selected by its own name and by the name of its routine.
     pub(crate) fn selects(&self, pass: &str, routine: &str) -> bool {
         let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
         matches(&self.pass, pass)
@@ -44,8 +44,8 @@ fn routine_of<'n>(pass: &str, name: &'n str) -> &'n str {
     kernel.map_or(name, |(routine, _)| routine)
 }
 
-/// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled again, with files
-/// `NN-PASS.lir` in the order of the passes.
+/// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled
+/// again, with files `NN-PASS.lir` in the order of the passes.
 #[derive(Debug)]
 pub(crate) struct DumpFolder {
     path: PathBuf,
@@ -70,7 +70,7 @@ impl DumpFolder {
     ///
     /// # Errors
     ///
-    /// If a folder or file cannot be made; the message names it.
+    /// A folder or file cannot be created; the message names it.
     pub(crate) fn write(&self, pass: &str, name: &str, text: &str) -> io::Result<()> {
         let routine = routine_of(pass, name);
         let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);

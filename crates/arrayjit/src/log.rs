@@ -48,7 +48,7 @@ impl LogFolder {
         let nth = |n: usize| if n == 1 { stem.clone() } else { format!("{stem}-{n}") };
         // Some file systems ignore case.
         let free = (1..).map(nth).find(|name| used.insert(name.to_lowercase())).unwrap_or(stem.clone());
-        LogFile { path: self.path.join(free + SUFFIX), state: Mutex::new(State::Unopened) }
+        LogFile { path: self.path.join(free + SUFFIX), state: Mutex::new(LogFileState::Unopened) }
     }
 }
 
@@ -88,11 +88,11 @@ pub(crate) fn sanitised(name: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogFileState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum LogFileState {
     Unopened,
     Open(File),
     /// An error occurred and was printed.
@@ -112,16 +112,16 @@ impl LogSink for LogFile {
     fn write(&self, lines: &str) {
         let mut state = lock(&self.state);
         let written = match &mut *state {
-            State::Failed => return,
-            State::Open(file) => file.write_all(lines.as_bytes()),
-            State::Unopened => self.create().and_then(|mut file| {
+            LogFileState::Failed => return,
+            LogFileState::Open(file) => file.write_all(lines.as_bytes()),
+            LogFileState::Unopened => self.create().and_then(|mut file| {
                 let written = file.write_all(lines.as_bytes());
-                *state = State::Open(file);
+                *state = LogFileState::Open(file);
                 written
             }),
         };
         if written.is_err() {
-            *state = State::Failed;
+            *state = LogFileState::Failed;
         }
         report(&self.path, written);
     }
@@ -195,6 +195,6 @@ mod tests {
         fs::write(dir.path().join("file"), "").unwrap();
         let log = LogFolder::open(&dir.path().join("file"), false).file("r");
         log.write("a line\n");
-        assert!(matches!(*lock(&log.state), State::Failed));
+        assert!(matches!(*lock(&log.state), LogFileState::Failed));
     }
 }

@@ -14,32 +14,32 @@ use crate::fallback::LinkedParts;
 /// when the last of these statements is done, and a task that another thread schedules on the same nodes
 /// meanwhile may run between two parts.
 #[derive(Clone, Debug)]
-pub struct Routine(Form);
+pub struct Routine(RoutineForm);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum RoutineForm {
     Whole(device_runtime::Routine),
     Divided(Arc<LinkedParts>),
 }
 
 impl Routine {
     pub(crate) fn divided(parts: LinkedParts) -> Routine {
-        Routine(Form::Divided(Arc::new(parts)))
+        Routine(RoutineForm::Divided(Arc::new(parts)))
     }
 
     /// The context that contains every node of the routine.
     pub fn context(&self) -> &Context {
         match &self.0 {
-            Form::Whole(routine) => routine.context(),
-            Form::Divided(parts) => parts.context(),
+            RoutineForm::Whole(routine) => routine.context(),
+            RoutineForm::Divided(parts) => parts.context(),
         }
     }
 
     /// The name that errors, dumps and profiles show.
     pub fn name(&self) -> &str {
         match &self.0 {
-            Form::Whole(routine) => routine.name(),
-            Form::Divided(parts) => parts.name(),
+            RoutineForm::Whole(routine) => routine.name(),
+            RoutineForm::Divided(parts) => parts.name(),
         }
     }
 
@@ -57,24 +57,24 @@ impl Routine {
     /// The non-constant nodes whose values from before a run the run reads; in order.
     pub fn inputs(&self) -> &[TensorNode] {
         match &self.0 {
-            Form::Whole(routine) => routine.inputs(),
-            Form::Divided(parts) => parts.inputs(),
+            RoutineForm::Whole(routine) => routine.inputs(),
+            RoutineForm::Divided(parts) => parts.inputs(),
         }
     }
 
     /// The nodes that a run writes, in order.
     pub fn outputs(&self) -> &[TensorNode] {
         match &self.0 {
-            Form::Whole(routine) => routine.outputs(),
-            Form::Divided(parts) => parts.outputs(),
+            RoutineForm::Whole(routine) => routine.outputs(),
+            RoutineForm::Divided(parts) => parts.outputs(),
         }
     }
 
     /// The node that a run reads from the merge buffer, if any.
     pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
         match &self.0 {
-            Form::Whole(routine) => routine.merge_buffer_input(),
-            Form::Divided(parts) => parts.merge_buffer_input(),
+            RoutineForm::Whole(routine) => routine.merge_buffer_input(),
+            RoutineForm::Divided(parts) => parts.merge_buffer_input(),
         }
     }
 
@@ -88,8 +88,8 @@ impl Routine {
     /// errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         match &self.0 {
-            Form::Whole(routine) => routine.run(bindings),
-            Form::Divided(parts) => parts.run(bindings),
+            RoutineForm::Whole(routine) => routine.run(bindings),
+            RoutineForm::Divided(parts) => parts.run(bindings),
         }
     }
 
@@ -102,8 +102,8 @@ impl Routine {
     /// A wrong number of bindings or one outside its range.
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
         match &self.0 {
-            Form::Whole(routine) => routine.schedule(bindings),
-            Form::Divided(parts) => {
+            RoutineForm::Whole(routine) => routine.schedule(bindings),
+            RoutineForm::Divided(parts) => {
                 parts.check_bindings(bindings)?;
                 let (parts, bindings) = (Arc::clone(parts), bindings.to_vec());
                 Ok(Task::new(self.name(), move || parts.run(&bindings).map(drop)))
@@ -114,8 +114,8 @@ impl Routine {
     /// The earlier routines of its context's ancestry that use a common node, if either of the two writes it.
     pub fn dependencies(&self) -> &[Dependency] {
         match &self.0 {
-            Form::Whole(routine) => routine.dependencies(),
-            Form::Divided(parts) => parts.order().dependencies(),
+            RoutineForm::Whole(routine) => routine.dependencies(),
+            RoutineForm::Divided(parts) => parts.order().dependencies(),
         }
     }
 
@@ -123,8 +123,8 @@ impl Routine {
     /// was linked for. A run may be scheduled earlier: it reads the values that are present.
     pub fn can_run(&self) -> bool {
         match &self.0 {
-            Form::Whole(routine) => routine.can_run(),
-            Form::Divided(parts) => parts.order().can_run(),
+            RoutineForm::Whole(routine) => routine.can_run(),
+            RoutineForm::Divided(parts) => parts.order().can_run(),
         }
     }
 
@@ -133,22 +133,22 @@ impl Routine {
     /// statements fall back.
     pub fn whole(&self) -> Option<&device_runtime::Routine> {
         match &self.0 {
-            Form::Whole(routine) => Some(routine),
-            Form::Divided(_) => None,
+            RoutineForm::Whole(routine) => Some(routine),
+            RoutineForm::Divided(_) => None,
         }
     }
 
     /// Any part, for facts that are the same for all parts.
     fn any_part(&self) -> Option<&device_runtime::Routine> {
         match &self.0 {
-            Form::Whole(routine) => Some(routine),
-            Form::Divided(parts) => parts.any_part(),
+            RoutineForm::Whole(routine) => Some(routine),
+            RoutineForm::Divided(parts) => parts.any_part(),
         }
     }
 }
 
 impl From<device_runtime::Routine> for Routine {
     fn from(routine: device_runtime::Routine) -> Routine {
-        Routine(Form::Whole(routine))
+        Routine(RoutineForm::Whole(routine))
     }
 }

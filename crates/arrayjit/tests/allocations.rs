@@ -12,12 +12,12 @@ use std::{
 
 use arrayjit::{Backend, DType, HostArray, Routine, Settings, TensorNode};
 
-struct Counting;
+struct CountingAllocator;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().unwrap()

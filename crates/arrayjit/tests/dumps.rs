@@ -1,4 +1,5 @@
-//! The forms of a routine that `debug`, `dump` and `dump_folder` show. Each form is text that parses.
+//! Tests the forms of a routine that `debug`, `dump` and `dump_folder` print or write. Each form is text that
+//! parses.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::{env, fs};
 
 use arrayjit::{Backend, TensorNode};
 
-/// Run by the tests below, in a process of its own.
+/// The tests below run this one in a process of its own.
 #[test]
 fn compiles_two_routines() {
     let backend = Backend::open("interpreter").expect("opens");
@@ -17,7 +18,7 @@ fn compiles_two_routines() {
     }
 }
 
-/// Standard error of the test above with these variables.
+/// Runs the test above with these environment variables, and returns its standard error.
 fn printed(variables: &[(&str, &str)]) -> String {
     let mut test = Command::new(env::current_exe().expect("this program"));
     test.args(["--exact", "compiles_two_routines", "--nocapture"]).envs(variables.iter().copied());
@@ -26,7 +27,7 @@ fn printed(variables: &[(&str, &str)]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The dumps in a text, as `PASS ROUTINE`. Each must parse.
+/// Lists the dumps in a text, as `PASS ROUTINE`. Each must parse.
 fn dumps(text: &str) -> Vec<String> {
     let dumps = text.split("arrayjit: ").filter_map(|message| message.strip_prefix("after "));
     let name = |dump: &str| {
@@ -59,7 +60,7 @@ fn dump_selects_forms_of_one_routine() {
     assert_eq!(select("vectorize@other"), ["vectorize other"]);
 }
 
-/// The files in a folder, sorted.
+/// Lists the files in a folder, sorted by name.
 fn files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder exists").flatten();
     let mut names: Vec<String> =

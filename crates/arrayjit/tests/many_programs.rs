@@ -20,7 +20,7 @@ const KEPT_EVERY: usize = 37;
 const KEPT: usize = 20;
 
 /// The input nodes of all programs.
-struct Inputs {
+struct SharedInputs {
     context: Context,
     floats: TensorNode,
     integers: TensorNode,
@@ -30,7 +30,7 @@ struct Inputs {
 
 /// Assignment text with its nodes, its output node and the expected values. Programs with different numbers
 /// compile to different code.
-struct Program {
+struct NumberedProgram {
     text: String,
     nodes: Vec<TensorNode>,
     output: TensorNode,
@@ -67,7 +67,7 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> Result<TensorNode, Box<dyn 
     Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
 }
 
-fn inputs(backend: &Backend) -> Result<Inputs, Box<dyn Error>> {
+fn inputs(backend: &Backend) -> Result<SharedInputs, Box<dyn Error>> {
     let floats = node("x", DType::F32, &[LENGTH])?;
     let integers = node("n", DType::I64, &[LENGTH])?;
     let [left, right] = [node("a", DType::F32, &[SIDE, SIDE])?, node("b", DType::F32, &[SIDE, SIDE])?];
@@ -80,18 +80,18 @@ fn inputs(backend: &Backend) -> Result<Inputs, Box<dyn Error>> {
         .init_from_host(&integers, &HostArray::from_slice(&whole, [LENGTH])?)?
         .init_from_host(&left, &HostArray::from_slice(&matrix, [SIDE, SIDE])?)?
         .init_from_host(&right, &HostArray::from_slice(&matrix, [SIDE, SIDE])?)?;
-    Ok(Inputs { context, floats, integers, left, right })
+    Ok(SharedInputs { context, floats, integers, left, right })
 }
 
 /// The programs use in turn: vector code, scalar code by Cranelift, matrix multiplications with epilogues,
 /// and virtual nodes.
-fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
+fn program(inputs: &SharedInputs, number: usize) -> Result<NumberedProgram, Box<dyn Error>> {
     let value = number as f64;
     let vector = || 0..LENGTH;
     Ok(match number % 4 {
         0 => {
             let output = node("y", DType::F32, &[LENGTH])?;
-            Program {
+            NumberedProgram {
                 text: format!("y[i] := x[i] * 3 + {number}"),
                 nodes: vec![inputs.floats.clone(), output.clone()],
                 output,
@@ -100,7 +100,7 @@ fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
         }
         1 => {
             let output = node("y", DType::I64, &[LENGTH])?;
-            Program {
+            NumberedProgram {
                 text: format!("y[i] := n[i] / {}", number + 1),
                 nodes: vec![inputs.integers.clone(), output.clone()],
                 output,
@@ -114,7 +114,7 @@ fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
                 let products = (0..SIDE).map(|at| ((row * SIDE + at) % 5) * ((at * SIDE + column) % 5));
                 products.sum::<usize>() as f64 * 2.0 + value
             };
-            Program {
+            NumberedProgram {
                 text: format!("c[i,j] :+= a[i,k] * b[k,j]; y[i,j] := c[i,j] * 2 + {number}"),
                 nodes: vec![inputs.left.clone(), inputs.right.clone(), sum, output.clone()],
                 output,
@@ -123,7 +123,7 @@ fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
         }
         _ => {
             let [between, output] = [node("t", DType::F32, &[LENGTH])?, node("y", DType::F32, &[LENGTH])?];
-            Program {
+            NumberedProgram {
                 text: format!("t[i] := x[i] + {number}; y[i] := t[i] - 1"),
                 nodes: vec![inputs.floats.clone(), between, output.clone()],
                 output,
@@ -134,7 +134,11 @@ fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
 }
 
 /// Compiles, links and runs a program, and compares its output.
-fn run(backend: &Backend, inputs: &Inputs, number: usize) -> Result<(Routine, Program), Box<dyn Error>> {
+fn run(
+    backend: &Backend,
+    inputs: &SharedInputs,
+    number: usize,
+) -> Result<(Routine, NumberedProgram), Box<dyn Error>> {
     let program = program(inputs, number)?;
     let compiled = backend.compile(&program.text, &program.nodes)?;
     let routine = compiled.link(&inputs.context)?;
@@ -142,7 +146,7 @@ fn run(backend: &Backend, inputs: &Inputs, number: usize) -> Result<(Routine, Pr
     Ok((routine, program))
 }
 
-fn check(routine: &Routine, program: &Program) -> Result<(), Box<dyn Error>> {
+fn check(routine: &Routine, program: &NumberedProgram) -> Result<(), Box<dyn Error>> {
     routine.run(&[])?;
     let found = routine.context().to_host(&program.output)?.values();
     assert_eq!(found, program.expected, "{}", program.text);

@@ -63,7 +63,7 @@ impl DividedCode {
         logging: Option<&Logging>,
     ) -> Result<LinkedParts, Error> {
         let nodes = self.handles(nodes)?;
-        let mut linked = Linking {
+        let mut linked = PartLinker {
             divided: self,
             nodes,
             context: context.clone(),
@@ -73,7 +73,7 @@ impl DividedCode {
         for part in &self.parts {
             parts.push(linked.part(part, &logging_to(logging, &part.code))?);
         }
-        let Linking { nodes, context: with_parts, fallback_context, .. } = linked;
+        let PartLinker { nodes, context: with_parts, fallback_context, .. } = linked;
         let own = |node: &NodeRef| !self.shared.contains_key(node);
         let reads = sorted(&nodes, self.first_reads().into_iter().filter(own));
         let inputs = reads.iter().filter(|node| !node.mode().known_constant()).cloned().collect();
@@ -155,14 +155,14 @@ fn sorted(handles: &[TensorNode], nodes: impl IntoIterator<Item = NodeRef>) -> V
 }
 
 /// The contexts on both backends while parts are being linked.
-struct Linking<'c> {
+struct PartLinker<'c> {
     divided: &'c DividedCode,
     nodes: Vec<TensorNode>,
     context: Context,
     fallback_context: Context,
 }
 
-impl Linking<'_> {
+impl PartLinker<'_> {
     fn part(&mut self, part: &PartCode, code: &Arc<Code>) -> Result<LinkedPart, Error> {
         let routine = match part.place {
             PartBackend::Own => self.context.link(code, &self.nodes)?,

@@ -69,16 +69,16 @@ mod tests {
     const THREE: NonZero<usize> = NonZero::new(3).unwrap();
 
     #[derive(Debug, PartialEq)]
-    enum Entry {
+    enum CallOrSync {
         Run(usize, i64),
         Sync(usize),
     }
-    use Entry::{Run, Sync};
+    use CallOrSync::{Run, Sync};
 
     /// Every run and sync up to the entry that fails.
-    fn log(calls: i64, fails_at: Option<&Entry>) -> (Vec<Entry>, Result<(), String>) {
+    fn log(calls: i64, fails_at: Option<&CallOrSync>) -> (Vec<CallOrSync>, Result<(), String>) {
         let log = std::cell::RefCell::new(Vec::new());
-        let enter = |entry: Entry| {
+        let enter = |entry: CallOrSync| {
             let fails = Some(&entry) == fails_at;
             let result = if fails { Err(format!("{entry:?}")) } else { Ok(()) };
             log.borrow_mut().push(entry);

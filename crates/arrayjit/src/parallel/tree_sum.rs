@@ -35,13 +35,13 @@ pub enum MergeMethod {
 #[derive(Clone, Debug)]
 pub(super) struct TreeSum {
     contexts: Vec<Context>,
-    nodes: Vec<Summed>,
+    nodes: Vec<SummedNode>,
     by: MergeMethod,
 }
 
 /// A node, and the routines that add to it by stream.
 #[derive(Clone, Debug)]
-struct Summed {
+struct SummedNode {
     node: TensorNode,
     merging: Vec<device_runtime::Routine>,
 }
@@ -58,7 +58,7 @@ impl TreeSum {
         nodes: &[TensorNode],
         by: MergeMethod,
     ) -> Result<TreeSum, ParallelError> {
-        let summed = nodes.iter().map(|node| Summed::link(backend, contexts, node));
+        let summed = nodes.iter().map(|node| SummedNode::link(backend, contexts, node));
         Ok(TreeSum { contexts: contexts.to_vec(), nodes: summed.collect::<Result<_, _>>()?, by })
     }
 
@@ -75,7 +75,7 @@ impl TreeSum {
         Ok(())
     }
 
-    fn merge_node(&self, summed: &Summed, Merge { from, to }: Merge) -> Result<(), Error> {
+    fn merge_node(&self, summed: &SummedNode, Merge { from, to }: Merge) -> Result<(), Error> {
         let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &summed.merging[to]);
         let how = match self.by {
             MergeMethod::Copy => MergeBufferUse::Copy,
@@ -89,8 +89,8 @@ impl TreeSum {
     }
 }
 
-impl Summed {
-    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<Summed, ParallelError> {
+impl SummedNode {
+    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<SummedNode, ParallelError> {
         check_apart(contexts, node)?;
         let code = backend.compile_assignments(&merging(node)?)?;
         // The upper half of the streams never adds.
@@ -101,7 +101,7 @@ impl Summed {
                 backend: backend.name().to_owned(),
             })
         };
-        Ok(Summed { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
+        Ok(SummedNode { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
     }
 }
 

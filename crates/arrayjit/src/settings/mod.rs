@@ -152,8 +152,8 @@ pub struct DebugSettings {
     /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for
     /// none.
     pub dump: String,
-    /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none. Without
-    /// `dump`, every form is written.
+    /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none.
+    /// Without `dump`, every form is written.
     pub dump_folder: String,
     /// The file for a timeline of the process; empty for none. A process that already has a `tracing`
     /// subscriber writes no timeline. See [`crate::trace`].

@@ -63,20 +63,20 @@ pub const KERNEL: &str = "arrayjit::kernel";
 /// A file with a timeline, written until the value is finished or dropped.
 #[derive(Debug)]
 pub struct TraceFile {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTrace>,
 }
 
 /// The state that the file shares with its layers.
 #[derive(Debug)]
-struct Shared {
+struct SharedTrace {
     path: PathBuf,
     /// Set once nothing is written any more; layers check it before they take the lock.
     is_over: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum TraceState {
     Writing(Tracks),
     Finished,
     /// The first error of the file, after which nothing is written.
@@ -116,8 +116,8 @@ impl TraceFile {
         let path = path.as_ref().to_owned();
         match Tracks::create(&path) {
             Ok(tracks) => {
-                let (is_over, state) = (AtomicBool::new(false), Mutex::new(State::Writing(tracks)));
-                Ok(TraceFile { shared: Arc::new(Shared { path, is_over, state }) })
+                let (is_over, state) = (AtomicBool::new(false), Mutex::new(TraceState::Writing(tracks)));
+                Ok(TraceFile { shared: Arc::new(SharedTrace { path, is_over, state }) })
             }
             Err(source) => Err(TraceError::File { path, source }),
         }
@@ -169,8 +169,8 @@ impl Drop for TraceFile {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedTrace {
+    fn state(&self) -> MutexGuard<'_, TraceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,28 +180,28 @@ impl Shared {
             return;
         }
         let mut state = self.state();
-        if let State::Writing(tracks) = &mut *state
+        if let TraceState::Writing(tracks) = &mut *state
             && let Err(error) = draw(tracks)
         {
-            self.end(&mut state, State::Failed(error));
+            self.end(&mut state, TraceState::Failed(error));
         }
     }
 
     fn finish(&self) {
         let mut state = self.state();
-        if let State::Writing(tracks) = &mut *state {
+        if let TraceState::Writing(tracks) = &mut *state {
             let written = tracks.end_all().and_then(|()| tracks.flush());
-            self.end(&mut state, written.map_or_else(State::Failed, |()| State::Finished));
+            self.end(&mut state, written.map_or_else(TraceState::Failed, |()| TraceState::Finished));
         }
     }
 
-    fn end(&self, state: &mut State, as_what: State) {
+    fn end(&self, state: &mut TraceState, as_what: TraceState) {
         *state = as_what;
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     fn first_error(&self) -> Result<(), TraceError> {
-        let State::Failed(error) = &*self.state() else { return Ok(()) };
+        let TraceState::Failed(error) = &*self.state() else { return Ok(()) };
         let source = io::Error::new(error.kind(), error.to_string());
         Err(TraceError::File { path: self.path.clone(), source })
     }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::file::EventFile;
 
 /// Properties of a slice besides its name, as JSON.
-pub(super) type Args = Map<String, Value>;
+pub(super) type SliceArgs = Map<String, Value>;
 
 /// The track of a slice.
 #[derive(Clone, Copy, Debug)]
@@ -31,22 +31,22 @@ pub(super) enum Track<'a> {
 
 /// A group of tracks. The format calls groups processes.
 #[derive(Clone, Copy, Debug)]
-enum Group {
+enum TrackGroup {
     Streams = 1,
     Threads = 2,
 }
 
 /// The state of a track. Its number in the file is its position in the table, counted from 1.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    group: Group,
+struct TrackState {
+    group: TrackGroup,
     /// The number of open slices.
     open: usize,
 }
 
 /// An event of the trace-event format.
 #[derive(Serialize)]
-struct Event<'a> {
+struct TraceEvent<'a> {
     #[serde(rename = "ph")]
     phase: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -56,7 +56,7 @@ struct Event<'a> {
     pid: u32,
     tid: usize,
     #[serde(skip_serializing_if = "Map::is_empty")]
-    args: &'a Args,
+    args: &'a SliceArgs,
 }
 
 /// All tracks, and their file.
@@ -64,7 +64,7 @@ struct Event<'a> {
 pub(super) struct Tracks {
     file: EventFile,
     start: Instant,
-    rows: Vec<Row>,
+    rows: Vec<TrackState>,
     streams: BTreeMap<String, usize>,
     threads: HashMap<ThreadId, usize>,
 }
@@ -75,13 +75,13 @@ impl Tracks {
         let file = EventFile::create(path)?;
         let (rows, streams, threads) = Default::default();
         let mut tracks = Tracks { file, start: Instant::now(), rows, streams, threads };
-        tracks.heading("process_name", Group::Streams, 0, "streams")?;
-        tracks.heading("process_name", Group::Threads, 0, "host threads")?;
+        tracks.heading("process_name", TrackGroup::Streams, 0, "streams")?;
+        tracks.heading("process_name", TrackGroup::Threads, 0, "host threads")?;
         Ok(tracks)
     }
 
     /// Opens a slice that begins now.
-    pub(super) fn begin(&mut self, track: Track<'_>, name: &str, args: &Args) -> io::Result<()> {
+    pub(super) fn begin(&mut self, track: Track<'_>, name: &str, args: &SliceArgs) -> io::Result<()> {
         let row = self.row(track)?;
         self.rows[row].open += 1;
         self.push(row, "B", name, args)
@@ -94,14 +94,14 @@ impl Tracks {
             return Ok(());
         }
         self.rows[row].open -= 1;
-        self.push(row, "E", "", &Args::new())
+        self.push(row, "E", "", &SliceArgs::new())
     }
 
     /// Closes all slices.
     pub(super) fn end_all(&mut self) -> io::Result<()> {
         for row in 0..self.rows.len() {
             for _ in 0..std::mem::take(&mut self.rows[row].open) {
-                self.push(row, "E", "", &Args::new())?;
+                self.push(row, "E", "", &SliceArgs::new())?;
             }
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Tracks {
                     return Ok(row);
                 }
                 self.streams.insert(name.to_owned(), next);
-                self.add_row(Group::Streams, name)?;
+                self.add_row(TrackGroup::Streams, name)?;
             }
             Track::ThisThread => {
                 let thread = thread::current();
@@ -129,27 +129,27 @@ impl Tracks {
                     return Ok(row);
                 }
                 self.threads.insert(thread.id(), next);
-                self.add_row(Group::Threads, &name_of(&thread))?;
+                self.add_row(TrackGroup::Threads, &name_of(&thread))?;
             }
         }
         Ok(next)
     }
 
-    fn add_row(&mut self, group: Group, name: &str) -> io::Result<()> {
-        self.rows.push(Row { group, open: 0 });
+    fn add_row(&mut self, group: TrackGroup, name: &str) -> io::Result<()> {
+        self.rows.push(TrackState { group, open: 0 });
         self.heading("thread_name", group, self.rows.len(), name)
     }
 
-    fn push(&mut self, row: usize, phase: &'static str, name: &str, args: &Args) -> io::Result<()> {
+    fn push(&mut self, row: usize, phase: &'static str, name: &str, args: &SliceArgs) -> io::Result<()> {
         let ts = self.start.elapsed().as_nanos() as f64 / 1e3;
         let pid = self.rows[row].group as u32;
-        self.file.push(&Event { phase, name, ts, pid, tid: row + 1, args })
+        self.file.push(&TraceEvent { phase, name, ts, pid, tid: row + 1, args })
     }
 
     /// Names a group, or a track of it.
-    fn heading(&mut self, kind: &'static str, group: Group, tid: usize, name: &str) -> io::Result<()> {
-        let args = Args::from_iter([("name".to_owned(), Value::from(name))]);
-        self.file.push(&Event { phase: "M", name: kind, ts: 0.0, pid: group as u32, tid, args: &args })
+    fn heading(&mut self, kind: &'static str, group: TrackGroup, tid: usize, name: &str) -> io::Result<()> {
+        let args = SliceArgs::from_iter([("name".to_owned(), Value::from(name))]);
+        self.file.push(&TraceEvent { phase: "M", name: kind, ts: 0.0, pid: group as u32, tid, args: &args })
     }
 }
 

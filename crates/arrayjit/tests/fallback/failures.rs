@@ -13,7 +13,7 @@ use crate::rejecting::{array, context, kept, rejecting, settings, values, with_t
 /// The backend computes `y` and `v`, the fallback `z`; `w` is updated in place.
 const TEXT: &str = "y[i] := x[i] + 1\nz[i] := sqrt(y[7 - i])\nv[i] := z[7 - i] + y[i]\nw[i] += v[7 - i]";
 
-struct Program {
+struct FailingProgram {
     nodes: [TensorNode; 5],
     routine: Routine,
     /// While set, the next logged line that begins with the given text panics.
@@ -28,7 +28,7 @@ fn logging(folder: &std::path::Path) -> Settings {
 }
 
 /// Makes a routine that fails when it logs `line` while the flag is set.
-fn program(backend: &Backend, line: &'static str) -> Program {
+fn program(backend: &Backend, line: &'static str) -> FailingProgram {
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let code = backend.compile_named("step", TEXT, &nodes).unwrap();
     assert_eq!(code.codes().count(), if backend.name() == "partial" { 3 } else { 1 });
@@ -41,10 +41,10 @@ fn program(backend: &Backend, line: &'static str) -> Program {
     };
     let given: [(&TensorNode, &[f64]); 2] = [(&nodes[0], &[3.0; 8]), (&nodes[4], &[10.0; 8])];
     let routine = code.link_logging(&context(backend, &given), sink).unwrap();
-    Program { nodes, routine, fails }
+    FailingProgram { nodes, routine, fails }
 }
 
-impl Program {
+impl FailingProgram {
     fn run(&self) -> Result<(), RunError> {
         self.routine.run(&[]).and_then(|event| event.sync())
     }

@@ -80,7 +80,7 @@ fn bounded(line: &str) -> String {
 }
 
 /// The bytes of every node in the context after each of three runs, or the error's text.
-fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Vec<Vec<u8>>, String> {
+fn outcome(backend: &Backend, program: &Program, tally: &mut FallbackTally) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     tally.count(&code);
     // Gives a value to every node that the optimiser neither inlines nor makes local.
@@ -102,7 +102,7 @@ fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Ve
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct FallbackTally {
     divided: usize,
     parts: usize,
     fallbacks: usize,
@@ -110,7 +110,7 @@ struct Tally {
     shared: usize,
 }
 
-impl Tally {
+impl FallbackTally {
     fn count(&mut self, code: &arrayjit::Compiled) {
         self.divided += usize::from(code.codes().count() > 1);
         self.parts += code.codes().count();
@@ -119,8 +119,8 @@ impl Tally {
 }
 
 /// Compares `programs` programs, divided and undivided; the bits must be equal.
-fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
-    let mut tally = Tally::default();
+fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> FallbackTally {
+    let mut tally = FallbackTally::default();
     for seed in 0..programs {
         let mut settings = settings(FallbackSetting::Inline);
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };

@@ -65,7 +65,7 @@ pub(crate) fn with_caps(
     change: impl FnOnce(&mut Caps),
     rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
-    let inner = Shared(Backend::open_with(name, settings.clone()).unwrap());
+    let inner = SharedCodegen(Backend::open_with(name, settings.clone()).unwrap());
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
     let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
@@ -73,9 +73,9 @@ pub(crate) fn with_caps(
 }
 
 /// Makes the code generator of a backend available as a value.
-struct Shared(Backend);
+struct SharedCodegen(Backend);
 
-impl Codegen for Shared {
+impl Codegen for SharedCodegen {
     fn name(&self) -> &str {
         self.0.codegen().name()
     }

@@ -8,7 +8,7 @@ use codegen_core::interpreted::Interpreted;
 use device_runtime::{FaultDevice, FaultPlan};
 use scheduler_multicore::{Config, Cpu};
 
-use crate::rounds::{Program, by_hand};
+use crate::rounds::{RoundProgram, by_hand};
 
 /// Three streams and two passes over the rows.
 const STREAMS: usize = 3;
@@ -27,7 +27,7 @@ fn under_faults_a_result_is_right_or_missing() {
     for seed in 0..60 {
         let by = if seed % 2 == 0 { MergeMethod::Copy } else { MergeMethod::Streaming };
         let (driver, backend) = faulty(seed);
-        let program = Program::new();
+        let program = RoundProgram::new();
         let steps = program.link(&backend, STREAMS, 1, by);
         let is_injected = |error: RunError| {
             let failure = error.failure().unwrap_or_else(|| panic!("seed {seed}: {error}")).clone();

@@ -14,7 +14,7 @@ const COLUMNS: usize = 3;
 
 /// A program that adds rows of `x` and the previous value of `p` to `p`, once for each row of a round. All
 /// numbers are small integers.
-pub(crate) struct Program {
+pub(crate) struct RoundProgram {
     x: TensorNode,
     pub(crate) p: TensorNode,
     g: TensorNode,
@@ -27,10 +27,10 @@ fn data() -> HostArray {
     array(&values, &[ROWS, COLUMNS])
 }
 
-impl Program {
-    pub(crate) fn new() -> Program {
+impl RoundProgram {
+    pub(crate) fn new() -> RoundProgram {
         let (x, p, g) = (node("x", &[ROWS, COLUMNS]), node("p", &[COLUMNS]), node("g", &[COLUMNS]));
-        Program { x, p, g, loss: node("loss", &[]), total: node("total", &[]) }
+        RoundProgram { x, p, g, loss: node("loss", &[]), total: node("total", &[]) }
     }
 
     pub(crate) fn link(
@@ -40,7 +40,7 @@ impl Program {
         devices: usize,
         by: MergeMethod,
     ) -> DataParallel {
-        let Program { x, p, g, loss, total } = self;
+        let RoundProgram { x, p, g, loss, total } = self;
         let gradient =
             backend.compile_named("gradient", "g[j] := x[@i,j] + p[j]\nloss :+= x[@i,j]", [x, p, g, loss]);
         let update = backend.compile_named("update", "p[j] += g[j]\ntotal += loss", [p, g, loss, total]);
@@ -98,7 +98,7 @@ fn a_round_sums_what_its_streams_computed() {
     for (backend, devices) in [("multicore", 1), ("multicore", 2), ("inline", 1)] {
         for streams in 1..=9 {
             for by in [MergeMethod::Copy, MergeMethod::Streaming] {
-                let program = Program::new();
+                let program = RoundProgram::new();
                 let steps = program.link(&open(backend), streams, devices, by);
                 for _ in 0..2 {
                     steps.run(steps.all_bindings()).unwrap();
@@ -116,7 +116,7 @@ fn a_round_sums_what_its_streams_computed() {
 
 #[test]
 fn a_call_out_of_range_is_an_error_and_leaves_the_rest_usable() {
-    let program = Program::new();
+    let program = RoundProgram::new();
     let steps = program.link(&open("multicore"), 2, 1, MergeMethod::Streaming);
     let message = steps.run([[0i64], [8]]).unwrap_err().to_string();
     assert!(message.contains("@i") || message.contains("`i`"), "{message}");
@@ -127,7 +127,7 @@ fn a_call_out_of_range_is_an_error_and_leaves_the_rest_usable() {
 
 #[test]
 fn nothing_is_linked_for_nobody() {
-    let (backend, program) = (open("multicore"), Program::new());
+    let (backend, program) = (open("multicore"), RoundProgram::new());
     let code = backend.compile("g[j] := p[j]", [&program.g, &program.p]).unwrap();
     let (summed, parameters) = (&[][..], &[][..]);
     let job = DataParallelJob {
@@ -157,7 +157,7 @@ fn the_caller_of_a_round_waits_for_nothing() {
         return;
     }
     for devices in [1, 2] {
-        let program = Program::new();
+        let program = RoundProgram::new();
         let steps = program.link(&open("multicore"), 4, devices, MergeMethod::Streaming);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");

@@ -14,7 +14,7 @@ use tnode::{DType, Scalar};
 use super::stages::elements;
 
 /// The bound of one run.
-pub(crate) struct Bound {
+pub(crate) struct ErrorBound {
     /// The type of each node.
     types: Vec<DType>,
     /// `M` of each element of each node, computed in `f64`.
@@ -28,7 +28,7 @@ pub(crate) struct Bound {
 }
 
 /// The bound of a routine on this memory, if it has one.
-pub(crate) fn of(routine: &Routine, memory: &Memory, bindings: &[i64]) -> Option<Bound> {
+pub(crate) fn of(routine: &Routine, memory: &Memory, bindings: &[i64]) -> Option<ErrorBound> {
     let types = types(routine)?;
     let coarsest = types.iter().copied().max_by(|a, b| epsilon(*a).total_cmp(&epsilon(*b)))?;
     let magnitude = magnitude(routine)?;
@@ -42,10 +42,10 @@ pub(crate) fn of(routine: &Routine, memory: &Memory, bindings: &[i64]) -> Option
     let roundings = roundings(&routine.body, 1.0);
     let (relative, absolute) = (2.0 * roundings * epsilon(coarsest), roundings * smallest(coarsest));
     let sound = relative < 0.1;
-    sound.then_some(Bound { types, magnitudes, relative, absolute, largest: largest(coarsest) })
+    sound.then_some(ErrorBound { types, magnitudes, relative, absolute, largest: largest(coarsest) })
 }
 
-impl Bound {
+impl ErrorBound {
     /// Returns the number of elements that differ, or fails at the first that differs by more than the bound.
     pub(crate) fn check(&self, nodes: &[(usize, DType)], a: &Memory, b: &Memory) -> Result<usize, String> {
         if self.types.iter().zip(&a.nodes).any(|(&dtype, bytes)| !elements(dtype, bytes).all(is_finite)) {

@@ -31,14 +31,14 @@ pub(crate) struct Node {
     pub(crate) dims: Vec<usize>,
     /// The width of the margins of every axis, on both sides.
     pub(crate) margin: usize,
-    pub(crate) role: Role,
+    pub(crate) role: NodeRole,
 }
 
 /// Whether a node has initial values, and whether it is compared after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum NodeRole {
     /// On the device, filled before the run, compared after it.
-    Input(Fill),
+    Input(NodeFill),
     /// On the device, zero before the run, compared after it.
     Output,
     /// Without a memory mode: the optimiser decides.
@@ -47,7 +47,7 @@ pub(crate) enum Role {
 
 /// The distribution of an input's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub(crate) enum NodeFill {
     /// Small integers.
     Small,
     /// Fractions between -1 and 1; on integers as `Small`.
@@ -56,9 +56,9 @@ pub(crate) enum Fill {
     Raw,
 }
 
-impl Fill {
-    pub(crate) const ALL: [(&'static str, Fill); 3] =
-        [("small", Fill::Small), ("unit", Fill::Unit), ("raw", Fill::Raw)];
+impl NodeFill {
+    pub(crate) const ALL: [(&'static str, NodeFill); 3] =
+        [("small", NodeFill::Small), ("unit", NodeFill::Unit), ("raw", NodeFill::Raw)];
 }
 
 impl Case {
@@ -103,11 +103,11 @@ fn node_from(text: &str) -> Option<Node> {
     let (role, margin) = tail.split_once(" margin ").unwrap_or((tail, "0"));
     let margin = margin.trim().parse().ok()?;
     let role = match role.trim() {
-        "output" => Role::Output,
-        "inner" => Role::Inner,
+        "output" => NodeRole::Output,
+        "inner" => NodeRole::Inner,
         input => {
             let fill = input.strip_prefix("input ")?;
-            Role::Input(Fill::ALL.iter().find(|(name, _)| *name == fill)?.1)
+            NodeRole::Input(NodeFill::ALL.iter().find(|(name, _)| *name == fill)?.1)
         }
     };
     Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, margin, role })
@@ -118,8 +118,8 @@ impl Node {
         let builder =
             TensorNode::builder(self.name.as_str()).dims(self.dims.iter().copied()).dtype(self.dtype);
         let builder = match self.role {
-            Role::Input(_) | Role::Output => builder.mode(MemoryMode::OnDevice(Sharing::Unset)),
-            Role::Inner => builder,
+            NodeRole::Input(_) | NodeRole::Output => builder.mode(MemoryMode::OnDevice(Sharing::Unset)),
+            NodeRole::Inner => builder,
         };
         let builder = match self.margin {
             0 => builder,
@@ -132,14 +132,14 @@ impl Node {
         let bytes =
             self.dtype.size_bytes() * self.dims.iter().map(|dim| dim + 2 * self.margin).product::<usize>();
         match self.role {
-            Role::Input(fill) => filled(fill, self.dtype, bytes, seed),
-            Role::Output | Role::Inner => vec![0; bytes],
+            NodeRole::Input(fill) => filled(fill, self.dtype, bytes, seed),
+            NodeRole::Output | NodeRole::Inner => vec![0; bytes],
         }
     }
 }
 
 /// Fills `bytes` bytes with elements.
-pub(crate) fn filled(fill: Fill, dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn filled(fill: NodeFill, dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
     let mut filled = vec![0; bytes];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;
     for element in filled.chunks_mut(dtype.size_bytes()) {
@@ -149,11 +149,13 @@ pub(crate) fn filled(fill: Fill, dtype: DType, bytes: usize, seed: u64) -> Vec<u
     filled
 }
 
-fn value(fill: Fill, dtype: DType, bits: u64) -> Scalar {
+fn value(fill: NodeFill, dtype: DType, bits: u64) -> Scalar {
     match fill {
         _ if dtype == DType::Bool => Scalar::from_i64(dtype, (bits & 1) as i64),
-        Fill::Raw => Scalar::new(dtype, u128::from(bits) | (u128::from(bits) << 44)),
-        Fill::Unit if dtype.is_float() => Scalar::from_f64(dtype, (bits % 65_536) as f64 / 32_768.0 - 1.0),
+        NodeFill::Raw => Scalar::new(dtype, u128::from(bits) | (u128::from(bits) << 44)),
+        NodeFill::Unit if dtype.is_float() => {
+            Scalar::from_f64(dtype, (bits % 65_536) as f64 / 32_768.0 - 1.0)
+        }
         _ if dtype.is_float() => Scalar::from_f64(dtype, (bits % 9) as f64 - 4.0),
         _ => Scalar::from_i64(dtype, (bits % 7) as i64),
     }
@@ -165,10 +167,11 @@ impl fmt::Display for Case {
             let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
             write!(f, "node {name} {dtype}[{}] ", dims.join(", "))?;
             match role {
-                Role::Output => write!(f, "output")?,
-                Role::Inner => write!(f, "inner")?,
-                Role::Input(fill) => {
-                    let name = Fill::ALL.iter().find(|(_, known)| known == fill).map_or("", |(name, _)| name);
+                NodeRole::Output => write!(f, "output")?,
+                NodeRole::Inner => write!(f, "inner")?,
+                NodeRole::Input(fill) => {
+                    let name =
+                        NodeFill::ALL.iter().find(|(_, known)| known == fill).map_or("", |(name, _)| name);
                     write!(f, "input {name}")?;
                 }
             }

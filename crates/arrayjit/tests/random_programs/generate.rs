@@ -12,7 +12,7 @@ use lowered_ir::ir::{BinaryOp, UnaryOp};
 use lowered_ir::lower::{LowerErrorKind, LowerOptions, lower};
 use tnode::DType;
 
-use super::case::{Case, Fill, Node, Role};
+use super::case::{Case, Node, NodeFill, NodeRole};
 
 /// A class of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    fn add(&mut self, dtype: DType, dims: Vec<usize>, role: Role) -> usize {
+    fn add(&mut self, dtype: DType, dims: Vec<usize>, role: NodeRole) -> usize {
         let at = self.case.nodes.len();
         self.case.nodes.push(Node { name: format!("n{at}"), dtype, dims, margin: 0, role });
         at
@@ -209,24 +209,24 @@ impl Writer {
         let dtype = self.dtype(c);
         match c.below(6) {
             0 | 1 => {
-                let at = self.add(dtype, dims, Role::Output);
+                let at = self.add(dtype, dims, NodeRole::Output);
                 self.case.nodes[at].margin = [0, 0, 0, 0, 0, 0, 0, 1][c.below(8)];
                 (at, plain(scope))
             }
-            2 | 3 => (self.add(dtype, dims, Role::Inner), plain(scope)),
+            2 | 3 => (self.add(dtype, dims, NodeRole::Inner), plain(scope)),
             4 => {
                 // Gaps, reversals, diagonals and symbols: the rest of the node keeps its values.
                 let (dims, index) = self.shape(c, scope, &letters);
-                let role = if init && c.one_in(2) { Role::Inner } else { Role::Output };
+                let role = if init && c.one_in(2) { NodeRole::Inner } else { NodeRole::Output };
                 (self.add(dtype, dims, role), index)
             }
             _ => match self.case.nodes.len() {
-                0 => (self.add(dtype, dims, Role::Output), plain(scope)),
+                0 => (self.add(dtype, dims, NodeRole::Output), plain(scope)),
                 // A node without earlier values may be written in part only if it is initialised.
                 count => {
                     let at = c.below(count);
                     if !self.written.contains(&at) {
-                        return (self.add(dtype, dims, Role::Output), plain(scope));
+                        return (self.add(dtype, dims, NodeRole::Output), plain(scope));
                     }
                     let index = self.index_into(c, scope, at);
                     (at, index)
@@ -348,10 +348,10 @@ impl Writer {
     fn input(&mut self, c: &mut Choices<'_>, dims: Vec<usize>) -> usize {
         let dtype = self.dtype(c);
         let fill = match self.kind {
-            Kind::Bounded => Fill::Unit,
-            Kind::Any => c.pick(&[Fill::Small, Fill::Unit, Fill::Unit, Fill::Raw]),
+            Kind::Bounded => NodeFill::Unit,
+            Kind::Any => c.pick(&[NodeFill::Small, NodeFill::Unit, NodeFill::Unit, NodeFill::Raw]),
         };
-        let at = self.add(dtype, dims, Role::Input(fill));
+        let at = self.add(dtype, dims, NodeRole::Input(fill));
         self.case.nodes[at].margin = [0, 0, 0, 0, 0, 0, 1, 2][c.below(8)];
         self.written.insert(at);
         at

@@ -62,7 +62,7 @@ pub(crate) fn run(
     artifact: &Artifact,
     memory: &mut [Vec<u8>],
     bindings: &[i64],
-    cuts: Cuts,
+    cuts: KernelSplits,
 ) -> Result<(), String> {
     let Payload::Host(module) = artifact.payload() else { return Err("not an artifact for the host".into()) };
     let mut nodes: Vec<Guarded> = memory.iter().map(|bytes| Guarded::new(bytes)).collect();
@@ -107,7 +107,7 @@ pub(crate) fn run(
 
 /// The way in which parallel kernels are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cuts {
+pub(crate) enum KernelSplits {
     /// Does not split them.
     Whole,
     /// Splits them into single iterations, the last one first.
@@ -116,13 +116,13 @@ pub(crate) enum Cuts {
     Uneven,
 }
 
-fn parts(module: &HostModule, kernel: usize, abi: &KernelAbi, cuts: Cuts) -> Vec<Range<u64>> {
+fn parts(module: &HostModule, kernel: usize, abi: &KernelAbi, cuts: KernelSplits) -> Vec<Range<u64>> {
     let extent = abi.launch.extent;
     match cuts {
         _ if !module.is_splittable(kernel) || extent < 2 => iter::once(0..extent).collect(),
-        Cuts::Whole => iter::once(0..extent).collect(),
-        Cuts::Backwards => (0..extent).rev().map(|at| at..at + 1).collect(),
-        Cuts::Uneven => {
+        KernelSplits::Whole => iter::once(0..extent).collect(),
+        KernelSplits::Backwards => (0..extent).rev().map(|at| at..at + 1).collect(),
+        KernelSplits::Uneven => {
             let (a, b) = (extent / 3, extent - extent / 4);
             vec![a..b, b..extent, 0..a]
         }

@@ -24,7 +24,7 @@ use lowered_ir::ir::Numerics;
 use lowered_ir::text::print;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
-use stages::{Tally, Ways, check, check_routine};
+use stages::{StageTally, StageVariants, check, check_routine};
 
 /// Generates the same programs in every run, unless the environment requests more.
 fn config(default: u32) -> Config {
@@ -34,13 +34,13 @@ fn config(default: u32) -> Config {
     Config { cases, rng_seed, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
 }
 
-fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
+fn programs(kind: Kind, numerics: Numerics, default: u32) -> StageTally {
     let choices = (any::<u8>(), prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..=5));
-    let mut tally = Tally::default();
+    let mut tally = StageTally::default();
     let shared = RefCell::new(&mut tally);
     let result = TestRunner::new(config(default)).run(&choices, |(way, choices)| {
         let case = generate::case(kind, &choices);
-        let outcome = check(&case, numerics, Ways::One(way), &mut shared.borrow_mut());
+        let outcome = check(&case, numerics, StageVariants::One(way), &mut shared.borrow_mut());
         outcome.map_err(|failure| TestCaseError::fail(failure.to_string()))
     });
     if let Err(error) = result {
@@ -50,14 +50,14 @@ fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
     tally
 }
 
-fn nests(numerics: Numerics, default: u32) -> Tally {
+fn nests(numerics: Numerics, default: u32) -> StageTally {
     let choices = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..=4);
-    let mut tally = Tally::default();
+    let mut tally = StageTally::default();
     let shared = RefCell::new(&mut tally);
     let result =
         TestRunner::new(config(default)).run(&(any::<u8>(), 0..6i64, choices), |(way, step, choices)| {
             let routine = in_place::routine(numerics, &choices);
-            let outcome = check_routine(&routine, &[step], Ways::One(way), &mut shared.borrow_mut());
+            let outcome = check_routine(&routine, &[step], StageVariants::One(way), &mut shared.borrow_mut());
             outcome.map_err(|failure| TestCaseError::fail(format!("{failure}\n\nof\n{}", print(&routine))))
         });
     result.unwrap_or_else(|error| panic!("{error}"));
@@ -104,7 +104,7 @@ fn regressions_stay_fixed() {
         let text = std::fs::read_to_string(&path).expect("a readable file");
         let case = Case::from_text(&text).unwrap_or_else(|| panic!("{}: not a case", path.display()));
         for numerics in [Numerics::Strict, Numerics::Fast] {
-            if let Err(failure) = check(&case, numerics, Ways::All, &mut Tally::default()) {
+            if let Err(failure) = check(&case, numerics, StageVariants::All, &mut StageTally::default()) {
                 panic!("{}, {numerics:?}: {failure}", path.display());
             }
         }

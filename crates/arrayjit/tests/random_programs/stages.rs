@@ -15,31 +15,31 @@ use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
-use super::bound::{self, Bound};
-use super::case::{self, Case, Fill, Role};
-use super::machine::{self, Cuts};
+use super::bound::{self, ErrorBound};
+use super::case::{self, Case, NodeFill, NodeRole};
+use super::machine::{self, KernelSplits};
 
 /// A difference or an error.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct StageFailure {
     stage: String,
     message: String,
     routine: Option<Box<Routine>>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for StageFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.stage, self.message)?;
         self.routine.as_ref().map_or(Ok(()), |routine| write!(f, "\n{}", print(routine)))
     }
 }
 
-impl Failure {
-    fn at(stage: impl Into<String>, message: impl ToString) -> Failure {
-        Failure { stage: stage.into(), message: message.to_string(), routine: None }
+impl StageFailure {
+    fn at(stage: impl Into<String>, message: impl ToString) -> StageFailure {
+        StageFailure { stage: stage.into(), message: message.to_string(), routine: None }
     }
 
-    fn of(mut self, routine: &Routine) -> Failure {
+    fn of(mut self, routine: &Routine) -> StageFailure {
         self.routine = Some(Box::new(routine.clone()));
         self
     }
@@ -47,7 +47,7 @@ impl Failure {
 
 /// Counts of interesting events, for the summary.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct StageTally {
     pub(crate) cases: usize,
     /// The number of results within their bounds whose bits differ.
     pub(crate) rounded: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Tally {
 
 /// The variants of the stages to run a case through.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ways {
+pub(crate) enum StageVariants {
     /// All variants.
     All,
     /// Every variant of the optimiser, one of which is scheduled and compiled in one variant, so that many
@@ -68,29 +68,34 @@ pub(crate) enum Ways {
     One(u8),
 }
 
-impl Ways {
+impl StageVariants {
     /// Whether to run the variant at `position` of `of` variants; `digit` numbers independent choices.
     fn takes(self, digit: u32, position: usize, of: usize) -> bool {
         match self {
-            Ways::All => true,
-            Ways::One(way) => usize::from(way) / 4usize.pow(digit) % of == position,
+            StageVariants::All => true,
+            StageVariants::One(way) => usize::from(way) / 4usize.pow(digit) % of == position,
         }
     }
 }
 
 /// Runs a case through every stage in a numeric class.
-pub(crate) fn check(case: &Case, numerics: Numerics, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
+pub(crate) fn check(
+    case: &Case,
+    numerics: Numerics,
+    variants: StageVariants,
+    tally: &mut StageTally,
+) -> Result<(), StageFailure> {
     let lowered = lowered(case, numerics)?;
-    stages(&Run::new(case, &lowered), ways, tally)
+    stages(&CaseRun::new(case, &lowered), variants, tally)
 }
 
 /// Runs a routine through every stage, on memory made for its types; nodes with a memory mode are compared.
 pub(crate) fn check_routine(
     routine: &Routine,
     bindings: &[i64],
-    ways: Ways,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
+    variants: StageVariants,
+    tally: &mut StageTally,
+) -> Result<(), StageFailure> {
     verified("generation", routine)?;
     let decided = |at: usize| routine.nodes[at].mode.mode().is_some();
     let compared = (0..routine.nodes.len()).filter(|&at| decided(at)).collect();
@@ -98,19 +103,19 @@ pub(crate) fn check_routine(
     for (at, (bytes, node)) in
         memory.nodes.iter_mut().zip(&routine.nodes).enumerate().filter(|(at, _)| decided(*at))
     {
-        *bytes = case::filled(Fill::Small, node.dtype, bytes.len(), at as u64);
+        *bytes = case::filled(NodeFill::Small, node.dtype, bytes.len(), at as u64);
     }
-    stages(&Run { routine, memory, bindings: bindings.to_vec(), compared }, ways, tally)
+    stages(&CaseRun { routine, memory, bindings: bindings.to_vec(), compared }, variants, tally)
 }
 
-fn stages(run: &Run<'_>, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
+fn stages(run: &CaseRun<'_>, variants: StageVariants, tally: &mut StageTally) -> Result<(), StageFailure> {
     tally.cases += 1;
     let routine = run.routine;
     round_trip(routine)?;
     let expected = run.interpret("lowered", routine)?;
     for (at, (name, settings)) in settings().into_iter().enumerate() {
         let optimized = optimize(routine.clone(), &settings)
-            .map_err(|e| Failure::at(format!("optimise {name}"), e).of(routine))?
+            .map_err(|e| StageFailure::at(format!("optimise {name}"), e).of(routine))?
             .routine;
         verified(name, &optimized)?;
         round_trip(&optimized)?;
@@ -119,34 +124,34 @@ fn stages(run: &Run<'_>, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
             .map_err(|e| e.of(&optimized))?;
         let virtual_nodes = optimized.nodes.iter().filter(|node| node.mode.known_virtual());
         tally.inlined += virtual_nodes.count();
-        if ways.takes(0, at, 4) {
+        if variants.takes(0, at, 4) {
             let bound = bound::of(routine, &run.memory, &run.bindings);
-            scheduled(run, name, &optimized, &expected, bound.as_ref(), ways, tally)?;
+            scheduled(run, name, &optimized, &expected, bound.as_ref(), variants, tally)?;
         }
     }
     Ok(())
 }
 
-fn lowered(case: &Case, numerics: Numerics) -> Result<Lowered, Failure> {
+fn lowered(case: &Case, numerics: Numerics) -> Result<Lowered, StageFailure> {
     let handles = case.handles();
-    let assignments = case.parse(&handles).map_err(|e| Failure::at("text", e))?;
+    let assignments = case.parse(&handles).map_err(|e| StageFailure::at("text", e))?;
     let lowered = lower(&assignments, &LowerOptions { numerics, ..LowerOptions::default() });
-    let lowered = lowered.map_err(|e| Failure::at("lowering", e))?;
+    let lowered = lowered.map_err(|e| StageFailure::at("lowering", e))?;
     verified("lowering", &lowered.routine)?;
     Ok(lowered)
 }
 
-fn verified(stage: &str, routine: &Routine) -> Result<(), Failure> {
-    verify(routine).map_err(|e| Failure::at(format!("verify after {stage}"), e).of(routine))
+fn verified(stage: &str, routine: &Routine) -> Result<(), StageFailure> {
+    verify(routine).map_err(|e| StageFailure::at(format!("verify after {stage}"), e).of(routine))
 }
 
-fn round_trip(routine: &Routine) -> Result<(), Failure> {
+fn round_trip(routine: &Routine) -> Result<(), StageFailure> {
     let text = print(routine);
-    let again = parse(&text).map_err(|e| Failure::at("reading the printed text", e).of(routine))?;
+    let again = parse(&text).map_err(|e| StageFailure::at("reading the printed text", e).of(routine))?;
     if again.body == routine.body && print(&again) == text {
         return Ok(());
     }
-    Err(Failure::at("round trip", "the text reads back as something else").of(routine))
+    Err(StageFailure::at("round trip", "the text reads back as something else").of(routine))
 }
 
 /// Settings of the optimiser that lead to different code.
@@ -175,14 +180,14 @@ fn schedules(caps: &Caps) -> Vec<(&'static str, Caps, ScheduleOptions)> {
 }
 
 fn scheduled(
-    run: &Run<'_>,
+    run: &CaseRun<'_>,
     settings: &str,
     optimized: &Routine,
     expected: &Memory,
-    bound: Option<&Bound>,
-    ways: Ways,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
+    bound: Option<&ErrorBound>,
+    variants: StageVariants,
+    tally: &mut StageTally,
+) -> Result<(), StageFailure> {
     let codegens = [
         ("widest", CraneliftOptions::default()),
         ("vectors", CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() }),
@@ -204,7 +209,7 @@ fn scheduled(
             CraneliftOptions::default(),
         );
         let schedule =
-            schedule(optimized, &target, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;
+            schedule(optimized, &target, &options).map_err(|e| StageFailure::at(&stage, e).of(optimized))?;
         for kernel in schedule.kernels() {
             verified(&stage, kernel.ir())?;
         }
@@ -212,16 +217,17 @@ fn scheduled(
         tally.parallel += schedule.kernels().iter().filter(|kernel| kernel.abi().launch.extent > 1).count();
         let kernels = || schedule.kernels().iter().map(|k| print(k.ir())).collect::<String>();
         let artifact = Interpreted::of_target(caps.clone()).compile(&schedule);
-        let artifact = artifact.map_err(|e| Failure::at(&stage, format!("{e}\n{}", kernels())))?;
-        let launch = |artifact: &Artifact, cuts| -> Result<Memory, Failure> {
+        let artifact = artifact.map_err(|e| StageFailure::at(&stage, format!("{e}\n{}", kernels())))?;
+        let launch = |artifact: &Artifact, cuts| -> Result<Memory, StageFailure> {
             let mut memory = run.memory.clone();
             machine::run(&schedule, artifact, &mut memory.nodes, &run.bindings, cuts)
-                .map_err(|e| Failure::at(&stage, format!("{e}\n{}", kernels())))?;
+                .map_err(|e| StageFailure::at(&stage, format!("{e}\n{}", kernels())))?;
             Ok(memory)
         };
-        let interpreted = launch(&artifact, Cuts::Whole)?;
-        let explain =
-            |f: Failure| Failure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized);
+        let interpreted = launch(&artifact, KernelSplits::Whole)?;
+        let explain = |f: StageFailure| {
+            StageFailure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized)
+        };
         // Integer results do not depend on the order of operations.
         let exact = optimized.nodes.iter().all(|node| !node.dtype.is_float());
         let numerics = if exact { Numerics::Strict } else { optimized.numerics };
@@ -235,23 +241,23 @@ fn scheduled(
             }
             (None, Numerics::Fast, Some(bound)) => {
                 let within = bound.check(&run.compared(), expected, &interpreted);
-                tally.rounded += within.map_err(|e| explain(Failure::at(&stage, e)))?;
+                tally.rounded += within.map_err(|e| explain(StageFailure::at(&stage, e)))?;
             }
             (None, Numerics::Fast, None) => {}
         }
         for (codegen, choice) in codegens
             .iter()
-            .filter(|_| ways.takes(1, at, 4))
+            .filter(|_| variants.takes(1, at, 4))
             .enumerate()
-            .filter(|(at, _)| ways.takes(2, *at, 2))
+            .filter(|(at, _)| variants.takes(2, *at, 2))
             .map(|(_, c)| c)
         {
             let artifact = match cranelift(choice.clone()).and_then(|c| c.compile(&schedule)) {
                 Ok(artifact) => artifact,
-                Err(error) => return Err(Failure::at(&stage, format!("{error}\n{}", kernels()))),
+                Err(error) => return Err(StageFailure::at(&stage, format!("{error}\n{}", kernels()))),
             };
             let splits = schedule.kernels().iter().any(|kernel| kernel.abi().launch.extent > 1);
-            let cuts = [Cuts::Whole, Cuts::Backwards, Cuts::Uneven];
+            let cuts = [KernelSplits::Whole, KernelSplits::Backwards, KernelSplits::Uneven];
             for &cuts in if splits { &cuts[..] } else { &cuts[..1] } {
                 let compiled = launch(&artifact, cuts)?;
                 run.same(
@@ -268,7 +274,7 @@ fn scheduled(
 }
 
 /// The inputs of a case, in the order of the routine's nodes and symbols.
-struct Run<'a> {
+struct CaseRun<'a> {
     routine: &'a Routine,
     memory: Memory,
     bindings: Vec<i64>,
@@ -276,28 +282,28 @@ struct Run<'a> {
     compared: Vec<usize>,
 }
 
-impl<'a> Run<'a> {
-    fn new(case: &Case, lowered: &'a Lowered) -> Run<'a> {
+impl<'a> CaseRun<'a> {
+    fn new(case: &Case, lowered: &'a Lowered) -> CaseRun<'a> {
         let first = case.memory();
         let mut memory = Memory::zeroed(&lowered.routine);
         let mut compared = Vec::new();
         for (at, node) in lowered.nodes.iter().enumerate() {
             let name = node.label().last().map(String::as_str);
             let found = case.nodes.iter().position(|known| Some(known.name.as_str()) == name);
-            if let Some(found) = found.filter(|&found| case.nodes[found].role != Role::Inner) {
+            if let Some(found) = found.filter(|&found| case.nodes[found].role != NodeRole::Inner) {
                 memory.nodes[at].clone_from(&first[found]);
                 compared.push(at);
             }
         }
         let value = |name: &str| case.bindings.iter().find(|(known, _)| known == name).map_or(0, |(_, v)| *v);
         let bindings = lowered.routine.symbols.iter().map(|symbol| value(&symbol.name)).collect();
-        Run { routine: &lowered.routine, memory, bindings, compared }
+        CaseRun { routine: &lowered.routine, memory, bindings, compared }
     }
 
-    fn interpret(&self, stage: &str, routine: &Routine) -> Result<Memory, Failure> {
+    fn interpret(&self, stage: &str, routine: &Routine) -> Result<Memory, StageFailure> {
         let mut memory = self.memory.clone();
         interp::run(routine, &mut memory, &self.bindings)
-            .map_err(|e| Failure::at(format!("interpret {stage}"), e).of(routine))?;
+            .map_err(|e| StageFailure::at(format!("interpret {stage}"), e).of(routine))?;
         Ok(memory)
     }
 
@@ -307,7 +313,7 @@ impl<'a> Run<'a> {
     }
 
     /// Fails if the compared nodes of two memories differ; all NaNs are equal.
-    fn same(&self, what: &str, expected: &Memory, found: &Memory) -> Result<(), Failure> {
+    fn same(&self, what: &str, expected: &Memory, found: &Memory) -> Result<(), StageFailure> {
         for (node, dtype) in self.compared() {
             let pairs = elements(dtype, &expected.nodes[node]).zip(elements(dtype, &found.nodes[node]));
             for (at, (e, f)) in pairs.enumerate() {
@@ -319,7 +325,7 @@ impl<'a> Run<'a> {
                         f.bits(),
                         e.bits()
                     );
-                    return Err(Failure::at(what, message));
+                    return Err(StageFailure::at(what, message));
                 }
             }
         }

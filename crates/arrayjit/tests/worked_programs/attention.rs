@@ -2,7 +2,7 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{Program, numbers};
+use crate::program::{WorkedProgram, numbers};
 
 const POSITIONS: usize = 5;
 const HALF: usize = 4;
@@ -19,8 +19,8 @@ const ROTATE: &str = "
                  where i < 4, j < 4, @first < 4096
 ";
 
-fn rotation(x: &[f64], first: i64) -> Program {
-    Program::new(ROTATE)
+fn rotation(x: &[f64], first: i64) -> WorkedProgram {
+    WorkedProgram::new(ROTATE)
         .given("x", F32, &[POSITIONS, 2 * HALF], x)
         .given("w", F32, &[HALF], &frequencies())
         .kept("y", F32, &[POSITIONS, 2 * HALF])
@@ -81,7 +81,7 @@ fn neighbouring_pairs() {
         y[t, 2*i] :+= x[t, 2*i] * cos(t * w[i]) - x[t, 2*i + 1] * sin(t * w[i])
         y[t, 2*i + 1] += x[t, 2*i + 1] * cos(t * w[i]) + x[t, 2*i] * sin(t * w[i])
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("x", F32, &[POSITIONS, 2 * HALF], &x)
         .given("w", F32, &[HALF], &frequencies())
         .kept("y", F32, &[POSITIONS, 2 * HALF]);

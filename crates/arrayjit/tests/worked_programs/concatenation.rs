@@ -2,11 +2,11 @@
 
 use arrayjit::DType::{F32, I32};
 
-use crate::program::{Program, expect, numbers};
+use crate::program::{WorkedProgram, expect, numbers};
 
 #[test]
 fn two_arrays_become_one() {
-    let program = Program::new("y[i^j] := x[i], z[j]")
+    let program = WorkedProgram::new("y[i^j] := x[i], z[j]")
         .given("x", I32, &[2], &[1.0, 2.0])
         .given("z", I32, &[3], &[30.0, 40.0, 50.0])
         .kept("y", I32, &[5]);
@@ -17,11 +17,12 @@ fn two_arrays_become_one() {
 #[test]
 fn matrices_side_by_side_and_on_top_of_each_other() {
     let (a, b) = (numbers(15, 6), numbers(16, 6));
-    let program = Program::new("beside[r, i^j] := a[r,i], -b[r,j]\n above[r^s, c] := 2 * a[r,c], b[s,c]")
-        .given("a", F32, &[2, 3], &a)
-        .given("b", F32, &[2, 3], &b)
-        .kept("beside", F32, &[2, 6])
-        .kept("above", F32, &[4, 3]);
+    let program =
+        WorkedProgram::new("beside[r, i^j] := a[r,i], -b[r,j]\n above[r^s, c] := 2 * a[r,c], b[s,c]")
+            .given("a", F32, &[2, 3], &a)
+            .given("b", F32, &[2, 3], &b)
+            .kept("beside", F32, &[2, 6])
+            .kept("above", F32, &[4, 3]);
     let beside: Vec<f64> = (0..2)
         .flat_map(|r| {
             a[r * 3..][..3].iter().copied().chain(b[r * 3..][..3].iter().map(|x| -x)).collect::<Vec<_>>()
@@ -38,7 +39,7 @@ fn matrices_side_by_side_and_on_top_of_each_other() {
 #[test]
 fn splitting_gives_back_what_was_put_together() {
     let parts = [numbers(17, 2), numbers(18, 5), numbers(19, 1)];
-    let program = Program::new("y[i^j^k] := a[i], b[j], c[k]\n p[i], q[j], r[k] := y[i^j^k]")
+    let program = WorkedProgram::new("y[i^j^k] := a[i], b[j], c[k]\n p[i], q[j], r[k] := y[i^j^k]")
         .given("a", F32, &[2], &parts[0])
         .given("b", F32, &[5], &parts[1])
         .given("c", F32, &[1], &parts[2])
@@ -58,7 +59,7 @@ fn splitting_gives_back_what_was_put_together() {
 #[test]
 fn gradients_go_back_to_the_parts() {
     let gradient = numbers(20, 5 * 4);
-    let program = Program::new("ga[i], gb[j] :+= gy[i^j, k]")
+    let program = WorkedProgram::new("ga[i], gb[j] :+= gy[i^j, k]")
         .given("gy", F32, &[5, 4], &gradient)
         .given("ga", F32, &[2], &[9.0; 2])
         .given("gb", F32, &[3], &[9.0; 3]);
@@ -72,7 +73,7 @@ fn gradients_go_back_to_the_parts() {
 #[test]
 fn rotations_and_fillings() {
     let q = numbers(21, 7);
-    let program = Program::new("r[i^j] := q[j^i] where i < 3\n f[i^j] := q[i], 0 * j where i < 7")
+    let program = WorkedProgram::new("r[i^j] := q[j^i] where i < 3\n f[i^j] := q[i], 0 * j where i < 7")
         .given("q", F32, &[7], &q)
         .kept("r", F32, &[7])
         .kept("f", F32, &[10]);

@@ -2,7 +2,7 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{Program, expect, numbers};
+use crate::program::{WorkedProgram, expect, numbers};
 
 /// A geometry: the size of a window, the stride between windows, and the dilation of their elements.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ fn convolutions() {
             window.index("i", "kh"),
             window.index("j", "kw")
         );
-        let program = Program::new(text)
+        let program = WorkedProgram::new(text)
             .given("x", F32, &[BATCH, CHANNELS, ROWS, COLUMNS], &x)
             .given("w", F32, &[FILTERS, CHANNELS, k, k], &w)
             .kept("y", F32, &[BATCH, FILTERS, rows, columns]);
@@ -113,7 +113,7 @@ fn maximum_pooling() {
             window.index("j", "kw"),
             k = window.size
         );
-        let program = Program::new(text).given("x", F32, &[BATCH, ROWS, COLUMNS], &x).kept(
+        let program = WorkedProgram::new(text).given("x", F32, &[BATCH, ROWS, COLUMNS], &x).kept(
             "y",
             F32,
             &[BATCH, rows, columns],
@@ -126,7 +126,7 @@ fn maximum_pooling() {
 /// before the array.
 #[test]
 fn a_pooling_by_hand() {
-    let program = Program::new("y[i] :max= pad(x, -inf)[2*i + k - 1] where k < 2")
+    let program = WorkedProgram::new("y[i] :max= pad(x, -inf)[2*i + k - 1] where k < 2")
         .given("x", F32, &[5], &[-3.0, -1.0, -4.0, -1.5, -9.0])
         .kept("y", F32, &[3]);
     expect(&program, "y", &[-3.0, -1.0, -1.5], 0.0);

@@ -10,7 +10,7 @@
 
 use arrayjit::DType;
 
-use crate::program::Program;
+use crate::program::WorkedProgram;
 
 /// Computes forward, then backward through every intermediate value; a value that is used twice gets two
 /// contributions.
@@ -47,7 +47,8 @@ const TEXT: &str = "
 fn a_scalar_expression_and_its_derivatives() {
     let slope = -7.0 + 20.0 / 343.0;
     for (dtype, tolerance) in [(DType::F64, 1e-14), (DType::F32, 1e-6)] {
-        let mut program = Program::new(TEXT).given("a", dtype, &[], &[-4.0]).given("b", dtype, &[], &[2.0]);
+        let mut program =
+            WorkedProgram::new(TEXT).given("a", dtype, &[], &[-4.0]).given("b", dtype, &[], &[2.0]);
         for name in ["c0", "c1", "c2", "d0", "d1", "d2", "e", "f"] {
             program = program.inner(name, dtype, &[]);
         }

@@ -3,7 +3,7 @@
 
 use arrayjit::DType::{F32, I32};
 
-use crate::program::{Program, expect, numbers};
+use crate::program::{WorkedProgram, expect, numbers};
 
 const INF: f64 = f64::INFINITY;
 
@@ -11,7 +11,7 @@ const INF: f64 = f64::INFINITY;
 #[test]
 fn polynomials_multiply() {
     // (1 + 2x + 3x²)(4 + 5x + 6x² + 7x³)
-    let program = Program::new("y[i + j] :+= a[i] * b[j]")
+    let program = WorkedProgram::new("y[i + j] :+= a[i] * b[j]")
         .given("a", F32, &[3], &[1.0, 2.0, 3.0])
         .given("b", F32, &[4], &[4.0, 5.0, 6.0, 7.0])
         .given("y", F32, &[6], &[9.0; 6]);
@@ -21,7 +21,7 @@ fn polynomials_multiply() {
 /// Without a neutral start, sums are added to the previous values.
 #[test]
 fn sums_go_on_top_of_what_is_there() {
-    let program = Program::new("y[i + j] += a[i] * b[j]")
+    let program = WorkedProgram::new("y[i + j] += a[i] * b[j]")
         .given("a", I32, &[2], &[1.0, 2.0])
         .given("b", I32, &[2], &[3.0, 4.0])
         .given("y", I32, &[3], &[100.0, 200.0, 300.0]);
@@ -31,7 +31,7 @@ fn sums_go_on_top_of_what_is_there() {
 /// Overlapping windows are written back: one or two windows reach the position 2i + k.
 #[test]
 fn overlapping_windows_add_up() {
-    let program = Program::new("y[2*i + k] :+= x[i] * w[k]")
+    let program = WorkedProgram::new("y[2*i + k] :+= x[i] * w[k]")
         .given("x", F32, &[3], &[1.0, 10.0, 100.0])
         .given("w", F32, &[3], &[1.0, 2.0, 3.0])
         .kept("y", F32, &[7]);
@@ -41,7 +41,7 @@ fn overlapping_windows_add_up() {
 #[test]
 fn rows_columns_and_the_whole_reduce() {
     let x = numbers(1, 5 * 7);
-    let program = Program::new(
+    let program = WorkedProgram::new(
         "rows[i] :+= x[i,j]\n columns[j] :max= x[i,j]\n all :+= x[i,j]\n least :min= x[i,j]\n product :*= d[k]",
     )
     .given("x", F32, &[5, 7], &x)
@@ -65,7 +65,7 @@ fn rows_columns_and_the_whole_reduce() {
 /// A trace reads only the diagonal.
 #[test]
 fn traces() {
-    let program = Program::new("t :+= m[i,i]\n s :+= m[i, 2 - i]")
+    let program = WorkedProgram::new("t :+= m[i,i]\n s :+= m[i, 2 - i]")
         .given("m", F32, &[3, 3], &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])
         .kept("t", F32, &[])
         .kept("s", F32, &[]);
@@ -80,7 +80,7 @@ fn traces() {
 #[test]
 fn diagonals_scatter_among_neutral_elements() {
     let text = "y[i,i] :+= x[i]\n top[i, 2*i + 1] :max= x[i]\n anti[i, 2 - i] :*= x[i]";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("x", F32, &[3], &[5.0, -6.0, 7.0])
         .given("y", F32, &[3, 3], &[9.0; 9])
         .given("top", F32, &[3, 6], &[9.0; 18])
@@ -111,7 +111,7 @@ fn tropical_products() {
             .fold(none, |best, w| if w > best { w } else { best })
     };
     let expected: Vec<f64> = (0..n * n).map(|at| heaviest(at / n, at % n)).collect();
-    let program = Program::new("c[i,j] :max= a[i,k] + a[k,j]").given("a", F32, &[n, n], &weights).kept(
+    let program = WorkedProgram::new("c[i,j] :max= a[i,k] + a[k,j]").given("a", F32, &[n, n], &weights).kept(
         "c",
         F32,
         &[n, n],
@@ -123,7 +123,10 @@ fn tropical_products() {
 #[test]
 fn shortest_paths() {
     let edges = [0.0, 3.0, 7.0, INF, 0.0, 1.0, INF, INF, 0.0];
-    let program =
-        Program::new("d[i,j] :min= w[i,k] + w[k,j]").given("w", F32, &[3, 3], &edges).kept("d", F32, &[3, 3]);
+    let program = WorkedProgram::new("d[i,j] :min= w[i,k] + w[k,j]").given("w", F32, &[3, 3], &edges).kept(
+        "d",
+        F32,
+        &[3, 3],
+    );
     expect(&program, "d", &[0.0, 3.0, 4.0, INF, 0.0, 1.0, INF, INF, 0.0], 0.0);
 }

@@ -2,7 +2,7 @@
 
 use arrayjit::DType::{F32, I32, U8};
 
-use crate::program::{Program, numbers};
+use crate::program::{WorkedProgram, numbers};
 
 const ROWS: usize = 6;
 const WIDTH: usize = 3;
@@ -28,7 +28,7 @@ fn rows_are_looked_up() {
             None => expected.extend([0.0; WIDTH]),
         }
     }
-    let program = Program::new("e[b,i] :+= (k == row[b]) * table[k,i]")
+    let program = WorkedProgram::new("e[b,i] :+= (k == row[b]) * table[k,i]")
         .given("table", F32, &[ROWS, WIDTH], &table)
         .given("row", I32, &[PICKED.len()], &picked())
         .kept("e", F32, &[PICKED.len(), WIDTH]);
@@ -49,7 +49,7 @@ fn gradients_are_added_to_the_rows_they_came_from() {
             *sum += g;
         }
     }
-    let program = Program::new("g[k,i] :+= where(k == row[b], ge[b,i], 0)")
+    let program = WorkedProgram::new("g[k,i] :+= where(k == row[b], ge[b,i], 0)")
         .given("ge", F32, &[PICKED.len(), WIDTH], &gradient)
         .given("row", I32, &[PICKED.len()], &picked())
         .given("g", F32, &[ROWS, WIDTH], &[9.0; ROWS * WIDTH]);
@@ -80,7 +80,7 @@ fn the_loss_of_a_classifier_and_its_gradient() {
         loss :+= (log(z[b]) + top[b] - of_label[b]) / 4
         gs[b,k] := (e[b,k] / z[b] - (k == label[b])) / 4
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("s", F32, &[examples, classes], &scores)
         .given("label", U8, &[examples], &labels.map(|label| label as f64))
         .inner("top", F32, &[examples])

@@ -4,7 +4,7 @@
 use arrayjit::DType::{self, Bf16, Bool, F16, F32, F64, Fp8E4m3fn, Fp8E5m2, I32, I64, U8};
 use arrayjit::HostArray;
 
-use crate::program::{Program, expect, numbers};
+use crate::program::{WorkedProgram, expect, numbers};
 
 /// The values after rounding to the type.
 fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
@@ -17,7 +17,7 @@ fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
 #[test]
 fn sums_of_narrow_data_are_as_wide_as_their_target() {
     for dtype in [F16, Bf16, Fp8E5m2, Fp8E4m3fn] {
-        let program = Program::new("wide :+= x[i]\n back := wide")
+        let program = WorkedProgram::new("wide :+= x[i]\n back := wide")
             .given("x", dtype, &[4096], &[1.0; 4096])
             .kept("wide", F32, &[])
             .kept("back", F16, &[]);
@@ -33,7 +33,7 @@ fn sums_of_narrow_data_are_as_wide_as_their_target() {
 #[test]
 fn narrow_sums_round_after_every_addition() {
     for (dtype, start) in [(F16, 2048.0), (Bf16, 256.0)] {
-        let program = Program::new("y[j] += x[i,j]")
+        let program = WorkedProgram::new("y[j] += x[i,j]")
             .given("x", dtype, &[10, 4], &[1.0; 40])
             .given("y", dtype, &[4], &[start, -start, start / 2.0, 0.0])
             .strict();
@@ -50,7 +50,7 @@ fn a_matrix_product_of_halves_accumulates_in_single() {
         let [a, b] = [13, 14].map(|seed| rounded(dtype, &numbers(seed, n * k)));
         let exact: Vec<f64> =
             (0..n * n).map(|at| (0..k).map(|l| a[at / n * k + l] * b[at % n * k + l]).sum()).collect();
-        let program = Program::new("c[i,j] :+= f32(a[i,l]) * f32(b[j,l])\n r[i,j] := c[i,j]")
+        let program = WorkedProgram::new("c[i,j] :+= f32(a[i,l]) * f32(b[j,l])\n r[i,j] := c[i,j]")
             .given("a", dtype, &[n, k], &a)
             .given("b", dtype, &[n, k], &b)
             .kept("c", F32, &[n, n])
@@ -77,7 +77,7 @@ fn operands_of_different_types() {
         long[i] := n[i] * l[i]
         fused[i] := fma(h[i], h[i], s[i])
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("h", F16, &[3], &h)
         .given("s", F32, &[3], &s)
         .given("n", I32, &[3], &n)
@@ -120,7 +120,7 @@ fn conversions_in_a_program() {
         e[i] := i64(x[i])
         f[i] := fp8_e5m2(x[i])
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("x", F32, &[7], &x)
         .kept("a", U8, &[7])
         .kept("b", F16, &[7])
@@ -143,7 +143,7 @@ fn conversions_in_a_program() {
 #[test]
 fn a_target_of_another_type_accumulates_in_its_own() {
     // 0.5 truncates to 0 before each addition.
-    let program = Program::new("n :+= x[i]\n m :+= x[i] * 2")
+    let program = WorkedProgram::new("n :+= x[i]\n m :+= x[i] * 2")
         .given("x", F32, &[4], &[0.5, 1.5, 2.5, -0.5])
         .kept("n", I32, &[])
         .kept("m", I32, &[]);
@@ -166,7 +166,7 @@ fn truth_values_accumulate() {
             greatest :max= x[i] > 2
             least :min= x[i] > 2
         ";
-        let mut program = Program::new(text).given("x", F32, &[3], &x);
+        let mut program = WorkedProgram::new(text).given("x", F32, &[3], &x);
         for name in ["any", "all", "greatest", "least"] {
             program = program.kept(name, Bool, &[]);
         }

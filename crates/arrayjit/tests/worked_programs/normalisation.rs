@@ -2,11 +2,11 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{Program, numbers};
+use crate::program::{WorkedProgram, numbers};
 
 const INF: f64 = f64::INFINITY;
 
-fn softmax(rows: usize, columns: usize, x: &[f64]) -> Program {
+fn softmax(rows: usize, columns: usize, x: &[f64]) -> WorkedProgram {
     let text = "
         top[b] :max= x[b,k]
         e[b,k] := exp(x[b,k] - top[b])
@@ -14,7 +14,7 @@ fn softmax(rows: usize, columns: usize, x: &[f64]) -> Program {
         p[b,k] := e[b,k] / z[b]
         loss[b] := log(z[b]) + top[b] - x[b,0]
     ";
-    Program::new(text)
+    WorkedProgram::new(text)
         .given("x", F32, &[rows, columns], x)
         .inner("top", F32, &[rows])
         .inner("e", F32, &[rows, columns])
@@ -86,7 +86,7 @@ fn layer_normalisation() {
         variance[b] :+= centred[b,i] * centred[b,i] / 16
         y[b,i] := centred[b,i] * recip_sqrt(variance[b] + 0.00001) * gain[i] + bias[i]
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("x", F32, &[rows, columns], &x)
         .given("gain", F32, &[columns], &gain)
         .given("bias", F32, &[columns], &bias)
@@ -109,7 +109,7 @@ fn a_constant_row_is_normalised_to_the_bias() {
         variance[] :+= (x[i] - mean) * (x[i] - mean) / 4
         y[i] := (x[i] - mean) * recip_sqrt(variance + 0.00001) + bias[i]
     ";
-    let program = Program::new(text)
+    let program = WorkedProgram::new(text)
         .given("x", F32, &[4], &[3.0; 4])
         .given("bias", F32, &[4], &[1.0, 2.0, 3.0, 4.0])
         .inner("mean", F32, &[])

@@ -6,7 +6,7 @@ use arrayjit::{Backend, DType, HostArray, MemoryMode, Settings, TensorNode};
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
 /// The role of an array of a program.
-enum Role {
+enum ArrayRole {
     /// An array with values before the run.
     Given(Vec<f64>),
     /// An array that is read after the run.
@@ -15,17 +15,17 @@ enum Role {
     Inner,
 }
 
-struct Array {
+struct ProgramArray {
     name: &'static str,
     dtype: DType,
     dims: Vec<usize>,
-    role: Role,
+    role: ArrayRole,
 }
 
 /// Assignment text with its arrays.
-pub(crate) struct Program {
+pub(crate) struct WorkedProgram {
     text: String,
-    arrays: Vec<Array>,
+    arrays: Vec<ProgramArray>,
     bindings: Vec<i64>,
     class: NumericClass,
 }
@@ -36,39 +36,50 @@ pub(crate) struct Outcome {
     values: Vec<(&'static str, Vec<f64>)>,
 }
 
-impl Program {
-    pub(crate) fn new(text: impl Into<String>) -> Program {
-        Program { text: text.into(), arrays: Vec::new(), bindings: Vec::new(), class: NumericClass::Fast }
+impl WorkedProgram {
+    pub(crate) fn new(text: impl Into<String>) -> WorkedProgram {
+        WorkedProgram {
+            text: text.into(),
+            arrays: Vec::new(),
+            bindings: Vec::new(),
+            class: NumericClass::Fast,
+        }
     }
 
     /// Adds an array with initial values; the program may write it too.
-    pub(crate) fn given(self, name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Program {
-        self.array(name, dtype, dims, Role::Given(values.to_vec()))
+    pub(crate) fn given(
+        self,
+        name: &'static str,
+        dtype: DType,
+        dims: &[usize],
+        values: &[f64],
+    ) -> WorkedProgram {
+        self.array(name, dtype, dims, ArrayRole::Given(values.to_vec()))
     }
 
     /// Adds an array that is read after the run.
-    pub(crate) fn kept(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
-        self.array(name, dtype, dims, Role::Kept)
+    pub(crate) fn kept(self, name: &'static str, dtype: DType, dims: &[usize]) -> WorkedProgram {
+        self.array(name, dtype, dims, ArrayRole::Kept)
     }
 
     /// Adds an array that the compiler may remove.
-    pub(crate) fn inner(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
-        self.array(name, dtype, dims, Role::Inner)
+    pub(crate) fn inner(self, name: &'static str, dtype: DType, dims: &[usize]) -> WorkedProgram {
+        self.array(name, dtype, dims, ArrayRole::Inner)
     }
 
-    fn array(mut self, name: &'static str, dtype: DType, dims: &[usize], role: Role) -> Program {
-        self.arrays.push(Array { name, dtype, dims: dims.to_vec(), role });
+    fn array(mut self, name: &'static str, dtype: DType, dims: &[usize], role: ArrayRole) -> WorkedProgram {
+        self.arrays.push(ProgramArray { name, dtype, dims: dims.to_vec(), role });
         self
     }
 
     /// Sets the values of the static symbols, in order of mention.
-    pub(crate) fn bindings(mut self, bindings: &[i64]) -> Program {
+    pub(crate) fn bindings(mut self, bindings: &[i64]) -> WorkedProgram {
         self.bindings = bindings.to_vec();
         self
     }
 
     /// Selects the class `Strict`: arithmetic in the order of the text, without contraction.
-    pub(crate) fn strict(mut self) -> Program {
+    pub(crate) fn strict(mut self) -> WorkedProgram {
         self.class = NumericClass::Strict;
         self
     }
@@ -83,11 +94,11 @@ impl Program {
         settings.threads = 2;
         settings.numerics = self.class;
         let backend = Backend::open_with(name, settings).unwrap();
-        let nodes: Vec<TensorNode> = self.arrays.iter().map(Array::node).collect();
+        let nodes: Vec<TensorNode> = self.arrays.iter().map(ProgramArray::node).collect();
         let code = backend.compile(&self.text, &nodes).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut context = backend.context().unwrap();
         for (array, node) in self.arrays.iter().zip(&nodes) {
-            if let Role::Given(values) = &array.role {
+            if let ArrayRole::Given(values) = &array.role {
                 let mut host = HostArray::zeros(array.dtype, array.dims.clone()).unwrap();
                 host.set_values(values).unwrap();
                 context = context.init_from_host(node, &host).unwrap();
@@ -95,18 +106,19 @@ impl Program {
         }
         let routine = code.link(&context).unwrap_or_else(|e| panic!("{name}: {e}"));
         routine.run(&self.bindings).unwrap().sync().unwrap();
-        let read = self.arrays.iter().zip(&nodes).filter(|(array, _)| !matches!(array.role, Role::Inner));
+        let read =
+            self.arrays.iter().zip(&nodes).filter(|(array, _)| !matches!(array.role, ArrayRole::Inner));
         let values = read.map(|(a, node)| (a.name, routine.context().to_host(node).unwrap().values()));
         Outcome { backend: name, values: values.collect() }
     }
 }
 
-impl Array {
+impl ProgramArray {
     fn node(&self) -> TensorNode {
         let node = TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype);
         match self.role {
-            Role::Inner => node,
-            Role::Given(_) | Role::Kept => node.mode(MemoryMode::Materialized),
+            ArrayRole::Inner => node,
+            ArrayRole::Given(_) | ArrayRole::Kept => node.mode(MemoryMode::Materialized),
         }
         .build()
         .unwrap()
@@ -147,7 +159,7 @@ impl Outcome {
 
 /// Runs the program and checks the node on every backend, like [`Outcome::expect`].
 #[track_caller]
-pub(crate) fn expect(program: &Program, name: &str, expected: &[f64], tolerance: f64) {
+pub(crate) fn expect(program: &WorkedProgram, name: &str, expected: &[f64], tolerance: f64) {
     for outcome in program.run() {
         outcome.expect(name, expected, tolerance);
     }

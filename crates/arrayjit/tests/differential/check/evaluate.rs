@@ -104,9 +104,9 @@ impl<'p> Evaluator<'p> {
             self.nest(&mut scope, &loops, &mut |this, scope| {
                 let value = this.stored(scope, &assign.values[value]);
                 match this.place(scope, &assign.targets[target]) {
-                    Place::Element(at) => reached[target][at].push(value),
-                    Place::Outside => {}
-                    Place::Unknown => unknown[target] = true,
+                    StoreTarget::Element(at) => reached[target][at].push(value),
+                    StoreTarget::Outside => {}
+                    StoreTarget::Unknown => unknown[target] = true,
                 }
             });
         }
@@ -273,28 +273,28 @@ impl<'p> Evaluator<'p> {
     }
 
     /// The element that a target's index reaches.
-    fn place(&self, scope: &Scope<'_>, target: &Access) -> Place {
+    fn place(&self, scope: &Scope<'_>, target: &Access) -> StoreTarget {
         let mut element = 0;
         for (axis, &size) in target.axes.iter().zip(&self.program.nodes[target.node].dims) {
             let at = match axis {
                 Axis::Computed(expr) => match self.index(scope, expr) {
-                    (low, high) if low != high => return Place::Unknown,
-                    (at, _) if at < 0 || at >= size as i128 => return Place::Outside,
+                    (low, high) if low != high => return StoreTarget::Unknown,
+                    (at, _) if at < 0 || at >= size as i128 => return StoreTarget::Outside,
                     (at, _) => at as usize,
                 },
                 axis => match scope.affine(axis) {
                     at if at >= 0 && (at as usize) < size => at as usize,
-                    _ => return Place::Outside,
+                    _ => return StoreTarget::Outside,
                 },
             };
             element = element * size + at;
         }
-        Place::Element(element)
+        StoreTarget::Element(element)
     }
 }
 
 /// The element of a node that a statement stores to.
-enum Place {
+enum StoreTarget {
     Element(usize),
     Outside,
     Unknown,

@@ -82,30 +82,30 @@ pub(crate) fn check(program: &Program) -> Result<Report, String> {
         let at = format!("{} {vector:?} {:?}", configuration.name, configuration.class);
         match run(program, &expected[configuration.class as usize], configuration) {
             Ok(one) => report.add(one),
-            Err(Failure::Rejected(message)) if message.contains("this is a bug") => {
+            Err(RunFailure::Rejected(message)) if message.contains("this is a bug") => {
                 return Err(format!("{at}: {message}\n{program}"));
             }
-            Err(Failure::Rejected(message)) => {
+            Err(RunFailure::Rejected(message)) => {
                 if std::env::var_os("DIFFERENTIAL_REJECTED").is_some() {
                     println!("{at}: {message}\n{program}");
                 }
                 report.rejected += 1;
             }
-            Err(Failure::Wrong(message)) => return Err(format!("{at}: {message}\n{program}")),
+            Err(RunFailure::Wrong(message)) => return Err(format!("{at}: {message}\n{program}")),
         }
     }
     Ok(report)
 }
 
-enum Failure {
+enum RunFailure {
     /// The compiler rejected the program as a user error.
     Rejected(String),
     /// A wrong result, or an error that is not the user's.
     Wrong(String),
 }
 
-fn wrong(step: &'static str) -> impl Fn(arrayjit::RunError) -> Failure {
-    move |error| Failure::Wrong(format!("{step}: {error}"))
+fn wrong(step: &'static str) -> impl Fn(arrayjit::RunError) -> RunFailure {
+    move |error| RunFailure::Wrong(format!("{step}: {error}"))
 }
 
 /// The possible values of all nodes after each routine of each round.
@@ -127,14 +127,14 @@ fn run(
     program: &Program,
     expected: &LazyCell<Expected, impl FnOnce() -> Expected>,
     configuration: &Configuration,
-) -> Result<Report, Failure> {
+) -> Result<Report, RunFailure> {
     let Configuration { backend, class, .. } = configuration;
     let nodes: Vec<TensorNode> = program.nodes.iter().map(handle).collect();
     let compile = |routine| backend.compile(&program.text(routine), &nodes);
     let compiled: Vec<_> = (0..program.routines.len())
         .map(compile)
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::Rejected(error.to_string()))?;
+        .map_err(|error| RunFailure::Rejected(error.to_string()))?;
     let mut context = backend.context().map_err(wrong("context"))?;
     for (node, handle) in program.nodes.iter().zip(&nodes) {
         let used = compiled.iter().any(|code| code.nodes().contains(handle));
@@ -156,10 +156,11 @@ fn run(
             let bindings: Vec<i64> =
                 routine.bindings().iter().map(|symbol| binding(program, symbols, &symbol.name)).collect();
             let event = routine.run(&bindings).map_err(wrong("run"))?;
-            event.sync().map_err(|error| Failure::Wrong(format!("sync: {error}")))?;
+            event.sync().map_err(|error| RunFailure::Wrong(format!("sync: {error}")))?;
             let expected = &expected[round * routines.len() + at];
             let found = compare(program, &nodes, &context, expected, *class);
-            report.add(found.map_err(|text| Failure::Wrong(format!("round {round} routine {at}: {text}")))?);
+            report
+                .add(found.map_err(|text| RunFailure::Wrong(format!("round {round} routine {at}: {text}")))?);
         }
     }
     report.runs = 1;
