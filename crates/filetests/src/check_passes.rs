@@ -9,7 +9,7 @@ use lowered_ir::{text, verify};
 use crate::generate::{alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes};
 
 /// A routine with its inputs, and the memory after running it before any pass.
-struct Case {
+struct PassCase {
     routine: Routine,
     memory: Memory,
     garbage: Memory,
@@ -28,9 +28,9 @@ fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<S
     Ok(log)
 }
 
-impl Case {
+impl PassCase {
     /// The routine in class `Strict`, whose bits passes must preserve.
-    fn new(mut routine: Routine, seed: u64) -> Result<Case, String> {
+    fn new(mut routine: Routine, seed: u64) -> Result<PassCase, String> {
         routine.numerics = Numerics::Strict;
         verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
         let bytes = bytes_of_seed(seed, 4096);
@@ -40,7 +40,7 @@ impl Case {
         let mut after = memory.clone();
         let log =
             run(&routine, &mut after, &bindings).map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(Case { routine, memory, garbage, bindings, after, log })
+        Ok(PassCase { routine, memory, garbage, bindings, after, log })
     }
 
     /// Checks that the routine after `pass` verifies, and leaves the same bytes in every node that outlives
@@ -110,7 +110,7 @@ fn all_settings() -> [Settings; 3] {
 ///
 /// The difference and the pass, with the routine before and after it.
 pub fn check_passes(routine: Routine, seed: u64) -> Result<bool, String> {
-    let case = Case::new(routine, seed)?;
+    let case = PassCase::new(routine, seed)?;
     case.check_each_pass()?;
     let mut accepted = false;
     for settings in all_settings() {

@@ -26,12 +26,12 @@ use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::{MemoryMode, TensorNode};
 
-struct Counting;
+struct CountingAllocator;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 fn steps() -> u64 {
     walk::visits() + ALLOCATIONS.load(Ordering::Relaxed)
@@ -62,7 +62,7 @@ fn targets() -> [(&'static str, Caps); 2] {
 /// Counts the steps of each stage and each pass.
 fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     let Program { text, nodes } = (family.program)(size);
-    let mut laps = Laps { counts: BTreeMap::new(), before: steps() };
+    let mut laps = StepCounter { counts: BTreeMap::new(), before: steps() };
     let assignments = text::parse(&text, &nodes).unwrap();
     laps.end("text");
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap();
@@ -85,12 +85,12 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
 }
 
 /// The steps since the last stage ended.
-struct Laps {
+struct StepCounter {
     counts: BTreeMap<String, u64>,
     before: u64,
 }
 
-impl Laps {
+impl StepCounter {
     fn end(&mut self, stage: &str) {
         *self.counts.entry(stage.to_owned()).or_default() += steps() - self.before;
         self.before = steps();

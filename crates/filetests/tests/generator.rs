@@ -85,7 +85,7 @@ cases!(CLASSES, class_case(Numerics) {
 
 /// The constructs in the generated routines: variants by name, types and operations by their uses.
 #[derive(Default)]
-struct Seen {
+struct SeenConstructs {
     cases: BTreeSet<&'static str>,
     nodes: BTreeSet<DType>,
     locals: BTreeSet<DType>,
@@ -101,7 +101,7 @@ struct Seen {
     ternary: BTreeSet<(TernaryOp, DType)>,
 }
 
-impl Seen {
+impl SeenConstructs {
     fn routine(&mut self, routine: &Routine) {
         let locals = routine.locals();
         let types = RoutineTypes { routine, locals: &locals };
@@ -183,7 +183,7 @@ fn is_castable(from: DType, to: DType) -> bool {
 
 #[test]
 fn every_construct_is_drawn() {
-    let mut seen = Seen::default();
+    let mut seen = SeenConstructs::default();
     (0..4000).for_each(|seed| seen.routine(&routine_from_seed(seed, 500)));
 
     let cases = [EXPRS, STMTS, LOOPS, SPACES, PARTS, CLASSES].concat();

@@ -20,7 +20,7 @@ pub(super) fn run(case: &RunCase) -> Result<Vec<Vec<Approx>>, String> {
         scalars(bytes, decl.dtype).map(Approx::exact).collect()
     };
     let symbols = (0u32..).zip(&case.bindings);
-    let mut machine = Machine {
+    let mut machine = BoundsMachine {
         case,
         nodes: routine.nodes.iter().zip(&case.inputs).map(of_node).collect(),
         locals: BTreeMap::new(),
@@ -31,19 +31,19 @@ pub(super) fn run(case: &RunCase) -> Result<Vec<Vec<Approx>>, String> {
 }
 
 /// A declared local.
-struct Local {
+struct DeclaredLocal {
     dims: Vec<usize>,
     elements: Vec<Approx>,
 }
 
-struct Machine<'a> {
+struct BoundsMachine<'a> {
     case: &'a RunCase,
     nodes: Vec<Vec<Approx>>,
-    locals: BTreeMap<LocalId, Local>,
+    locals: BTreeMap<LocalId, DeclaredLocal>,
     vars: BTreeMap<Var, i64>,
 }
 
-impl Machine<'_> {
+impl BoundsMachine<'_> {
     fn block(&mut self, block: &Block) -> Result<(), String> {
         block.iter().try_for_each(|stmt| self.stmt(stmt))
     }
@@ -73,7 +73,7 @@ impl Machine<'_> {
             Stmt::Declare { local, dtype, dims, space: _ } => {
                 let dims: Vec<usize> = dims.iter().copied().collect();
                 let elements = vec![Approx::exact(Scalar::zero(*dtype)); dims.iter().product()];
-                self.locals.insert(*local, Local { dims, elements });
+                self.locals.insert(*local, DeclaredLocal { dims, elements });
             }
             Stmt::SetLocal { local, index, value } => {
                 let value = self.eval(value)?;

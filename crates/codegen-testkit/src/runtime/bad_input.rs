@@ -10,7 +10,7 @@ use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
 use lowered_ir::ir::NodeRef;
 use tnode::{MemoryMode, Reason, Sharing, TensorNode};
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// A device with two streams. Both have `x`, of two elements, which `add` reads.
 struct TwoStreams {
@@ -102,7 +102,7 @@ fn shareable(name: &str) -> TensorNode {
 }
 
 /// A node that a routine reads must be in the context.
-pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
+pub fn a_link_to_a_context_without_the_node(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let (absent, out) = (node("absent", 2), node("out", 1));
@@ -117,7 +117,7 @@ pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
 }
 
 /// A context stays on its device.
-pub fn a_stream_of_another_device(make: Make<'_>) {
+pub fn a_stream_of_another_device(make: DriverFactory<'_>) {
     let [here, there] = [(); 2].map(|()| TwoStreams::new(open(make, &Setup::default())));
     let [mine, theirs] = [&here.streams()[0], &there.streams()[0]];
     let error = here.rejected(&[mine, theirs], || here.first.on_stream(there.first.stream()));
@@ -125,7 +125,7 @@ pub fn a_stream_of_another_device(make: Make<'_>) {
 }
 
 /// A merge runs only on the stream whose merge buffer it reads.
-pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
+pub fn a_merge_by_a_routine_of_another_stream(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
     let elsewhere = setup.second.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
@@ -137,7 +137,7 @@ pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
 }
 
 /// A routine runs only if the merge buffer holds the node that it merges.
-pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
+pub fn a_merge_buffer_that_holds_another_node(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let other = node("other", 2);
@@ -161,7 +161,7 @@ pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
 }
 
 /// Wrong values and a wrong number of bindings.
-pub fn bindings_out_of_range(make: Make<'_>) {
+pub fn bindings_out_of_range(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let pick = code("pick", &[(&setup.x, Access::Write)], &[symbol("row", 3)], |args, bindings| {
@@ -181,7 +181,7 @@ pub fn bindings_out_of_range(make: Make<'_>) {
 }
 
 /// Every operation on a finalised context is rejected.
-pub fn a_context_that_was_finalised(make: Make<'_>) {
+pub fn a_context_that_was_finalised(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let out = node("out", 1);
@@ -205,7 +205,7 @@ pub fn a_context_that_was_finalised(make: Make<'_>) {
 }
 
 /// A second stream cannot write a node whose sharing was decided by links.
-pub fn a_node_that_two_streams_write(make: Make<'_>) {
+pub fn a_node_that_two_streams_write(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
     let (shared, out) = (shareable("shared"), node("out", 1));
@@ -220,7 +220,7 @@ pub fn a_node_that_two_streams_write(make: Make<'_>) {
 }
 
 /// A transfer of a node that is in neither context.
-pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
+pub fn a_transfer_of_an_absent_node(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
     let (absent, array) = (node("absent", 2), array(&[1, 2]));
@@ -246,7 +246,7 @@ pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
 }
 
 /// A node of no elements is legal: it has no bytes, and every transfer reports that there is nothing to do.
-pub fn a_node_of_no_elements(make: Make<'_>) {
+pub fn a_node_of_no_elements(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let before = setup.memory();
     let (empty, none) = (node("empty", 0), array(&[]));
@@ -276,7 +276,7 @@ pub fn a_node_of_no_elements(make: Make<'_>) {
 }
 
 /// A node or merge buffer that exceeds the size of a pool.
-pub fn a_request_above_the_pool_cap(make: Make<'_>) {
+pub fn a_request_above_the_pool_cap(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(Device::with_pool_cap(make(&Setup::default()), 0, 64));
     let [one, _] = &setup.streams();
     let (big, small) = (node("big", 9), node("small", 8));

@@ -7,7 +7,7 @@ use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
 use lowered_ir::ir::NodeRef;
 use tnode::{MemoryMode, Sharing, TensorNode};
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// A node that lives on the device, with the given sharing.
 fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
@@ -60,7 +60,7 @@ fn holding(device: &Device, node: &TensorNode, values: &[i64]) -> Context {
 }
 
 /// Links on two streams that only read a node share one copy of it.
-pub fn what_is_only_read_is_shared(make: Make<'_>) {
+pub fn what_is_only_read_is_shared(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, a, b] = ["x", "a", "b"].map(|name| on_device(name, 2, Sharing::Unset));
     let first = holding(&device, &x, &[3, 4]);
@@ -85,7 +85,7 @@ pub fn what_is_only_read_is_shared(make: Make<'_>) {
 }
 
 /// At most one of the streams that share a node by inference may write it.
-pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
+pub fn a_second_writer_of_what_links_share_is_an_error(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, a] = ["x", "a"].map(|name| on_device(name, 1, Sharing::Unset));
     let first = holding(&device, &x, &[1]);
@@ -98,7 +98,7 @@ pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
     assert_eq!(
         error.to_string(),
         format!(
-            "node `x` is shared by streams of {0} and {1} writes it; {2} cannot write it too. Make it shared (`Sharing::Shared`) \
+            "node `x` is shared by streams of {0} and {1} writes it; {2} cannot write it too. DriverFactory it shared (`Sharing::Shared`) \
              or per-stream (`Sharing::PerStream`) to say which is meant",
             device.name(),
             first.stream().name(),
@@ -116,7 +116,7 @@ pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
 }
 
 /// A node that the user declares shared has one location, and its writes are ordered.
-pub fn what_the_user_shares_any_stream_writes(make: Make<'_>) {
+pub fn what_the_user_shares_any_stream_writes(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Shared);
     let one = set(&context(&device), &x, 1).unwrap();
@@ -130,7 +130,7 @@ pub fn what_the_user_shares_any_stream_writes(make: Make<'_>) {
 }
 
 /// A node that a linked routine writes belongs to its stream.
-pub fn what_is_written_is_per_stream(make: Make<'_>) {
+pub fn what_is_written_is_per_stream(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Unset);
     let one = set(&context(&device), &x, 1).unwrap();
@@ -146,7 +146,7 @@ pub fn what_is_written_is_per_stream(make: Make<'_>) {
 }
 
 /// A copy takes the values of its position in the order, and later writes of the source wait for it.
-pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
+pub fn copies_between_streams_and_devices_deliver_once(make: DriverFactory<'_>) {
     let devices = [(); 3].map(|()| open(make, &Setup::default()));
     let x = node("x", 3);
     for (from, to) in [(0, 0), (0, 1), (1, 2), (2, 0)] {
@@ -161,7 +161,7 @@ pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
 }
 
 /// Transfers without effect, and transfers that are impossible.
-pub fn transfers_say_what_there_is_not(make: Make<'_>) {
+pub fn transfers_say_what_there_is_not(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let (has, lacks) = (holding(&device, &x, &[1]), context(&device));
@@ -191,7 +191,7 @@ pub fn transfers_say_what_there_is_not(make: Make<'_>) {
 }
 
 /// Merges of a copy, and of a borrowed source.
-pub fn merges_sum_what_other_streams_have(make: Make<'_>) {
+pub fn merges_sum_what_other_streams_have(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let g = node("g", 2);
     let (to, from) = (holding(&device, &g, &[1, 2]), holding(&device, &g, &[10, 20]));
@@ -219,7 +219,7 @@ pub fn merges_sum_what_other_streams_have(make: Make<'_>) {
 }
 
 /// A stream has one merge buffer, as large as the largest node merged.
-pub fn merge_buffers_grow_and_are_reused(make: Make<'_>) {
+pub fn merge_buffers_grow_and_are_reused(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let (small, large) = (node("small", 2), node("large", 64));
     let both =
@@ -243,7 +243,7 @@ pub fn merge_buffers_grow_and_are_reused(make: Make<'_>) {
 }
 
 /// Merging a node with itself.
-pub fn merges_deliver_from_the_same_memory_too(make: Make<'_>) {
+pub fn merges_deliver_from_the_same_memory_too(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let g = node("g", 1);
     let one = holding(&device, &g, &[3]);
@@ -257,7 +257,7 @@ pub fn merges_deliver_from_the_same_memory_too(make: Make<'_>) {
 }
 
 /// Merges between devices, whether they reach each other's memory or not.
-pub fn devices_merge_from_each_other(make: Make<'_>) {
+pub fn devices_merge_from_each_other(make: DriverFactory<'_>) {
     let devices = [(); 2].map(|()| open(make, &Setup::default()));
     let g = node("g", 2);
     let (to, from) = (holding(&devices[0], &g, &[1, 2]), holding(&devices[1], &g, &[10, 20]));
@@ -273,7 +273,7 @@ pub fn devices_merge_from_each_other(make: Make<'_>) {
 }
 
 /// A context knows which node its merge buffer will contain.
-pub fn merges_are_checked_when_they_are_linked(make: Make<'_>) {
+pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [g, h] = ["g", "h"].map(|name| node(name, 1));
     let both = || holding(&device, &g, &[1]).init_from_host(&h, &array(&[2])).unwrap();
@@ -300,7 +300,7 @@ pub fn merges_are_checked_when_they_are_linked(make: Make<'_>) {
 }
 
 /// A finalised context frees its memory and reports that it is finalised.
-pub fn finalised_contexts_hold_nothing(make: Make<'_>) {
+pub fn finalised_contexts_hold_nothing(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let parent = holding(&device, &x, &[1]);

@@ -5,11 +5,11 @@ use std::slice::from_ref;
 use codegen_core::Access;
 use device_runtime::{DriverError, Error};
 
-use super::{Make, four_threads, hand_made::*, open};
+use super::{DriverFactory, four_threads, hand_made::*, open};
 
 /// The outputs of a task that panics are poisoned, its inputs keep their values, and a reset restores the
 /// stream.
-pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
+pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y, z) = (node("x", 1), node("y", 1), node("z", 1));
     let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
@@ -51,7 +51,7 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
 }
 
 /// Every operation on a failed stream returns its first failure.
-pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: Make<'_>) {
+pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 1));
     let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();

@@ -7,10 +7,10 @@ use codegen_core::Access;
 use device_runtime::{Error, Host, HostOptions, MergeBufferUse, Prepare};
 use tnode::{DType, HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// Runs and reads transfer automatically.
-pub fn runs_upload_what_lags_and_reads_download_what_is_new(make: Make<'_>) {
+pub fn runs_upload_what_lags_and_reads_download_what_is_new(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1, 2]), resident(&host, "y", &[0, 0]));
     let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
@@ -29,7 +29,7 @@ pub fn runs_upload_what_lags_and_reads_download_what_is_new(make: Make<'_>) {
 }
 
 /// Transfers happen once.
-pub fn what_a_device_has_is_not_uploaded_again(make: Make<'_>) {
+pub fn what_a_device_has_is_not_uploaded_again(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
     let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
@@ -40,7 +40,7 @@ pub fn what_a_device_has_is_not_uploaded_again(make: Make<'_>) {
 }
 
 /// A device finds the values that another device computed.
-pub fn devices_see_each_other_through_the_host(make: Make<'_>) {
+pub fn devices_see_each_other_through_the_host(make: DriverFactory<'_>) {
     let host = Host::default();
     let devices = [(); 2].map(|()| open(make, &Setup::default()));
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
@@ -56,7 +56,7 @@ pub fn devices_see_each_other_through_the_host(make: Make<'_>) {
 }
 
 /// A host without automatic transfers leaves them to the user.
-pub fn without_automatic_transfers_nothing_moves_by_itself(make: Make<'_>) {
+pub fn without_automatic_transfers_nothing_moves_by_itself(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let host = Host::new(HostOptions { automatic_transfers: false, ..HostOptions::default() });
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
@@ -73,7 +73,7 @@ pub fn without_automatic_transfers_nothing_moves_by_itself(make: Make<'_>) {
 }
 
 /// A read on the host returns the failure of the device.
-pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>) {
+pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let y = resident(&host, "y", &[1]);
     let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
@@ -88,7 +88,7 @@ pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>
 }
 
 /// Host access to constant nodes, and to nodes without a host array.
-pub fn modes_say_who_may_write(make: Make<'_>) {
+pub fn modes_say_who_may_write(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
     let reason = || Reason::new("the test says so");
@@ -111,7 +111,7 @@ pub fn modes_say_who_may_write(make: Make<'_>) {
 }
 
 /// An array that replaces the array of a node is checked before a device sees it.
-pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
+pub fn an_array_that_does_not_fit_its_node_is_rejected(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let context = context(&device).with_host(&host);
     let y = node("y", 16);
@@ -163,7 +163,7 @@ pub fn an_array_that_does_not_fit_its_node_is_rejected(make: Make<'_>) {
 type Attempt<'a> = &'a dyn Fn() -> Result<(), Error>;
 
 /// A thread that locks a host array must not wait for one, neither the same nor another.
-pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
+pub fn changes_of_host_arrays_wait_for_no_host_array(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
     let here = context(&device).with_host(&host);
@@ -233,7 +233,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
 }
 
 /// Values that arrive while older ones are being transferred are the current ones afterwards.
-pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: Make<'_>) {
+pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
     let here = context(&device).with_host(&host);
@@ -250,7 +250,7 @@ pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: Make<'_>) {
 }
 
 /// Copies make the host array outdated like runs do.
-pub fn copies_between_contexts_reach_the_host_as_well(make: Make<'_>) {
+pub fn copies_between_contexts_reach_the_host_as_well(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let x = resident(&host, "x", &[1]);
     let to = context(&device).with_host(&host).init_from_residence(&x).unwrap();

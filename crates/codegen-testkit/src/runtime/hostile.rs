@@ -19,9 +19,9 @@ use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, TensorNode};
 
 use super::{
-    Make, Setup,
+    DriverFactory, Setup,
     hand_made::*,
-    model::{Machine, ProgramStep, StepResult, machine},
+    model::{ModelledDevice, ProgramStep, StepResult, machine},
     programs::{mix, mixing},
 };
 
@@ -31,7 +31,7 @@ const PROGRAMS: u64 = 40;
 
 /// Random programs on two devices with all kinds of faults leave the values and causes that the model
 /// predicts, and no memory.
-pub fn random_programs_under_faults_give_the_model_or_the_cause(make: Make<'_>) {
+pub fn random_programs_under_faults_give_the_model_or_the_cause(make: DriverFactory<'_>) {
     let mut total = FaultCounts::default();
     for seed in 0..PROGRAMS {
         let mut random = Rng::with_seed(seed);
@@ -68,7 +68,7 @@ fn add(total: &mut FaultCounts, counts: FaultCounts) {
 }
 
 /// A lost device fails all its operations; another device fails only where it needs the lost one's memory.
-pub fn a_lost_device_concerns_no_other(make: Make<'_>) {
+pub fn a_lost_device_concerns_no_other(make: DriverFactory<'_>) {
     let mut losses = 0;
     for seed in 0..PROGRAMS / 2 {
         let mut random = Rng::with_seed(seed);
@@ -99,7 +99,12 @@ fn nodes() -> Vec<TensorNode> {
 }
 
 /// A device with some streams, with injected faults from now on.
-fn faulty(make: Make<'_>, plan: FaultPlan, nodes: &[TensorNode], random: &mut Rng) -> Machine {
+fn faulty(
+    make: DriverFactory<'_>,
+    plan: FaultPlan,
+    nodes: &[TensorNode],
+    random: &mut Rng,
+) -> ModelledDevice {
     let setup = Setup { queue_capacity: 1 + random.usize(..8), ..Setup::default() };
     let fault = Arc::new(FaultDevice::new(make(&setup), plan));
     fault.set_active(false);
@@ -109,7 +114,7 @@ fn faulty(make: Make<'_>, plan: FaultPlan, nodes: &[TensorNode], random: &mut Rn
     machine
 }
 
-fn random_step(machine: &mut Machine, step: usize, random: &mut Rng) {
+fn random_step(machine: &mut ModelledDevice, step: usize, random: &mut Rng) {
     let stream = random.usize(..machine.contexts.len());
     let [a, b, out] = [(); 3].map(|()| random.usize(..NODES));
     match random.u32(..20) {
@@ -125,14 +130,14 @@ fn random_step(machine: &mut Machine, step: usize, random: &mut Rng) {
     }
 }
 
-fn write_node(machine: &mut Machine, stream: usize, out: usize, value: i64) {
+fn write_node(machine: &mut ModelledDevice, stream: usize, out: usize, value: i64) {
     let elements = [value, -value, value * value];
     let node = machine.nodes[out].clone();
     let step = ProgramStep { stream, write: Some((out, elements)), ..ProgramStep::default() };
     machine.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
 }
 
-fn read_node(machine: &mut Machine, stream: usize, at: usize) {
+fn read_node(machine: &mut ModelledDevice, stream: usize, at: usize) {
     let (node, expected) = (machine.nodes[at].clone(), machine.values[at].elements);
     let step = ProgramStep { stream, reads: vec![at], ..ProgramStep::default() };
     machine.step(&step, |context| {
@@ -146,7 +151,7 @@ fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option
     Ok(Some(StepResult { event: Some(event), held: Box::new(held) }))
 }
 
-fn compute(machine: &mut Machine, stream: usize, [a, b, out]: [usize; 3]) {
+fn compute(machine: &mut ModelledDevice, stream: usize, [a, b, out]: [usize; 3]) {
     let [x, y, z] = [a, b, out].map(|at| machine.values[at].elements);
     let elements = [0, 1, 2].map(|i| mix(x[i], y[i], z[i]));
     let nodes = [a, b, out].map(|at| machine.nodes[at].clone());
@@ -164,7 +169,7 @@ fn compute(machine: &mut Machine, stream: usize, [a, b, out]: [usize; 3]) {
 
 /// Two kernels that change nothing together, but each does alone: the state after the first one alone is no
 /// value.
-fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
+fn negate_twice(machine: &mut ModelledDevice, stream: usize, out: usize) {
     let negate = |args: &mut [HostArg<'_>], _: &[i64]| write(&mut args[0]).iter_mut().for_each(|x| *x = !*x);
     let node = machine.nodes[out].clone();
     let kernels = ["first", "second"].map(|name| abi(name, vec![memory(&node, Access::ReadWrite)]));
@@ -182,7 +187,7 @@ fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
 }
 
 /// A host function, which runs once on a healthy stream and never on a failed one.
-fn call_the_host(machine: &mut Machine, stream: usize) {
+fn call_the_host(machine: &mut ModelledDevice, stream: usize) {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, had_failed) = (Arc::clone(&ran), !machine.streams[stream].is_empty());
     let step = ProgramStep { stream, ..ProgramStep::default() };
@@ -203,7 +208,7 @@ fn call_the_host(machine: &mut Machine, stream: usize) {
 }
 
 /// A kernel that panics after overwriting its output.
-fn panic_in_a_kernel(machine: &mut Machine, stream: usize, out: usize, step: usize) {
+fn panic_in_a_kernel(machine: &mut ModelledDevice, stream: usize, out: usize, step: usize) {
     let (node, message) = (machine.nodes[out].clone(), format!("panic {step}"));
     let own = Failure::new(machine.stream(stream).name(), "panics", message.as_str());
     let code = code("panics", &[(&node, Access::Write)], &[], move |args, _| {
@@ -219,7 +224,7 @@ fn panic_in_a_kernel(machine: &mut Machine, stream: usize, out: usize, step: usi
 }
 
 /// A link that allocates, or fails and leaves nothing allocated.
-fn allocate(machine: &mut Machine, stream: usize) {
+fn allocate(machine: &mut ModelledDevice, stream: usize) {
     let fresh = node("fresh", 100);
     let code = code("fill", &[(&fresh, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
     let (before, held) = (machine.device.memory().live_bytes, machine.held.len());
@@ -233,7 +238,7 @@ fn allocate(machine: &mut Machine, stream: usize) {
 }
 
 /// Transfers a node from one device to the other, as a copy or into a merge buffer.
-fn transfer(to: &mut Machine, from: &mut Machine, random: &mut Rng) {
+fn transfer(to: &mut ModelledDevice, from: &mut ModelledDevice, random: &mut Rng) {
     let (stream, source) = (random.usize(..to.contexts.len()), random.usize(..from.contexts.len()));
     let at = random.usize(..NODES);
     let (node, context) = (to.nodes[at].clone(), from.contexts[source].clone());
@@ -293,7 +298,7 @@ fn adding(node: &TensorNode) -> Arc<Code> {
 }
 
 /// After faults have ended, streams were reset and poisoned nodes were written again, everything works.
-fn heal_and_check(machine: &mut Machine, random: &mut Rng) {
+fn heal_and_check(machine: &mut ModelledDevice, random: &mut Rng) {
     machine.check_events();
     machine.fault.set_active(false);
     for stream in 0..machine.contexts.len() {
@@ -316,7 +321,7 @@ fn heal_and_check(machine: &mut Machine, random: &mut Rng) {
 }
 
 /// Every operation on a lost device.
-fn check_lost(machine: &Machine) {
+fn check_lost(machine: &ModelledDevice) {
     let (context, node) = (&machine.contexts[0], &machine.nodes[0]);
     let error = context.to_host(node).unwrap_err();
     let causes = &machine.values[0].causes;
@@ -341,7 +346,7 @@ fn check_lost(machine: &Machine) {
 
 /// A node copied from a lost device has its value or fails, and with it the stream that copies; nothing else
 /// fails.
-fn take_from_lost(machine: &mut Machine, lost: &Machine) {
+fn take_from_lost(machine: &mut ModelledDevice, lost: &ModelledDevice) {
     machine.fault.set_active(false);
     let taker = machine.contexts[0].on_stream(&machine.device.new_stream().unwrap()).unwrap();
     for at in 0..NODES {

@@ -7,10 +7,10 @@ use device_runtime::{Device, Error, StreamStrategy};
 use lowered_ir::ir::NodeRef;
 use tnode::{AxisPadding, DType, HostArray, MemoryMode, Padding, Reason, TensorNode};
 
-use super::{Make, Setup, four_threads, hand_made::*, open};
+use super::{DriverFactory, Setup, four_threads, hand_made::*, open};
 
 /// Errors of linking name the routine and the node.
-pub fn linking_names_what_is_missing_or_does_not_fit(make: Make<'_>) {
+pub fn linking_names_what_is_missing_or_does_not_fit(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let context = context(&device);
     let (x, y) = (node("weights", 4), node("y", 4));
@@ -47,7 +47,7 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: Make<'_>) {
 }
 
 /// Errors of transfers name the node and its type and size.
-pub fn transfers_name_what_does_not_fit(make: Make<'_>) {
+pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let context = context(&device);
     let (x, v) = (node("x", 2), node("hidden", 2));
@@ -78,7 +78,7 @@ pub fn transfers_name_what_does_not_fit(make: Make<'_>) {
 }
 
 /// A wrong number of bindings, and bindings outside of their ranges.
-pub fn bindings_are_checked_before_anything_runs(make: Make<'_>) {
+pub fn bindings_are_checked_before_anything_runs(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let x = node("x", 1);
     let symbols = [symbol("step", 44), symbol("row", 3)];
@@ -98,7 +98,7 @@ pub fn bindings_are_checked_before_anything_runs(make: Make<'_>) {
 }
 
 /// The members of a batch share the nodes of earlier members.
-pub fn a_batch_shares_what_its_members_allocate(make: Make<'_>) {
+pub fn a_batch_shares_what_its_members_allocate(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let (x, y) = (node("x", 1), node("y", 1));
     let first = code("first", &[(&x, Access::Write)], &[], |args, _| write(&mut args[0])[0] = 3);
@@ -115,7 +115,7 @@ pub fn a_batch_shares_what_its_members_allocate(make: Make<'_>) {
 }
 
 /// Margins are transferred to the device and back.
-pub fn padding_comes_back(make: Make<'_>) {
+pub fn padding_comes_back(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let padding =
         Padding { axes: [AxisPadding { left: 1, right: 2 }].into_iter().collect(), neutral: Some(0.0) };
@@ -128,7 +128,7 @@ pub fn padding_comes_back(make: Make<'_>) {
 }
 
 /// Names and numbers of devices and streams.
-pub fn device_names_and_suggestions(make: Make<'_>) {
+pub fn device_names_and_suggestions(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     assert_eq!(device.name(), format!("{}:0", device.driver().name()));
     assert_ne!(device.device_id(), open(make, &Setup::default()).device_id());

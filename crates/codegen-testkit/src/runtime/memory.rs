@@ -18,10 +18,10 @@ use device_runtime::{Context, DriverError, Error, MergeBufferUse};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
 
-use super::{Make, Setup, four_threads, hand_made::*, open};
+use super::{DriverFactory, Setup, four_threads, hand_made::*, open};
 
 /// Tasks run although all their owners are dropped, and leave no memory allocated.
-pub fn dropping_everything_runs_what_is_pending(make: Make<'_>) {
+pub fn dropping_everything_runs_what_is_pending(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
     let count = Arc::new(AtomicUsize::new(0));
@@ -44,7 +44,7 @@ pub fn dropping_everything_runs_what_is_pending(make: Make<'_>) {
 }
 
 /// Live and peak bytes, in the runtime and in the driver.
-pub fn memory_returns_to_zero(make: Make<'_>) {
+pub fn memory_returns_to_zero(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1000), node("y", 1 << 20));
     let parent = context(&device).init_from_host(&x, &array(&[1; 1000])).unwrap();
@@ -74,7 +74,7 @@ pub fn memory_returns_to_zero(make: Make<'_>) {
 }
 
 /// Out of memory, or a kernel that is missing: earlier allocations are freed.
-pub fn a_failed_link_leaves_nothing_allocated(make: Make<'_>) {
+pub fn a_failed_link_leaves_nothing_allocated(make: DriverFactory<'_>) {
     let device = open(make, &Setup { memory_limit: Some(1 << 20), ..Setup::default() });
     let (x, big) = (node("x", 16), node("big", 1 << 20));
     let fits = node("fits", 1 << 14);
@@ -102,7 +102,7 @@ pub fn a_failed_link_leaves_nothing_allocated(make: Make<'_>) {
 }
 
 /// Two kernels with a temporary between them.
-pub fn temporaries_carry_values_between_kernels(make: Make<'_>) {
+pub fn temporaries_carry_values_between_kernels(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let (x, y) = (node("x", 4), node("y", 4));
     let double = |args: &mut [HostArg<'_>], _: &[i64]| {
@@ -130,7 +130,7 @@ pub fn temporaries_carry_values_between_kernels(make: Make<'_>) {
 }
 
 /// Pools and offsets are functions of the program.
-pub fn locations_are_the_same_in_every_run(make: Make<'_>) {
+pub fn locations_are_the_same_in_every_run(make: DriverFactory<'_>) {
     let describe = || {
         let device = open(make, &Setup::default());
         let (a, b, out) = (node("a", 1), node("b", 1), node("out", 1));
@@ -147,7 +147,7 @@ pub fn locations_are_the_same_in_every_run(make: Make<'_>) {
 }
 
 /// Memory that a link allocates counts as zeros.
-pub fn a_fresh_output_is_zero_where_nothing_wrote(make: Make<'_>) {
+pub fn a_fresh_output_is_zero_where_nothing_wrote(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let y = node("y", 3);
     let code = code("corner", &[(&y, Access::WritePart)], &[], |args, _| write(&mut args[0])[1] = 5);
@@ -165,7 +165,7 @@ fn with_unwritten(context: &Context, y: &TensorNode) -> Context {
 }
 
 /// Memory that the first task overwrites is not zeroed.
-pub fn what_the_first_task_overwrites_is_not_zeroed(make: Make<'_>) {
+pub fn what_the_first_task_overwrites_is_not_zeroed(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| node(name, 3));
     let uses = [(&x, Access::Write), (&y, Access::WritePart)];
@@ -191,7 +191,7 @@ pub fn what_the_first_task_overwrites_is_not_zeroed(make: Make<'_>) {
 }
 
 /// Every use of unwritten memory finds zeros.
-pub fn unwritten_nodes_read_as_zeros(make: Make<'_>) {
+pub fn unwritten_nodes_read_as_zeros(make: DriverFactory<'_>) {
     let [device, other] = [(); 2].map(|()| open(make, &four_threads()));
     let y = node("y", 3);
     let unwritten = || with_unwritten(&context(&device), &y);
@@ -213,7 +213,7 @@ pub fn unwritten_nodes_read_as_zeros(make: Make<'_>) {
 }
 
 /// Memory stays unwritten until a task that overwrites it is handed over.
-pub fn a_refused_task_leaves_memory_unwritten(make: Make<'_>) {
+pub fn a_refused_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 3));
     let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
@@ -233,7 +233,7 @@ pub fn a_refused_task_leaves_memory_unwritten(make: Make<'_>) {
 }
 
 /// A failed task that would overwrite unwritten memory poisons it.
-pub fn a_failed_write_of_unwritten_memory_poisons_it(make: Make<'_>) {
+pub fn a_failed_write_of_unwritten_memory_poisons_it(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let y = node("y", 3);
     let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));

@@ -52,9 +52,9 @@ impl Default for Setup {
 }
 
 /// Makes a driver for a scenario.
-pub type Make<'a> = &'a dyn Fn(&Setup) -> Arc<dyn Driver>;
+pub type DriverFactory<'a> = &'a dyn Fn(&Setup) -> Arc<dyn Driver>;
 
-fn open(make: Make<'_>, setup: &Setup) -> Device {
+fn open(make: DriverFactory<'_>, setup: &Setup) -> Device {
     Device::new(make(setup), 0)
 }
 

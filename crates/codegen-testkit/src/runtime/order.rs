@@ -10,10 +10,10 @@ use std::{
 use codegen_core::{Access, Launch};
 use device_runtime::{DriverError, Error, Stream};
 
-use super::{Make, Setup, four_threads, hand_made::*, open};
+use super::{DriverFactory, Setup, four_threads, hand_made::*, open};
 
 /// A thousand tasks of one stream, each noting its number.
-pub fn tasks_of_a_stream_run_in_order(make: Make<'_>) {
+pub fn tasks_of_a_stream_run_in_order(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -29,7 +29,7 @@ pub fn tasks_of_a_stream_run_in_order(make: Make<'_>) {
 }
 
 /// An event wakes all waiting threads, and each of them sees the values.
-pub fn many_threads_wait_for_one_event(make: Make<'_>) {
+pub fn many_threads_wait_for_one_event(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
     let code = code("slow", &[(&x, Access::Write)], &[], |args, _| {
@@ -50,7 +50,7 @@ pub fn many_threads_wait_for_one_event(make: Make<'_>) {
 }
 
 /// Four threads fill one stream faster than it runs.
-pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: Make<'_>) {
+pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: DriverFactory<'_>) {
     let device = open(make, &Setup { threads: 2, queue_capacity: 16, ..Setup::default() });
     let x = node("x", 1);
     let context = context(&device).init_from_host(&x, &array(&[0])).unwrap();
@@ -65,7 +65,7 @@ pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: Make<'_>) {
 }
 
 /// Tasks arrive when workers are about to go to sleep.
-pub fn sleeping_and_waking_loses_nothing(make: Make<'_>) {
+pub fn sleeping_and_waking_loses_nothing(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
     let context = context(&device).init_from_host(&x, &array(&[0])).unwrap();
@@ -92,7 +92,7 @@ pub fn sleeping_and_waking_loses_nothing(make: Make<'_>) {
 }
 
 /// A task that would wait for itself is an error, and the stream continues.
-pub fn a_task_cannot_wait_for_itself(make: Make<'_>) {
+pub fn a_task_cannot_wait_for_itself(make: DriverFactory<'_>) {
     let device = open(make, &Setup { queue_capacity: 4, ..four_threads() });
     let x = node("x", 1);
     let own = Arc::new(Mutex::new(None::<Stream>));
@@ -131,7 +131,7 @@ unsafe extern "C" fn add_one(args: *const *mut u8, _: *const i64, scratch: *mut 
 }
 
 /// Splittable kernels run each iteration once, however they are split.
-pub fn native_kernels_cover_their_range_once(make: Make<'_>) {
+pub fn native_kernels_cover_their_range_once(make: DriverFactory<'_>) {
     for (extent, grain) in [(1, 1), (7, 1), (1000, 3), (100_000, 1000), (100_000, 1 << 40)] {
         let device = open(make, &four_threads());
         let x = node("x", extent as usize);

@@ -5,10 +5,10 @@ use device_runtime::{Context, Device, Error, Routine};
 use fastrand::Rng;
 use tnode::TensorNode;
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// Random programs on one to four streams compute the values of a sequential model.
-pub fn random_programs_equal_the_sequential_model(make: Make<'_>) {
+pub fn random_programs_equal_the_sequential_model(make: DriverFactory<'_>) {
     for seed in 0..40 {
         let mut random = Rng::with_seed(seed);
         let streams = 1 + random.usize(..4);

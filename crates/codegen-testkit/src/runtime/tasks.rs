@@ -8,10 +8,10 @@ use std::{
 use codegen_core::Access;
 use device_runtime::{Error, Task};
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// Host functions among kernels.
-pub fn functions_run_in_the_order_of_the_stream(make: Make<'_>) {
+pub fn functions_run_in_the_order_of_the_stream(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let (x, log) = (node("x", 1), Arc::new(Mutex::new(Vec::new())));
     let seen = Arc::clone(&log);
@@ -36,7 +36,7 @@ pub fn functions_run_in_the_order_of_the_stream(make: Make<'_>) {
 }
 
 /// An error or a panic of a host function fails its stream.
-pub fn a_function_that_fails_or_panics_fails_its_stream(make: Make<'_>) {
+pub fn a_function_that_fails_or_panics_fails_its_stream(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let stream = device.new_stream().unwrap();
     for panics in [false, true] {
@@ -61,7 +61,7 @@ impl Drop for Nested {
 
 /// The payload of a panic is a value of the task, and its destructor may panic as well: the stream fails, its
 /// worker continues.
-pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
+pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let x = node("x", 1);
     let bad = code("bad", &[(&x, Access::Write)], &[], |_, _| panic_any(Nested));
@@ -82,7 +82,7 @@ pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
 }
 
 /// Tasks combined from others.
-pub fn enscheduled_tasks_run_on_the_stream(make: Make<'_>) {
+pub fn enscheduled_tasks_run_on_the_stream(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let stream = device.new_stream().unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));

@@ -10,14 +10,14 @@ use device_runtime::{Context, Device, Error, MergeBufferUse};
 use fastrand::Rng;
 use tnode::TensorNode;
 
-use super::{Make, Setup, hand_made::*, open};
+use super::{DriverFactory, Setup, hand_made::*, open};
 
 const THREADS: u64 = 4;
 const STEPS: usize = 60;
 const NODES: usize = 3;
 
 /// Every thread adds to every node on every stream, copies between devices, and reads; no addition is lost.
-pub fn threads_that_schedule_at_once_lose_nothing(make: Make<'_>) {
+pub fn threads_that_schedule_at_once_lose_nothing(make: DriverFactory<'_>) {
     let setup = Setup { queue_capacity: 4, ..Setup::default() };
     let devices = [(); 2].map(|()| open(make, &setup));
     let nodes: Vec<_> = (0..NODES).map(|at| node(&format!("sum{at}"), 2)).collect();
