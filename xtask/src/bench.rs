@@ -10,7 +10,7 @@ use crate::peers_venv;
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
     /// [--report FILE] [--record] [--smoke] [--keep-going] [--describe]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
 
 /// Runs the benchmarks in release mode, in the caller's folder so that relative paths work.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let peers = peers(&args.rest);
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
     if let Some(backend @ ("wgpu" | "cuda")) = value(&args.rest, "--backend") {

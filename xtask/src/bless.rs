@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail};
 
 /// Options of `cargo xtask bless`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BlessArgs {
     /// The crates whose tests have expected texts.
     #[arg(default_values = ["filetests", "lowered-ir", "codegen-cranelift", "codegen-ptx", "codegen-wgsl"])]
     crates: Vec<String>,
 }
 
 /// Runs the tests of the crates with blessing switched on.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &BlessArgs) -> Result<()> {
     for name in &args.crates {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(xtask::root()).args(["test", "--quiet", "-p", name]);

@@ -17,7 +17,7 @@ use xtask::gpu_tools::{
 
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CiArgs {
     /// Add the long checks: accuracy over long sweeps, many random programs, the growth of compile time,
     /// 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another
     /// GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
@@ -48,7 +48,7 @@ impl Stage {
 }
 
 /// Runs every stage in order; the first failure stops.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &CiArgs) -> Result<()> {
     let gpu = gpu_environment()?;
     if args.full {
         ensure_fuzzer()?;
@@ -133,7 +133,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
 }
 
 /// Stages that take too long for every change.
-fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
+fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     if !args.full {
         return Vec::new();
     }

@@ -6,7 +6,7 @@ use xtask::gpu_tools::{cuda_environment, ensure_chromium, ensure_cuda_tools, ens
 
 /// Options of `cargo xtask gpu-tools`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct GpuToolsArgs {
     /// Bring Chromium as well, for the tests of exported web pages.
     #[arg(long)]
     chromium: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 /// Installs the tools and prints their versions and paths.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &GpuToolsArgs) -> Result<()> {
     let driver = ensure_lavapipe()?;
     let assembler = ensure_cuda_tools()?;
     let browser = args.chromium.then(ensure_chromium).transpose()?;

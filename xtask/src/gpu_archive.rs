@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Options of `cargo xtask gpu-archive`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct GpuArchiveArgs {
     /// Where to write the archive
     #[arg(long, default_value = "target/gpu-archive.tar.gz")]
     out: PathBuf,
@@ -33,7 +33,7 @@ const SCRIPT: &str = include_str!("gpu_archive/run.sh");
 const README: &str = include_str!("gpu_archive/README.md");
 
 /// Packs the archive, lists it, and checks it on request.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &GpuArchiveArgs) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the archive")?;
     let root = folder.path().join(NAME);
     fill(&root)?;

@@ -13,13 +13,13 @@ use lowered_ir::{
 
 /// Options of `cargo xtask lir`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LirArgs {
     #[command(subcommand)]
-    task: Task,
+    task: LirTask,
 }
 
 #[derive(clap::Subcommand)]
-enum Task {
+enum LirTask {
     /// Print each routine in the printer's form.
     Cat {
         /// A `.lir` file.
@@ -45,18 +45,18 @@ enum Task {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &LirArgs) -> Result<()> {
     match &args.task {
-        Task::Cat { file } => each(file, |parsed| Ok(print(&parsed.routine))),
-        Task::Verify { file } => each(file, |parsed| {
+        LirTask::Cat { file } => each(file, |parsed| Ok(print(&parsed.routine))),
+        LirTask::Verify { file } => each(file, |parsed| {
             verify(&parsed.routine)?;
             Ok(format!("routine @{} keeps every rule\n", parsed.routine.name))
         }),
-        Task::Pass { names, file } => each(file, |parsed| {
+        LirTask::Pass { names, file } => each(file, |parsed| {
             verify(&parsed.routine)?;
             names.split(',').try_fold(parsed, pass).map(|p| print(&p.routine))
         }),
-        Task::Run { file } => run_lines(&read(file)?),
+        LirTask::Run { file } => run_lines(&read(file)?),
     }
 }
 

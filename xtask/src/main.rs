@@ -1,4 +1,5 @@
-//! Project tasks, run as `cargo xtask NAME`. Each task is a module with a `Args` struct and a `run` function.
+//! Project tasks, run as `cargo xtask NAME`. Each task is a module with a struct of arguments and a function
+//! `run`.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 use std::process::ExitCode;
@@ -30,21 +31,21 @@ enum Task {
         pending: bool,
     },
     /// Check and time the benchmark cases.
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Write a page that runs kernels on a browser's WebGPU.
-    ExportWeb(export_web::Args),
+    ExportWeb(export_web::ExportWebArgs),
     /// Run the stages of continuous integration; `--full` adds the long checks.
-    Ci(ci::Args),
+    Ci(ci::CiArgs),
     /// Install the tools of GPU tests under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler,
     /// and Chromium on request.
-    GpuTools(gpu::Args),
+    GpuTools(gpu::GpuToolsArgs),
     /// Pack the tests that need an NVIDIA GPU and the benchmarks, for a machine with such a GPU and without
     /// Rust.
-    GpuArchive(gpu_archive::Args),
+    GpuArchive(gpu_archive::GpuArchiveArgs),
     /// Rewrite the expected texts of tests.
-    Bless(bless::Args),
+    Bless(bless::BlessArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
-    Lir(lir::Args),
+    Lir(lir::LirArgs),
 }
 
 fn main() -> ExitCode {

@@ -1,12 +1,12 @@
-//! Compilers build no library of file formats: `tnode` reads and writes files behind a feature, which only
-//! `arrayjit` turns on.
+//! Checks that compilers build no library of file formats: `tnode` reads and writes files behind a feature,
+//! which only `arrayjit` turns on.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
-/// Packages that `tnode` builds with its feature `files` only.
+/// Packages that `tnode` builds only with its feature `files`.
 const FILE_FORMATS: [&str; 2] = ["zip", "safetensors"];
 
 /// Findings about crates of the compiler that depend on a library of file formats.
@@ -22,8 +22,8 @@ fn is_compiler(name: &str) -> bool {
         || (name.starts_with("codegen-") && name != "codegen-testkit")
 }
 
-/// The lines of `cargo tree` for the normal dependencies of some packages, with the features that these
-/// request without the rest of the workspace.
+/// The lines of `cargo tree` for the normal dependencies of some packages, built with only the features that
+/// they request themselves.
 fn tree(packages: &[&str]) -> Result<String> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(crate::root()).args([

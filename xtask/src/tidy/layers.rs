@@ -1,4 +1,4 @@
-//! The layer table in the root `Cargo.toml` against the dependencies that Cargo sees.
+//! Compares the layer table in the root `Cargo.toml` with the dependencies that Cargo reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use serde::Deserialize;
 
-/// The table `[workspace.metadata.layers]`.
+/// The layer table of the root `Cargo.toml`, `[workspace.metadata.layers]`.
 #[derive(Deserialize)]
 struct Layers {
     /// Layers from the lowest to the highest, each a list of siblings.
@@ -67,7 +67,7 @@ fn levels(layers: &Layers) -> BTreeMap<&str, usize> {
     numbered.flat_map(|(level, names)| names.iter().map(move |name| (name.as_str(), level))).collect()
 }
 
-/// Names in groups that no crate has, and groups in pairs that the table does not define.
+/// Names in groups that are no crate, and groups in pairs that the table does not define.
 fn unknown(layers: &Layers, edges: &Edges) -> Vec<String> {
     let crates = layers.groups.values().flatten().filter(|name| !edges.contains_key(*name));
     let pairs = layers.apart.iter().flat_map(|(first, second)| [first, second]);

@@ -43,13 +43,13 @@ enum Pattern {
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RetiredEntry {
     pattern: Pattern,
     replacement: String,
     reason: String,
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for RetiredEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pattern {
             Pattern::Phrase(words) => write!(f, "phrase \"{}\"", words.join(" "))?,
@@ -62,11 +62,11 @@ impl fmt::Display for Entry {
 
 /// The rows of the table.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct RetiredTable {
     /// Rows that are checked.
-    pub(super) retired: Vec<Entry>,
+    pub(super) retired: Vec<RetiredEntry>,
     /// Rows that the tree does not follow yet.
-    pub(super) pending: Vec<Entry>,
+    pub(super) pending: Vec<RetiredEntry>,
 }
 
 /// Findings about each use of a retired phrase or name.
@@ -80,7 +80,7 @@ pub(super) fn check() -> Result<Vec<String>> {
 pub(super) fn pending() -> Result<Vec<String>> {
     let entries = table()?.pending;
     let found = uses(&entries)?;
-    let line = |(at, entry): (usize, &Entry)| {
+    let line = |(at, entry): (usize, &RetiredEntry)| {
         let mut places = found.iter().filter(|(own, _)| *own == at).map(|(_, place)| place);
         match places.next() {
             Some(first) => format!("{} uses, first {first}: {entry}", places.count() + 1),
@@ -91,9 +91,9 @@ pub(super) fn pending() -> Result<Vec<String>> {
 }
 
 /// The position of an entry, and where it is used as `path:line` or `path`.
-type Use = (usize, String);
+type EntryUse = (usize, String);
 
-fn uses(entries: &[Entry]) -> Result<Vec<Use>> {
+fn uses(entries: &[RetiredEntry]) -> Result<Vec<EntryUse>> {
     let phrases = phrases(entries);
     let mut found = Vec::new();
     for file in text_files(&crate::root())? {
@@ -104,14 +104,14 @@ fn uses(entries: &[Entry]) -> Result<Vec<Use>> {
     Ok(found)
 }
 
-fn table() -> Result<Table> {
+fn table() -> Result<RetiredTable> {
     let path = crate::root().join(TABLE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {TABLE}"))?;
     parse(&text)
 }
 
-fn parse(text: &str) -> Result<Table> {
-    let mut table = Table { retired: Vec::new(), pending: Vec::new() };
+fn parse(text: &str) -> Result<RetiredTable> {
+    let mut table = RetiredTable { retired: Vec::new(), pending: Vec::new() };
     let mut section = "";
     for (number, line) in text.lines().enumerate() {
         if let Some(title) = line.strip_prefix("## ") {
@@ -132,7 +132,7 @@ fn parse(text: &str) -> Result<Table> {
     Ok(table)
 }
 
-fn entry(cells: &[&str]) -> Result<Entry> {
+fn entry(cells: &[&str]) -> Result<RetiredEntry> {
     let &[kind, name, replacement, reason] = cells else { bail!("a row of {} cells", cells.len()) };
     if name.is_empty() || replacement.is_empty() || reason.is_empty() {
         bail!("an empty cell");
@@ -143,13 +143,13 @@ fn entry(cells: &[&str]) -> Result<Entry> {
         "module" => Pattern::Module(name.trim_matches('`').to_owned()),
         _ => bail!("`{kind}` is no kind"),
     };
-    Ok(Entry { pattern, replacement: replacement.to_owned(), reason: reason.to_owned() })
+    Ok(RetiredEntry { pattern, replacement: replacement.to_owned(), reason: reason.to_owned() })
 }
 
 /// Phrases by their first word, each with the position of its entry; phrases of one word by their plural too.
 type Phrases<'e> = BTreeMap<String, Vec<(usize, &'e [String])>>;
 
-fn phrases(entries: &[Entry]) -> Phrases<'_> {
+fn phrases(entries: &[RetiredEntry]) -> Phrases<'_> {
     let mut phrases = Phrases::new();
     for (at, entry) in entries.iter().enumerate() {
         let Pattern::Phrase(phrase) = &entry.pattern else { continue };
@@ -162,13 +162,13 @@ fn phrases(entries: &[Entry]) -> Phrases<'_> {
     phrases
 }
 
-fn uses_in(entries: &[Entry], phrases: &Phrases<'_>, file: &TextFile) -> Vec<Use> {
+fn uses_in(entries: &[RetiredEntry], phrases: &Phrases<'_>, file: &TextFile) -> Vec<EntryUse> {
     let mut found: BTreeSet<(usize, usize)> = BTreeSet::new();
     for (start, segment) in segments(file) {
         found.extend(phrases_in(segment, phrases).map(|(at, entry)| (start + at, entry)));
     }
     let (types, modules) = (definitions(file, TYPE_KEYWORDS), definitions(file, MODULE_KEYWORDS));
-    for (entry, Entry { pattern, .. }) in entries.iter().enumerate() {
+    for (entry, RetiredEntry { pattern, .. }) in entries.iter().enumerate() {
         let (definitions, name) = match pattern {
             Pattern::Phrase(_) => continue,
             Pattern::Type(name) => (&types, name),
@@ -177,7 +177,7 @@ fn uses_in(entries: &[Entry], phrases: &Phrases<'_>, file: &TextFile) -> Vec<Use
         found.extend(definitions.iter().filter(|(_, own)| own == name).map(|(at, _)| (*at, entry)));
     }
     let line = |at: usize| file.text[..at].matches('\n').count() + 1;
-    let mut uses: Vec<Use> =
+    let mut uses: Vec<EntryUse> =
         found.into_iter().map(|(at, entry)| (entry, format!("{}:{}", file.path, line(at)))).collect();
     uses.extend(names_in(entries, phrases, &file.path).into_iter().map(|entry| (entry, file.path.clone())));
     uses.dedup();
@@ -185,13 +185,14 @@ fn uses_in(entries: &[Entry], phrases: &Phrases<'_>, file: &TextFile) -> Vec<Use
 }
 
 /// The entries that the names of the path's folders and file contain.
-fn names_in(entries: &[Entry], phrases: &Phrases<'_>, path: &str) -> BTreeSet<usize> {
+fn names_in(entries: &[RetiredEntry], phrases: &Phrases<'_>, path: &str) -> BTreeSet<usize> {
     let stems = path.split('/').map(|name| name.split('.').next().unwrap_or(name));
     let mut found = BTreeSet::new();
     for stem in stems {
         found.extend(phrases_in(stem, phrases).map(|(_, entry)| entry));
         if path.ends_with(".rs") {
-            let is_module = |entry: &Entry| matches!(&entry.pattern, Pattern::Module(name) if name == stem);
+            let is_module =
+                |entry: &RetiredEntry| matches!(&entry.pattern, Pattern::Module(name) if name == stem);
             found.extend((0..entries.len()).filter(|at| is_module(&entries[*at])));
         }
     }
@@ -252,7 +253,7 @@ fn definitions<'f>(file: &'f TextFile, keywords: &[&str]) -> Vec<(usize, &'f str
 }
 
 /// A word of a text.
-struct Word {
+struct TextWord {
     /// The bytes of the text that it takes.
     range: Range<usize>,
     /// The word in lower case.
@@ -260,14 +261,14 @@ struct Word {
 }
 
 /// The words of a text. `copyEngine2` has the words "copy" and "engine2".
-fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+fn words(text: &str) -> Vec<TextWord> {
+    let mut words: Vec<TextWord> = Vec::new();
     let mut last = ' ';
     for (at, c) in text.char_indices() {
         let is_first = !is_letter(last) || (c.is_uppercase() && last.is_lowercase());
         if is_letter(c) {
             if is_first {
-                words.push(Word { range: at..at, text: String::new() });
+                words.push(TextWord { range: at..at, text: String::new() });
             }
             if let Some(word) = words.last_mut() {
                 word.range.end = at + c.len_utf8();
@@ -286,7 +287,7 @@ fn is_letter(c: char) -> bool {
 /// The offsets at which phrases stand, with the positions of their entries.
 fn phrases_in(text: &str, phrases: &Phrases<'_>) -> impl Iterator<Item = (usize, usize)> {
     let words = words(text);
-    let is_gap = |pair: &[Word]| {
+    let is_gap = |pair: &[TextWord]| {
         let gap = &text[pair[0].range.end..pair[1].range.start];
         gap.chars().all(|c| GAP.contains(&c))
     };
@@ -303,7 +304,7 @@ fn phrases_in(text: &str, phrases: &Phrases<'_>) -> impl Iterator<Item = (usize,
 }
 
 /// Whether the words match the phrase; the last one may have a plural `s`.
-fn is_phrase(words: &[Word], phrase: &[String]) -> bool {
+fn is_phrase(words: &[TextWord], phrase: &[String]) -> bool {
     let Some((last, others)) = phrase.split_last() else { return false };
     let Some((last_word, other_words)) = words.split_last() else { return false };
     let is_last = last_word.text == *last || last_word.text.strip_suffix('s') == Some(last);
@@ -395,7 +396,7 @@ mod tests {
     #[test]
     fn the_table_reads() {
         let table = table().unwrap();
-        let entries: Vec<&Entry> = table.retired.iter().chain(&table.pending).collect();
+        let entries: Vec<&RetiredEntry> = table.retired.iter().chain(&table.pending).collect();
         assert!(entries.len() > 50, "{}", entries.len());
         for (at, entry) in entries.iter().enumerate() {
             assert!(!entries[..at].iter().any(|other| other.pattern == entry.pattern), "twice: {entry}");

@@ -17,10 +17,10 @@ use super::docs::{ROOTS, named_tests};
 const DOCUMENT: &str = "docs/seed-map.md";
 
 /// The names that each file defines, for the files read so far.
-type Sources = BTreeMap<String, Names>;
+type SourceNames = BTreeMap<String, PublicNames>;
 
 /// Names, each with whether it is public: an item if it has `pub`, a member if it and its owner are public.
-type Names = BTreeMap<String, bool>;
+type PublicNames = BTreeMap<String, bool>;
 
 /// Findings about rows that name missing or private items.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -30,7 +30,7 @@ pub(super) fn check() -> Result<Vec<String>> {
 }
 
 fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
-    let mut sources = Sources::new();
+    let mut sources = SourceNames::new();
     let mut findings = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
         for wrong in check_row(line, root, &mut sources)? {
@@ -41,7 +41,7 @@ fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
 }
 
 /// The findings about a row; none for the head of a table.
-fn check_row(line: &str, root: &Path, sources: &mut Sources) -> Result<Vec<String>> {
+fn check_row(line: &str, root: &Path, sources: &mut SourceNames) -> Result<Vec<String>> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let [names, here, proof] = cells[..] else {
         return Ok(vec![format!("a row of {} cells, not of 3", cells.len())]);
@@ -90,18 +90,18 @@ fn items(cell: &str) -> Vec<(&str, &str)> {
 }
 
 /// Whether the item is public, if it is defined.
-fn is_public(names: &Names, item: &str) -> Option<bool> {
+fn is_public(names: &PublicNames, item: &str) -> Option<bool> {
     let own = *names.get(item)?;
     // The owner of the member may be defined in another file.
     let owner = item.split_once("::").and_then(|(owner, _)| names.get(owner));
     Some(own && owner.copied().unwrap_or(true))
 }
 
-fn defined<'s>(path: &str, source: &Path, sources: &'s mut Sources) -> Result<&'s Names> {
+fn defined<'s>(path: &str, source: &Path, sources: &'s mut SourceNames) -> Result<&'s PublicNames> {
     if !sources.contains_key(path) {
         let text = std::fs::read_to_string(source).with_context(|| format!("reading {path}"))?;
         let file = syn::parse_file(&text).with_context(|| format!("parsing {path}"))?;
-        let mut names = Names::new();
+        let mut names = PublicNames::new();
         file.items.iter().for_each(|item| enter(item, &mut names));
         sources.insert(path.to_owned(), names);
     }
@@ -113,7 +113,7 @@ fn is_pub(visibility: &Visibility) -> bool {
 }
 
 /// Adds the names that an item defines: its own, and its members as `Type::member`.
-fn enter(item: &Item, names: &mut Names) {
+fn enter(item: &Item, names: &mut PublicNames) {
     let mut member = |owner: &dyn ToString, name: &dyn ToString, public: bool| {
         let name = format!("{}::{}", owner.to_string(), name.to_string());
         *names.entry(name).or_default() |= public;
