@@ -162,7 +162,7 @@ def void(_):
     """Drops a result that stands in an array made beforehand."""
 
 
-STEPS = {
+OPERATIONS = {
     "matmul": matmul,
     "matmul_nt": matmul_nt,
     "bmm": bmm,
@@ -204,15 +204,15 @@ class Torch:
         return torch.__version__
 
     def has(self, operation):
-        return operation in STEPS
+        return operation in OPERATIONS
 
     def step(self, operation, inputs):
         # Clones are aligned as torch aligns, and steps that update their inputs start anew.
         arrays = [torch.from_numpy(array).clone() for array in inputs]
         if not self.COMPILES:
-            return Step(*STEPS[operation](*arrays))
+            return Step(*OPERATIONS[operation](*arrays))
         torch._dynamo.reset()
-        function, outputs = COMPILED.get(operation, STEPS[operation])(*arrays)
+        function, outputs = COMPILED.get(operation, OPERATIONS[operation])(*arrays)
         return Step(torch.compile(function), outputs)
 
 

@@ -5,7 +5,7 @@ use arrayjit::{Backend, HostArray, Settings};
 
 use crate::{
     case::{Case, Check, RowsFormula},
-    ours::Ours,
+    ours::LinkedCase,
     sample,
 };
 
@@ -78,7 +78,7 @@ fn compare_one(
 
 fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<Vec<f64>>> {
     let backend = Backend::open_with("interpreter", Settings::default())?;
-    let ours = Ours::prepare(&backend, case, inputs)?;
+    let ours = LinkedCase::prepare(&backend, case, inputs)?;
     ours.run_once()?;
     Ok(values(&ours.outputs()?))
 }

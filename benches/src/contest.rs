@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{measure::Effort, peers::Step};
+use crate::{measure::Effort, peers::Contestant};
 
 /// The size of a sample: successive runs with one wait at the end, long enough that the resolution of the
 /// clock, submission and wake-up times are negligible.
@@ -42,7 +42,7 @@ const REST: Duration = Duration::from_millis(8);
 ///
 /// The error of a contestant.
 pub(crate) fn times(
-    contestants: &mut [Box<dyn Step + '_>],
+    contestants: &mut [Box<dyn Contestant + '_>],
     threads: usize,
     sample: Sample,
     effort: Effort,
@@ -69,7 +69,7 @@ pub(crate) fn times(
 }
 
 /// The number of runs per sample.
-fn batch(step: &mut dyn Step, sample: Sample) -> Result<usize> {
+fn batch(step: &mut dyn Contestant, sample: Sample) -> Result<usize> {
     let one = (step.run(3)? * 1e6 / 3.0).max(0.01);
     Ok((sample.micros / one).clamp(1.0, sample.most_runs) as usize)
 }
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     /// A contestant that takes a given number of seconds per run, and records the order of calls.
-    struct Fixed<'a>(f64, &'a std::cell::RefCell<Vec<f64>>);
+    struct FixedTime<'a>(f64, &'a std::cell::RefCell<Vec<f64>>);
 
-    impl Step for Fixed<'_> {
+    impl Contestant for FixedTime<'_> {
         fn run(&mut self, count: usize) -> Result<f64> {
             self.1.borrow_mut().push(self.0);
             Ok(self.0 * count as f64)
@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn contestants_take_turns() {
         let order = std::cell::RefCell::new(Vec::new());
-        let mut steps: Vec<Box<dyn Step>> = vec![Box::new(Fixed(0.5, &order)), Box::new(Fixed(0.25, &order))];
+        let mut steps: Vec<Box<dyn Contestant>> =
+            vec![Box::new(FixedTime(0.5, &order)), Box::new(FixedTime(0.25, &order))];
         let times = times(&mut steps, 1, Sample::HOST, Effort::Full).unwrap();
         let order = order.borrow();
         assert!(times[0].len() >= FEWEST && times[0].len() == times[1].len());

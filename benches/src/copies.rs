@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 /// Bandwidths by ascending footprint. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Copies {
-    pub(crate) by_footprint: Vec<Copied>,
+pub(crate) struct CopyBandwidths {
+    pub(crate) by_footprint: Vec<CopyBandwidth>,
 }
 
 /// Gigabytes per second at a footprint: the bytes read plus the bytes written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Copied {
+pub(crate) struct CopyBandwidth {
     pub(crate) bytes: f64,
     /// The bandwidth of the compiled kernel.
     pub(crate) kernel: f64,
@@ -50,16 +50,16 @@ impl Plan {
     }
 }
 
-impl Copies {
+impl CopyBandwidths {
     /// Measures on the device of a backend.
     ///
     /// # Errors
     ///
     /// The error of a copy.
-    pub(crate) fn measure(backend: &Backend, plan: &Plan) -> Result<Copies> {
+    pub(crate) fn measure(backend: &Backend, plan: &Plan) -> Result<CopyBandwidths> {
         let measure =
             |&bytes: &usize| copied(backend, bytes, plan).with_context(|| format!("copying {bytes} bytes"));
-        Ok(Copies { by_footprint: plan.footprints.iter().map(measure).collect::<Result<_>>()? })
+        Ok(CopyBandwidths { by_footprint: plan.footprints.iter().map(measure).collect::<Result<_>>()? })
     }
 
     /// The microseconds of copying this number of bytes, read plus written, by the better method,
@@ -78,13 +78,13 @@ impl Copies {
     }
 }
 
-impl Copied {
+impl CopyBandwidth {
     fn best(&self) -> f64 {
         self.kernel.max(self.driver)
     }
 }
 
-impl fmt::Display for Copies {
+impl fmt::Display for CopyBandwidths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "copies, GB/s read and written, by our kernel and by the driver:")?;
         for at in &self.by_footprint {
@@ -94,7 +94,7 @@ impl fmt::Display for Copies {
     }
 }
 
-fn copied(backend: &Backend, bytes: usize, plan: &Plan) -> Result<Copied> {
+fn copied(backend: &Backend, bytes: usize, plan: &Plan) -> Result<CopyBandwidth> {
     let elements = bytes / 2 / size_of::<f32>();
     let mut rng = fastrand::Rng::with_seed(bytes as u64);
     let values: Vec<f32> = (0..elements).map(|_| rng.f32()).collect();
@@ -113,7 +113,7 @@ fn copied(backend: &Backend, bytes: usize, plan: &Plan) -> Result<Copied> {
         Transfer::NothingToDo(why) => anyhow::bail!("nothing was copied: {why}"),
     })?;
     let gbps = |seconds: f64| bytes as f64 / seconds / 1e9;
-    Ok(Copied { bytes: bytes as f64, kernel: gbps(kernel), driver: gbps(driver) })
+    Ok(CopyBandwidth { bytes: bytes as f64, kernel: gbps(kernel), driver: gbps(driver) })
 }
 
 /// The seconds of one copy: the least over samples of many successive copies with one wait at the end.
@@ -141,7 +141,7 @@ mod tests {
     fn both_ways_are_measured_on_any_device() {
         let backend = Backend::open_with("multicore", Settings::default()).unwrap();
         let plan = Plan { footprints: vec![1 << 12, 1 << 16], rounds: 2, sample: Duration::from_micros(100) };
-        let copies = Copies::measure(&backend, &plan).unwrap();
+        let copies = CopyBandwidths::measure(&backend, &plan).unwrap();
         let found: Vec<f64> = copies.by_footprint.iter().map(|at| at.bytes).collect();
         assert_eq!(found, [4096.0, 65536.0]);
         for at in &copies.by_footprint {
@@ -151,12 +151,12 @@ mod tests {
 
     #[test]
     fn times_lie_between_what_was_measured() {
-        let at = |bytes, kernel, driver| Copied { bytes, kernel, driver };
-        let copies = Copies { by_footprint: vec![at(1e6, 10.0, 20.0), at(1e8, 40.0, 30.0)] };
+        let at = |bytes, kernel, driver| CopyBandwidth { bytes, kernel, driver };
+        let copies = CopyBandwidths { by_footprint: vec![at(1e6, 10.0, 20.0), at(1e8, 40.0, 30.0)] };
         assert_eq!(copies.us(1e6), Some(50.0));
         assert_eq!(copies.us(1e7).map(f64::round), Some(333.0));
         assert_eq!(copies.us(1e9), Some(25_000.0));
-        assert_eq!(Copies::default().us(1e6), None);
+        assert_eq!(CopyBandwidths::default().us(1e6), None);
     }
 
     #[test]

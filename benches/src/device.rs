@@ -11,7 +11,7 @@ const RUNS: u32 = 256;
 
 /// The device of a report. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Measuree {
+pub(crate) struct MeasuredDevice {
     /// The device's name, with its adapter's if it has one.
     pub(crate) name: String,
     /// Whether a CPU emulates the GPU, so that its figures say nothing about a real one.
@@ -29,12 +29,12 @@ pub(crate) struct Overhead {
     pub(crate) wait_us: f64,
 }
 
-impl Measuree {
+impl MeasuredDevice {
     /// The device of a backend.
-    pub(crate) fn of(backend: &Backend) -> Measuree {
+    pub(crate) fn of(backend: &Backend) -> MeasuredDevice {
         let model = property(backend, "adapter").or_else(|| property(backend, "device"));
         let model = model.map_or_else(String::new, |model| format!(" ({model})"));
-        Measuree {
+        MeasuredDevice {
             name: backend.device().name() + &model,
             software: property(backend, "software").is_some_and(|value| value == "true"),
             is_host: backend.codegen().caps().workgroups.is_none(),
@@ -63,7 +63,7 @@ fn property(backend: &Backend, name: &str) -> Option<String> {
     properties.into_iter().find_map(|(n, value)| (n == name).then_some(value))
 }
 
-impl fmt::Display for Measuree {
+impl fmt::Display for MeasuredDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let label = if self.software { ", SOFTWARE ADAPTER: not the speed of a GPU" } else { "" };
         write!(f, "{}{label}", self.name)

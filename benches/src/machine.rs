@@ -23,7 +23,7 @@ use crate::{case::Traffic, reference::last_cache};
 /// The measured limits of this machine. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Machine {
+pub(crate) struct MachineLimits {
     /// The processor's name from the operating system.
     pub(crate) cpu: String,
     /// The number of cores that this process may use.
@@ -57,9 +57,9 @@ pub(crate) struct Bandwidth {
     pub(crate) streamed_copy: f64,
 }
 
-impl Machine {
+impl MachineLimits {
     /// Measures; `quick` gives rough figures.
-    pub(crate) fn measure(threads: usize, quick: bool) -> Machine {
+    pub(crate) fn measure(threads: usize, quick: bool) -> MachineLimits {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut counts = vec![1, cores, if threads == 0 { cores } else { threads }];
         counts.sort_unstable();
@@ -68,7 +68,7 @@ impl Machine {
             counts.retain(|&count| count == threads.max(1));
         }
         let limits = counts.into_iter().map(|threads| Limits::measure(threads, quick)).collect();
-        Machine { cpu: cpu(), cores, last_cache: last_cache(), limits }
+        MachineLimits { cpu: cpu(), cores, last_cache: last_cache(), limits }
     }
 
     /// The limits for a number of threads; 0 means one per core.
@@ -120,7 +120,7 @@ impl Limits {
     }
 }
 
-impl fmt::Display for Machine {
+impl fmt::Display for MachineLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} core(s), last cache {} MiB", self.cpu, self.cores, self.last_cache >> 20)?;
         self.limits.iter().try_for_each(|limits| write!(f, "\n{limits}"))

@@ -29,7 +29,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Result, ensure};
 use arrayjit::{Backend, Settings};
 use clap::Parser;
-use device::{Measuree, Overhead};
+use device::{MeasuredDevice, Overhead};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Checks and times the benchmark cases")]
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
     let backend = open(cli)?;
-    let measuree = Measuree::of(&backend);
+    let measuree = MeasuredDevice::of(&backend);
     if cli.describe {
         println!("{measuree}");
         return Ok(());
@@ -102,10 +102,10 @@ fn run(cli: &Cli) -> Result<()> {
         earlier.check_comparable(&measuree)?;
     }
     println!("{measuree}: {} thread(s)", cli.threads);
-    let machine = measuree.is_host.then(|| machine::Machine::measure(cli.threads, cli.smoke));
+    let machine = measuree.is_host.then(|| machine::MachineLimits::measure(cli.threads, cli.smoke));
     machine.iter().for_each(|machine| println!("{machine}"));
     let plan = copies::Plan::of(device::memory(&backend));
-    let copies = measuree.is_gpu().then(|| copies::Copies::measure(&backend, &plan)).transpose()?;
+    let copies = measuree.is_gpu().then(|| copies::CopyBandwidths::measure(&backend, &plan)).transpose()?;
     copies.iter().for_each(|copies| println!("{copies}"));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");

@@ -11,10 +11,10 @@ use crate::{
     case::{Case, Check},
     check,
     contest::{self, Sample, median, quantile},
-    copies::Copies,
+    copies::CopyBandwidths,
     machine::{Limits, Peak},
-    ours::Ours,
-    peers::{Peer, Problem, Step},
+    ours::LinkedCase,
+    peers::{Contestant, Peer, Problem},
 };
 
 /// The measurements of a case. Written as JSON: fields may be added, none renamed.
@@ -90,7 +90,7 @@ pub(crate) struct Setup<'a> {
     /// The measured limits of the cores, if cases run on cores.
     pub(crate) limits: Option<&'a Limits>,
     /// The measured copy bandwidths, if the device is a GPU.
-    pub(crate) copies: Option<&'a Copies>,
+    pub(crate) copies: Option<&'a CopyBandwidths>,
     pub(crate) sample: Sample,
     pub(crate) effort: Effort,
 }
@@ -107,12 +107,12 @@ const LONG: Duration = Duration::from_millis(500);
 /// Any error of the case, and a wrong result, ours or a peer's.
 pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
-    let ours = Ours::prepare(setup.backend, case, &inputs)?;
+    let ours = LinkedCase::prepare(setup.backend, case, &inputs)?;
     let mut cold = vec![ours.run_once()?];
     let outputs = ours.outputs()?;
     check::check(case, &outputs, &inputs)?;
     if setup.effort == Effort::Full && cold[0] < LONG {
-        let again = |_| Ours::prepare(setup.backend, case, &inputs)?.run_once();
+        let again = |_| LinkedCase::prepare(setup.backend, case, &inputs)?.run_once();
         cold.extend((1..COLD_CALLS).map(again).collect::<Result<Vec<_>>>()?);
     }
     let cold = median(cold.iter().map(|cold| micros(*cold)).collect());
@@ -122,7 +122,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         return Ok(measured);
     }
 
-    let (mut contestants, mut entered): (Vec<Box<dyn Step>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
+    let (mut contestants, mut entered): (Vec<Box<dyn Contestant>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
     for peer in peers {
         let name = peer.name();
         let context = || format!("case `{}` of peer `{name}`", case.name);
@@ -201,7 +201,7 @@ pub(crate) fn problem(
 /// Microseconds from text to first result, compiled anew each time.
 fn latencies(setup: &Setup, case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
     let rounds = if setup.effort == Effort::Smoke { 1 } else { 25 };
-    let round = |_| Ok(micros(Ours::prepare(setup.backend, case, inputs)?.run_once()?));
+    let round = |_| Ok(micros(LinkedCase::prepare(setup.backend, case, inputs)?.run_once()?));
     (0..rounds).map(round).collect()
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, Routine, TensorNode};
 
-use crate::{case::Case, peers::Step};
+use crate::{case::Case, peers::Contestant};
 
 /// A linked case.
-pub(crate) struct Ours<'a> {
+pub(crate) struct LinkedCase<'a> {
     case: &'a Case,
     routine: Routine,
     outputs: Vec<TensorNode>,
@@ -16,7 +16,7 @@ pub(crate) struct Ours<'a> {
     compiling: Duration,
 }
 
-impl<'a> Ours<'a> {
+impl<'a> LinkedCase<'a> {
     /// Uploads inputs, compiles and links.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl<'a> Ours<'a> {
         backend: &Backend,
         case: &'a Case,
         inputs: &[Option<HostArray>],
-    ) -> Result<Ours<'a>> {
+    ) -> Result<LinkedCase<'a>> {
         let nodes: Vec<TensorNode> = case.nodes.iter().map(|node| node.build()).collect::<Result<_>>()?;
         let mut context = backend.context()?;
         for (node, array) in nodes.iter().zip(inputs) {
@@ -43,7 +43,7 @@ impl<'a> Ours<'a> {
         let outputs = case.outputs.iter().map(output).collect::<Result<_>>()?;
         let start = Instant::now();
         let routine = backend.compile(&case.text, &nodes)?.link(&context)?;
-        Ok(Ours { case, routine, outputs, compiling: start.elapsed() })
+        Ok(LinkedCase { case, routine, outputs, compiling: start.elapsed() })
     }
 
     /// Runs to the end and returns the time of compilation and run together.
@@ -68,7 +68,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-impl Step for Ours<'_> {
+impl Contestant for LinkedCase<'_> {
     fn run(&mut self, count: usize) -> Result<f64> {
         let bindings = &self.case.bindings;
         self.routine.run(bindings)?.sync()?;

@@ -66,7 +66,7 @@ pub(crate) trait Peer {
 
 /// A problem that a peer is ready to repeat.
 pub(crate) struct Prepared<'a> {
-    pub(crate) step: Box<dyn Step + 'a>,
+    pub(crate) step: Box<dyn Contestant + 'a>,
     /// The outputs of the first call.
     pub(crate) outputs: Vec<Vec<f32>>,
     /// For peers that compile: the milliseconds by which the first call exceeds a later one.
@@ -74,7 +74,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 /// An operation that can be repeated.
-pub(crate) trait Step {
+pub(crate) trait Contestant {
     /// Runs once untimed, then `count` times, and returns the seconds of these together, until the end of the
     /// last.
     ///
@@ -129,7 +129,7 @@ fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
         #[cfg(target_arch = "x86_64")]
         "hand" if hand::Hand::is_supported() => Ok(Box::new(hand::Hand::new(threads)?)),
         #[cfg(feature = "gemm")]
-        "gemm" => Ok(Box::new(gemm::Gemm::new(threads)?)),
+        "gemm" => Ok(Box::new(gemm::GemmPeer::new(threads)?)),
         #[cfg(feature = "matrixmultiply")]
         "matrixmultiply" => Ok(Box::new(matrixmultiply::MatrixMultiply::new(threads)?)),
         #[cfg(feature = "ndarray")]

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    copies::Copies,
-    device::{Measuree, Overhead},
+    copies::CopyBandwidths,
+    device::{MeasuredDevice, Overhead},
     growth::Growth,
-    machine::Machine,
+    machine::MachineLimits,
     measure::Measured,
     peers::Peer,
 };
@@ -29,15 +29,15 @@ pub(crate) struct Report {
     date: String,
     /// Reports of older programs lack the field; they are about the CPU.
     #[serde(default = "cpu")]
-    device: Measuree,
+    device: MeasuredDevice,
     #[serde(default)]
     overhead: Overhead,
     /// The limits of the cores, if cores were measured.
     #[serde(default)]
-    machine: Option<Machine>,
+    machine: Option<MachineLimits>,
     /// The copy bandwidths, if a GPU was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    copies: Option<Copies>,
+    copies: Option<CopyBandwidths>,
     /// The names and versions of the measured peers.
     #[serde(default)]
     peers: Vec<(String, String)>,
@@ -54,9 +54,9 @@ impl Report {
     /// An empty report of the current commit and day.
     pub(crate) fn new(
         threads: usize,
-        device: Measuree,
+        device: MeasuredDevice,
         overhead: Overhead,
-        machine: Option<Machine>,
+        machine: Option<MachineLimits>,
         peers: &[Box<dyn Peer>],
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
@@ -77,7 +77,7 @@ impl Report {
     }
 
     /// Adds the copy bandwidths of a GPU.
-    pub(crate) fn set_copies(&mut self, copies: Option<Copies>) {
+    pub(crate) fn set_copies(&mut self, copies: Option<CopyBandwidths>) {
         self.copies = copies;
     }
 
@@ -87,7 +87,7 @@ impl Report {
     /// # Errors
     ///
     /// The names of both devices.
-    pub(crate) fn check_comparable(&self, device: &Measuree) -> Result<()> {
+    pub(crate) fn check_comparable(&self, device: &MeasuredDevice) -> Result<()> {
         let hosts = self.device.is_host && device.is_host;
         ensure!(
             hosts || self.device == *device,
@@ -135,8 +135,8 @@ fn geometric_mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
-fn cpu() -> Measuree {
-    Measuree { name: "multicore:0".into(), software: false, is_host: true }
+fn cpu() -> MeasuredDevice {
+    MeasuredDevice { name: "multicore:0".into(), software: false, is_host: true }
 }
 
 /// The commit of the surrounding repository. Where there is none, as in an archive of programs, the
@@ -157,8 +157,8 @@ fn commit() -> String {
 mod tests {
     use super::*;
 
-    fn device(name: &str, software: bool, is_host: bool) -> Measuree {
-        Measuree { name: name.into(), software, is_host }
+    fn device(name: &str, software: bool, is_host: bool) -> MeasuredDevice {
+        MeasuredDevice { name: name.into(), software, is_host }
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let gpu = device("wgpu:0 (H200)", false, false);
         let software = device("wgpu:0 (llvmpipe)", true, false);
         let host = device("inline:0", false, true);
-        let report = |device: &Measuree| Report::new(1, device.clone(), Overhead::default(), None, &[]);
+        let report = |device: &MeasuredDevice| Report::new(1, device.clone(), Overhead::default(), None, &[]);
         assert!(report(&software).check_comparable(&software).is_ok());
         assert!(report(&host).check_comparable(&cpu()).is_ok());
         for (earlier, now) in [(&gpu, &software), (&software, &gpu), (&host, &software), (&gpu, &host)] {

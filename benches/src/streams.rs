@@ -18,7 +18,7 @@ use crate::measure::{Effort, Measured, summary};
 /// A case: its stable name, and the function that prepares it.
 pub(crate) struct StreamCase {
     pub(crate) name: &'static str,
-    prepare: fn(&Backend) -> Result<Ready>,
+    prepare: fn(&Backend) -> Result<PreparedCase>,
 }
 
 /// Every case, in the order of execution.
@@ -32,7 +32,7 @@ pub(crate) fn all() -> [StreamCase; 4] {
 }
 
 /// A case that was checked.
-struct Ready {
+struct PreparedCase {
     /// Runs the case once, to the end.
     run: Box<dyn Fn() -> Result<()>>,
     /// The number of parts in one run of the case; the reported time is that of one part.
@@ -63,7 +63,7 @@ pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> R
 }
 
 /// Successive runs of an independent routine, whose cost is amortised; each is a part.
-fn dispatch_empty(backend: &Backend) -> Result<Ready> {
+fn dispatch_empty(backend: &Backend) -> Result<PreparedCase> {
     const RUNS: usize = 256;
     let (x, y) = (node("x", 1)?, node("y", 1)?);
     let context = backend.context()?.init_from_host(&x, &array(&[41.0])?)?;
@@ -74,11 +74,11 @@ fn dispatch_empty(backend: &Backend) -> Result<Ready> {
         Ok(routine.context().clone())
     };
     expect(&run()?, &y, 42.0)?;
-    Ok(Ready { run: Box::new(move || run().map(drop)), parts: RUNS, flops: 1.0, bytes: 8.0 })
+    Ok(PreparedCase { run: Box::new(move || run().map(drop)), parts: RUNS, flops: 1.0, bytes: 8.0 })
 }
 
 /// Runs 64 routines on one stream, each of which depends on the previous one; the time covers all of them.
-fn dispatch_chain(backend: &Backend) -> Result<Ready> {
+fn dispatch_chain(backend: &Backend) -> Result<PreparedCase> {
     const LENGTH: usize = 64;
     let x = node("x", 1)?;
     let context = backend.context()?.init_from_host(&x, &array(&[0.0])?)?;
@@ -90,11 +90,11 @@ fn dispatch_chain(backend: &Backend) -> Result<Ready> {
     };
     expect(&run()?, &x, LENGTH as f32)?;
     let (flops, bytes) = (LENGTH as f64, 8.0 * LENGTH as f64);
-    Ok(Ready { run: Box::new(move || run().map(drop)), parts: 1, flops, bytes })
+    Ok(PreparedCase { run: Box::new(move || run().map(drop)), parts: 1, flops, bytes })
 }
 
 /// Two streams write one node alternately, so each waits for the other; the time is that of one write.
-fn event_pingpong(backend: &Backend) -> Result<Ready> {
+fn event_pingpong(backend: &Backend) -> Result<PreparedCase> {
     const TURNS: usize = 64;
     let x = node("x", 1)?;
     x.update_memory_mode(MemoryMode::OnDevice(Sharing::Shared), Reason::new("two streams write it"))?;
@@ -109,12 +109,12 @@ fn event_pingpong(backend: &Backend) -> Result<Ready> {
         Ok(routines[0].context().clone())
     };
     expect(&run()?, &x, TURNS as f32)?;
-    Ok(Ready { run: Box::new(move || run().map(drop)), parts: TURNS, flops: 1.0, bytes: 8.0 })
+    Ok(PreparedCase { run: Box::new(move || run().map(drop)), parts: TURNS, flops: 1.0, bytes: 8.0 })
 }
 
 /// Gradients of 8 streams, 1 MiB each, are summed on stream 0, through merge buffers that are filled with
 /// copies.
-fn merge_tree_8(backend: &Backend) -> Result<Ready> {
+fn merge_tree_8(backend: &Backend) -> Result<PreparedCase> {
     const STREAMS: usize = 8;
     const ELEMENTS: usize = (1 << 20) / 4;
     let g = node("g", ELEMENTS)?;
@@ -139,7 +139,12 @@ fn merge_tree_8(backend: &Backend) -> Result<Ready> {
     expect(&run()?, &g, 255.0)?;
     let elements = (ELEMENTS * (STREAMS - 1)) as f64;
     // A merge reads two arrays and writes one, and its copy reads one and writes one.
-    Ok(Ready { run: Box::new(move || run().map(drop)), parts: 1, flops: elements, bytes: 20.0 * elements })
+    Ok(PreparedCase {
+        run: Box::new(move || run().map(drop)),
+        parts: 1,
+        flops: elements,
+        bytes: 20.0 * elements,
+    })
 }
 
 /// Increments a counter in each run.

@@ -141,7 +141,7 @@ mod tests {
     use arrayjit::{Backend, Settings};
 
     use super::*;
-    use crate::{case::Check, check, ours::Ours};
+    use crate::{case::Check, check, ours::LinkedCase};
 
     /// Every case that is small enough to be checked completely.
     fn small() -> Vec<Case> {
@@ -158,7 +158,7 @@ mod tests {
     fn ran(case: &Case) -> (Vec<Option<HostArray>>, Vec<HostArray>) {
         let inputs: Vec<_> = case.nodes.iter().map(|node| node.array().unwrap()).collect();
         let backend = Backend::open_with("inline", Settings::default()).unwrap();
-        let ours = Ours::prepare(&backend, case, &inputs).unwrap();
+        let ours = LinkedCase::prepare(&backend, case, &inputs).unwrap();
         ours.run_once().unwrap();
         let outputs = ours.outputs().unwrap();
         (inputs, outputs)
@@ -194,7 +194,7 @@ mod tests {
             let (inputs, _) = ran(&case);
             let Check::Rows(formula) = &case.check else { panic!("{} is not checked by rows", case.name) };
             let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
-            let ours = Ours::prepare(&backend, &case, &inputs).unwrap();
+            let ours = LinkedCase::prepare(&backend, &case, &inputs).unwrap();
             ours.run_once().unwrap();
             let found = ours.outputs().unwrap();
             let rows: Vec<usize> = (0..sample::count(&found[0])).collect();

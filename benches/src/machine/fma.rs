@@ -5,7 +5,7 @@ use std::hint::black_box;
 use anyhow::Result;
 
 use super::best;
-use crate::peers::Step;
+use crate::peers::Contestant;
 
 /// Enough independent chains to fill the pipelines of current cores.
 const CHAINS: usize = 12;
@@ -28,7 +28,7 @@ impl Peak {
     }
 }
 
-impl Step for Peak {
+impl Contestant for Peak {
     fn run(&mut self, count: usize) -> Result<f64> {
         Ok(seconds(RUN * count, 1, 1))
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use candle_core::{D, Device, Tensor};
 
-use super::{Peer, Prepared, Problem, Step, expect_variable, version};
+use super::{Contestant, Peer, Prepared, Problem, expect_variable, version};
 use crate::{arrays::Array, case::Operation};
 
 pub(super) struct Candle;
@@ -33,7 +33,7 @@ impl Peer for Candle {
         let Some(function) = function(problem.operation) else { return Ok(None) };
         let inputs = problem.inputs.iter().map(tensor).collect::<candle_core::Result<Vec<_>>>()?;
         let output = function(&inputs)?.flatten_all()?.to_vec1()?;
-        let step = Box::new(Repeated { function, inputs });
+        let step = Box::new(CandleCalls { function, inputs });
         Ok(Some(Prepared { step, outputs: vec![output], cold_ms: None }))
     }
 }
@@ -63,12 +63,12 @@ fn function(operation: Operation) -> Option<Function> {
     })
 }
 
-struct Repeated {
+struct CandleCalls {
     function: Function,
     inputs: Vec<Tensor>,
 }
 
-impl Step for Repeated {
+impl Contestant for CandleCalls {
     fn run(&mut self, count: usize) -> Result<f64> {
         drop((self.function)(&self.inputs)?);
         let start = Instant::now();

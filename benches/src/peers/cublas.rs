@@ -19,9 +19,9 @@ use half::bf16;
 
 use self::{
     api::{Element, Library, Memory},
-    layout::Gemm,
+    layout::CublasGemm,
 };
-use super::{Peer, Prepared, Problem, Step};
+use super::{Contestant, Peer, Prepared, Problem};
 use crate::{arrays::Array, case::Operation};
 
 pub(super) struct Cublas {
@@ -59,7 +59,7 @@ impl Peer for Cublas {
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
         let dims: Vec<&[usize]> = problem.inputs.iter().map(|input| &input.dims[..]).collect();
-        let gemm = Gemm::of(problem.operation, &dims);
+        let gemm = CublasGemm::of(problem.operation, &dims);
         let (Some(gemm), Some(element)) = (gemm, element(problem.dtype)) else { return Ok(None) };
         let place = |array: &Array| -> Result<Memory> {
             let bytes = bytes(&array.values, element);
@@ -68,7 +68,7 @@ impl Peer for Cublas {
             Ok(memory)
         };
         let operands = [place(&problem.inputs[0])?, place(&problem.inputs[1])?, place(&problem.outputs[0])?];
-        let step = Repeated { library: Rc::clone(&self.library), gemm, element, operands };
+        let step = CublasCalls { library: Rc::clone(&self.library), gemm, element, operands };
         step.start()?;
         step.library.wait()?;
         let output = values(&step.operands[2].download()?, element);
@@ -99,22 +99,22 @@ fn values(bytes: &[u8], element: Element) -> Vec<f32> {
     }
 }
 
-struct Repeated {
+struct CublasCalls {
     library: Rc<Library>,
-    gemm: Gemm,
+    gemm: CublasGemm,
     element: Element,
     /// Both operands and the result.
     operands: [Memory; 3],
 }
 
-impl Repeated {
+impl CublasCalls {
     fn start(&self) -> Result<()> {
         let [a, b, c] = &self.operands;
         self.library.multiply(&self.gemm, self.element, [a, b, c])
     }
 }
 
-impl Step for Repeated {
+impl Contestant for CublasCalls {
     fn run(&mut self, count: usize) -> Result<f64> {
         self.start()?;
         self.library.wait()?;

@@ -6,21 +6,21 @@ use rayon::ThreadPool;
 
 use super::{
     Peer, Prepared, Problem, kernel,
-    products::{self, Product},
+    products::{self, MatmulArgs},
     version,
 };
 
-pub(super) struct Gemm {
+pub(super) struct GemmPeer {
     pool: ThreadPool,
 }
 
-impl Gemm {
-    pub(super) fn new(threads: usize) -> Result<Gemm> {
-        Ok(Gemm { pool: kernel::pool(threads)? })
+impl GemmPeer {
+    pub(super) fn new(threads: usize) -> Result<GemmPeer> {
+        Ok(GemmPeer { pool: kernel::pool(threads)? })
     }
 }
 
-impl Peer for Gemm {
+impl Peer for GemmPeer {
     fn name(&self) -> &'static str {
         "gemm"
     }
@@ -34,9 +34,9 @@ impl Peer for Gemm {
     }
 }
 
-fn product(product: Product, threads: usize) {
+fn product(product: MatmulArgs, threads: usize) {
     product.expect_within_bounds();
-    let Product { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
+    let MatmulArgs { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
     let parallelism = if threads == 1 { Parallelism::None } else { Parallelism::Rayon(threads) };
     // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so
     // apart from the others.

@@ -5,13 +5,13 @@ use std::time::Instant;
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::{Prepared, Problem, Step};
+use super::{Contestant, Prepared, Problem};
 use crate::arrays::Array;
 
 /// Computes the outputs from the inputs.
 pub(super) type Kernel<'a> = Box<dyn FnMut(&[Array], &mut [Array]) + 'a>;
 
-struct Repeated<'a> {
+struct KernelCalls<'a> {
     kernel: Kernel<'a>,
     problem: Problem,
 }
@@ -20,10 +20,10 @@ struct Repeated<'a> {
 pub(super) fn prepared<'a>(mut kernel: Kernel<'a>, mut problem: Problem) -> Prepared<'a> {
     kernel(&problem.inputs, &mut problem.outputs);
     let outputs = problem.outputs.iter().map(|output| output.values.to_vec()).collect();
-    Prepared { step: Box::new(Repeated { kernel, problem }), outputs, cold_ms: None }
+    Prepared { step: Box::new(KernelCalls { kernel, problem }), outputs, cold_ms: None }
 }
 
-impl Step for Repeated<'_> {
+impl Contestant for KernelCalls<'_> {
     fn run(&mut self, count: usize) -> Result<f64> {
         let Problem { inputs, outputs, .. } = &mut self.problem;
         (self.kernel)(inputs, outputs);

@@ -5,7 +5,7 @@ use rayon::ThreadPool;
 
 use super::{
     Peer, Prepared, Problem, expect_variable, kernel,
-    products::{self, Product},
+    products::{self, MatmulArgs},
     version,
 };
 
@@ -35,9 +35,9 @@ impl Peer for MatrixMultiply {
 }
 
 /// The library determines the number of threads itself.
-fn product(product: Product, _threads: usize) {
+fn product(product: MatmulArgs, _threads: usize) {
     product.expect_within_bounds();
-    let Product { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
+    let MatmulArgs { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
     let (a_row, c_row) = (k as isize, n as isize);
     let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
     // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so

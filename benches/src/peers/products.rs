@@ -9,7 +9,7 @@ use super::{
 use crate::{arrays::Array, case::Operation};
 
 /// A product `c = a b`; strides count elements.
-pub(super) struct Product<'a> {
+pub(super) struct MatmulArgs<'a> {
     pub(super) sizes: [usize; 3],
     pub(super) a: &'a [f32],
     pub(super) b: &'a [f32],
@@ -18,7 +18,7 @@ pub(super) struct Product<'a> {
     pub(super) c: &'a mut [f32],
 }
 
-impl Product<'_> {
+impl MatmulArgs<'_> {
     /// Panics unless the slices contain all elements of the given sizes and strides, so that a library may
     /// access them.
     pub(super) fn expect_within_bounds(&self) {
@@ -34,7 +34,7 @@ impl Product<'_> {
 
 /// Prepares a problem for a library; its function computes a product on a number of threads.
 pub(super) fn prepare(
-    product: fn(Product, usize),
+    product: fn(MatmulArgs, usize),
     pool: &ThreadPool,
     problem: Problem,
 ) -> Option<Prepared<'_>> {
@@ -55,22 +55,22 @@ pub(super) fn prepare(
 }
 
 fn one(
-    product: fn(Product, usize),
+    product: fn(MatmulArgs, usize),
     threads: usize,
     sizes: [usize; 3],
     b_strides: [isize; 2],
 ) -> Kernel<'static> {
     Box::new(move |inputs: &[Array], outputs: &mut [Array]| {
         let [a, b] = [0, 1].map(|i| &inputs[i].values[..]);
-        product(Product { sizes, a, b, b_strides, c: &mut outputs[0].values }, threads);
+        product(MatmulArgs { sizes, a, b, b_strides, c: &mut outputs[0].values }, threads);
     })
 }
 
 /// Each product runs on one thread.
-fn many(product: fn(Product, usize), pool: &ThreadPool, sizes: [usize; 3]) -> Kernel<'_> {
+fn many(product: fn(MatmulArgs, usize), pool: &ThreadPool, sizes: [usize; 3]) -> Kernel<'_> {
     let [m, k, n] = sizes;
     let one = move |((a, b), c): ((&[f32], &[f32]), &mut [f32])| {
-        product(Product { sizes, a, b, b_strides: [n as isize, 1], c }, 1);
+        product(MatmulArgs { sizes, a, b, b_strides: [n as isize, 1], c }, 1);
     };
     Box::new(move |inputs: &[Array], outputs: &mut [Array]| {
         let [a, b] = [0, 1].map(|i| &inputs[i].values[..]);

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Peer, Prepared, Problem, Step};
+use super::{Contestant, Peer, Prepared, Problem};
 use crate::arrays::Array;
 
 /// A process that measures one peer.
@@ -118,13 +118,13 @@ impl Peer for Python {
             return Ok(None);
         }
         let outputs = outputs.iter().map(|file| read(file)).collect::<Result<_>>()?;
-        Ok(Some(Prepared { step: Box::new(Repeated(self)), outputs, cold_ms: answer.cold_ms }))
+        Ok(Some(Prepared { step: Box::new(PythonCalls(self)), outputs, cold_ms: answer.cold_ms }))
     }
 }
 
-struct Repeated<'a>(&'a mut Python);
+struct PythonCalls<'a>(&'a mut Python);
 
-impl Step for Repeated<'_> {
+impl Contestant for PythonCalls<'_> {
     fn run(&mut self, count: usize) -> Result<f64> {
         Ok(self.0.ask(&json!({ "run": count }))?.seconds)
     }

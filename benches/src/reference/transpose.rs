@@ -20,7 +20,7 @@ pub(crate) fn transpose(x: &[f32], [rows, columns]: [usize; 2], first: usize, y:
     let mut tile = [[0.0f32; 8]; TILE * VECTORS];
     for (band, y) in y.chunks_exact_mut(TILE * rows).enumerate() {
         for i in (0..rows).step_by(TILE) {
-            turn(&x[i * columns + first + band * TILE..], columns, &mut tile);
+            transpose_tile(&x[i * columns + first + band * TILE..], columns, &mut tile);
             for (row, turned) in tile.as_chunks::<VECTORS>().0.iter().enumerate() {
                 let to = eights_mut(&mut y[row * rows + i..][..TILE]);
                 match policy {
@@ -44,7 +44,7 @@ fn write<const STREAMED: bool>(from: &[Eight], to: &mut [Eight]) {
 /// Transposes the tile at the start of `x` into rows of vectors.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn turn(x: &[f32], columns: usize, tile: &mut [Eight; TILE * VECTORS]) {
+fn transpose_tile(x: &[f32], columns: usize, tile: &mut [Eight; TILE * VECTORS]) {
     for i in 0..VECTORS {
         let rows: [&[Eight]; 8] = std::array::from_fn(|row| eights(&x[(8 * i + row) * columns..][..TILE]));
         for j in 0..VECTORS {
@@ -52,7 +52,7 @@ fn turn(x: &[f32], columns: usize, tile: &mut [Eight; TILE * VECTORS]) {
             for (value, row) in block.iter_mut().zip(&rows) {
                 *value = load(&row[j]);
             }
-            for (row, value) in turn_block(block).into_iter().enumerate() {
+            for (row, value) in transpose_eight(block).into_iter().enumerate() {
                 store(&mut tile[(8 * j + row) * VECTORS + i], value);
             }
         }
@@ -62,7 +62,7 @@ fn turn(x: &[f32], columns: usize, tile: &mut [Eight; TILE * VECTORS]) {
 /// The transpose of eight vectors of eight.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn turn_block(r: [__m256; 8]) -> [__m256; 8] {
+fn transpose_eight(r: [__m256; 8]) -> [__m256; 8] {
     // Pairs of rows, then groups of four, then the halves of vectors are exchanged.
     let pairs = |i: usize| (_mm256_unpacklo_ps(r[i], r[i + 1]), _mm256_unpackhi_ps(r[i], r[i + 1]));
     let fours = |i: usize| {

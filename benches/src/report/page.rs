@@ -142,18 +142,22 @@ mod tests {
 
     use super::*;
     use crate::{
-        device::{Measuree, Overhead},
+        device::{MeasuredDevice, Overhead},
         growth::Growth,
-        machine::{Bandwidth, Limits, Machine},
+        machine::{Bandwidth, Limits, MachineLimits},
         measure::PeerTime,
     };
 
     fn report() -> Report {
         let at = |bytes, copy| Bandwidth { bytes, read: copy, write: copy, copy, streamed_copy: copy };
         let limits = Limits { threads: 1, gflops: 100.0, memory: vec![at(1e5, 80.0), at(1e8, 20.0)] };
-        let machine =
-            Machine { cpu: "A <fast> one".into(), cores: 1, last_cache: 32 << 20, limits: vec![limits] };
-        let device = Measuree { name: "multicore:0".into(), software: false, is_host: true };
+        let machine = MachineLimits {
+            cpu: "A <fast> one".into(),
+            cores: 1,
+            last_cache: 32 << 20,
+            limits: vec![limits],
+        };
+        let device = MeasuredDevice { name: "multicore:0".into(), software: false, is_host: true };
         let mut report = Report::new(1, device, Overhead::default(), Some(machine), &[]);
         report.peers = vec![("jax".into(), "1.2".into())];
         for (name, flops, ratio) in

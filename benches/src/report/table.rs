@@ -89,10 +89,10 @@ fn width(name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Measuree, Overhead};
+    use crate::device::{MeasuredDevice, Overhead};
 
     fn lines(is_host: bool, measured: &Measured) -> [String; 2] {
-        let device = Measuree { name: "a device".into(), software: false, is_host };
+        let device = MeasuredDevice { name: "a device".into(), software: false, is_host };
         let mut report = Report::new(1, device, Overhead::default(), None, &[]);
         report.peers = vec![("cublas".into(), "120500".into())];
         [report.heading(), report.line("gemm_bf16_1024", measured, None)]

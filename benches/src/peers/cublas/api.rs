@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::layout::Gemm;
+use super::layout::CublasGemm;
 
 /// An opaque handle of a library.
 type Handle = *mut c_void;
@@ -209,7 +209,12 @@ impl Library {
     /// # Errors
     ///
     /// Operands that are too small, and the library's error.
-    pub(super) fn multiply(&self, gemm: &Gemm, element: Element, [a, b, c]: [&Memory; 3]) -> Result<()> {
+    pub(super) fn multiply(
+        &self,
+        gemm: &CublasGemm,
+        element: Element,
+        [a, b, c]: [&Memory; 3],
+    ) -> Result<()> {
         self.enter()?;
         let size = if element == Element::F32 { 4 } else { 2 };
         let mut holds = [b, a, c].into_iter().zip(gemm.strides());

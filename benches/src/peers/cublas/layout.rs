@@ -7,7 +7,7 @@ use crate::case::Operation;
 
 /// The arguments of a product; the library's first operand is `b`, its second `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gemm {
+pub(super) struct CublasGemm {
     /// The number of products.
     pub(super) batch: usize,
     /// Rows and columns of the library's result, and the number of terms of each sum.
@@ -20,9 +20,9 @@ pub(super) struct Gemm {
     pub(super) leading: [usize; 3],
 }
 
-impl Gemm {
+impl CublasGemm {
     /// A product of operands with these dimensions; `None` for other operations.
-    pub(super) fn of(operation: Operation, dims: &[&[usize]]) -> Option<Gemm> {
+    pub(super) fn of(operation: Operation, dims: &[&[usize]]) -> Option<CublasGemm> {
         let (batch, [m, k], [p, q]) = match (operation, dims) {
             (Operation::Matmul | Operation::MatmulNt, &[&[m, k], &[p, q]]) => (1, [m, k], [p, q]),
             (Operation::Bmm, &[&[batch, m, k], &[_, p, q]]) => (batch, [m, k], [p, q]),
@@ -30,7 +30,7 @@ impl Gemm {
         };
         let transposes_first = operation == Operation::MatmulNt;
         let n = if transposes_first { p } else { q };
-        Some(Gemm { batch, rows: n, columns: m, depth: k, transposes_first, leading: [q, k, n] })
+        Some(CublasGemm { batch, rows: n, columns: m, depth: k, transposes_first, leading: [q, k, n] })
     }
 
     /// The distance in elements between successive products, for the first operand, the second, and the
@@ -46,7 +46,7 @@ mod tests {
     use crate::product::{product, transposed};
 
     /// A column-major product as the library's manual defines it, element by element.
-    fn column_major(gemm: &Gemm, first: &[f64], second: &[f64]) -> Vec<f64> {
+    fn column_major(gemm: &CublasGemm, first: &[f64], second: &[f64]) -> Vec<f64> {
         let [by_first, by_second, by_result] = gemm.leading;
         let strides = gemm.strides();
         let mut result = vec![f64::NAN; gemm.batch * strides[2]];
@@ -73,9 +73,9 @@ mod tests {
         let [m, k, n] = [5, 7, 3];
         let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
         let expected = product(&a, &b, [m, k, n]);
-        let plain = Gemm::of(Operation::Matmul, &[&[m, k], &[k, n]]).unwrap();
+        let plain = CublasGemm::of(Operation::Matmul, &[&[m, k], &[k, n]]).unwrap();
         assert_eq!(column_major(&plain, &b, &a), expected);
-        let turned = Gemm::of(Operation::MatmulNt, &[&[m, k], &[n, k]]).unwrap();
+        let turned = CublasGemm::of(Operation::MatmulNt, &[&[m, k], &[n, k]]).unwrap();
         assert_eq!(column_major(&turned, &transposed(&b, n), &a), expected);
     }
 
@@ -85,13 +85,13 @@ mod tests {
         let (a, b) = (numbers(batch * m * k, 3), numbers(batch * k * n, 4));
         let pairs = a.chunks(m * k).zip(b.chunks(k * n));
         let expected: Vec<f64> = pairs.flat_map(|(a, b)| product(a, b, [m, k, n])).collect();
-        let gemm = Gemm::of(Operation::Bmm, &[&[batch, m, k], &[batch, k, n]]).unwrap();
+        let gemm = CublasGemm::of(Operation::Bmm, &[&[batch, m, k], &[batch, k, n]]).unwrap();
         assert_eq!(column_major(&gemm, &b, &a), expected);
     }
 
     #[test]
     fn other_operations_are_none() {
-        assert_eq!(Gemm::of(Operation::Softmax, &[&[4, 4]]), None);
-        assert_eq!(Gemm::of(Operation::Matvec, &[&[4, 4], &[4]]), None);
+        assert_eq!(CublasGemm::of(Operation::Softmax, &[&[4, 4]]), None);
+        assert_eq!(CublasGemm::of(Operation::Matvec, &[&[4, 4], &[4]]), None);
     }
 }

@@ -100,7 +100,7 @@ fn evaluation_counts_what_the_scores_say() {
     let correct = evaluate.context().to_host(network.node("correct")).unwrap().get_f64(&[]).unwrap();
 
     let images = Matrix::new(test_set.count(), network::PIXELS, pixels.values());
-    let by_hand = reference::Network::new(parameters(&initial)).best_classes(&images);
+    let by_hand = reference::ReferenceNetwork::new(parameters(&initial)).best_classes(&images);
     let expected =
         by_hand.iter().zip(&test_set.labels).filter(|(found, label)| **found == usize::from(**label));
     assert_eq!(correct, expected.count() as f64);
@@ -132,7 +132,7 @@ fn training_follows_the_mathematics() {
     let (train_set, test_set) = images(&mut rng);
     let network = Network::new(train_set.count(), test_set.count()).unwrap();
     let initial = network.initial_state(&mut rng).unwrap();
-    let mut by_hand = reference::Network::new(parameters(&initial));
+    let mut by_hand = reference::ReferenceNetwork::new(parameters(&initial));
     let mut loss = 0.0;
     for batch in 0..STEPS {
         let rows = batch * network::BATCH..(batch + 1) * network::BATCH;

@@ -81,7 +81,7 @@ fn magnitudes(parameters: [Matrix; 4], train: &Digits, batch: usize) -> [Matrix;
     let range = batch * BATCH..(batch + 1) * BATCH;
     let pixels = &train.images[range.start * network::PIXELS..range.end * network::PIXELS];
     let pixels = Matrix::new(BATCH, network::PIXELS, pixels.iter().map(|&v| f64::from(v)).collect());
-    reference::Network::new(parameters).gradient_magnitudes(&pixels, &train.labels[range])
+    reference::ReferenceNetwork::new(parameters).gradient_magnitudes(&pixels, &train.labels[range])
 }
 
 /// Three and five streams have unequal shares of the 32 rows.

@@ -44,16 +44,16 @@ impl Matrix {
 }
 
 /// Weights, biases and their momenta, in the order w1, b1, w2, b2.
-pub(crate) struct Network {
+pub(crate) struct ReferenceNetwork {
     pub(crate) parameters: [Matrix; 4],
     pub(crate) momenta: [Matrix; 4],
 }
 
-impl Network {
+impl ReferenceNetwork {
     /// A network with zero momenta.
-    pub(crate) fn new(parameters: [Matrix; 4]) -> Network {
+    pub(crate) fn new(parameters: [Matrix; 4]) -> ReferenceNetwork {
         let momenta = parameters.each_ref().map(|p| Matrix::from_fn(p.rows, p.columns, |_, _| 0.0));
-        Network { parameters, momenta }
+        ReferenceNetwork { parameters, momenta }
     }
 
     /// Hidden activations and class scores of each image.
@@ -77,7 +77,7 @@ impl Network {
     /// Makes one step of gradient descent on the mean cross-entropy, with momentum 0.9 and rate 0.1, and
     /// returns the loss before the step.
     pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
-        let Pass { hidden, d_hidden, d_scores, loss } = self.pass(images, labels);
+        let NetworkPass { hidden, d_hidden, d_scores, loss } = self.pass(images, labels);
         let gradients = gradients(images, &hidden, &d_hidden, &d_scores);
         for ((parameter, momentum), gradient) in
             self.parameters.iter_mut().zip(&mut self.momenta).zip(gradients)
@@ -92,12 +92,12 @@ impl Network {
 
     /// The elements of the gradients if every term of the sum over images is replaced by its magnitude.
     pub(crate) fn gradient_magnitudes(&self, images: &Matrix, labels: &[u8]) -> [Matrix; 4] {
-        let Pass { hidden, d_hidden, d_scores, .. } = self.pass(images, labels);
+        let NetworkPass { hidden, d_hidden, d_scores, .. } = self.pass(images, labels);
         gradients(&images.magnitudes(), &hidden.magnitudes(), &d_hidden.magnitudes(), &d_scores.magnitudes())
     }
 
     /// Computes the forward and the backward pass, except for the sums over images.
-    fn pass(&self, images: &Matrix, labels: &[u8]) -> Pass {
+    fn pass(&self, images: &Matrix, labels: &[u8]) -> NetworkPass {
         let w2 = &self.parameters[2];
         let count = images.rows as f64;
         let (hidden, scores) = self.scores(images);
@@ -116,12 +116,12 @@ impl Network {
                 back.columns,
                 |i, j| if hidden.at(i, j) > 0.0 { back.at(i, j) } else { 0.0 },
             );
-        Pass { hidden, d_hidden, d_scores, loss: loss / count }
+        NetworkPass { hidden, d_hidden, d_scores, loss: loss / count }
     }
 }
 
 /// The factors of the products whose sums are the gradients.
-struct Pass {
+struct NetworkPass {
     hidden: Matrix,
     d_hidden: Matrix,
     d_scores: Matrix,
