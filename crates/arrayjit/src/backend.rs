@@ -226,7 +226,7 @@ impl Backend {
     /// # Errors
     ///
     /// The device's error, if it cannot have another stream.
-    pub fn context(&self) -> Result<Context, device_runtime::Error> {
+    pub fn context(&self) -> Result<Context, device_runtime::RunError> {
         self.context_on(self.device())
     }
 
@@ -235,7 +235,7 @@ impl Backend {
     /// # Errors
     ///
     /// The device's error, if it cannot have another stream.
-    pub fn context_on(&self, device: &Device) -> Result<Context, device_runtime::Error> {
+    pub fn context_on(&self, device: &Device) -> Result<Context, device_runtime::RunError> {
         Ok(Context::new(&device.new_stream()?).with_host(&self.state.host))
     }
 
@@ -244,7 +244,7 @@ impl Backend {
     /// # Errors
     ///
     /// The device's error, if it cannot have another stream.
-    pub fn new_stream(&self) -> Result<Stream, device_runtime::Error> {
+    pub fn new_stream(&self) -> Result<Stream, device_runtime::RunError> {
         self.device().new_stream()
     }
 

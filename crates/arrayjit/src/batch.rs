@@ -92,7 +92,10 @@ impl CompiledBatch {
     /// # Errors
     ///
     /// The error of [`Compiled::link`] for the first member that fails; nothing of the batch stays allocated.
-    pub fn link(&self, context: &Context) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
+    pub fn link(
+        &self,
+        context: &Context,
+    ) -> Result<(Context, Vec<Option<Routine>>), device_runtime::RunError> {
         let code = |member: &Compiled| Some((member.whole()?.clone(), member.nodes().to_vec()));
         let batch: Vec<_> = self.0.iter().map(|member| member.as_ref().and_then(code)).collect();
         if batch.iter().flatten().count() < self.0.iter().flatten().count() {
@@ -107,7 +110,7 @@ impl CompiledBatch {
     fn link_one_by_one(
         &self,
         context: &Context,
-    ) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
+    ) -> Result<(Context, Vec<Option<Routine>>), device_runtime::RunError> {
         let mut context = context.clone();
         let mut routines = Vec::with_capacity(self.0.len());
         for member in &self.0 {

@@ -108,7 +108,7 @@ impl Compiled {
     /// # Errors
     ///
     /// A node that the context lacks, or a failed allocation; the context is unchanged then.
-    pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::Error> {
+    pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::RunError> {
         match &self.logs {
             None => self.link_as(context, None),
             Some((folder, _)) => self.link_logging(context, Arc::new(folder.file(self.name()))),
@@ -126,7 +126,7 @@ impl Compiled {
         &self,
         context: &Context,
         sink: Arc<dyn LogSink>,
-    ) -> Result<Routine, device_runtime::Error> {
+    ) -> Result<Routine, device_runtime::RunError> {
         let style = self.logs.as_ref().map_or(LogStyle::Exact, |(_, style)| *style);
         self.link_as(context, Some(&Logging { sink, style }))
     }
@@ -157,7 +157,7 @@ impl Compiled {
         &self,
         context: &Context,
         logging: Option<&Logging>,
-    ) -> Result<Routine, device_runtime::Error> {
+    ) -> Result<Routine, device_runtime::RunError> {
         // Some drivers generate code when linking, because code for them contains addresses.
         with_enough(|| match &self.form {
             CompiledForm::Whole(code) => {

@@ -42,7 +42,7 @@ pub enum OpenError {
     Codegen(#[from] codegen_core::CodegenError),
     /// The device did not start.
     #[error(transparent)]
-    Device(#[from] device_runtime::Error),
+    Device(#[from] device_runtime::RunError),
     /// NVIDIA's driver or one of its devices is missing or too old.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

@@ -87,9 +87,9 @@ tnode::debug_as_display!(
 
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
-    Context, Dependency, Device, Driver, DriverError, Error as RunError, Event, Failure, Hazard, Host,
-    HostOptions, Location, MemoryReport, MemoryUse, MergeBufferUse, PendingUse, Prepare, Stream, StreamId,
-    StreamStrategy, Task, Transfer,
+    Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,
+    MemoryReport, MemoryUse, MergeBufferUse, PendingUse, Prepare, RunError, Stream, StreamId, StreamStrategy,
+    Task, Transfer,
 };
 pub use lowered_ir::{
     SourceSpan,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{Context, Dependency, Error, Event, Task};
+use device_runtime::{Context, Dependency, Event, RunError, Task};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
@@ -18,7 +18,7 @@ pub struct Routine(RoutineForm);
 
 #[derive(Clone, Debug)]
 enum RoutineForm {
-    Whole(device_runtime::Routine),
+    Whole(device_runtime::LinkedRoutine),
     Divided(Arc<LinkedParts>),
 }
 
@@ -45,13 +45,13 @@ impl Routine {
 
     /// The static symbols, in the order of the values that [`Routine::run`] takes.
     pub fn bindings(&self) -> &[Symbol] {
-        self.any_part().map_or(&[], device_runtime::Routine::bindings)
+        self.any_part().map_or(&[], device_runtime::LinkedRoutine::bindings)
     }
 
     /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies
     /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
-        self.any_part().map(device_runtime::Routine::all_bindings).into_iter().flatten()
+        self.any_part().map(device_runtime::LinkedRoutine::all_bindings).into_iter().flatten()
     }
 
     /// The non-constant nodes whose values from before a run the run reads; in order.
@@ -83,10 +83,10 @@ impl Routine {
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`Error::Poisoned`]
+    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`RunError::Poisoned`]
     /// if an input has no value; a device error. A run with statements that fall back also returns their
     /// errors, and the failures of the nodes they read; all outputs are poisoned then.
-    pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
+    pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
         match &self.0 {
             RoutineForm::Whole(routine) => routine.run(bindings),
             RoutineForm::Divided(parts) => parts.run(bindings),
@@ -100,7 +100,7 @@ impl Routine {
     /// # Errors
     ///
     /// A wrong number of bindings or one outside its range.
-    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
+    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
         match &self.0 {
             RoutineForm::Whole(routine) => routine.schedule(bindings),
             RoutineForm::Divided(parts) => {
@@ -131,7 +131,7 @@ impl Routine {
     /// The routine as a routine of the device, for
     /// [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); `None` where
     /// statements fall back.
-    pub fn whole(&self) -> Option<&device_runtime::Routine> {
+    pub fn whole(&self) -> Option<&device_runtime::LinkedRoutine> {
         match &self.0 {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(_) => None,
@@ -139,7 +139,7 @@ impl Routine {
     }
 
     /// Any part, for facts that are the same for all parts.
-    fn any_part(&self) -> Option<&device_runtime::Routine> {
+    fn any_part(&self) -> Option<&device_runtime::LinkedRoutine> {
         match &self.0 {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(parts) => parts.any_part(),
@@ -147,8 +147,8 @@ impl Routine {
     }
 }
 
-impl From<device_runtime::Routine> for Routine {
-    fn from(routine: device_runtime::Routine) -> Routine {
+impl From<device_runtime::LinkedRoutine> for Routine {
+    fn from(routine: device_runtime::LinkedRoutine) -> Routine {
         Routine(RoutineForm::Whole(routine))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codegen_core::{Code, Codegen, ScheduledRoutine, Slot};
-use device_runtime::{Context, Device, MergeBufferUse, Routine as Linked};
+use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse};
 use filetests::RunCase;
 use lowered_ir::ir::{NodeRef, Routine};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
@@ -178,7 +178,7 @@ fn on_device(
 /// Runs a routine that merges a node of another stream, which has these bytes.
 fn merge(
     device: &Device,
-    routine: &Linked,
+    routine: &LinkedRoutine,
     node: &TensorNode,
     merge: MergeSource,
     case: &RunCase,

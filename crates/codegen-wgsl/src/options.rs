@@ -5,8 +5,8 @@ use codegen_core::{Caps, Workgroups};
 /// Options of the codegen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WgslOptions {
-    /// Number of threads per workgroup in kernels whose iterations are mapped to threads, at most the target's
-    /// limit.
+    /// Number of threads per workgroup in kernels whose iterations are mapped to threads, at most the
+    /// target's limit.
     pub threads: u32,
     /// Maximum size in bytes of a thread's variables and arrays. Kernels that need more are unsupported.
     pub private_bytes: u32,

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use codegen_core::{Access, Artifact, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
 use device_cuda::Config;
-use device_runtime::{BoundKernel, Driver, DriverError, Error, Location, PoolId, StreamHandle, WaitKind};
+use device_runtime::{BoundKernel, Driver, DriverError, Location, PoolId, RunError, StreamHandle, WaitKind};
 use support::*;
 
 fn stream(driver: &Direct, id: u32) -> StreamHandle {
@@ -442,7 +442,7 @@ fn a_partly_submitted_copy_poisons_its_node() {
         assert!(copied.sync().unwrap_err().failure().is_some());
         context.stream().reset().unwrap();
         let error = context.to_host(&x).unwrap_err();
-        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        assert!(matches!(error, RunError::Poisoned { .. }), "{error}");
         context.from_host(&x, &large_array(3)).unwrap().sync().unwrap();
         assert_eq!(context.to_host(&x).unwrap(), large_array(3));
     });

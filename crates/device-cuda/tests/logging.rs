@@ -15,7 +15,7 @@ use std::{
 
 use codegen_core::{Access, Artifact, KernelCall, LogSink, Logging, Slot};
 use device_cuda::Config;
-use device_runtime::{BoundKernel, Driver, DriverError, Error, EventHandle, PoolId, StreamHandle};
+use device_runtime::{BoundKernel, Driver, DriverError, EventHandle, PoolId, RunError, StreamHandle};
 use lowered_ir::{
     ir::{NodeRef, SymbolId},
     log::{LogLine, LogStyle},
@@ -323,7 +323,8 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
         let context = context(&device(&driver)).init_from_host(&x, &array(&[0])).unwrap();
         let before = driver.used_memory();
         let error = context.link(&code, from_ref(&x)).unwrap_err();
-        let Error::Driver { source: DriverError::NoRoomForLog { kernel, requested: 2000, .. }, .. } = &error
+        let RunError::Driver { source: DriverError::NoRoomForLog { kernel, requested: 2000, .. }, .. } =
+            &error
         else {
             panic!("{error}")
         };

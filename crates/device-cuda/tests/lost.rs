@@ -8,13 +8,13 @@ use std::{slice::from_ref, sync::Arc, thread};
 
 use codegen_core::{Access, KernelCall, Slot};
 use device_cuda::{Config, CudaDevice};
-use device_runtime::{Driver, DriverError, Error, PoolId};
+use device_runtime::{Driver, DriverError, PoolId, RunError};
 use lowered_ir::ir::NodeRef;
 use support::*;
 
-fn is_lost(error: &Error) -> bool {
+fn is_lost(error: &RunError) -> bool {
     match error {
-        Error::Driver { source: DriverError::Lost { .. }, .. } => true,
+        RunError::Driver { source: DriverError::Lost { .. }, .. } => true,
         other => other.failure().is_some_and(|failure| failure.message().contains("is lost")),
     }
 }

@@ -11,8 +11,8 @@ use std::{slice::from_ref, sync::Arc};
 use codegen_core::{Access, Code, KernelCall, Slot};
 use device_cuda::Config;
 use device_runtime::{
-    BoundKernel, BoundSequence, Context, DirectDriver, Driver, DriverError, Error, FaultDevice, FaultPlan,
-    HostReadback, NullDevice, PoolId, StreamHandle, WaitKind,
+    BoundKernel, BoundSequence, Context, DirectDriver, Driver, DriverError, FaultDevice, FaultPlan,
+    HostReadback, NullDevice, PoolId, RunError, StreamHandle, WaitKind,
 };
 use lowered_ir::ir::{NodeRef, SymbolId};
 use support::*;
@@ -239,9 +239,9 @@ fn a_kernel_that_is_rejected_fails_as_if_it_were_alone() {
         for _ in 0..3 {
             let error = routine.run(&[]).unwrap_err();
             assert!(error.to_string().contains("`rejected` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
-            assert!(matches!(context.to_host(&x), Err(Error::Poisoned { .. })));
+            assert!(matches!(context.to_host(&x), Err(RunError::Poisoned { .. })));
             let error = routine.run(&[]).unwrap_err();
-            assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+            assert!(matches!(error, RunError::Poisoned { .. }), "{error}");
             context.stream().reset().unwrap();
             let _ = context.from_host(&x, &array(&[9])).unwrap();
             assert_eq!(values(&context, &x), [9]);

@@ -9,7 +9,7 @@ use std::slice::from_ref;
 use codegen_core::{KernelCall, Slot};
 use codegen_testkit::gpu_runtime::{Gpu, random_programs};
 use device_cuda::Config;
-use device_runtime::Error;
+use device_runtime::RunError;
 use lowered_ir::ir::NodeRef;
 use support::*;
 
@@ -41,7 +41,7 @@ fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
         let error = routine.run(&[]).unwrap_err();
         assert!(error.to_string().contains("`rejected` failed on cuda:0:0: cuLaunchKernel: "), "{error}");
         let other = context.on_stream(&device.new_stream().unwrap()).unwrap();
-        assert!(matches!(other.to_host(&x), Err(Error::Poisoned { .. })));
+        assert!(matches!(other.to_host(&x), Err(RunError::Poisoned { .. })));
         assert_eq!(values(&other, &y), [4]);
         context.stream().reset().unwrap();
         let _ = context.from_host(&x, &array(&[9])).unwrap();

@@ -17,7 +17,7 @@ use tnode::TensorNode;
 
 use crate::{
     driver::Location,
-    error::{Error, Failure},
+    error::{Failure, RunError},
     event::Event,
     frontier::Frontier,
     hazard::PendingUse,
@@ -119,10 +119,10 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDevice`] for a stream of another device; [`Error::Finalized`] for a finalised context.
-    pub fn on_stream(&self, stream: &Stream) -> Result<Context, Error> {
+    /// [`RunError::OtherDevice`] for a stream of another device; [`RunError::Finalized`] for a finalised context.
+    pub fn on_stream(&self, stream: &Stream) -> Result<Context, RunError> {
         if stream.device() != self.0.stream.device() {
-            return Err(Error::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
+            return Err(RunError::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
         }
         self.alive(|| format!("a child on {}", stream.name()))?;
         let same = *stream == self.0.stream;
@@ -171,9 +171,9 @@ impl Context {
     }
 
     /// An error once the context was finalised; `what` names the node or routine of the failed call.
-    pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), Error> {
+    pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), RunError> {
         if self.is_finalized() {
-            return Err(Error::Finalized { what: what(), stream: self.0.stream.name() });
+            return Err(RunError::Finalized { what: what(), stream: self.0.stream.name() });
         }
         Ok(())
     }
@@ -226,11 +226,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInContext`]; [`crate::DriverError::SelfWait`] inside a task, while a use of the node is
+    /// [`RunError::NotInContext`]; [`crate::DriverError::SelfWait`] inside a task, while a use of the node is
     /// being submitted.
-    pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
+    pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), RunError> {
         let buffer = self.buffer(node, "poison")?;
-        let mut table = buffer.table().map_err(Error::driver(|| format!("poisoning `{}`", node.name())))?;
+        let mut table =
+            buffer.table().map_err(RunError::driver(|| format!("poisoning `{}`", node.name())))?;
         table.poison(failure);
         Ok(())
     }
@@ -269,20 +270,20 @@ impl Context {
     }
 
     /// The node's memory, or an error that says why it has none.
-    pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<Arc<Buffer>, Error> {
+    pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<Arc<Buffer>, RunError> {
         self.get(node).ok_or_else(|| self.lacks(node, access))
     }
 
     /// The node's memory, for a task that writes it.
-    pub(crate) fn writable(&self, node: &TensorNode) -> Result<Arc<Buffer>, Error> {
+    pub(crate) fn writable(&self, node: &TensorNode) -> Result<Arc<Buffer>, RunError> {
         let buffer = self.buffer(node, "write")?;
         if !buffer.range.is_writable() {
-            return Err(Error::ReadOnly { node: node.name(), device: buffer.device.name() });
+            return Err(RunError::ReadOnly { node: node.name(), device: buffer.device.name() });
         }
         Ok(buffer)
     }
 
-    fn lacks(&self, node: &TensorNode, access: &'static str) -> Error {
+    fn lacks(&self, node: &TensorNode, access: &'static str) -> RunError {
         if let Err(finalized) = self.alive(|| shown(node)) {
             return finalized;
         }
@@ -295,7 +296,7 @@ impl Context {
         } else {
             "initialise it (`init_from_host`) or link a routine that writes it, and use the context that gives"
         };
-        Error::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
+        RunError::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
     }
 }
 
@@ -305,10 +306,10 @@ pub(crate) fn shown(node: &TensorNode) -> String {
 }
 
 /// The error for a virtual node, which may be a view.
-pub(crate) fn without_memory(node: &TensorNode, access: &'static str) -> Error {
+pub(crate) fn without_memory(node: &TensorNode, access: &'static str) -> RunError {
     match node.view() {
-        Some(view) => Error::View { node: node.name(), view: view.to_string(), access },
-        None => Error::Virtual { node: node.name(), access },
+        Some(view) => RunError::View { node: node.name(), view: view.to_string(), access },
+        None => RunError::Virtual { node: node.name(), access },
     }
 }
 

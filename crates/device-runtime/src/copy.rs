@@ -12,13 +12,13 @@ use tnode::TensorNode;
 
 use crate::{
     context::{Context, shown},
-    error::Error,
+    error::RunError,
     event::Event,
     frontier::RunFlag,
     hazard::writes,
     merge::MergeBuffer,
     pool::Buffer,
-    routine::{Calls, Routine, RoutineInner},
+    routine::{Calls, LinkedRoutine, RoutineInner},
     submit::{MemoryTask, Use, in_order, submit},
     transfer::{NO_ELEMENTS, Transfer},
 };
@@ -34,7 +34,7 @@ pub enum MergeBufferUse<'r> {
     /// (zero-copy): later writes of the source wait for it. If the source cannot be borrowed (the device
     /// cannot access it, or the routine writes it), the routine gets a copy, which
     /// [`crate::Device::copied_merges`] counts.
-    StreamingFor(&'r Routine, &'r [i64]),
+    StreamingFor(&'r LinkedRoutine, &'r [i64]),
 }
 
 impl Context {
@@ -46,15 +46,15 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSource`] for a node that is in neither context, or that a merge does not find in the
-    /// source; [`Error::NotMerging`] for a routine that does not merge this node on this context's stream;
-    /// [`Error::Poisoned`] for a source without value; errors of the device.
+    /// [`RunError::NoSource`] for a node that is in neither context, or that a merge does not find in the
+    /// source; [`RunError::NotMerging`] for a routine that does not merge this node on this context's stream;
+    /// [`RunError::Poisoned`] for a source without value; errors of the device.
     pub fn device_to_device(
         &self,
         node: &TensorNode,
         into_merge_buffer: MergeBufferUse<'_>,
         source: &Context,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, RunError> {
         self.alive(|| shown(node))?;
         source.alive(|| shown(node))?;
         match into_merge_buffer {
@@ -75,14 +75,14 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyInContext`], [`Error::NoSource`], [`Error::SharedAlready`] for a node that the streams
+    /// [`RunError::AlreadyInContext`], [`RunError::NoSource`], [`RunError::SharedAlready`] for a node that the streams
     /// of the device share anyway, and errors of the device, after which nothing stays allocated.
-    pub fn init_from_device(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
+    pub fn init_from_device(&self, node: &TensorNode, source: &Context) -> Result<Context, RunError> {
         let from = self.source(node, source)?;
         let same_device = self.stream().device() == source.stream().device();
         if same_device && node.mode().known_shared_cross_streams() {
             let device = self.stream().device().name();
-            return Err(Error::SharedAlready { node: node.name(), device });
+            return Err(RunError::SharedAlready { node: node.name(), device });
         }
         self.init_with(node, |buffer| self.copy_buffer(node, buffer, source, &from, false))
     }
@@ -93,7 +93,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails like [`Context::device_to_device`] and [`Context::init_from_device`].
-    pub fn copy_from(&self, node: &TensorNode, source: &Context) -> Result<Context, Error> {
+    pub fn copy_from(&self, node: &TensorNode, source: &Context) -> Result<Context, RunError> {
         if self.contains(node) {
             self.source(node, source)?;
             let _ = self.copy_node(node, source)?;
@@ -107,14 +107,14 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails like [`Context::device_to_device`], and with [`Error::NotInContext`] for a node that is not in this
-    /// context, unless it is copied into the merge buffer.
+    /// Fails like [`Context::device_to_device`], and with [`RunError::NotInContext`] for a node that is not in
+    /// this context, unless it is copied into the merge buffer.
     pub fn transfer_routine(
         &self,
         node: &TensorNode,
         into_merge_buffer: bool,
         source: &Context,
-    ) -> Result<Routine, Error> {
+    ) -> Result<LinkedRoutine, RunError> {
         self.source(node, source)?;
         let (context, outputs) = match into_merge_buffer {
             true => (self.merging(node), vec![]),
@@ -126,7 +126,7 @@ impl Context {
         let calls = Calls::Transfer { node: node.clone(), source: source.clone(), into_merge_buffer };
         let (name, inputs) = (format!("copy of {}", node.name()), vec![node.clone()]);
         let (symbols, reads, uses) = (vec![], vec![], vec![]);
-        Ok(Routine(Arc::new(RoutineInner {
+        Ok(LinkedRoutine(Arc::new(RoutineInner {
             context,
             name,
             symbols,
@@ -142,17 +142,17 @@ impl Context {
     }
 
     /// The source's memory of a node.
-    fn source(&self, node: &TensorNode, source: &Context) -> Result<Arc<Buffer>, Error> {
+    fn source(&self, node: &TensorNode, source: &Context) -> Result<Arc<Buffer>, RunError> {
         source.alive(|| shown(node))?;
         source.get(node).ok_or_else(|| self.no_source(node, source))
     }
 
-    fn no_source(&self, node: &TensorNode, source: &Context) -> Error {
+    fn no_source(&self, node: &TensorNode, source: &Context) -> RunError {
         let (source_stream, stream) = (source.stream().name(), self.stream().name());
-        Error::NoSource { node: node.name(), source_stream, stream }
+        RunError::NoSource { node: node.name(), source_stream, stream }
     }
 
-    fn copy_node(&self, node: &TensorNode, source: &Context) -> Result<Transfer, Error> {
+    fn copy_node(&self, node: &TensorNode, source: &Context) -> Result<Transfer, RunError> {
         match (self.get(node), source.get(node)) {
             (None, None) => Err(self.no_source(node, source)),
             (Some(_), None) => Ok(Transfer::NothingToDo("the source has no memory for the node")),
@@ -176,7 +176,7 @@ impl Context {
         node: &TensorNode,
         source: &Context,
         from: &Arc<Buffer>,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, RunError> {
         let buffer = merge_buffer.reserve(self.stream(), from.bytes().max(1))?;
         let transfer = match from.bytes() {
             0 => NO_ELEMENTS,
@@ -192,9 +192,9 @@ impl Context {
         node: &TensorNode,
         source: &Context,
         from: &Arc<Buffer>,
-        routine: &Routine,
+        routine: &LinkedRoutine,
         bindings: &[i64],
-    ) -> Result<Event, Error> {
+    ) -> Result<Event, RunError> {
         routine.check_merges(node, self.stream())?;
         routine.check_bindings(bindings)?;
         let written =
@@ -217,14 +217,14 @@ impl Context {
         source: &Context,
         from: &Arc<Buffer>,
         merged: bool,
-    ) -> Result<Event, Error> {
+    ) -> Result<Event, RunError> {
         let _span = tracing::debug_span!(
             "copy", node = %from.name(), from = %source.stream().name(), stream = %self.stream().name(),
         )
         .entered();
         let name = || format!("copying {} to {}", described(from), self.stream().name());
         // A merge buffer may be larger than the source.
-        let place = to.range.first(from.bytes()).map_err(Error::driver(name))?;
+        let place = to.range.first(from.bytes()).map_err(RunError::driver(name))?;
         let Some(at) = from.accessible_from(self.stream().device()) else {
             let array = Arc::new(source.read_back(node, from)?);
             let uses = [Use::new(to, Access::Write)];

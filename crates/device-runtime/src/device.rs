@@ -12,7 +12,7 @@ use tnode::TensorNode;
 
 use crate::{
     driver::{Driver, PoolId, StreamStrategy},
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     inside::lock_unless_holding,
     pool::lock,
     report::{MemoryAccount, MemoryReport, MemoryUse, PoolItem},
@@ -103,10 +103,11 @@ impl Device {
     /// # Errors
     ///
     /// [`DriverError::Platform`] if the platform gives no thread or queue, and other errors of the driver.
-    pub fn new_stream(&self) -> Result<Stream, Error> {
+    pub fn new_stream(&self) -> Result<Stream, RunError> {
         let id = StreamId(self.0.next_stream.fetch_add(1, Ordering::Relaxed));
         let name = format!("{}:{}", self.name(), id.0);
-        let handle = self.0.driver.new_stream(&name).map_err(Error::driver(|| format!("making {name}")))?;
+        let handle =
+            self.0.driver.new_stream(&name).map_err(RunError::driver(|| format!("making {name}")))?;
         let (stream, registered) = Stream::new(self.clone(), id, handle);
         let mut streams = lock(&self.0.streams);
         streams.retain(|stream| stream.strong_count() > 0);
@@ -124,7 +125,7 @@ impl Device {
     /// # Errors
     ///
     /// The first failure, by stream id. All other streams are waited for nevertheless.
-    pub fn sync(&self) -> Result<(), Error> {
+    pub fn sync(&self) -> Result<(), RunError> {
         let results: Vec<_> = self.streams().iter().map(Stream::sync).collect();
         results.into_iter().collect()
     }
@@ -181,10 +182,10 @@ impl Device {
     /// # Errors
     ///
     /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task holds the lock.
-    pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, Error> {
+    pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, RunError> {
         lock_unless_holding(&self.0.candidates).map_err(|_| {
             let source = DriverError::SelfWait { stream: self.name(), doing: "waiting for a link" };
-            Error::Driver { during: format!("deciding who shares nodes of {}", self.name()), source }
+            RunError::Driver { during: format!("deciding who shares nodes of {}", self.name()), source }
         })
     }
 

@@ -256,8 +256,8 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails like [`Driver::record`], and with [`DriverError::ForeignHandle`] for an event of another driver that
-    /// the stream cannot wait for, whereupon the runtime waits on the caller's thread.
+    /// Fails like [`Driver::record`], and with [`DriverError::ForeignHandle`] for an event of another driver
+    /// that the stream cannot wait for, whereupon the runtime waits on the caller's thread.
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError>;
 
     /// Marks the begin or end of a section in the stream's tasks, for a timeline. The runtime calls this only

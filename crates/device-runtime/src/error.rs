@@ -1,4 +1,4 @@
-//! Errors: [`DriverError`] below the driver contract, [`Error`] above it, and [`Failure`] for a task that
+//! Errors: [`DriverError`] below the driver contract, [`RunError`] above it, and [`Failure`] for a task that
 //! failed after it was submitted.
 
 use std::{fmt, sync::Arc};
@@ -314,7 +314,7 @@ pub enum DriverError {
 /// An error of the runtime. Messages name the user's objects.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RunError {
     /// A routine reads a node before anything could have written it.
     #[error(
         "routine `{routine}`: the linked context ({stream}) lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"
@@ -593,24 +593,23 @@ pub enum Error {
     },
 }
 
-impl From<tnode::Error> for Error {
-    fn from(error: tnode::Error) -> Error {
-        Error::Node(Box::new(error))
+impl From<tnode::Error> for RunError {
+    fn from(error: tnode::Error) -> RunError {
+        RunError::Node(Box::new(error))
     }
 }
 
-impl Error {
+impl RunError {
     /// Wraps a driver's error; `during` names the operation and the user's objects.
-    pub(crate) fn driver(during: impl FnOnce() -> String) -> impl FnOnce(DriverError) -> Error {
-        move |source| Error::Driver { during: during(), source }
+    pub(crate) fn driver(during: impl FnOnce() -> String) -> impl FnOnce(DriverError) -> RunError {
+        move |source| RunError::Driver { during: during(), source }
     }
 
     /// The first failure that caused this error, if a failed task did.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Error::Poisoned { failure, .. } | Error::Driver { source: DriverError::Failed(failure), .. } => {
-                Some(failure)
-            }
+            RunError::Poisoned { failure, .. }
+            | RunError::Driver { source: DriverError::Failed(failure), .. } => Some(failure),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     device::Device,
     driver::EventHandle,
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     stream::{StreamId, StreamKey},
 };
 
@@ -61,9 +61,9 @@ impl Event {
     /// # Errors
     ///
     /// The first failure before the event.
-    pub fn sync(&self) -> Result<(), Error> {
+    pub fn sync(&self) -> Result<(), RunError> {
         let _span = tracing::debug_span!("wait", stream = %self.stream_name()).entered();
-        self.device.driver().sync(&self.handle).map_err(Error::driver(|| format!("waiting for {self}")))
+        self.device.driver().sync(&self.handle).map_err(RunError::driver(|| format!("waiting for {self}")))
     }
 }
 

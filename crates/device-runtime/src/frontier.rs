@@ -106,12 +106,12 @@ pub struct LinkOrder {
 }
 
 impl LinkOrder {
-    /// The dependencies of the whole; see [`Routine::dependencies`](crate::Routine::dependencies).
+    /// The dependencies of the whole; see [`LinkedRoutine::dependencies`](crate::LinkedRoutine::dependencies).
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
 
-    /// Whether all dependencies of the whole have run; see [`Routine::can_run`](crate::Routine::can_run).
+    /// Whether all dependencies of the whole have run; see [`LinkedRoutine::can_run`](crate::LinkedRoutine::can_run).
     pub fn can_run(&self) -> bool {
         self.dependencies.iter().all(Dependency::is_met)
     }

@@ -23,7 +23,7 @@ use tnode::{HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
 use crate::{
     context::Context,
-    error::Error,
+    error::RunError,
     event::Event,
     pool::{Buffer, lock},
     residence::{Entered, Prepare, Residence, Version},
@@ -48,8 +48,8 @@ impl Default for HostOptions {
 }
 
 /// The host arrays of nodes. A node whose mode is hosted gets its array when a context of the host links a
-/// routine that writes it; other nodes get theirs from [`Host::insert`]. Several devices may use one host. Cheap
-/// to clone; clones refer to the same host.
+/// routine that writes it; other nodes get theirs from [`Host::insert`]. Several devices may use one host.
+/// Cheap to clone; clones refer to the same host.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Host {
     ///
     /// Fails if the array has another shape (margins included) or another element type, or if the node's mode
     /// excludes a host copy.
-    pub fn insert(&self, node: &TensorNode, array: HostArray) -> Result<(), Error> {
+    pub fn insert(&self, node: &TensorNode, array: HostArray) -> Result<(), RunError> {
         check(node, &array)?;
         node.update_memory_mode(MemoryMode::Hosted(Hosted::Unset), Reason::new("it has a host array"))?;
         let entry = {
@@ -117,9 +117,9 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Error::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`]
+    /// [`RunError::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`]
     /// inside a task, while another call uses the array.
-    pub fn remove(&self, node: &TensorNode) -> Result<Option<Arc<HostArray>>, Error> {
+    pub fn remove(&self, node: &TensorNode) -> Result<Option<Arc<HostArray>>, RunError> {
         let Some(entry) = self.entry(node) else { return Ok(None) };
         let array = entry.enter(node)?.array();
         // The removed entry is dropped after the lock is released, since it may own the last handle of device
@@ -141,20 +141,20 @@ impl Host {
         lock(&self.0.nodes).get(node).cloned()
     }
 
-    fn known(&self, node: &TensorNode) -> Result<Arc<Residence>, Error> {
-        self.entry(node).ok_or_else(|| Error::NotHosted { node: node.name() })
+    fn known(&self, node: &TensorNode) -> Result<Arc<Residence>, RunError> {
+        self.entry(node).ok_or_else(|| RunError::NotHosted { node: node.name() })
     }
 
     fn with<R>(
         &self,
         node: &TensorNode,
-        change: impl FnOnce(&mut Entered<'_>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        change: impl FnOnce(&mut Entered<'_>) -> Result<R, RunError>,
+    ) -> Result<R, RunError> {
         change(&mut self.known(node)?.enter(node)?)
     }
 
     /// Returns the newest values of a node's array, and their version.
-    fn newest(&self, node: &TensorNode) -> Result<(Arc<HostArray>, Version), Error> {
+    fn newest(&self, node: &TensorNode) -> Result<(Arc<HostArray>, Version), RunError> {
         self.with(node, |entered| {
             let version = entered.read(self.0.options.automatic_transfers)?;
             Ok((entered.array(), version))
@@ -166,16 +166,16 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the host has no array of the node, or if the task that computed its values failed. If another
-    /// call uses the array and the thread must not wait, fails with [`Error::HostArrayInUse`] inside of a
+    /// call uses the array and the thread must not wait, fails with [`RunError::HostArrayInUse`] inside of a
     /// change or a transfer, and with [`crate::DriverError::SelfWait`] inside a task. Also fails if a
     /// [`Prepare::transfer`] or [`Host::update`] stored an array that does not fit the node.
-    pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, Error> {
+    pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, RunError> {
         Ok(self.newest(node)?.0)
     }
 
     /// Changes the node's array in place, after its pending uploads are done. Its device copies become stale.
     /// While `change` runs, calls of its thread never wait for a host array: if they would have to wait, or
-    /// need this array, they fail with [`Error::HostArrayInUse`].
+    /// need this array, they fail with [`RunError::HostArrayInUse`].
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Host {
         &self,
         node: &TensorNode,
         change: impl FnOnce(&mut HostArray) -> Result<R, tnode::Error>,
-    ) -> Result<R, Error> {
+    ) -> Result<R, RunError> {
         self.with(node, |entered| {
             entered.read(self.0.options.automatic_transfers)?;
             entered.write()?;
@@ -201,7 +201,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::get`]. Fails if the index is out of bounds.
-    pub fn get_value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, Error> {
+    pub fn get_value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, RunError> {
         Ok(self.get(node)?.get_f64(index)?)
     }
 
@@ -210,7 +210,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::update`]. Fails if the index is out of bounds.
-    pub fn set_value(&self, node: &TensorNode, index: &[usize], value: f64) -> Result<(), Error> {
+    pub fn set_value(&self, node: &TensorNode, index: &[usize], value: f64) -> Result<(), RunError> {
         self.update(node, |array| array.set(index, Scalar::from_f64(array.dtype(), value)))
     }
 
@@ -219,7 +219,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::get`].
-    pub fn get_values(&self, node: &TensorNode) -> Result<Vec<f64>, Error> {
+    pub fn get_values(&self, node: &TensorNode) -> Result<Vec<f64>, RunError> {
         Ok(self.get(node)?.values())
     }
 
@@ -228,7 +228,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::update`]. Fails if the number of values differs from the number of elements.
-    pub fn set_values(&self, node: &TensorNode, values: &[f64]) -> Result<(), Error> {
+    pub fn set_values(&self, node: &TensorNode, values: &[f64]) -> Result<(), RunError> {
         self.update(node, |array| array.set_values(values))
     }
 
@@ -242,7 +242,7 @@ impl Host {
         node: &TensorNode,
         from_axis: Option<usize>,
         xdim: usize,
-    ) -> Result<Vec<f64>, Error> {
+    ) -> Result<Vec<f64>, RunError> {
         Ok(self.get(node)?.points_1d(from_axis, xdim)?)
     }
 
@@ -257,7 +257,7 @@ impl Host {
         from_axis: Option<usize>,
         xdim: usize,
         ydim: usize,
-    ) -> Result<Vec<(f64, f64)>, Error> {
+    ) -> Result<Vec<(f64, f64)>, RunError> {
         Ok(self.get(node)?.points_2d(from_axis, xdim, ydim)?)
     }
 
@@ -267,7 +267,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::get`].
-    pub fn do_read(&self, node: &TensorNode) -> Result<(), Error> {
+    pub fn do_read(&self, node: &TensorNode) -> Result<(), RunError> {
         self.newest(node).map(drop)
     }
 
@@ -277,7 +277,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the host has no array of the node, or if the node is a constant whose values a device has.
-    pub fn do_write(&self, node: &TensorNode) -> Result<(), Error> {
+    pub fn do_write(&self, node: &TensorNode) -> Result<(), RunError> {
         self.with(node, |entered| entered.write())
     }
 
@@ -287,7 +287,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the host has no array of the node.
-    pub fn prepare_read(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
+    pub fn prepare_read(&self, node: &TensorNode, prepare: Prepare) -> Result<(), RunError> {
         self.known(node)?.prepare_read(prepare);
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the host has no array of the node.
-    pub fn prepare_write(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
+    pub fn prepare_write(&self, node: &TensorNode, prepare: Prepare) -> Result<(), RunError> {
         self.known(node)?.prepare_write(prepare);
         Ok(())
     }
@@ -315,10 +315,10 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHosted`] if the context has no host, or the host no array of the node. The errors of
+    /// [`RunError::NotHosted`] if the context has no host, or the host no array of the node. The errors of
     /// [`Context::init_from_host`].
-    pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, Error> {
-        let host = self.host().ok_or_else(|| Error::NotHosted { node: node.name() })?;
+    pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, RunError> {
+        let host = self.host().ok_or_else(|| RunError::NotHosted { node: node.name() })?;
         let (array, version) = host.newest(node)?;
         let context = self.init_filled(node, &array)?;
         context.note_initial(node, version);
@@ -330,8 +330,8 @@ impl Context {
     /// # Errors
     ///
     /// Fails like [`Context::init_from_residence`] and [`Context::from_host`].
-    pub fn upload(&self, node: &TensorNode) -> Result<Transfer, Error> {
-        let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
+    pub fn upload(&self, node: &TensorNode) -> Result<Transfer, RunError> {
+        let entry = self.residence(node).ok_or_else(|| RunError::NotHosted { node: node.name() })?;
         let buffer = self.writable(node)?;
         self.upload_from(&mut entry.enter(node)?, node, &buffer)
     }
@@ -341,7 +341,7 @@ impl Context {
         entered: &mut Entered<'_>,
         node: &TensorNode,
         buffer: &Arc<Buffer>,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, RunError> {
         let version = entered.read(self.automatic())?;
         let transfer = self.fill_from_host(node, &entered.array())?;
         let event = if let Transfer::Scheduled(event) = &transfer { Some(event.clone()) } else { None };
@@ -358,7 +358,7 @@ impl Context {
     }
 
     /// The node's host array for a link that has to give it memory.
-    pub(crate) fn initial(&self, node: &TensorNode) -> Result<Option<Initial>, Error> {
+    pub(crate) fn initial(&self, node: &TensorNode) -> Result<Option<Initial>, RunError> {
         let (Some(host), true) = (self.host(), self.automatic()) else { return Ok(None) };
         if !host.contains(node) {
             return Ok(None);
@@ -378,7 +378,7 @@ impl Context {
         node: &TensorNode,
         array: HostArray,
         event: &Event,
-    ) -> Result<(), Error> {
+    ) -> Result<(), RunError> {
         let Some(host) = self.host() else { return Ok(()) };
         host.insert(node, array)?;
         self.wrote(std::slice::from_ref(node), event);
@@ -393,7 +393,7 @@ impl Context {
     }
 
     /// Uploads the stale inputs of a run before it starts.
-    pub(crate) fn upload_stale(&self, reads: &[TensorNode]) -> Result<(), Error> {
+    pub(crate) fn upload_stale(&self, reads: &[TensorNode]) -> Result<(), RunError> {
         if !self.automatic() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use std::{
 use tnode::TensorNode;
 
 use crate::{
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     pool::lock,
 };
 
@@ -65,11 +65,11 @@ pub(crate) enum Busy {
 
 impl Busy {
     /// The error of a call that would have to wait for the host array of a node.
-    pub(crate) fn error(self, node: &TensorNode) -> Error {
+    pub(crate) fn error(self, node: &TensorNode) -> RunError {
         let during = || format!("using the host array of `{}`", node.name());
         match self {
-            Busy::InTask => Error::driver(during)(waiting("a stream".to_owned())),
-            Busy::HoldingArray => Error::HostArrayInUse { node: node.name() },
+            Busy::InTask => RunError::driver(during)(waiting("a stream".to_owned())),
+            Busy::HoldingArray => RunError::HostArrayInUse { node: node.name() },
         }
     }
 }

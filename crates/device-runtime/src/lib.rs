@@ -92,7 +92,7 @@ pub use crate::driver::{
     BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Location, Mark, ModuleHandle, PoolHandle,
     PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
 };
-pub use crate::error::{DriverError, Error, Failure};
+pub use crate::error::{DriverError, Failure, RunError};
 pub use crate::event::Event;
 pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
 pub use crate::frontier::{Dependency, LinkOrder};
@@ -103,9 +103,9 @@ pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::residence::Prepare;
-pub use crate::routine::Routine;
+pub use crate::routine::LinkedRoutine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::task::Task;
 pub use crate::transfer::Transfer;
 
-tnode::debug_as_display!(DriverError, Error, Failure, TooLarge);
+tnode::debug_as_display!(DriverError, RunError, Failure, TooLarge);

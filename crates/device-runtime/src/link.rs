@@ -21,7 +21,7 @@ use crate::{
     checked::{LoadedModule, MemoryRange},
     context::Context,
     driver::Driver,
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     frontier::{Dependency, Frontier, RunFlag},
     hazard::writes,
     host::Initial,
@@ -29,7 +29,7 @@ use crate::{
     placement::{arrays_of_outputs, is_in_context},
     pool::{Buffer, Pool, allocate, lock, wrap},
     report::PoolItem,
-    routine::{Calls, Routine, RoutineInner},
+    routine::{Calls, LinkedRoutine, RoutineInner},
     sharing::{Candidates, Decided, decide_read, decide_write},
     submit::{Call, Kernels, Use, in_order},
 };
@@ -85,7 +85,7 @@ impl Context {
     /// not match the code, if another stream writes a node that the routine writes, if the merge buffer will
     /// hold another node, if the device rejects the code, and if the device is out of memory. After an error,
     /// nothing stays allocated and no node has changed.
-    pub fn link(&self, code: &Arc<Code>, nodes: &[TensorNode]) -> Result<Routine, Error> {
+    pub fn link(&self, code: &Arc<Code>, nodes: &[TensorNode]) -> Result<LinkedRoutine, RunError> {
         let member = member(self, code, nodes)?;
         Ok(link_all(self, &[member])?.remove(0))
     }
@@ -100,7 +100,7 @@ impl Context {
     pub fn link_batch(
         &self,
         batch: &[Option<(Arc<Code>, Vec<TensorNode>)>],
-    ) -> Result<(Context, Vec<Option<Routine>>), Error> {
+    ) -> Result<(Context, Vec<Option<LinkedRoutine>>), RunError> {
         let present = batch.iter().flatten();
         let members =
             present.map(|(code, nodes)| member(self, code, nodes)).collect::<Result<Vec<_>, _>>()?;
@@ -116,23 +116,27 @@ impl Context {
 }
 
 /// Checks code against its handles and the context's merge buffer.
-fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -> Result<Member<'a>, Error> {
+fn member<'a>(
+    context: &Context,
+    code: &'a Arc<Code>,
+    nodes: &'a [TensorNode],
+) -> Result<Member<'a>, RunError> {
     let (roles, merges) = roles(code);
     let schedule = code.schedule();
     let find = |node: &NodeRef| Ok((*node, handle(schedule, *node, nodes)?));
-    let handles = roles.keys().map(find).collect::<Result<_, Error>>()?;
+    let handles = roles.keys().map(find).collect::<Result<_, RunError>>()?;
     let merges = merges.iter().map(|node| handle(schedule, *node, nodes)).collect::<Result<Vec<_>, _>>()?;
     let merge = merges.first().copied();
     if let Some(other) = merges.iter().copied().find(|other| Some(*other) != merge) {
         let first = merge.map(TensorNode::name).unwrap_or_default();
         let problem =
             format!("it merges both `{first}` and `{}`, and there is one merge buffer", other.name());
-        return Err(Error::InvalidCode { routine: schedule.name().to_owned(), problem });
+        return Err(RunError::InvalidCode { routine: schedule.name().to_owned(), problem });
     }
     if let (Some(expected), Some(found)) = (merge, context.merge_buffer_node())
         && expected != found
     {
-        return Err(Error::MergeBuffer {
+        return Err(RunError::MergeBuffer {
             routine: schedule.name().to_owned(),
             stream: context.stream().name(),
             expected: expected.name(),
@@ -143,7 +147,7 @@ fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -
 }
 
 /// Links members in order: either all of them or none.
-fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, Error> {
+fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<LinkedRoutine>, RunError> {
     let names: Vec<_> = members.iter().map(|member| member.code.schedule().name()).collect();
     context.alive(|| format!("routine `{}`", names.join(", ")))?;
     let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
@@ -210,7 +214,7 @@ struct Joint<'m> {
     writer: &'m str,
 }
 
-fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> Result<Plan, Error> {
+fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> Result<Plan, RunError> {
     let mut plan = Plan::default();
     for (node, joint) in joint(members) {
         let decided = match writes(joint.role.all) {
@@ -252,10 +256,10 @@ impl Plan {
         node: &TensorNode,
         joint: &Joint<'_>,
         candidates: &Candidates,
-    ) -> Result<Decided, Error> {
+    ) -> Result<Decided, RunError> {
         let present = context.get(node);
         if present.as_ref().is_some_and(|buffer| !buffer.range.is_writable()) {
-            return Err(Error::ReadOnly { node: node.name(), device: context.stream().device().name() });
+            return Err(RunError::ReadOnly { node: node.name(), device: context.stream().device().name() });
         }
         let shared = node.mode().known_shared_cross_streams();
         let offered = shared.then(|| candidates.find(node)).flatten();
@@ -275,7 +279,7 @@ impl Plan {
         node: &TensorNode,
         joint: &Joint<'_>,
         candidates: &Candidates,
-    ) -> Result<Decided, Error> {
+    ) -> Result<Decided, RunError> {
         if context.contains(node) {
             return Ok(Decided::default());
         }
@@ -297,7 +301,7 @@ impl Plan {
         node: &TensorNode,
         joint: &Joint<'_>,
         is_only_read: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), RunError> {
         let (is_kept, settled) = is_in_context(context, node)?;
         self.settled.extend(settled.map(|mode| (node.clone(), mode)));
         let matters = joint.role.first != Access::Write;
@@ -314,13 +318,13 @@ impl Plan {
     }
 }
 
-fn lacks(context: &Context, node: &TensorNode, routine: &str) -> Error {
+fn lacks(context: &Context, node: &TensorNode, routine: &str) -> RunError {
     let (routine, stream, node) = (routine.to_owned(), context.stream().name(), node.name());
-    Error::ContextLacksNode { routine, stream, node }
+    RunError::ContextLacksNode { routine, stream, node }
 }
 
 /// Allocates memory for the new nodes of a link, and schedules the uploads of their initial values.
-fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buffer>)>, Error> {
+fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buffer>)>, RunError> {
     let device = context.stream().device();
     let mut made = Vec::new();
     let mut copied: Vec<(&TensorNode, &Arc<HostArray>)> = Vec::new();
@@ -359,7 +363,7 @@ fn enter(frontier: &mut Frontier, member: &Member<'_>) -> LinkedMember {
 }
 
 /// Makes the routine of a member. All nodes of the member are in the context.
-fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Result<Routine, Error> {
+fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Result<LinkedRoutine, RunError> {
     let schedule = &member.code.schedule();
     let temps = temps(context, schedule)?;
     let calls = calls(context, member, temps.as_deref())?;
@@ -367,7 +371,7 @@ fn resolve(context: &Context, member: &Member<'_>, linked: LinkedMember) -> Resu
     let reads = select(member, |role, _| role.reads_first());
     let inputs = select(member, |role, node| role.reads_first() && !node.mode().known_constant());
     let outputs = select(member, |role, _| writes(role.all));
-    Ok(Routine(Arc::new(RoutineInner {
+    Ok(LinkedRoutine(Arc::new(RoutineInner {
         context: context.clone(),
         name: schedule.name().to_owned(),
         symbols: schedule.symbols().to_vec(),
@@ -420,10 +424,10 @@ fn handle<'a>(
     schedule: &ScheduledRoutine,
     node: NodeRef,
     nodes: &'a [TensorNode],
-) -> Result<&'a TensorNode, Error> {
+) -> Result<&'a TensorNode, RunError> {
     let routine = || schedule.name().to_owned();
     let decl = &schedule.nodes()[node.index()];
-    let handle = nodes.get(node.index()).ok_or_else(|| Error::NoHandle {
+    let handle = nodes.get(node.index()).ok_or_else(|| RunError::NoHandle {
         routine: routine(),
         node: decl.name.clone(),
         position: node.index(),
@@ -433,21 +437,26 @@ fn handle<'a>(
     Ok(handle)
 }
 
-fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> Result<(), Error> {
+fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> Result<(), RunError> {
     let what = || format!("node `{}` of routine `{}`", decl.name, schedule.name());
     let (node, expected) = (handle.name(), handle.dims()?);
     if expected != decl.dims {
         let (expected, found) = (expected.to_vec(), decl.dims.to_vec());
-        return Err(Error::Shape { node, what: what(), expected, found });
+        return Err(RunError::Shape { node, what: what(), expected, found });
     }
     if handle.dtype() != decl.dtype {
-        return Err(Error::ElementType { node, what: what(), expected: handle.dtype(), found: decl.dtype });
+        return Err(RunError::ElementType {
+            node,
+            what: what(),
+            expected: handle.dtype(),
+            found: decl.dtype,
+        });
     }
     Ok(())
 }
 
 /// Allocates the pool for the routine's temporaries.
-fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Pool>>, Error> {
+fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Pool>>, RunError> {
     if schedule.temps().is_empty() {
         return Ok(None);
     }
@@ -456,21 +465,21 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
     let device = context.stream().device();
     let during = || format!("allocating temporaries of `{}` on {}", schedule.name(), device.name());
     let item = PoolItem { name: format!("temporaries of `{}`", schedule.name()), offset: 0, bytes };
-    Pool::new(device, bytes, vec![item]).map(Some).map_err(Error::driver(during))
+    Pool::new(device, bytes, vec![item]).map(Some).map_err(RunError::driver(during))
 }
 
 /// Resolves the kernel and the memory of every call, except for the location of the merge buffer.
-fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result<Calls, Error> {
+fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result<Calls, RunError> {
     let code = member.code;
     let driver = context.stream().device().driver();
     let during = || format!("loading `{}` on {}", code.schedule().name(), context.stream().device().name());
-    let module = LoadedModule::load(driver, code.artifact()).map_err(Error::driver(during))?;
+    let module = LoadedModule::load(driver, code.artifact()).map_err(RunError::driver(during))?;
     let linking = || format!("linking `{}`", code.schedule().name());
     let mut open = Vec::with_capacity(code.schedule().calls().len());
     for call in code.schedule().calls() {
         let args = call.args.iter().map(|slot| locate(context, member, temps, slot));
         open.push(OpenCall {
-            kernel: module.kernel(driver, call.kernel).map_err(Error::driver(linking))?,
+            kernel: module.kernel(driver, call.kernel).map_err(RunError::driver(linking))?,
             args: args.collect::<Result<_, _>>()?,
             bindings: call.bindings.iter().map(|symbol| symbol.index()).collect(),
         });
@@ -479,8 +488,8 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
         Some(node) => Ok(Calls::Merging(Merging::new(node.clone(), open))),
         None => {
             let calls = open.iter().map(|call| fixed(driver, call)).collect::<Result<_, _>>();
-            let calls = calls.map_err(Error::driver(linking))?;
-            Kernels::new(driver, calls).map(Calls::Fixed).map_err(Error::driver(during))
+            let calls = calls.map_err(RunError::driver(linking))?;
+            Kernels::new(driver, calls).map(Calls::Fixed).map_err(RunError::driver(during))
         }
     }
 }
@@ -497,9 +506,9 @@ fn locate(
     member: &Member<'_>,
     temps: Option<&Pool>,
     slot: &Slot,
-) -> Result<Option<MemoryRange>, Error> {
+) -> Result<Option<MemoryRange>, RunError> {
     let schedule = member.code.schedule();
-    let invalid = || Error::InvalidCode {
+    let invalid = || RunError::InvalidCode {
         routine: schedule.name().to_owned(),
         problem: format!("a call uses {slot:?}, for which there is no memory"),
     };
@@ -511,7 +520,7 @@ fn locate(
         Slot::Temp(temp) => {
             let temp = &schedule.temps()[temp.0 as usize];
             let range = temps.ok_or_else(invalid)?.range(temp.offset, temp.bytes);
-            range.map(Some).map_err(Error::driver(|| format!("linking `{}`", schedule.name())))
+            range.map(Some).map_err(RunError::driver(|| format!("linking `{}`", schedule.name())))
         }
         Slot::Merge(_) => Ok(None),
     }

@@ -14,7 +14,7 @@ use tnode::TensorNode;
 use crate::{
     checked::{LoadedKernel, MemoryRange},
     driver::Driver,
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     pool::{Buffer, allocate_merge, lock},
     stream::Stream,
     submit::{Call, Kernels},
@@ -41,7 +41,7 @@ impl MergeBuffer {
     }
 
     /// The buffer with a size of at least `bytes` bytes. A new, larger buffer holds no node.
-    pub(crate) fn reserve(&mut self, stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
+    pub(crate) fn reserve(&mut self, stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, RunError> {
         if let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.bytes() >= bytes) {
             return Ok(Arc::clone(buffer));
         }
@@ -62,10 +62,10 @@ impl MergeBuffer {
         node: &TensorNode,
         routine: &str,
         stream: &Stream,
-    ) -> Result<&Arc<Buffer>, Error> {
+    ) -> Result<&Arc<Buffer>, RunError> {
         match (&self.node, &self.buffer) {
             (Some(found), Some(buffer)) if found == node => Ok(buffer),
-            (found, _) => Err(Error::MergeBuffer {
+            (found, _) => Err(RunError::MergeBuffer {
                 routine: routine.to_owned(),
                 stream: stream.name(),
                 expected: node.name(),
@@ -115,7 +115,7 @@ impl Merging {
         at: &MemoryRange,
         routine: &str,
         stream: &Stream,
-    ) -> Result<Arc<Kernels>, Error> {
+    ) -> Result<Arc<Kernels>, RunError> {
         let mut bound = lock(&self.bound);
         bound.retain(|bound| bound.source.strong_count() > 0);
         if let Some(bound) =
@@ -128,7 +128,7 @@ impl Merging {
         let kernels = calls
             .collect::<Result<Vec<_>, _>>()
             .and_then(|calls| Kernels::new(driver, calls))
-            .map_err(Error::driver(|| format!("binding `{routine}` to {}", source.name())))?;
+            .map_err(RunError::driver(|| format!("binding `{routine}` to {}", source.name())))?;
         let kernels = Arc::new(kernels);
         if bound.len() == MAX_BOUND {
             bound.remove(0);

@@ -5,15 +5,15 @@
 
 use tnode::{DEFAULT_STACK_THRESHOLD_BYTES, ForceCtx, HostArray, MemoryMode, ModeState, Reason, TensorNode};
 
-use crate::{context::Context, error::Error};
+use crate::{context::Context, error::RunError};
 
 /// Returns whether the context must have memory for a node, since the device cannot read the host's memory;
-/// and the node's mode, if the decision settled it. A node without a host array is settled to be on the device,
-/// even if the device could have used host memory.
+/// and the node's mode, if the decision settled it. A node without a host array is settled to be on the
+/// device, even if the device could have used host memory.
 pub(crate) fn is_in_context(
     context: &Context,
     node: &TensorNode,
-) -> Result<(bool, Option<ModeState>), Error> {
+) -> Result<(bool, Option<ModeState>), RunError> {
     let before = node.mode();
     let is_decided = matches!(
         before.mode(),
@@ -33,7 +33,7 @@ pub(crate) fn is_in_context(
 pub(crate) fn arrays_of_outputs(
     context: &Context,
     written: &[TensorNode],
-) -> Result<Vec<(TensorNode, HostArray)>, Error> {
+) -> Result<Vec<(TensorNode, HostArray)>, RunError> {
     let mut arrays = Vec::new();
     for node in written.iter().filter(|node| context.lacks_host_array(node)) {
         let mut mode = node.mode();
@@ -50,6 +50,6 @@ pub(crate) fn arrays_of_outputs(
 }
 
 /// The reason and the limits with which a link settles a node's mode.
-fn forced(node: &TensorNode) -> Result<ForceCtx, Error> {
+fn forced(node: &TensorNode) -> Result<ForceCtx, RunError> {
     Ok(node.force_ctx(DEFAULT_STACK_THRESHOLD_BYTES, Reason::new("a link gives it memory"))?)
 }

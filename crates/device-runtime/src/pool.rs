@@ -16,7 +16,7 @@ use crate::{
     checked::{MemoryRange, PoolMemory, SharedMemory},
     device::Device,
     driver::Location,
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     hazard::Hazards,
     inside::lock_unless_inside,
     plan::plan_pool_segments,
@@ -168,12 +168,12 @@ impl Buffer {
 
 /// Allocates memory with arbitrary contents for nodes, in order, packed into pools. On an error, nothing is
 /// allocated.
-pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, Error> {
+pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, RunError> {
     let device = stream.device();
     let align = device.driver().caps().alignment.max(BASE_ALIGNMENT);
     let items =
-        nodes.iter().map(|node| Ok((node.size_bytes()?, align))).collect::<Result<Vec<_>, Error>>()?;
-    let plan = plan_pool_segments(device.pool_cap(), &items).map_err(|large| Error::NodeTooLarge {
+        nodes.iter().map(|node| Ok((node.size_bytes()?, align))).collect::<Result<Vec<_>, RunError>>()?;
+    let plan = plan_pool_segments(device.pool_cap(), &items).map_err(|large| RunError::NodeTooLarge {
         node: nodes[large.item].name(),
         stream: stream.name(),
         bytes: large.bytes,
@@ -186,14 +186,14 @@ pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc
             .collect()
     };
     let pool = |(at, &bytes): (usize, &usize)| {
-        Pool::new(device, bytes, inside(at)).map_err(Error::driver(|| allocating(stream, nodes)))
+        Pool::new(device, bytes, inside(at)).map_err(RunError::driver(|| allocating(stream, nodes)))
     };
     let pools = plan.sizes.iter().enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
     let places = plan.places.iter().zip(nodes).zip(&items);
     let made = places.map(|((&(pool, offset), node), &(bytes, _))| {
         buffer(Holder::Node((*node).clone()), &pools[pool], offset, bytes)
     });
-    made.collect::<Result<_, _>>().map_err(Error::driver(|| allocating(stream, nodes)))
+    made.collect::<Result<_, _>>().map_err(RunError::driver(|| allocating(stream, nodes)))
 }
 
 /// A read-only buffer that is a host array, if the device can read it in place.
@@ -219,17 +219,17 @@ pub(crate) fn adopt(
 }
 
 /// Allocates a merge buffer of at least `bytes` bytes.
-pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
+pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, RunError> {
     let device = stream.device();
     let name = format!("the merge buffer of {}", stream.name());
     if bytes > device.pool_cap() {
         let (stream, cap) = (stream.name(), device.pool_cap());
-        return Err(Error::NodeTooLarge { node: name, stream, bytes, cap });
+        return Err(RunError::NodeTooLarge { node: name, stream, bytes, cap });
     }
     let item = PoolItem { name: name.clone(), offset: 0, bytes };
     let made = Pool::new(device, bytes, vec![item])
         .and_then(|pool| buffer(Holder::MergeBuffer(name.clone()), &pool, 0, bytes));
-    made.map_err(Error::driver(|| format!("allocating {name}")))
+    made.map_err(RunError::driver(|| format!("allocating {name}")))
 }
 
 fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize) -> Result<Arc<Buffer>, DriverError> {

@@ -21,7 +21,7 @@ use tnode::{HostArray, TensorNode};
 
 use crate::{
     driver::Location,
-    error::Error,
+    error::RunError,
     event::Event,
     inside::{HoldingArray, lock_unless_holding},
     pool::lock,
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) type DeviceLocation = (u64, Location);
 
 /// A function that returns the newest values.
-type Fetch = Arc<dyn Fn() -> Result<HostArray, Error> + Send + Sync>;
+type Fetch = Arc<dyn Fn() -> Result<HostArray, RunError> + Send + Sync>;
 
 /// Events and a transfer that precede the host's next read or write of an array.
 #[derive(Clone)]
@@ -49,10 +49,10 @@ impl Prepare {
 
     /// A wait for an event, then a transfer that returns the newest values, in an array of the node's shape
     /// (margins included) and element type; readers get an error for any other. While it runs, calls that
-    /// would have to wait for a host array fail with [`Error::HostArrayInUse`].
+    /// would have to wait for a host array fail with [`RunError::HostArrayInUse`].
     pub fn transfer(
         event: Event,
-        transfer: impl Fn() -> Result<HostArray, Error> + Send + Sync + 'static,
+        transfer: impl Fn() -> Result<HostArray, RunError> + Send + Sync + 'static,
     ) -> Prepare {
         Prepare { is_done: vec![event], transfer: Some(Arc::new(transfer)) }
     }
@@ -74,7 +74,7 @@ impl Prepare {
 
     /// Waits for the events. Their failures are left to the transfer: a failed reader does not affect a
     /// writer.
-    fn sync(&self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), RunError> {
         for event in &self.is_done {
             let waited = event.sync();
             if !event.is_done() {
@@ -121,9 +121,9 @@ impl Residence {
     ///
     /// # Errors
     ///
-    /// If the thread must not wait and another thread has the array: [`Error::HostArrayInUse`] for a thread
+    /// If the thread must not wait and another thread has the array: [`RunError::HostArrayInUse`] for a thread
     /// that has locked an array, [`crate::DriverError::SelfWait`] inside a task.
-    pub(crate) fn enter<'a>(&'a self, node: &'a TensorNode) -> Result<Entered<'a>, Error> {
+    pub(crate) fn enter<'a>(&'a self, node: &'a TensorNode) -> Result<Entered<'a>, RunError> {
         let array = lock_unless_holding(&self.array).map_err(|busy| busy.error(node))?;
         Ok(Entered { node, array, state: &self.state, _holding: HoldingArray::begin() })
     }
@@ -194,7 +194,7 @@ fn uploaded(state: &Mutex<ResidenceState>, place: DeviceLocation, version: Versi
 impl Entered<'_> {
     /// Updates the array to the newest values, and returns their version. The user may replace whole arrays,
     /// so every use of the array begins with this check.
-    pub(crate) fn read(&mut self, automatic: bool) -> Result<Version, Error> {
+    pub(crate) fn read(&mut self, automatic: bool) -> Result<Version, RunError> {
         let (prepared, version) = {
             let state = lock(self.state);
             (state.read.clone(), state.version)
@@ -218,11 +218,11 @@ impl Entered<'_> {
     }
 
     /// Waits for devices that read the array; all of them lag behind afterwards.
-    pub(crate) fn write(&mut self) -> Result<(), Error> {
+    pub(crate) fn write(&mut self) -> Result<(), RunError> {
         let write = {
             let mut state = lock(self.state);
             if self.node.mode().known_constant() && !state.not_lagging.is_empty() {
-                return Err(Error::HostConstant { node: self.node.name() });
+                return Err(RunError::HostConstant { node: self.node.name() });
             }
             state.write.take()
         };
@@ -247,7 +247,7 @@ impl Entered<'_> {
     }
 
     /// The array for a change in place; a copy of it if another owner still reads it.
-    pub(crate) fn array_mut(&mut self) -> Result<&mut HostArray, Error> {
+    pub(crate) fn array_mut(&mut self) -> Result<&mut HostArray, RunError> {
         if Arc::get_mut(&mut self.array).is_none() {
             *self.array = Arc::new(self.array.try_clone()?);
         }
@@ -255,7 +255,7 @@ impl Entered<'_> {
     }
 
     /// Checks that the array fits the node.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), RunError> {
         check(self.node, &self.array)
     }
 

@@ -9,7 +9,7 @@ use crate::{
     checked::MemoryRange,
     context::Context,
     copy::MergeBufferUse,
-    error::Error,
+    error::RunError,
     event::Event,
     frontier::{Dependency, RunFlag},
     merge::{MergeBuffer, Merging},
@@ -21,7 +21,7 @@ use crate::{
 
 /// A linked callable. Cheap to clone.
 #[derive(Clone)]
-pub struct Routine(pub(crate) Arc<RoutineInner>);
+pub struct LinkedRoutine(pub(crate) Arc<RoutineInner>);
 
 pub(crate) struct RoutineInner {
     pub(crate) context: Context,
@@ -50,7 +50,7 @@ pub(crate) enum Calls {
     Transfer { node: TensorNode, source: Context, into_merge_buffer: bool },
 }
 
-impl Routine {
+impl LinkedRoutine {
     /// The context that has all nodes of the routine.
     pub fn context(&self) -> &Context {
         &self.0.context
@@ -61,12 +61,12 @@ impl Routine {
         &self.0.name
     }
 
-    /// The static symbols, in the order in which [`Routine::run`] takes their values.
+    /// The static symbols, in the order in which [`LinkedRoutine::run`] takes their values.
     pub fn bindings(&self) -> &[Symbol] {
         &self.0.symbols
     }
 
-    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies
+    /// Every combination of values of the static symbols, for [`LinkedRoutine::run`]; the first symbol varies
     /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
         let ranges: Vec<i64> = self.0.symbols.iter().map(|symbol| symbol.range).collect();
@@ -97,9 +97,9 @@ impl Routine {
     ///
     /// # Errors
     ///
-    /// [`Error::BindingCount`], [`Error::BindingRange`] and [`Error::MergeBuffer`], before anything is
-    /// scheduled; [`Error::Poisoned`] if an input has no value; errors of the device.
-    pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
+    /// [`RunError::BindingCount`], [`RunError::BindingRange`] and [`RunError::MergeBuffer`], before anything is
+    /// scheduled; [`RunError::Poisoned`] if an input has no value; errors of the device.
+    pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
             Calls::Fixed(kernels) => self.submit(&self.0.uses, kernels, bindings),
@@ -123,7 +123,7 @@ impl Routine {
         &self,
         merge_buffer: &MergeBuffer,
         bindings: &[i64],
-    ) -> Result<Event, Error> {
+    ) -> Result<Event, RunError> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
         let buffer = merge_buffer.buffer_with(&merging.node, &self.0.name, self.0.context.stream())?;
         self.run_merging(buffer, &buffer.range, bindings)
@@ -135,7 +135,7 @@ impl Routine {
         source: &Arc<Buffer>,
         at: &MemoryRange,
         bindings: &[i64],
-    ) -> Result<Event, Error> {
+    ) -> Result<Event, RunError> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
         let kernels = merging.bound_to(source, at, &self.0.name, self.0.context.stream())?;
         let mut uses = self.0.uses.clone();
@@ -145,7 +145,7 @@ impl Routine {
         self.submit(&in_order(uses), &kernels, bindings)
     }
 
-    fn submit(&self, uses: &[Use], kernels: &Kernels, bindings: &[i64]) -> Result<Event, Error> {
+    fn submit(&self, uses: &[Use], kernels: &Kernels, bindings: &[i64]) -> Result<Event, RunError> {
         let routine = &*self.0;
         let stream = routine.context.stream();
         let _span =
@@ -169,7 +169,7 @@ impl Routine {
         &self.0.dependencies
     }
 
-    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds the values for
+    /// Whether all [dependencies](LinkedRoutine::dependencies) have run, so that the routine finds the values for
     /// which it was linked. A run may be scheduled before that: it uses the current values.
     pub fn can_run(&self) -> bool {
         self.0.dependencies.iter().all(Dependency::is_met)
@@ -180,7 +180,7 @@ impl Routine {
     }
 
     /// Checks that a run merges the node on the stream.
-    pub(crate) fn check_merges(&self, node: &TensorNode, stream: &Stream) -> Result<(), Error> {
+    pub(crate) fn check_merges(&self, node: &TensorNode, stream: &Stream) -> Result<(), RunError> {
         let own = self.0.context.stream();
         if self.merge_buffer_input() == Some(node) && own == stream {
             return Ok(());
@@ -190,25 +190,25 @@ impl Routine {
             None => "no merge buffer".to_owned(),
         };
         let (routine, expected) = (self.0.name.clone(), node.name());
-        Err(Error::NotMerging { routine, expected, stream: stream.name(), found })
+        Err(RunError::NotMerging { routine, expected, stream: stream.name(), found })
     }
 
-    /// Checks bindings as [`Routine::run`] does: one value per symbol, each in its range.
+    /// Checks bindings as [`LinkedRoutine::run`] does: one value per symbol, each in its range.
     ///
     /// # Errors
     ///
-    /// [`Error::BindingCount`] and [`Error::BindingRange`].
-    pub fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
+    /// [`RunError::BindingCount`] and [`RunError::BindingRange`].
+    pub fn check_bindings(&self, bindings: &[i64]) -> Result<(), RunError> {
         let (expected, found) = (self.0.symbols.len(), bindings.len());
         if expected != found {
             let names: Vec<_> = self.0.symbols.iter().map(|symbol| format!("@{}", symbol.name)).collect();
             let (routine, symbols) = (self.0.name.clone(), names.join(", "));
             let stream = self.0.context.stream().name();
-            return Err(Error::BindingCount { routine, stream, expected, symbols, found });
+            return Err(RunError::BindingCount { routine, stream, expected, symbols, found });
         }
         let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
         match self.0.symbols.iter().zip(bindings).find(outside) {
-            Some((symbol, &value)) => Err(Error::BindingRange {
+            Some((symbol, &value)) => Err(RunError::BindingRange {
                 routine: self.0.name.clone(),
                 stream: self.0.context.stream().name(),
                 symbol: symbol.name.clone(),
@@ -229,8 +229,8 @@ fn next_binding(values: &[i64], ranges: &[i64]) -> Option<Vec<i64>> {
     Some(next)
 }
 
-impl fmt::Debug for Routine {
+impl fmt::Debug for LinkedRoutine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Routine").field("name", &self.0.name).field("context", &self.0.context).finish()
+        f.debug_struct("LinkedRoutine").field("name", &self.0.name).field("context", &self.0.context).finish()
     }
 }

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use tnode::{Hosted, MemoryMode, ModeState, Reason, Sharing, TensorNode};
 
 use crate::{
-    error::Error,
+    error::RunError,
     pool::{Buffer, lock},
     stream::{Stream, StreamId},
 };
@@ -118,11 +118,11 @@ pub(crate) fn decide_write(
     buffer: Option<&Buffer>,
     stream: &Stream,
     routine: &str,
-) -> Result<Decided, Error> {
+) -> Result<Decided, RunError> {
     let state = node.mode();
     if let Some(MemoryMode::Hosted(Hosted::Constant | Hosted::Volatile)) = state.mode() {
         let (node, routine, stream) = (node.name(), routine.to_owned(), stream.name());
-        return Err(Error::HostedWrite {
+        return Err(RunError::HostedWrite {
             node,
             routine,
             stream,
@@ -141,7 +141,7 @@ pub(crate) fn decide_write(
         return Ok(Decided { found: true, ..Decided::default() });
     }
     match buffer.and_then(|buffer| lock(&buffer.sharers).owner) {
-        Some(owner) if owner != stream.stream_id() => Err(Error::SecondWriter {
+        Some(owner) if owner != stream.stream_id() => Err(RunError::SecondWriter {
             node: node.name(),
             device: stream.device().name(),
             owner: format!("{}:{}", stream.device().name(), owner.0),

@@ -10,7 +10,7 @@ use tnode::TensorNode;
 use crate::{
     device::Device,
     driver::{HostTask, StreamHandle, WaitKind},
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     event::Event,
     inside::lock_unless_inside,
     merge::MergeBuffer,
@@ -71,9 +71,9 @@ impl Stream {
     }
 
     /// Locks the merge buffer. This lock must be taken before the lock of any hazard table.
-    pub(crate) fn merge_buffer(&self) -> Result<MutexGuard<'_, MergeBuffer>, Error> {
+    pub(crate) fn merge_buffer(&self) -> Result<MutexGuard<'_, MergeBuffer>, RunError> {
         lock_unless_inside(&self.0.merge_buffer, || self.name())
-            .map_err(Error::driver(|| format!("using the merge buffer of {}", self.name())))
+            .map_err(RunError::driver(|| format!("using the merge buffer of {}", self.name())))
     }
 
     /// The device on which the stream runs.
@@ -108,11 +108,11 @@ impl Stream {
     /// # Errors
     ///
     /// Errors of the driver, such as a lost device.
-    pub fn all_work(&self) -> Result<Event, Error> {
+    pub fn all_work(&self) -> Result<Event, RunError> {
         let driver = self.0.device.driver();
         let handle = driver
             .record(&self.0.handle)
-            .map_err(Error::driver(|| format!("recording on {}", self.name())))?;
+            .map_err(RunError::driver(|| format!("recording on {}", self.name())))?;
         Ok(self.event(handle))
     }
 
@@ -125,7 +125,7 @@ impl Stream {
     /// # Errors
     ///
     /// The first failure of a task of the stream.
-    pub fn sync(&self) -> Result<(), Error> {
+    pub fn sync(&self) -> Result<(), RunError> {
         self.all_work()?.sync()
     }
 
@@ -146,12 +146,12 @@ impl Stream {
         &self,
         name: &str,
         run: impl FnOnce() -> Result<(), String> + Send + 'static,
-    ) -> Result<Event, Error> {
+    ) -> Result<Event, RunError> {
         let driver = self.0.device.driver();
         let task = HostTask { name: name.to_owned(), run: Box::new(run) };
         driver
             .host_task(&self.0.handle, task)
-            .map_err(Error::driver(|| format!("scheduling `{name}` on {}", self.name())))?;
+            .map_err(RunError::driver(|| format!("scheduling `{name}` on {}", self.name())))?;
         self.all_work()
     }
 
@@ -162,10 +162,10 @@ impl Stream {
     /// # Errors
     ///
     /// Errors of the driver; the event's failure if the caller waited.
-    pub fn will_wait_for(&self, event: &Event) -> Result<(), Error> {
+    pub fn will_wait_for(&self, event: &Event) -> Result<(), RunError> {
         match self.wait(event, WaitKind::Data) {
             Err(DriverError::ForeignHandle { .. }) => event.sync(),
-            other => other.map_err(Error::driver(|| format!("making {} wait", self.name()))),
+            other => other.map_err(RunError::driver(|| format!("making {} wait", self.name()))),
         }
     }
 
@@ -179,9 +179,9 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Lost`], and other errors of the driver.
-    pub fn reset(&self) -> Result<(), Error> {
+    pub fn reset(&self) -> Result<(), RunError> {
         let driver = self.0.device.driver();
-        driver.reset_stream(&self.0.handle).map_err(Error::driver(|| format!("resetting {}", self.name())))
+        driver.reset_stream(&self.0.handle).map_err(RunError::driver(|| format!("resetting {}", self.name())))
     }
 
     /// A description of the stream's state, for people; the format is not stable.

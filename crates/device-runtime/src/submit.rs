@@ -21,7 +21,7 @@ use crate::{
         MemoryRange, SequenceTask,
     },
     driver::{Driver, Mark, StreamHandle},
-    error::{DriverError, Error},
+    error::{DriverError, RunError},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
     order::{Scope, wait_enabled},
@@ -131,25 +131,25 @@ type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
 ///
 /// # Errors
 ///
-/// [`Error::Poisoned`] for a read of a buffer whose writer failed, and errors of the driver. If the task was
+/// [`RunError::Poisoned`] for a read of a buffer whose writer failed, and errors of the driver. If the task was
 /// submitted only in part, its outputs are poisoned.
 pub(crate) fn submit(
     stream: &Stream,
     uses: &[Use],
     name: impl Fn() -> String,
     task: &MemoryTask<'_>,
-) -> Result<Event, Error> {
+) -> Result<Event, RunError> {
     loop {
-        let mut tables = tables(uses).map_err(Error::driver(&name))?;
+        let mut tables = tables(uses).map_err(RunError::driver(&name))?;
         let waits = waits(stream, uses, &mut tables)?;
-        let Some(stranger) = enqueue(stream, &waits).map_err(Error::driver(&name))? else {
+        let Some(stranger) = enqueue(stream, &waits).map_err(RunError::driver(&name))? else {
             fill_unwritten(stream, uses, &mut tables)?;
             return submit_locked(stream, uses, &mut tables, name, task);
         };
         // The buffers are unlocked while the caller waits. Uses that other threads submit meanwhile are
         // considered in the next iteration.
         drop(tables);
-        wait_here(stranger).map_err(Error::driver(&name))?;
+        wait_here(stranger).map_err(RunError::driver(&name))?;
     }
 }
 
@@ -159,13 +159,13 @@ fn tables<'a>(uses: &'a [Use]) -> Result<Tables<'a>, DriverError> {
 }
 
 /// The events for which the task must wait.
-fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits, Error> {
+fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits, RunError> {
     let mut waits = Waits::new();
     for (table, used) in tables.iter_mut().zip(uses) {
         let first = waits.len();
         table
             .collect_waits(&Event::poll, stream.key(), used.access, &mut waits)
-            .map_err(|failure| Error::Poisoned { node: used.buffer.name(), failure })?;
+            .map_err(|failure| RunError::Poisoned { node: used.buffer.name(), failure })?;
         if cfg!(test) {
             let all = waits.drain(first..).collect::<Vec<_>>();
             waits.extend(all.into_iter().filter(|wait| wait_enabled(wait.hazard, scope(stream, used, wait))));
@@ -210,7 +210,7 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
 
 /// Fills memory with zeros that counts as zeros and that the task does not overwrite. No task has used it, so
 /// there is nothing to wait for.
-fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), Error> {
+fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), RunError> {
     for (table, used) in tables.iter_mut().zip(uses) {
         if !table.needs_zeros(used.access) {
             continue;
@@ -219,7 +219,7 @@ fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Res
         // A task of another device accesses the memory by that device's import of it.
         let foreign = DriverError::ForeignHandle { what: "memory" };
         let reached = used.buffer.accessible_from(stream.device()).ok_or(foreign);
-        let range = reached.map_err(Error::driver(name))?;
+        let range = reached.map_err(RunError::driver(name))?;
         let fill = [Use::new(&used.buffer, Access::Write)];
         submit_locked(stream, &fill, std::slice::from_mut(table), name, &MemoryTask::Zero(&range))?;
         used.buffer.device.count_zero_fill();
@@ -234,12 +234,12 @@ fn submit_locked(
     tables: &mut [MutexGuard<'_, Hazards>],
     name: impl Fn() -> String,
     task: &MemoryTask<'_>,
-) -> Result<Event, Error> {
+) -> Result<Event, RunError> {
     let driver = stream.device().driver();
     let shown = tracing::enabled!(target: "arrayjit::timeline", tracing::Level::TRACE);
     if shown {
         let begin = Mark::Begin(name().into());
-        driver.mark(stream.handle(), begin).map_err(Error::driver(&name))?;
+        driver.mark(stream.handle(), begin).map_err(RunError::driver(&name))?;
     }
     let mut begun = false;
     let submitted = submit_to_driver(driver, stream.handle(), task, &mut begun);
@@ -248,7 +248,7 @@ fn submit_locked(
         let _ = driver.mark(stream.handle(), Mark::End);
     }
     if !begun {
-        submitted.clone().map_err(Error::driver(&name))?;
+        submitted.clone().map_err(RunError::driver(&name))?;
     }
     let recorded = driver.record(stream.handle()).map(|handle| stream.event(handle));
     let entered = |used: &&Use| !used.merged || wait_enabled(Hazard::WriteAfterRead, Scope::Merge);
@@ -262,7 +262,7 @@ fn submit_locked(
             let failure = failure_of(error.clone(), &stream.name());
             let recorded = recorded.as_ref().ok();
             touched.for_each(|(table, used)| table.record_failed(used.access, recorded, &failure));
-            Err(Error::driver(name)(error))
+            Err(RunError::driver(name)(error))
         }
     }
 }

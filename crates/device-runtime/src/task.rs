@@ -6,9 +6,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{error::Error, routine::Routine, stream::Stream};
+use crate::{error::RunError, routine::LinkedRoutine, stream::Stream};
 
-type ScheduleFn = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
+type ScheduleFn = Arc<dyn Fn() -> Result<(), RunError> + Send + Sync>;
 
 /// Steps that are scheduled in order. Cheap to clone.
 ///
@@ -24,7 +24,7 @@ type ScheduleFn = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
 /// task.run()?;
 /// task.run()?;
 /// assert_eq!(*log.lock().unwrap(), ["a", "b", "c", "a", "b", "c"]);
-/// # Ok::<(), device_runtime::Error>(())
+/// # Ok::<(), device_runtime::RunError>(())
 /// ```
 #[derive(Clone)]
 pub struct Task {
@@ -34,7 +34,7 @@ pub struct Task {
 
 impl Task {
     /// A task of one step.
-    pub fn new(name: &str, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+    pub fn new(name: &str, step: impl Fn() -> Result<(), RunError> + Send + Sync + 'static) -> Task {
         Task { name: name.into(), steps: vec![Arc::new(step)] }
     }
 
@@ -48,20 +48,20 @@ impl Task {
     /// # Errors
     ///
     /// The error of the first step that fails; later steps are not scheduled.
-    pub fn run(&self) -> Result<(), Error> {
+    pub fn run(&self) -> Result<(), RunError> {
         self.steps.iter().try_for_each(|step| step())
     }
 
     /// The task with a step before its others.
     #[must_use]
-    pub fn prepend(mut self, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+    pub fn prepend(mut self, step: impl Fn() -> Result<(), RunError> + Send + Sync + 'static) -> Task {
         self.steps.insert(0, Arc::new(step));
         self
     }
 
     /// The task with a step after its others.
     #[must_use]
-    pub fn append(mut self, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+    pub fn append(mut self, step: impl Fn() -> Result<(), RunError> + Send + Sync + 'static) -> Task {
         self.steps.push(Arc::new(step));
         self
     }
@@ -85,13 +85,13 @@ impl fmt::Debug for Task {
     }
 }
 
-impl Routine {
+impl LinkedRoutine {
     /// A task that schedules a run with these bindings.
     ///
     /// # Errors
     ///
-    /// Fails like [`Routine::check_bindings`].
-    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
+    /// Fails like [`LinkedRoutine::check_bindings`].
+    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
         self.check_bindings(bindings)?;
         let (routine, bindings) = (self.clone(), bindings.to_vec());
         Ok(Task::new(self.name(), move || routine.run(&bindings).map(drop)))

@@ -11,7 +11,7 @@ use tnode::{HostArray, TensorNode};
 use crate::{
     checked::HostReadback,
     context::{Context, shown, without_memory},
-    error::Error,
+    error::RunError,
     event::Event,
     hazard::Hazard,
     order::{Scope, wait_enabled},
@@ -35,7 +35,7 @@ impl Transfer {
     /// # Errors
     ///
     /// The failure of the transfer or of a task before it.
-    pub fn sync(&self) -> Result<(), Error> {
+    pub fn sync(&self) -> Result<(), RunError> {
         match self {
             Transfer::Scheduled(event) => event.sync(),
             Transfer::NothingToDo(_) => Ok(()),
@@ -56,9 +56,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInContext`], [`Error::Shape`] (margins included), [`Error::ElementType`], and errors of
+    /// [`RunError::NotInContext`], [`RunError::Shape`] (margins included), [`RunError::ElementType`], and errors of
     /// the device.
-    pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, Error> {
+    pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, RunError> {
         check(node, array)?;
         self.from_host_shared(node, &Arc::new(array.try_clone()?))
     }
@@ -68,7 +68,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails like [`Context::from_host`].
-    pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, Error> {
+    pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, RunError> {
         let transfer = self.fill_from_host(node, array)?;
         if let Transfer::Scheduled(event) = &transfer {
             self.wrote(std::slice::from_ref(node), event);
@@ -81,7 +81,7 @@ impl Context {
         &self,
         node: &TensorNode,
         array: &Arc<HostArray>,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, RunError> {
         let buffer = self.writable(node)?;
         check(node, array)?;
         if buffer.bytes() == 0 {
@@ -96,9 +96,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyInContext`], [`Error::Virtual`], [`Error::Shape`] (margins included),
-    /// [`Error::ElementType`], and errors of the device, after which nothing stays allocated.
-    pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, Error> {
+    /// [`RunError::AlreadyInContext`], [`RunError::Virtual`], [`RunError::Shape`] (margins included),
+    /// [`RunError::ElementType`], and errors of the device, after which nothing stays allocated.
+    pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, RunError> {
         check(node, array)?;
         self.init_from_host_owned(node, array.try_clone()?)
     }
@@ -109,7 +109,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails like [`Context::init_from_host`].
-    pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, Error> {
+    pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, RunError> {
         check(node, &array)?;
         let context = self.init_by(node, |found| {
             let array = match found {
@@ -126,7 +126,7 @@ impl Context {
     }
 
     /// Notes that the host lags behind a node that was just given values.
-    fn wrote_initial(&self, node: &TensorNode) -> Result<(), Error> {
+    fn wrote_initial(&self, node: &TensorNode) -> Result<(), RunError> {
         if self.host().is_some() {
             self.wrote(std::slice::from_ref(node), &self.stream().all_work()?);
         }
@@ -138,14 +138,18 @@ impl Context {
     /// # Errors
     ///
     /// Fails like [`Context::init_from_host`].
-    pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
+    pub fn init_from_host_shared(
+        &self,
+        node: &TensorNode,
+        array: &Arc<HostArray>,
+    ) -> Result<Context, RunError> {
         let context = self.init_filled(node, array)?;
         context.wrote_initial(node)?;
         Ok(context)
     }
 
     /// Like [`Context::init_from_host_shared`], but does not notify the node's host array.
-    pub(crate) fn init_filled(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
+    pub(crate) fn init_filled(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, RunError> {
         check(node, array)?;
         self.init_with(node, |buffer| self.copy_in(buffer, array))
     }
@@ -154,8 +158,8 @@ impl Context {
     pub(crate) fn init_with(
         &self,
         node: &TensorNode,
-        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
-    ) -> Result<Context, Error> {
+        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, RunError>,
+    ) -> Result<Context, RunError> {
         self.init_by(node, |found| self.filled(node, found, fill))
     }
 
@@ -164,8 +168,8 @@ impl Context {
         &self,
         node: &TensorNode,
         found: Option<Arc<Buffer>>,
-        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
-    ) -> Result<Arc<Buffer>, Error> {
+        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, RunError>,
+    ) -> Result<Arc<Buffer>, RunError> {
         let buffer = match found {
             Some(buffer) => buffer,
             None => allocate(self.stream(), &[node])?.remove(0),
@@ -181,11 +185,11 @@ impl Context {
     fn init_by(
         &self,
         node: &TensorNode,
-        make: impl FnOnce(Option<Arc<Buffer>>) -> Result<Arc<Buffer>, Error>,
-    ) -> Result<Context, Error> {
+        make: impl FnOnce(Option<Arc<Buffer>>) -> Result<Arc<Buffer>, RunError>,
+    ) -> Result<Context, RunError> {
         self.alive(|| shown(node))?;
         if self.contains(node) {
-            return Err(Error::AlreadyInContext { node: node.name(), stream: self.stream().name() });
+            return Err(RunError::AlreadyInContext { node: node.name(), stream: self.stream().name() });
         }
         if node.mode().known_virtual() {
             return Err(without_memory(node, "initialise"));
@@ -198,7 +202,7 @@ impl Context {
     }
 
     /// Records a buffer that a context of this stream was given: other streams may share it.
-    fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<(), Error> {
+    fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<(), RunError> {
         let stream = self.stream().stream_id();
         let mut sharers = lock(&buffer.sharers);
         match sharers.home {
@@ -216,9 +220,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::Virtual`], [`Error::NotInContext`], and an error with [`Error::failure`] if a task before the
+    /// [`RunError::Virtual`], [`RunError::NotInContext`], and an error with [`RunError::failure`] if a task before the
     /// copy failed.
-    pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, Error> {
+    pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, RunError> {
         let buffer = self.buffer(node, "read")?;
         let array = self.read_back(node, &buffer)?;
         Ok(match node.padding() {
@@ -228,7 +232,7 @@ impl Context {
     }
 
     /// Schedules a copy of a host array into a node's memory.
-    pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
+    pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, RunError> {
         if let Holder::Node(node) = &buffer.holder {
             check(node, array)?;
         }
@@ -240,7 +244,7 @@ impl Context {
     }
 
     /// Returns the values of a node's memory: schedules a copy to the host and waits for it.
-    pub(crate) fn read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, Error> {
+    pub(crate) fn read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, RunError> {
         let array = HostArray::zeros(node.dtype(), node.dims()?)?;
         if buffer.bytes() == 0 {
             return Ok(array);
@@ -263,23 +267,23 @@ impl Context {
     }
 }
 
-/// The error of a copy from a node: [`Error::Poisoned`] if the node has no value, else the stream's error.
-fn cause(buffer: &Buffer, error: Error) -> Error {
+/// The error of a copy from a node: [`RunError::Poisoned`] if the node has no value, else the stream's error.
+fn cause(buffer: &Buffer, error: RunError) -> RunError {
     match buffer.table().ok().and_then(|mut table| table.failure(&Event::poll)) {
-        Some(failure) => Error::Poisoned { node: buffer.name(), failure },
+        Some(failure) => RunError::Poisoned { node: buffer.name(), failure },
         None => error,
     }
 }
 
 /// Checks that an array has a node's shape, margins included, and element type.
-pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
+pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), RunError> {
     let (expected, found) = (node.dims()?, array.dims());
     if expected != *found {
         let without_margins = node.padding().is_some() && *found == node.dims_without_padding()?;
         let remedy =
             if without_margins { ", which lacks margins (`HostArray::with_margins_of`)," } else { "" };
         let (expected, found) = (expected.to_vec(), found.to_vec());
-        return Err(Error::Shape {
+        return Err(RunError::Shape {
             node: node.name(),
             what: format!("the host array{remedy}"),
             expected,
@@ -289,7 +293,7 @@ pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
     if node.dtype() != array.dtype() {
         let (expected, found) = (node.dtype(), array.dtype());
         let what = "the host array".to_owned();
-        return Err(Error::ElementType { node: node.name(), what, expected, found });
+        return Err(RunError::ElementType { node: node.name(), what, expected, found });
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use codegen_core::{
     ScheduledRoutine, Slot, Temp, TempId,
 };
 use device_runtime::{
-    Context, Device, Driver, DriverError, Error, MergeBufferUse, NullDevice, StreamHandle, Transfer,
+    Context, Device, Driver, DriverError, MergeBufferUse, NullDevice, RunError, StreamHandle, Transfer,
 };
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{DType, HostArray, TensorNode};
@@ -77,11 +77,11 @@ fn code_that_does_not_fit_its_nodes_is_refused_whole() {
     let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
     let code = code(&x, &y, 16);
     let error = context.link(&code, &[x.clone(), node("longer", 5)]).unwrap_err();
-    assert!(matches!(&error, Error::Shape { node, .. } if node == "longer"), "{error}");
+    assert!(matches!(&error, RunError::Shape { node, .. } if node == "longer"), "{error}");
     let wider = TensorNode::builder("wider").dims([4]).dtype(DType::F64).build().unwrap();
     let error = context.link(&code, &[x.clone(), wider]).unwrap_err();
-    assert!(matches!(&error, Error::ElementType { node, .. } if node == "wider"), "{error}");
-    assert!(matches!(context.link(&code, &[x]), Err(Error::NoHandle { .. })));
+    assert!(matches!(&error, RunError::ElementType { node, .. } if node == "wider"), "{error}");
+    assert!(matches!(context.link(&code, &[x]), Err(RunError::NoHandle { .. })));
     assert_eq!(device.memory().live_bytes, 16, "x alone");
 }
 
@@ -184,5 +184,5 @@ fn two_devices_of_one_driver_have_memory_of_their_own() {
 fn devices_without_host_tasks_say_so() {
     let stream = Device::new(Arc::new(NullDevice::new()), 0).new_stream().unwrap();
     let error = stream.schedule_task("errand", || Ok(())).unwrap_err();
-    assert!(matches!(error, Error::Driver { source: DriverError::NoHostTasks { .. }, .. }));
+    assert!(matches!(error, RunError::Driver { source: DriverError::NoHostTasks { .. }, .. }));
 }

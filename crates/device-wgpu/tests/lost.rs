@@ -6,13 +6,13 @@ mod support;
 use std::{slice::from_ref, sync::Arc, thread, time::Duration};
 
 use codegen_core::Access;
-use device_runtime::{Driver, DriverError, Error, PoolId};
+use device_runtime::{Driver, DriverError, PoolId, RunError};
 use device_wgpu::Config;
 use support::*;
 
-fn is_lost(error: &Error) -> bool {
+fn is_lost(error: &RunError) -> bool {
     match error {
-        Error::Driver { source: DriverError::Lost { .. }, .. } => true,
+        RunError::Driver { source: DriverError::Lost { .. }, .. } => true,
         other => other.failure().is_some_and(|failure| failure.message().contains("is lost")),
     }
 }

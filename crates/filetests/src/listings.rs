@@ -13,7 +13,7 @@ use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
 use crate::golden::diff;
-use crate::{TestFailure, File, Mode, corpus};
+use crate::{File, Mode, TestFailure, corpus};
 
 /// Compares the sources that a code generator writes for the corpus with the golden files of an extension, or
 /// rewrites these.

@@ -23,7 +23,7 @@ use codegen_core::{
     ScheduledRoutine, Slot,
     host::{HostArg, HostModule, InterpretedKernel, NativeCode},
 };
-use device_runtime::{Context, Device, Driver, Event, Routine};
+use device_runtime::{Context, Device, Driver, Event, LinkedRoutine};
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use scheduler_multicore::{Config, Cpu};
 use tnode::{DType, HostArray, Scalar, TensorNode};
@@ -86,7 +86,7 @@ fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
 fn after_pauses(
     name: &str,
     what: &str,
-    routine: &Routine,
+    routine: &LinkedRoutine,
     finish: impl Fn(Event) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let mut times = Vec::new();
@@ -141,7 +141,7 @@ fn abi() -> KernelAbi {
 }
 
 /// A routine of the module's one kernel, which reads three nodes and writes two.
-fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn Error>> {
+fn empty_routine(device: &Device, module: HostModule) -> Result<LinkedRoutine, Box<dyn Error>> {
     let nodes = (0..5)
         .map(|i| TensorNode::builder(format!("n{i}").as_str()).dims([16]).dtype(DType::F32).build())
         .collect::<Result<Vec<_>, _>>()?;

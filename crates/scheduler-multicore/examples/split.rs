@@ -15,7 +15,7 @@ use std::{
 
 use codegen_core::{Access, Launch};
 use codegen_testkit::runtime::hand_made;
-use device_runtime::{Context, Device, Routine};
+use device_runtime::{Context, Device, LinkedRoutine};
 use scheduler_multicore::{Config, Cpu};
 use tnode::{DType, TensorNode};
 
@@ -64,7 +64,7 @@ unsafe extern "C" fn kernel(args: *const *mut u8, _: *const i64, _: *mut u8, beg
     }
 }
 
-fn device(threads: usize, steps: i64) -> Result<Routine, Box<dyn Error>> {
+fn device(threads: usize, steps: i64) -> Result<LinkedRoutine, Box<dyn Error>> {
     let device = Device::new(Arc::new(Cpu::multicore(Config { threads, ..Config::default() })), 0);
     let x = TensorNode::builder("steps").dims([1]).dtype(DType::I64).build()?;
     let context = Context::new(&device.new_stream()?);
@@ -76,7 +76,7 @@ fn device(threads: usize, steps: i64) -> Result<Routine, Box<dyn Error>> {
     Ok(context.link(&code, from_ref(&x))?)
 }
 
-fn report(name: &str, routines: &[Routine; 2], before: impl Fn()) -> Result<(), Box<dyn Error>> {
+fn report(name: &str, routines: &[LinkedRoutine; 2], before: impl Fn()) -> Result<(), Box<dyn Error>> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (routine, times) in routines.iter().zip(&mut times) {

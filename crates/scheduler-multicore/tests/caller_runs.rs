@@ -16,7 +16,7 @@ use std::{
 };
 
 use codegen_core::{Access, Launch};
-use device_runtime::{Context, Device, Routine};
+use device_runtime::{Context, Device, LinkedRoutine};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 
@@ -25,7 +25,7 @@ fn two_threads() -> Device {
 }
 
 /// A routine that records the thread that it runs on.
-fn noting(context: &Context, name: &str, threads: &Arc<Mutex<Vec<ThreadId>>>) -> Routine {
+fn noting(context: &Context, name: &str, threads: &Arc<Mutex<Vec<ThreadId>>>) -> LinkedRoutine {
     let (x, threads) = (node(name, 1), Arc::clone(threads));
     let code = code(name, &[(&x, Access::Write)], &[], move |_, _| {
         threads.lock().unwrap().push(thread::current().id());

@@ -11,7 +11,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{Context, Device, DriverError, Error, Event, Host, Routine, Stream};
+use device_runtime::{Context, Device, DriverError, Event, Host, LinkedRoutine, RunError, Stream};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 
@@ -28,12 +28,12 @@ fn within_reason(body: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-fn is_self_wait(error: &Error) -> bool {
-    matches!(error, Error::Driver { source: DriverError::SelfWait { .. }, .. })
+fn is_self_wait(error: &RunError) -> bool {
+    matches!(error, RunError::Driver { source: DriverError::SelfWait { .. }, .. })
 }
 
 /// A routine that runs `body` on a stream of its own.
-fn task(device: &Device, body: impl Fn() + Send + Sync + 'static) -> Routine {
+fn task(device: &Device, body: impl Fn() + Send + Sync + 'static) -> LinkedRoutine {
     let x = node("x", 1);
     let code = code("task", &[(&x, Access::Write)], &[], move |_, _| body());
     context(device).link(&code, from_ref(&x)).unwrap()

@@ -4,17 +4,17 @@
 mod support;
 
 use codegen_core::Access::{Read, ReadWrite, Write};
-use device_runtime::{Context, Routine};
+use device_runtime::{Context, LinkedRoutine};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::TensorNode;
 
-fn link(context: &Context, name: &str, uses: &[(&TensorNode, codegen_core::Access)]) -> Routine {
+fn link(context: &Context, name: &str, uses: &[(&TensorNode, codegen_core::Access)]) -> LinkedRoutine {
     let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
     context.link(&code(name, uses, &[], |_, _| ()), &nodes).unwrap()
 }
 
-fn described(routine: &Routine) -> Vec<String> {
+fn described(routine: &LinkedRoutine) -> Vec<String> {
     let describe = |d: &device_runtime::Dependency| {
         format!("{:?} of {} behind {}", d.hazard, d.node.name(), d.routine())
     };
@@ -39,11 +39,11 @@ fn dependencies_are_the_conflicts_with_what_was_linked_before() {
         ["ReadAfterWrite of y behind copy"],
         "a sibling was linked later, elsewhere"
     );
-    assert_eq!([&set, &copy, &reset, &sum].map(Routine::can_run), [true, false, false, false]);
+    assert_eq!([&set, &copy, &reset, &sum].map(LinkedRoutine::can_run), [true, false, false, false]);
     drop(set.run(&[]).unwrap());
-    assert_eq!([&copy, &reset, &sum].map(Routine::can_run), [true, false, false]);
+    assert_eq!([&copy, &reset, &sum].map(LinkedRoutine::can_run), [true, false, false]);
     drop(copy.run(&[]).unwrap());
-    assert_eq!([&reset, &sum, &apart].map(Routine::can_run), [true, true, true]);
+    assert_eq!([&reset, &sum, &apart].map(LinkedRoutine::can_run), [true, true, true]);
 }
 
 #[test]

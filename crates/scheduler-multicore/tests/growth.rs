@@ -12,7 +12,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::Routine;
+use device_runtime::LinkedRoutine;
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 
@@ -45,7 +45,7 @@ const STREAMS: usize = 8;
 const RUNS: usize = 1_000_000 / 4 / STREAMS;
 
 /// Schedules runs of all routines in turn, by two threads, and waits for them.
-fn run(routines: &[Routine], times: usize) {
+fn run(routines: &[LinkedRoutine], times: usize) {
     thread::scope(|scope| {
         for half in routines.chunks(STREAMS / 2) {
             scope.spawn(move || {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use codegen_core::{Access, host::HostArg};
-use device_runtime::{Device, Error, Event, Host, HostOptions, Prepare, Routine};
+use device_runtime::{Device, Event, Host, HostOptions, LinkedRoutine, Prepare, RunError};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::{HostArray, Hosted, MemoryMode, Reason};
@@ -24,7 +24,7 @@ fn multicore() -> Device {
 }
 
 /// A sender, an event that is done once a message is sent, and the routine that keeps its stream alive.
-fn gated(device: &Device) -> (mpsc::Sender<()>, Event, Routine) {
+fn gated(device: &Device) -> (mpsc::Sender<()>, Event, LinkedRoutine) {
     let (send, receive) = mpsc::channel();
     let (x, receive) = (node("gate", 1), Mutex::new(receive));
     let code = code("gate", &[(&x, Access::Write)], &[], move |_, _| receive.lock().unwrap().recv().unwrap());
@@ -42,7 +42,7 @@ fn prepared_reads_wait_for_all_and_transfer_the_newest() {
         let count = Arc::clone(&count);
         move || {
             count.fetch_add(1, Ordering::Relaxed);
-            Ok::<HostArray, Error>(array(&[value]))
+            Ok::<HostArray, RunError>(array(&[value]))
         }
     };
     let prepared = Prepare::transfer(one.clone(), fetch(1));
@@ -93,7 +93,7 @@ fn constants_are_read_where_they_are() {
     assert_eq!(host.get_values(&y).unwrap(), [6.0]);
     assert!(routine.context().explain(&x).contains("the host's array itself"));
     let error = routine.context().from_host(&x, &array(&[4])).unwrap_err();
-    assert!(matches!(&error, Error::ReadOnly { node, .. } if node == "x"), "{error}");
+    assert!(matches!(&error, RunError::ReadOnly { node, .. } if node == "x"), "{error}");
     drop((routine, host));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
 }
@@ -141,7 +141,7 @@ fn arrays_are_copied_where_the_device_may_not_take_them() {
 
     let small = Device::with_pool_cap(Arc::new(Cpu::multicore(Config::default())), 0, 16);
     let error = context(&small).init_from_host_owned(&x, array(&[1, 2, 3, 4])).unwrap_err();
-    assert!(matches!(error, Error::NodeTooLarge { .. }), "{error}");
+    assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error}");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn hosted_outputs_have_host_arrays_and_others_have_none() {
     let next = double(routine.context(), &y, &z).unwrap();
     drop(next.run(&[]).unwrap());
     assert_eq!(values(next.context(), &z), [10]);
-    assert!(matches!(host.get(&z), Err(Error::NotHosted { .. })));
+    assert!(matches!(host.get(&z), Err(RunError::NotHosted { .. })));
 }
 
 /// A device that may use the host's memory asks whether a node needs any of its own, which settles the node.

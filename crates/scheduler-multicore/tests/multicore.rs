@@ -21,7 +21,7 @@ use support::*;
 use tnode::TensorNode;
 
 /// A routine that waits at the barrier and then writes 1 into the node.
-fn gated(context: &Context, node: &TensorNode, gate: &Arc<Barrier>) -> device_runtime::Routine {
+fn gated(context: &Context, node: &TensorNode, gate: &Arc<Barrier>) -> device_runtime::LinkedRoutine {
     let gate = Arc::clone(gate);
     let code = code("gated", &[(node, Access::Write)], &[], move |args, _| {
         gate.wait();

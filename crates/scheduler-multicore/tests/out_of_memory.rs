@@ -9,7 +9,7 @@ mod support;
 
 use std::{env, process::Command};
 
-use device_runtime::{Context, Device, DriverError, Error, Host};
+use device_runtime::{Context, Device, DriverError, Host, RunError};
 use scheduler_multicore::{Config, Cpu};
 use support::{context, device};
 use tnode::{DType, HostArray, TensorNode};
@@ -22,16 +22,16 @@ fn large(name: &str) -> TensorNode {
     TensorNode::builder(name).dims([ARRAY_BYTES]).dtype(DType::U8).build().unwrap()
 }
 
-fn is_out_of_memory(error: &Error) -> bool {
+fn is_out_of_memory(error: &RunError) -> bool {
     match error {
-        Error::Node(error) => matches!(**error, tnode::Error::OutOfMemory { bytes: ARRAY_BYTES }),
-        Error::Driver { source: DriverError::OutOfMemory { requested: ARRAY_BYTES, .. }, .. } => true,
+        RunError::Node(error) => matches!(**error, tnode::Error::OutOfMemory { bytes: ARRAY_BYTES }),
+        RunError::Driver { source: DriverError::OutOfMemory { requested: ARRAY_BYTES, .. }, .. } => true,
         _ => false,
     }
 }
 
 /// Calls `take` until memory runs out, and keeps all results until then.
-fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, Error>) {
+fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, RunError>) {
     let mut taken = Vec::new();
     let error = loop {
         match take() {

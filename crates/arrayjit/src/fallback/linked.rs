@@ -11,7 +11,7 @@ use std::{
 };
 
 use codegen_core::{Access, Code, Logging};
-use device_runtime::{Context, Error, Event, Failure, LinkOrder, Routine};
+use device_runtime::{Context, Event, Failure, LinkOrder, LinkedRoutine, RunError};
 use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
 
@@ -44,7 +44,7 @@ pub(crate) struct LinkedParts {
 #[derive(Debug)]
 struct LinkedPart {
     place: PartBackend,
-    routine: Routine,
+    routine: LinkedRoutine,
     copy_in: Vec<TensorNode>,
     copy_out: Vec<TensorNode>,
 }
@@ -61,7 +61,7 @@ impl DividedCode {
         context: &Context,
         nodes: &[TensorNode],
         logging: Option<&Logging>,
-    ) -> Result<LinkedParts, Error> {
+    ) -> Result<LinkedParts, RunError> {
         let nodes = self.handles(nodes)?;
         let mut linked = PartLinker {
             divided: self,
@@ -98,7 +98,7 @@ impl DividedCode {
     }
 
     /// The handles, with new ones for the local nodes that several parts touch.
-    fn handles(&self, nodes: &[TensorNode]) -> Result<Vec<TensorNode>, Error> {
+    fn handles(&self, nodes: &[TensorNode]) -> Result<Vec<TensorNode>, RunError> {
         let mut handles = nodes.to_vec();
         for (&node, decl) in &self.shared {
             let fresh = TensorNode::builder(decl.name.as_str())
@@ -163,7 +163,7 @@ struct PartLinker<'c> {
 }
 
 impl PartLinker<'_> {
-    fn part(&mut self, part: &PartCode, code: &Arc<Code>) -> Result<LinkedPart, Error> {
+    fn part(&mut self, part: &PartCode, code: &Arc<Code>) -> Result<LinkedPart, RunError> {
         let routine = match part.place {
             PartBackend::Own => self.context.link(code, &self.nodes)?,
             PartBackend::Fallback => {
@@ -185,13 +185,13 @@ impl PartLinker<'_> {
     /// Initialises a node that a part on the fallback touches with zeros, on each side that lacks it. A node
     /// whose earlier values the part reads must already be in the context, unless another part writes it
     /// first.
-    fn allocate(&mut self, part: &PartCode, node: NodeRef, role: NodeUse) -> Result<(), Error> {
+    fn allocate(&mut self, part: &PartCode, node: NodeRef, role: NodeUse) -> Result<(), RunError> {
         let Some(handle) = self.nodes.get(node.index()) else { return Ok(()) };
         let copied = part.copy_in.contains(&node) || part.copy_out.contains(&node);
         if copied && !self.context.contains(handle) {
             if role.reads_first && !self.divided.shared.contains_key(&node) {
                 let (routine, stream) = (self.divided.name.clone(), self.context.stream().name());
-                return Err(Error::ContextLacksNode { routine, stream, node: handle.name() });
+                return Err(RunError::ContextLacksNode { routine, stream, node: handle.name() });
             }
             self.context = with_zeros(&self.context, handle)?;
         }
@@ -202,7 +202,7 @@ impl PartLinker<'_> {
     }
 }
 
-fn with_zeros(context: &Context, node: &TensorNode) -> Result<Context, Error> {
+fn with_zeros(context: &Context, node: &TensorNode) -> Result<Context, RunError> {
     let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
     context.init_from_host_shared(node, &Arc::new(zeros))
 }
@@ -232,7 +232,7 @@ impl LinkedParts {
     }
 
     /// Any part, for facts that are the same for all parts: the symbols and the check of their bindings.
-    pub(crate) fn any_part(&self) -> Option<&Routine> {
+    pub(crate) fn any_part(&self) -> Option<&LinkedRoutine> {
         self.parts.first().map(|part| &part.routine)
     }
 
@@ -242,7 +242,7 @@ impl LinkedParts {
     }
 
     /// Checks the number and the ranges of bindings, as [`LinkedParts::run`] does.
-    pub(crate) fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
+    pub(crate) fn check_bindings(&self, bindings: &[i64]) -> Result<(), RunError> {
         self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))
     }
 
@@ -250,14 +250,14 @@ impl LinkedParts {
     ///
     /// # Errors
     ///
-    /// The errors of [`Routine::run`]; also the failure of a part on the fallback, or of a node that it
+    /// The errors of [`LinkedRoutine::run`]; also the failure of a part on the fallback, or of a node that it
     /// reads. The outputs are poisoned then.
-    pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
+    pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
         let _turn = self.backend.fallback_state().begin_run();
         for node in &self.reads {
             if let Some(failure) = self.context.failure(node) {
-                return Err(Error::Poisoned { node: node.name(), failure });
+                return Err(RunError::Poisoned { node: node.name(), failure });
             }
         }
         let mut begun = false;
@@ -271,7 +271,7 @@ impl LinkedParts {
     }
 
     /// Runs the parts; sets `begun` once a part may have run.
-    fn run_parts(&self, bindings: &[i64], begun: &mut bool) -> Result<Event, Error> {
+    fn run_parts(&self, bindings: &[i64], begun: &mut bool) -> Result<Event, RunError> {
         let mut last = None;
         for part in &self.parts {
             last = match part.place {
@@ -285,7 +285,7 @@ impl LinkedParts {
         last.map_or_else(|| self.context.stream().all_work(), Ok)
     }
 
-    fn run_own(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<Event, Error> {
+    fn run_own(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<Event, RunError> {
         let run = part.routine.run(bindings);
         // A run that was submitted in part has poisoned its outputs.
         let is_lost = |node: &TensorNode| self.context.failure(node).is_some();
@@ -297,7 +297,7 @@ impl LinkedParts {
         Ok(event)
     }
 
-    fn run_on_fallback(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<(), Error> {
+    fn run_on_fallback(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<(), RunError> {
         for node in &part.copy_in {
             copy(node, &self.context, &self.fallback_context)?;
         }
@@ -308,7 +308,7 @@ impl LinkedParts {
     }
 
     /// Poisons the outputs, and resets the fallback's stream for the next run.
-    fn fail(&self, error: &Error) {
+    fn fail(&self, error: &RunError) {
         let failed = || Failure::new(self.context.stream().name(), self.name.as_str(), error.to_string());
         let failure = error.failure().cloned().unwrap_or_else(failed);
         for node in &self.outputs {
@@ -321,7 +321,7 @@ impl LinkedParts {
 }
 
 /// Copies a node's values through the host.
-fn copy(node: &TensorNode, from: &Context, to: &Context) -> Result<(), Error> {
+fn copy(node: &TensorNode, from: &Context, to: &Context) -> Result<(), RunError> {
     let array = from.to_host(node)?;
     to.from_host_shared(node, &Arc::new(array)).map(drop)
 }

@@ -3,7 +3,7 @@
 
 use std::{borrow::Borrow, num::NonZero};
 
-use device_runtime::{Context, Error};
+use device_runtime::{Context, RunError};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
@@ -113,9 +113,9 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// Bindings out of range; [`Error::Poisoned`] if something failed before; a device error. Nothing is
+    /// Bindings out of range; [`RunError::Poisoned`] if something failed before; a device error. Nothing is
     /// scheduled after the first error.
-    pub fn run<B: Borrow<[i64]>>(&self, calls: impl IntoIterator<Item = B>) -> Result<(), Error> {
+    pub fn run<B: Borrow<[i64]>>(&self, calls: impl IntoIterator<Item = B>) -> Result<(), RunError> {
         let Some(streams) = NonZero::new(self.gradients.len()) else { return Ok(()) };
         let call = |stream: usize, bindings: B| self.gradients[stream].run(bindings.borrow()).map(drop);
         round_robin(streams, calls, call, |streams| self.step(streams))
@@ -147,7 +147,7 @@ impl DataParallel {
     }
 
     /// Ends a round in which the first `streams` streams took part: sum, update, broadcast.
-    fn step(&self, streams: usize) -> Result<(), Error> {
+    fn step(&self, streams: usize) -> Result<(), RunError> {
         self.sum.merge(streams)?;
         self.update.run(&[])?;
         broadcast(&self.contexts, &self.parameters)

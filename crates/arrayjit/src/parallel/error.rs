@@ -39,5 +39,5 @@ pub enum ParallelError {
     Compile(#[from] CompileError),
     /// An error of the runtime, such as a node that a context lacks.
     #[error(transparent)]
-    Run(#[from] device_runtime::Error),
+    Run(#[from] device_runtime::RunError),
 }

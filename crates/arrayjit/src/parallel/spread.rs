@@ -1,6 +1,6 @@
 //! Replicates, broadcasts and sums nodes that every stream has a copy of.
 
-use device_runtime::{Context, Error, MergeBufferUse, Stream};
+use device_runtime::{Context, MergeBufferUse, RunError, Stream};
 use tnode::TensorNode;
 
 use super::{
@@ -22,7 +22,7 @@ pub fn replicate<'s>(
     context: &Context,
     nodes: &[TensorNode],
     streams: impl IntoIterator<Item = &'s Stream>,
-) -> Result<Vec<Context>, Error> {
+) -> Result<Vec<Context>, RunError> {
     let copy = |stream: &Stream| {
         nodes.iter().try_fold(Context::new(stream), |replica, node| replica.init_from_device(node, context))
     };
@@ -34,7 +34,7 @@ pub fn replicate<'s>(
 /// # Errors
 ///
 /// A node without value; a device error.
-pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), Error> {
+pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), RunError> {
     let Some((source, others)) = contexts.split_first() else { return Ok(()) };
     for context in others {
         for node in nodes {

@@ -4,7 +4,7 @@
 //! merge buffer of that stream and a run of the routine. Everything is a task of some stream, ordered by
 //! events, and no function here blocks.
 
-use device_runtime::{Context, Error, MergeBufferUse};
+use device_runtime::{Context, MergeBufferUse, RunError};
 use lowered_ir::{
     assign::{
         AccumOp, Assignments, Operand, Rhs,
@@ -43,7 +43,7 @@ pub(super) struct TreeSum {
 #[derive(Clone, Debug)]
 struct SummedNode {
     node: TensorNode,
-    merging: Vec<device_runtime::Routine>,
+    merging: Vec<device_runtime::LinkedRoutine>,
 }
 
 impl TreeSum {
@@ -68,14 +68,14 @@ impl TreeSum {
     /// # Errors
     ///
     /// A term without value; a device error.
-    pub(super) fn merge(&self, streams: usize) -> Result<(), Error> {
+    pub(super) fn merge(&self, streams: usize) -> Result<(), RunError> {
         for merge in merge_tree(streams.min(self.contexts.len())) {
             self.nodes.iter().try_for_each(|summed| self.merge_node(summed, merge))?;
         }
         Ok(())
     }
 
-    fn merge_node(&self, summed: &SummedNode, Merge { from, to }: Merge) -> Result<(), Error> {
+    fn merge_node(&self, summed: &SummedNode, Merge { from, to }: Merge) -> Result<(), RunError> {
         let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &summed.merging[to]);
         let how = match self.by {
             MergeMethod::Copy => MergeBufferUse::Copy,

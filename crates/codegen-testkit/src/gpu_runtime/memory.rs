@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use codegen_core::{Access, KernelCall, Slot, Temp, TempId};
-use device_runtime::{DriverError, Error};
+use device_runtime::{DriverError, RunError};
 use lowered_ir::ir::NodeRef;
 use tnode::{AxisPadding, DType, HostArray, Padding, TensorNode};
 
@@ -117,7 +117,7 @@ pub fn a_failed_link_leaves_nothing_allocated(gpu: &dyn Gpu) {
     let fill = |uses: &[_]| code(gpu, "fill", uses, &[], 1, vec![Store::new(0, 0, 1)]);
     let both = fill(&[(&fits, Access::Write), (&big, Access::Write)]);
     let error = context.link(&both, &[fits.clone(), big.clone()]).unwrap_err();
-    assert!(matches!(&error, Error::Driver { source: DriverError::OutOfMemory { .. }, .. }), "{error}");
+    assert!(matches!(&error, RunError::Driver { source: DriverError::OutOfMemory { .. }, .. }), "{error}");
     assert!(error.to_string().contains("`big`"), "{error}");
     assert_eq!((device.memory().live_bytes, driver.used_memory()), (before, before));
     assert!(context.link(&fill(&[(&fits, Access::Write)]), from_ref(&fits)).is_ok());

@@ -3,7 +3,7 @@
 use std::{slice::from_ref, sync::Arc, thread};
 
 use codegen_core::Access;
-use device_runtime::Error;
+use device_runtime::RunError;
 
 use super::hand_made::{array, code, context_with, node, symbol, values};
 use super::{Gpu, Store, Word};
@@ -94,6 +94,6 @@ pub fn several_devices_of_one_processor_share_nothing(gpu: &dyn Gpu) {
     let one = context_with(&first, &x, &[1, 2]);
     let two = context_with(&second, &x, &[3, 4]);
     assert_eq!((values(&one, &x), values(&two, &x)), (vec![1, 2], vec![3, 4]));
-    assert!(matches!(one.on_stream(two.stream()), Err(Error::OtherDevice { .. })));
+    assert!(matches!(one.on_stream(two.stream()), Err(RunError::OtherDevice { .. })));
     assert!(Arc::strong_count(&driver) > 1);
 }

@@ -6,7 +6,7 @@
 use std::{slice::from_ref, sync::Arc};
 
 use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
-use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
+use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse, RunError, Transfer};
 use lowered_ir::ir::NodeRef;
 use tnode::{MemoryMode, Reason, Sharing, TensorNode};
 
@@ -36,7 +36,7 @@ impl TwoStreams {
 
     /// The error of an attempt; its message must contain `names`. Memory is unchanged, and both streams still
     /// compute.
-    fn rejected<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, Error>) -> Error {
+    fn rejected<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, RunError>) -> RunError {
         let before = self.memory();
         let error = attempt().err().unwrap();
         let text = error.to_string();
@@ -66,7 +66,7 @@ impl TwoStreams {
 }
 
 /// A routine that writes the sum of a node to another.
-fn add(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
+fn add(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<LinkedRoutine, RunError> {
     let code = code("add", &[(from, Access::Read), (to, Access::Write)], &[], |args, _| {
         let sum = read(&args[0]).iter().sum();
         write(&mut args[1])[0] = sum;
@@ -74,7 +74,7 @@ fn add(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine,
     context.link(&code, &[from.clone(), to.clone()])
 }
 
-fn set(context: &Context, node: &TensorNode) -> Result<Routine, Error> {
+fn set(context: &Context, node: &TensorNode) -> Result<LinkedRoutine, RunError> {
     let code = code("set", &[(node, Access::Write)], &[], |args, _| write(&mut args[0]).fill(1));
     context.link(&code, from_ref(node))
 }
@@ -107,13 +107,13 @@ pub fn a_link_to_a_context_without_the_node(make: DriverFactory<'_>) {
     let [one, _] = &setup.streams();
     let (absent, out) = (node("absent", 2), node("out", 1));
     let error = setup.rejected(&["`absent`", "`add`", one], || add(&setup.first, &absent, &out));
-    assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
+    assert!(matches!(error, RunError::ContextLacksNode { .. }), "{error:?}");
     // A batch fails as a whole, even if its first members could allocate.
     let set = code("set", &[(&out, Access::Write)], &[], |_, _| ());
     let reads = code("reads", &[(&absent, Access::Read)], &[], |_, _| ());
     let batch = [Some((set, vec![out.clone()])), None, Some((reads, vec![absent]))];
     let error = setup.rejected(&["`absent`", "`reads`", one], || setup.first.link_batch(&batch));
-    assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
+    assert!(matches!(error, RunError::ContextLacksNode { .. }), "{error:?}");
 }
 
 /// A context stays on its device.
@@ -121,7 +121,7 @@ pub fn a_stream_of_another_device(make: DriverFactory<'_>) {
     let [here, there] = [(); 2].map(|()| TwoStreams::new(open(make, &Setup::default())));
     let [mine, theirs] = [&here.streams()[0], &there.streams()[0]];
     let error = here.rejected(&[mine, theirs], || here.first.on_stream(there.first.stream()));
-    assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
+    assert!(matches!(error, RunError::OtherDevice { .. }), "{error:?}");
 }
 
 /// A merge runs only on the stream whose merge buffer it reads.
@@ -133,7 +133,7 @@ pub fn a_merge_by_a_routine_of_another_stream(make: DriverFactory<'_>) {
     let error = setup.rejected(&["`x`", "`merge`", one, other], || {
         setup.first.device_to_device(&setup.x, streaming, &setup.second)
     });
-    assert!(matches!(error, Error::NotMerging { .. }), "{error:?}");
+    assert!(matches!(error, RunError::NotMerging { .. }), "{error:?}");
 }
 
 /// A routine runs only if the merge buffer holds the node that it merges.
@@ -145,18 +145,18 @@ pub fn a_merge_buffer_that_holds_another_node(make: DriverFactory<'_>) {
         [&setup.first, &setup.second].map(|c| c.init_from_host(&other, &array(&[3, 4])).unwrap());
     let merge = first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
     let error = setup.rejected(&["`x`", "`merge`", one, "nothing"], || merge.run(&[]));
-    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    assert!(matches!(error, RunError::MergeBuffer { .. }), "{error:?}");
     let copied = first.device_to_device(&other, MergeBufferUse::Copy, &second).unwrap();
     copied.sync().unwrap();
     let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || merge.run(&[]));
-    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    assert!(matches!(error, RunError::MergeBuffer { .. }), "{error:?}");
     // Errors that are known at link time are reported there.
     let transfer = first.transfer_routine(&other, true, &second).unwrap();
     let code = merging(&setup.x);
     let error = setup.rejected(&["`x`", "`merge`", one, "node `other`"], || {
         transfer.context().link(&code, from_ref(&setup.x))
     });
-    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    assert!(matches!(error, RunError::MergeBuffer { .. }), "{error:?}");
     assert_eq!(values(&first, &setup.x), [1, 2], "nothing was merged");
 }
 
@@ -171,11 +171,11 @@ pub fn bindings_out_of_range(make: DriverFactory<'_>) {
     for value in [3, -1, i64::MAX, i64::MIN] {
         let names = ["`pick`", one, &format!("@row = {value}")];
         let error = setup.rejected(&names, || routine.run(&[value]));
-        assert!(matches!(error, Error::BindingRange { range: 3, .. }), "{error:?}");
+        assert!(matches!(error, RunError::BindingRange { range: 3, .. }), "{error:?}");
     }
     for bindings in [&[][..], &[0, 0]] {
         let error = setup.rejected(&["`pick`", one, "@row"], || routine.run(bindings));
-        assert!(matches!(error, Error::BindingCount { expected: 1, .. }), "{error:?}");
+        assert!(matches!(error, RunError::BindingCount { expected: 1, .. }), "{error:?}");
     }
     assert_eq!(values(&setup.first, &setup.x), [1, 2], "nothing ran");
 }
@@ -201,7 +201,7 @@ pub fn a_context_that_was_finalised(make: DriverFactory<'_>) {
         setup.rejected(&["`x`", one], || context.transfer_routine(&setup.x, false, &setup.second)),
         setup.rejected(&[one], || context.on_stream(setup.second.stream())),
     ];
-    errors.iter().for_each(|error| assert!(matches!(error, Error::Finalized { .. }), "{error:?}"));
+    errors.iter().for_each(|error| assert!(matches!(error, RunError::Finalized { .. }), "{error:?}"));
 }
 
 /// A second stream cannot write a node whose sharing was decided by links.
@@ -213,7 +213,7 @@ pub fn a_node_that_two_streams_write(make: DriverFactory<'_>) {
     let reader = add(&setup.second, &shared, &out).unwrap();
     let writer = set(&first, &shared).unwrap();
     let error = setup.rejected(&["`shared`", one, other], || set(reader.context(), &shared));
-    assert!(matches!(error, Error::SecondWriter { .. }), "{error:?}");
+    assert!(matches!(error, RunError::SecondWriter { .. }), "{error:?}");
     drop(writer.run(&[]).unwrap());
     drop(reader.run(&[]).unwrap());
     assert_eq!(values(reader.context(), &out), [1], "the one that may write it still does");
@@ -229,7 +229,7 @@ pub fn a_transfer_of_an_absent_node(make: DriverFactory<'_>) {
         let error = setup.rejected(&["`absent`", one, other], || {
             setup.first.device_to_device(&absent, mode, &setup.second)
         });
-        assert!(matches!(error, Error::NoSource { .. }), "{error:?}");
+        assert!(matches!(error, RunError::NoSource { .. }), "{error:?}");
     }
     let names = &["`absent`", one, other][..];
     let errors = [
@@ -237,12 +237,12 @@ pub fn a_transfer_of_an_absent_node(make: DriverFactory<'_>) {
         setup.rejected(names, || setup.first.copy_from(&absent, &setup.second)),
         setup.rejected(names, || setup.first.transfer_routine(&absent, true, &setup.second)),
     ];
-    errors.iter().for_each(|error| assert!(matches!(error, Error::NoSource { .. }), "{error:?}"));
+    errors.iter().for_each(|error| assert!(matches!(error, RunError::NoSource { .. }), "{error:?}"));
     let errors = [
         setup.rejected(&["`absent`", one], || setup.first.to_host(&absent)),
         setup.rejected(&["`absent`", one], || setup.first.from_host(&absent, &array)),
     ];
-    errors.iter().for_each(|error| assert!(matches!(error, Error::NotInContext { .. }), "{error:?}"));
+    errors.iter().for_each(|error| assert!(matches!(error, RunError::NotInContext { .. }), "{error:?}"));
 }
 
 /// A node of no elements is legal: it has no bytes, and every transfer reports that there is nothing to do.
@@ -250,7 +250,7 @@ pub fn a_node_of_no_elements(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let before = setup.memory();
     let (empty, none) = (node("empty", 0), array(&[]));
-    let reason = |transfer: Result<Transfer, Error>| match transfer.unwrap() {
+    let reason = |transfer: Result<Transfer, RunError>| match transfer.unwrap() {
         Transfer::NothingToDo(reason) => assert_eq!(reason, "the node has no elements"),
         Transfer::Scheduled(event) => panic!("{event}"),
     };
@@ -267,9 +267,9 @@ pub fn a_node_of_no_elements(make: DriverFactory<'_>) {
     setup.compute();
     let [one, _] = &setup.streams();
     let error = setup.rejected(&["`empty`", one], || setup.first.to_host(&empty));
-    assert!(matches!(error, Error::NotInContext { .. }), "{error:?}");
+    assert!(matches!(error, RunError::NotInContext { .. }), "{error:?}");
     let error = setup.rejected(&["`empty`"], || first.from_host(&empty, &array(&[1])));
-    assert!(matches!(error, Error::Shape { .. }), "{error:?}");
+    assert!(matches!(error, RunError::Shape { .. }), "{error:?}");
     drop((first, second, merge));
     let merge_buffer = setup.first.stream().merge_buffer_bytes();
     assert_eq!(setup.memory(), (before.0 + merge_buffer, before.1 + merge_buffer));
@@ -286,7 +286,7 @@ pub fn a_request_above_the_pool_cap(make: DriverFactory<'_>) {
         setup.rejected(&["`big`", one], || setup.first.init_from_host(&big, &array(&[0; 9]))),
         setup.rejected(&["`big`", one], || setup.first.link(&both, &[small.clone(), big.clone()])),
     ];
-    errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
+    errors.iter().for_each(|error| assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error:?}"));
     set(&setup.first, &small).unwrap();
     // A node from a device with larger pools is rejected as well.
     let larger = TwoStreams::new(open(make, &Setup::default()));
@@ -297,5 +297,5 @@ pub fn a_request_above_the_pool_cap(make: DriverFactory<'_>) {
             setup.first.device_to_device(&big, MergeBufferUse::Copy, &source)
         }),
     ];
-    errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
+    errors.iter().for_each(|error| assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error:?}"));
 }

@@ -3,7 +3,7 @@
 use std::{slice::from_ref, sync::Arc};
 
 use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
-use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
+use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse, RunError, Transfer};
 use lowered_ir::ir::NodeRef;
 use tnode::{MemoryMode, Sharing, TensorNode};
 
@@ -18,7 +18,7 @@ fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
 }
 
 /// A routine that adds the sum of one node to another node.
-fn accumulate(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
+fn accumulate(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<LinkedRoutine, RunError> {
     let code = code("accumulate", &[(from, Access::Read), (to, Access::ReadWrite)], &[], |args, _| {
         let sum: i64 = read(&args[0]).iter().sum();
         write(&mut args[1])[0] += sum;
@@ -26,7 +26,7 @@ fn accumulate(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<R
     context.link(&code, &[from.clone(), to.clone()])
 }
 
-fn set(context: &Context, node: &TensorNode, value: i64) -> Result<Routine, Error> {
+fn set(context: &Context, node: &TensorNode, value: i64) -> Result<LinkedRoutine, RunError> {
     let code = code("set", &[(node, Access::Write)], &[], move |args, _| write(&mut args[0]).fill(value));
     context.link(&code, from_ref(node))
 }
@@ -50,7 +50,7 @@ fn merge_code(node: &TensorNode) -> Arc<Code> {
     )
 }
 
-fn merge(context: &Context, node: &TensorNode) -> Routine {
+fn merge(context: &Context, node: &TensorNode) -> LinkedRoutine {
     context.link(&merge_code(node), from_ref(node)).unwrap()
 }
 
@@ -141,7 +141,7 @@ pub fn what_is_written_is_per_stream(make: DriverFactory<'_>) {
     assert_eq!((values(one.context(), &x), values(other.context(), &x)), (vec![1], vec![2]));
     let a = node("a", 1);
     let reader = holding(&device, &a, &[0]);
-    assert!(matches!(accumulate(&reader, &x, &a), Err(Error::ContextLacksNode { .. })));
+    assert!(matches!(accumulate(&reader, &x, &a), Err(RunError::ContextLacksNode { .. })));
     assert_eq!(device.cross_stream_candidates(), [a], "x is not offered");
 }
 
@@ -165,7 +165,7 @@ pub fn transfers_say_what_there_is_not(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let (has, lacks) = (holding(&device, &x, &[1]), context(&device));
-    let reason = |transfer: Result<Transfer, Error>| match transfer.unwrap() {
+    let reason = |transfer: Result<Transfer, RunError>| match transfer.unwrap() {
         Transfer::NothingToDo(reason) => reason,
         Transfer::Scheduled(event) => panic!("{event}"),
     };
@@ -177,13 +177,13 @@ pub fn transfers_say_what_there_is_not(make: DriverFactory<'_>) {
     assert_eq!(reason(has.device_to_device(&x, no, &has)), "both contexts see the same memory");
     for mode in [no, MergeBufferUse::Copy] {
         let error = lacks.device_to_device(&y, mode, &has).unwrap_err();
-        assert!(matches!(&error, Error::NoSource { node, .. } if node == "y"), "{error}");
+        assert!(matches!(&error, RunError::NoSource { node, .. } if node == "y"), "{error}");
     }
-    assert!(matches!(has.init_from_device(&x, &twin), Err(Error::AlreadyInContext { .. })));
-    assert!(matches!(has.init_from_device(&y, &twin), Err(Error::NoSource { .. })));
+    assert!(matches!(has.init_from_device(&x, &twin), Err(RunError::AlreadyInContext { .. })));
+    assert!(matches!(has.init_from_device(&y, &twin), Err(RunError::NoSource { .. })));
     let shared = on_device("shared", 1, Sharing::Shared);
     let source = holding(&device, &shared, &[1]);
-    assert!(matches!(lacks.init_from_device(&shared, &source), Err(Error::SharedAlready { .. })));
+    assert!(matches!(lacks.init_from_device(&shared, &source), Err(RunError::SharedAlready { .. })));
     let copied = lacks.copy_from(&x, &has).unwrap();
     assert_eq!(values(&copied, &x), [1]);
     let _ = has.from_host(&x, &array(&[2])).unwrap();
@@ -234,7 +234,7 @@ pub fn merge_buffers_grow_and_are_reused(make: DriverFactory<'_>) {
         let other = merges.iter().find(|merge| merge.merge_buffer_input() != Some(node)).unwrap();
         let error = other.run(&[]).unwrap_err();
         assert!(
-            matches!(&error, Error::MergeBuffer { found, .. } if *found == format!("node `{}`", node.name()))
+            matches!(&error, RunError::MergeBuffer { found, .. } if *found == format!("node `{}`", node.name()))
         );
     }
     assert_eq!((values(&to, &small)[1], values(&to, &large)[63]), (5, 5));
@@ -282,7 +282,7 @@ pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     assert_eq!(transfer.context().merge_buffer_node(), Some(&g));
     let error = transfer.context().link(&merge_code(&h), from_ref(&h)).unwrap_err();
     assert!(
-        matches!(&error, Error::MergeBuffer { expected, found, .. } if expected == "h" && found == "node `g`")
+        matches!(&error, RunError::MergeBuffer { expected, found, .. } if expected == "h" && found == "node `g`")
     );
     let merge = merge(transfer.context(), &g);
     for _ in 0..3 {
@@ -295,8 +295,8 @@ pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     assert_eq!(values(&to, &h), [2]);
     let elsewhere = MergeBufferUse::StreamingFor(&merge, &[]);
     let error = from.device_to_device(&g, elsewhere, &to).unwrap_err();
-    assert!(matches!(&error, Error::NotMerging { .. }), "{error}");
-    assert!(matches!(to.device_to_device(&h, elsewhere, &from), Err(Error::NotMerging { .. })));
+    assert!(matches!(&error, RunError::NotMerging { .. }), "{error}");
+    assert!(matches!(to.device_to_device(&h, elsewhere, &from), Err(RunError::NotMerging { .. })));
 }
 
 /// A finalised context frees its memory and reports that it is finalised.
@@ -310,7 +310,7 @@ pub fn finalised_contexts_hold_nothing(make: DriverFactory<'_>) {
     child.finalize();
     assert!(child.is_finalized() && child.nodes().is_empty());
     let text = format!("this context of {} was finalised and has no nodes any more", child.stream().name());
-    let error = |what: &str, result: Result<(), Error>| {
+    let error = |what: &str, result: Result<(), RunError>| {
         assert_eq!(result.unwrap_err().to_string(), format!("{what}: {text}"));
     };
     error("routine `accumulate`", routine.run(&[]).map(drop));

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use codegen_core::Access;
-use device_runtime::{DriverError, Error};
+use device_runtime::{DriverError, RunError};
 
 use super::{DriverFactory, four_threads, hand_made::*, open};
 
@@ -38,11 +38,11 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: DriverFactory<'
     let _ = third.from_host(&z, &array(&[6])).unwrap();
     assert_eq!(values(&third, &z), [6]);
 
-    assert!(matches!(bad.run(&[]).unwrap_err(), Error::Poisoned { .. }));
+    assert!(matches!(bad.run(&[]).unwrap_err(), RunError::Poisoned { .. }));
     first.stream().reset().unwrap();
     second.stream().reset().unwrap();
     assert!(
-        matches!(first.to_host(&x).unwrap_err(), Error::Poisoned { .. }),
+        matches!(first.to_host(&x).unwrap_err(), RunError::Poisoned { .. }),
         "a reset heals streams, not nodes"
     );
     let _ = first.from_host(&x, &array(&[9])).unwrap();
@@ -59,7 +59,7 @@ pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: DriverFactory<'_>) 
     let bad = context.link(&bad, from_ref(&y)).unwrap();
     drop(bad.run(&[]));
     let error = bad.context().to_host(&x).unwrap_err();
-    assert!(matches!(&error, Error::Driver { source: DriverError::Failed(_), .. }), "{error}");
+    assert!(matches!(&error, RunError::Driver { source: DriverError::Failed(_), .. }), "{error}");
     let expected = format!("`bad` failed on {}: no luck", context.stream().name());
     assert!(error.to_string().ends_with(&expected), "{error}");
     let error = bad.context().to_host(&y).unwrap_err();
@@ -67,6 +67,6 @@ pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: DriverFactory<'_>) 
     assert!(context.stream().sync().is_err());
     context.stream().reset().unwrap();
     context.stream().sync().unwrap();
-    assert!(matches!(bad.context().to_host(&y), Err(Error::Poisoned { .. })));
+    assert!(matches!(bad.context().to_host(&y), Err(RunError::Poisoned { .. })));
     assert_eq!(values(bad.context(), &x), [1]);
 }

@@ -7,7 +7,7 @@ use codegen_core::{
     ScheduledRoutine, Slot, Temp,
     host::{HostArg, HostFn, HostModule, InterpretedKernel},
 };
-use device_runtime::{Context, Device, Driver, Error, Host, Routine};
+use device_runtime::{Context, Device, Driver, Host, LinkedRoutine, RunError};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
@@ -189,7 +189,7 @@ pub fn resident(host: &Host, name: &str, values: &[i64]) -> TensorNode {
 /// # Errors
 ///
 /// Fails like [`Context::link`].
-pub fn double(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
+pub fn double(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<LinkedRoutine, RunError> {
     let code = code("double", &[(from, Access::Read), (to, Access::Write)], &[], |args, _| {
         let doubled: Vec<i64> = read(&args[0]).iter().map(|value| 2 * value).collect();
         write(&mut args[1]).copy_from_slice(&doubled);

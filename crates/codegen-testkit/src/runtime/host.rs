@@ -4,7 +4,7 @@
 use std::{slice::from_ref, sync::Barrier, thread};
 
 use codegen_core::Access;
-use device_runtime::{Error, Host, HostOptions, MergeBufferUse, Prepare};
+use device_runtime::{Host, HostOptions, MergeBufferUse, Prepare, RunError};
 use tnode::{DType, HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::{DriverFactory, Setup, hand_made::*, open};
@@ -61,7 +61,7 @@ pub fn without_automatic_transfers_nothing_moves_by_itself(make: DriverFactory<'
     let host = Host::new(HostOptions { automatic_transfers: false, ..HostOptions::default() });
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
     let context = context(&device).with_host(&host);
-    assert!(matches!(double(&context, &x, &y), Err(Error::ContextLacksNode { .. })));
+    assert!(matches!(double(&context, &x, &y), Err(RunError::ContextLacksNode { .. })));
     let routine = double(&context.init_from_residence(&x).unwrap(), &x, &y).unwrap();
     host.set_values(&x, &[5.0]).unwrap();
     drop(routine.run(&[]).unwrap());
@@ -95,19 +95,19 @@ pub fn modes_say_who_may_write(make: DriverFactory<'_>) {
     y.update_memory_mode(MemoryMode::Hosted(Hosted::Volatile), reason()).unwrap();
     let context = context(&device).with_host(&host);
     let error = double(&context, &x, &y).unwrap_err();
-    assert!(matches!(&error, Error::HostedWrite { node, .. } if node == "y"), "{error}");
+    assert!(matches!(&error, RunError::HostedWrite { node, .. } if node == "y"), "{error}");
     assert_eq!(device.memory().live_bytes, 0);
     x.update_memory_mode(MemoryMode::Hosted(Hosted::Constant), reason()).unwrap();
     host.set_values(&x, &[4.0]).unwrap();
     let z = resident(&host, "z", &[0]);
     let routine = double(&context, &x, &z).unwrap();
-    assert!(matches!(host.set_values(&x, &[5.0]), Err(Error::HostConstant { .. })));
+    assert!(matches!(host.set_values(&x, &[5.0]), Err(RunError::HostConstant { .. })));
     drop(routine.run(&[]).unwrap());
     assert_eq!(host.get_values(&z).unwrap(), [8.0]);
     let local = node("local", 1);
     local.update_memory_mode(MemoryMode::Local, reason()).unwrap();
-    assert!(matches!(host.insert(&local, array(&[1])), Err(Error::Node(_))));
-    assert!(matches!(host.get(&local), Err(Error::NotHosted { .. })));
+    assert!(matches!(host.insert(&local, array(&[1])), Err(RunError::Node(_))));
+    assert!(matches!(host.get(&local), Err(RunError::NotHosted { .. })));
 }
 
 /// An array that replaces the array of a node is checked before a device sees it.
@@ -121,12 +121,12 @@ pub fn an_array_that_does_not_fit_its_node_is_rejected(make: DriverFactory<'_>) 
         [(array(&[7; 32]), true), (array(&[7]), true), (other_type, true), (same_bytes, false)]
     {
         let x = resident(&host, "x", &[1; 16]);
-        let rejected = |error: Error| match &error {
-            Error::Shape { node, expected, found, .. } => {
+        let rejected = |error: RunError| match &error {
+            RunError::Shape { node, expected, found, .. } => {
                 assert_eq!((is_shape, node.as_str()), (true, "x"));
                 assert_eq!((expected.as_slice(), found.as_slice()), (&[16][..], misfit.dims().as_slice()));
             }
-            Error::ElementType { node, expected, found, .. } => {
+            RunError::ElementType { node, expected, found, .. } => {
                 assert_eq!((is_shape, node.as_str()), (false, "x"));
                 assert_eq!((*expected, *found), (DType::I64, misfit.dtype()));
             }
@@ -160,7 +160,7 @@ pub fn an_array_that_does_not_fit_its_node_is_rejected(make: DriverFactory<'_>) 
 }
 
 /// A call that must be rejected.
-type Attempt<'a> = &'a dyn Fn() -> Result<(), Error>;
+type Attempt<'a> = &'a dyn Fn() -> Result<(), RunError>;
 
 /// A thread that locks a host array must not wait for one, neither the same nor another.
 pub fn changes_of_host_arrays_wait_for_no_host_array(make: DriverFactory<'_>) {
@@ -184,8 +184,9 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: DriverFactory<'_>) {
         ("link", &|| double(&context(&device).with_host(&host), &x, &node("z", 1)).map(drop)),
         ("run", &|| routine.run(&[]).map(drop)),
     ];
-    let rejected =
-        |error: Error| assert!(matches!(&error, Error::HostArrayInUse { node } if node == "x"), "{error}");
+    let rejected = |error: RunError| {
+        assert!(matches!(&error, RunError::HostArrayInUse { node } if node == "x"), "{error}")
+    };
     for (name, call) in calls {
         let mut result = Ok(());
         let change = |_: &mut HostArray| {
@@ -223,7 +224,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: DriverFactory<'_>) {
             Ok(())
         };
         host.update(mine, change).unwrap();
-        matches!(result, Some(Err(Error::HostArrayInUse { .. })))
+        matches!(result, Some(Err(RunError::HostArrayInUse { .. })))
     };
     let crossed = thread::scope(|scope| {
         let other = scope.spawn(|| crossing(&y, &x));

@@ -11,7 +11,7 @@ use codegen_core::{
     host::{HostArg, HostModule},
 };
 use device_runtime::{
-    Context, Device, DriverError, Error, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse,
+    Context, Device, DriverError, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse, RunError,
     Transfer,
 };
 use fastrand::Rng;
@@ -147,7 +147,7 @@ fn read_node(machine: &mut ModelledDevice, stream: usize, at: usize) {
     });
 }
 
-fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option<StepResult>, Error> {
+fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option<StepResult>, RunError> {
     Ok(Some(StepResult { event: Some(event), held: Box::new(held) }))
 }
 
@@ -276,7 +276,7 @@ fn transfer(to: &mut ModelledDevice, from: &mut ModelledDevice, random: &mut Rng
     from.look_at_stream(source, &causes);
 }
 
-fn scheduled(transfer: Transfer) -> Result<Option<StepResult>, Error> {
+fn scheduled(transfer: Transfer) -> Result<Option<StepResult>, RunError> {
     match transfer {
         Transfer::Scheduled(event) => done(event, ()),
         Transfer::NothingToDo(reason) => panic!("{reason}"),
@@ -351,7 +351,7 @@ fn take_from_lost(machine: &mut ModelledDevice, lost: &ModelledDevice) {
     let taker = machine.contexts[0].on_stream(&machine.device.new_stream().unwrap()).unwrap();
     for at in 0..NODES {
         let node = &machine.nodes[at];
-        let fair = |error: &Error| {
+        let fair = |error: &RunError| {
             let failure = error.failure();
             is_lost(error) || failure.is_some_and(|failure| lost.values[at].causes.contains(failure))
         };
@@ -372,9 +372,9 @@ fn take_from_lost(machine: &mut ModelledDevice, lost: &ModelledDevice) {
     machine.fault.set_active(true);
 }
 
-fn is_lost(error: &Error) -> bool {
+fn is_lost(error: &RunError) -> bool {
     match error {
-        Error::Driver { source: DriverError::Lost { .. }, .. } => true,
+        RunError::Driver { source: DriverError::Lost { .. }, .. } => true,
         other => other.failure().is_some_and(|failure| failure.message().contains("is lost")),
     }
 }

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use codegen_core::{Access, KernelCall, Param, Slot, host::HostModule};
-use device_runtime::{Device, Error, StreamStrategy};
+use device_runtime::{Device, RunError, StreamStrategy};
 use lowered_ir::ir::NodeRef;
 use tnode::{AxisPadding, DType, HostArray, MemoryMode, Padding, Reason, TensorNode};
 
@@ -24,14 +24,14 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: DriverFactory<'_>) {
     let floats = TensorNode::builder("floats").dims([4]).dtype(DType::F32).build().unwrap();
     assert!(link(&[floats, y.clone()]).contains("has elements of i64, expected f32"));
     let recurrent = code("sum", &[(&x, Access::ReadWrite)], &[], |_, _| ());
-    assert!(matches!(context.link(&recurrent, from_ref(&x)), Err(Error::ContextLacksNode { .. })));
+    assert!(matches!(context.link(&recurrent, from_ref(&x)), Err(RunError::ContextLacksNode { .. })));
 
     let params = vec![Param::MergeBuffer { bytes: 32 }];
     let call = KernelCall { kernel: 0, args: vec![Slot::Merge(NodeRef(0))], bindings: vec![] };
     let module = HostModule::interpreted(vec![(body(|_, _| ()), abi("merge", params))]);
     let merge = many_kernels("merge", from_ref(&x), &[], module, vec![call], vec![]);
     let error = context.link(&merge, from_ref(&x)).unwrap().run(&[]).unwrap_err();
-    assert!(matches!(error, Error::MergeBuffer { .. }), "{error}");
+    assert!(matches!(error, RunError::MergeBuffer { .. }), "{error}");
 
     let small = Device::with_pool_cap(make(&Setup::default()), 0, 16);
     let small = super::hand_made::context(&small);
@@ -52,7 +52,7 @@ pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
     let context = context(&device);
     let (x, v) = (node("x", 2), node("hidden", 2));
     v.update_memory_mode(MemoryMode::Virtual, Reason::new("the test says so")).unwrap();
-    let text = |error: Error| error.to_string();
+    let text = |error: RunError| error.to_string();
     let absent = text(context.to_host(&x).unwrap_err());
     assert!(absent.starts_with("node `x` is not in this context (") && absent.contains(":0:0)"), "{absent}");
     let absent = text(context.from_host(&x, &array(&[1, 2])).unwrap_err());
@@ -70,9 +70,9 @@ pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
     let dtype = text(context.init_from_host(&x, &floats).unwrap_err());
     assert_eq!(dtype, "node `x`: the host array has elements of f32, expected i64");
     let context = context.init_from_host(&x, &array(&[1, 2])).unwrap();
-    assert!(matches!(context.init_from_host(&x, &array(&[1, 2])), Err(Error::AlreadyInContext { .. })));
+    assert!(matches!(context.init_from_host(&x, &array(&[1, 2])), Err(RunError::AlreadyInContext { .. })));
     let other = open(make, &Setup::default()).new_stream().unwrap();
-    assert!(matches!(context.on_stream(&other), Err(Error::OtherDevice { .. })));
+    assert!(matches!(context.on_stream(&other), Err(RunError::OtherDevice { .. })));
     let event = other.all_work().unwrap();
     context.stream().will_wait_for(&event).unwrap();
 }

@@ -14,7 +14,7 @@ use codegen_core::{
     Access, Artifact, Code, KernelCall, Slot, Temp, TempId,
     host::{HostArg, HostModule},
 };
-use device_runtime::{Context, DriverError, Error, MergeBufferUse};
+use device_runtime::{Context, DriverError, MergeBufferUse, RunError};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
 
@@ -85,9 +85,9 @@ pub fn a_failed_link_leaves_nothing_allocated(make: DriverFactory<'_>) {
     let error = context
         .link(&no_op(&[(&fits, Access::Write), (&big, Access::Write)]), &[fits.clone(), big.clone()])
         .unwrap_err();
-    assert!(matches!(&error, Error::Driver { source: DriverError::OutOfMemory { .. }, .. }), "{error}");
+    assert!(matches!(&error, RunError::Driver { source: DriverError::OutOfMemory { .. }, .. }), "{error}");
     assert!(error.to_string().contains("`big`"), "{error}");
-    assert!(matches!(context.init_from_host(&big, &array(&[0; 1 << 20])), Err(Error::Driver { .. })));
+    assert!(matches!(context.init_from_host(&big, &array(&[0; 1 << 20])), Err(RunError::Driver { .. })));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
     assert!(context.link(&no_op(&[(&fits, Access::Write)]), from_ref(&fits)).is_ok());
 
@@ -96,7 +96,10 @@ pub fn a_failed_link_leaves_nothing_allocated(make: DriverFactory<'_>) {
     let elsewhere = Artifact::other(Arc::new(()), code.artifact().kernels().to_vec());
     let foreign = Code::new(code.schedule().clone(), elsewhere).unwrap();
     let error = context.link(&Arc::new(foreign), &[fits]).unwrap_err();
-    assert!(matches!(error, Error::Driver { source: DriverError::UnsupportedPayload { .. }, .. }), "{error}");
+    assert!(
+        matches!(error, RunError::Driver { source: DriverError::UnsupportedPayload { .. }, .. }),
+        "{error}"
+    );
     device.sync().unwrap();
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
 }
@@ -227,7 +230,7 @@ pub fn a_refused_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
     bad.run(&[]).unwrap().sync().unwrap_err();
     copy.run(&[]).unwrap_err();
     context.stream().reset().unwrap();
-    assert!(matches!(copy.run(&[]).unwrap_err(), Error::Poisoned { .. }));
+    assert!(matches!(copy.run(&[]).unwrap_err(), RunError::Poisoned { .. }));
     assert_eq!(values(copy.context(), &y), [0; 3], "x has no value, and y was never written");
     assert_eq!(device.zero_fills(), 1);
 }
@@ -240,7 +243,7 @@ pub fn a_failed_write_of_unwritten_memory_poisons_it(make: DriverFactory<'_>) {
     let bad = context(&device).link(&bad, from_ref(&y)).unwrap();
     bad.run(&[]).unwrap().sync().unwrap_err();
     bad.context().stream().reset().unwrap();
-    assert!(matches!(bad.context().to_host(&y).unwrap_err(), Error::Poisoned { .. }));
+    assert!(matches!(bad.context().to_host(&y).unwrap_err(), RunError::Poisoned { .. }));
     let fill = code("fill", &[(&y, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
     let fill = bad.context().link(&fill, from_ref(&y)).unwrap();
     drop(fill.run(&[]).unwrap());

@@ -7,7 +7,7 @@
 
 use std::{any::Any, sync::Arc};
 
-use device_runtime::{Context, Device, DriverError, Error, Event, Failure, FaultDevice, Stream};
+use device_runtime::{Context, Device, DriverError, Event, Failure, FaultDevice, RunError, Stream};
 use fastrand::Rng;
 use tnode::TensorNode;
 
@@ -78,7 +78,7 @@ impl ModelledDevice {
     pub(super) fn step(
         &mut self,
         step: &ProgramStep,
-        act: impl FnOnce(&Context) -> Result<Option<StepResult>, Error>,
+        act: impl FnOnce(&Context) -> Result<Option<StepResult>, RunError>,
     ) {
         let failures = |fault: &FaultDevice| fault.failures().len();
         let (before, rejected) = (failures(&self.fault), self.fault.counts().out_of_memory);
@@ -96,7 +96,7 @@ impl ModelledDevice {
                 self.events.extend(done.event.map(|event| (event, self.streams[step.stream].clone())));
                 self.held.push(done.held);
             }
-            Err(Error::Driver { source: DriverError::OutOfMemory { .. }, .. }) => {
+            Err(RunError::Driver { source: DriverError::OutOfMemory { .. }, .. }) => {
                 assert!(self.fault.counts().out_of_memory > rejected, "memory was not rejected");
                 self.look_at_parts(step, &[]);
             }
@@ -128,7 +128,7 @@ impl ModelledDevice {
 
     /// Updates the model after a step that was not scheduled or has already failed: its outputs are
     /// unchanged, unless a part of the step was scheduled.
-    fn rejected(&mut self, step: &ProgramStep, error: &Error, fresh: &[Failure]) {
+    fn rejected(&mut self, step: &ProgramStep, error: &RunError, fresh: &[Failure]) {
         let causes: Causes = self.causes(step).into_iter().chain(fresh.iter().cloned()).collect();
         expect_one_of(&causes, error);
         self.look_at_stream(step.stream, &causes);
@@ -187,7 +187,7 @@ impl ModelledDevice {
 }
 
 /// The failure behind an error; it must be one of `causes`.
-fn expect_one_of(causes: &[Failure], error: &Error) -> Failure {
+fn expect_one_of(causes: &[Failure], error: &RunError) -> Failure {
     let failure = error.failure().unwrap_or_else(|| panic!("nothing was to fail: {error}"));
     assert!(causes.contains(failure), "{error}: expected one of {causes:?}");
     failure.clone()

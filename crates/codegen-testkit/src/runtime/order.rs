@@ -8,7 +8,7 @@ use std::{
 };
 
 use codegen_core::{Access, Launch};
-use device_runtime::{DriverError, Error, Stream};
+use device_runtime::{DriverError, RunError, Stream};
 
 use super::{DriverFactory, Setup, four_threads, hand_made::*, open};
 
@@ -112,7 +112,8 @@ pub fn a_task_cannot_wait_for_itself(make: DriverFactory<'_>) {
     *own.lock().unwrap() = Some(routine.context().stream().clone());
     routine.run(&[]).unwrap().sync().unwrap();
     let errors: Vec<_> = results.lock().unwrap().drain(..).flatten().collect();
-    let is_self_wait = |e: &Error| matches!(e, Error::Driver { source: DriverError::SelfWait { .. }, .. });
+    let is_self_wait =
+        |e: &RunError| matches!(e, RunError::Driver { source: DriverError::SelfWait { .. }, .. });
     assert!(!errors.is_empty() && errors.iter().all(is_self_wait), "{errors:?}");
     own.lock().unwrap().take();
     assert_eq!(values(routine.context(), &x), [0], "the stream goes on");

@@ -1,7 +1,7 @@
 //! Random programs without faults, compared with a model.
 
 use codegen_core::Access;
-use device_runtime::{Context, Device, Error, Routine};
+use device_runtime::{Context, Device, LinkedRoutine, RunError};
 use fastrand::Rng;
 use tnode::TensorNode;
 
@@ -61,7 +61,7 @@ pub(super) fn mixing(
     [a, b, out]: [&TensorNode; 3],
     [ia, ib, io]: [usize; 3],
     spins: usize,
-) -> Result<Routine, Error> {
+) -> Result<LinkedRoutine, RunError> {
     let mut uses = vec![(out, Access::ReadWrite)];
     let mut position = |node, index| {
         if index == io {

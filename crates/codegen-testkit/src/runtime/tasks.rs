@@ -6,7 +6,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{Error, Task};
+use device_runtime::{RunError, Task};
 
 use super::{DriverFactory, Setup, hand_made::*, open};
 
@@ -32,7 +32,7 @@ pub fn functions_run_in_the_order_of_the_stream(make: DriverFactory<'_>) {
     }
     stream.sync().unwrap();
     assert_eq!(*log.lock().unwrap(), (0..10).flat_map(|i| [i, 100 + i]).collect::<Vec<_>>());
-    assert!(matches!(routine.schedule(&[10]), Err(Error::BindingRange { .. })));
+    assert!(matches!(routine.schedule(&[10]), Err(RunError::BindingRange { .. })));
 }
 
 /// An error or a panic of a host function fails its stream.
@@ -101,7 +101,7 @@ pub fn enscheduled_tasks_run_on_the_stream(make: DriverFactory<'_>) {
     let on_stream: Vec<_> =
         log.lock().unwrap().iter().filter(|text| **text != "scheduled").copied().collect();
     assert_eq!(on_stream, ["a", "b", "a", "b", "a", "b"]);
-    let failing = Task::new("bad", || Err(Error::NotHosted { node: "x".to_owned() })).enschedule(&stream);
+    let failing = Task::new("bad", || Err(RunError::NotHosted { node: "x".to_owned() })).enschedule(&stream);
     failing.run().unwrap();
     let error = stream.sync().unwrap_err();
     assert_eq!((error.failure().unwrap().task()), "bad");

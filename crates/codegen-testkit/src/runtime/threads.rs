@@ -6,7 +6,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{Context, Device, Error, MergeBufferUse};
+use device_runtime::{Context, Device, MergeBufferUse, RunError};
 use fastrand::Rng;
 use tnode::TensorNode;
 
@@ -65,7 +65,7 @@ fn contexts(device: &Device, nodes: &[TensorNode], taken: &TensorNode) -> [Conte
 }
 
 /// Adds a value to both elements, one after the other.
-fn add(context: &Context, node: &TensorNode, value: i64) -> Result<(), Error> {
+fn add(context: &Context, node: &TensorNode, value: i64) -> Result<(), RunError> {
     let code = code("add", &[(node, Access::ReadWrite)], &[], move |args, _| {
         write(&mut args[0]).iter_mut().for_each(|element| *element += value);
     });
@@ -73,7 +73,7 @@ fn add(context: &Context, node: &TensorNode, value: i64) -> Result<(), Error> {
 }
 
 /// Copies a sum from another device, through the host or not, to a node that no thread adds to.
-fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode) -> Result<(), Error> {
+fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode) -> Result<(), RunError> {
     let found = other.to_host(sum)?;
     let _ = context.from_host(taken, &found)?;
     let _ = other.device_to_device(taken, MergeBufferUse::No, context)?;

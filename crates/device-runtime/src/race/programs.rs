@@ -20,11 +20,11 @@ use crate::{
     copy::MergeBufferUse,
     device::Device,
     driver::Driver,
-    error::Error,
+    error::RunError,
     event::Event,
     fault::{FaultDevice, FaultPlan},
     host::Host,
-    routine::Routine,
+    routine::LinkedRoutine,
     transfer::Transfer,
 };
 
@@ -55,7 +55,7 @@ struct Program {
     own: Vec<TensorNode>,
     host: Host,
     contexts: Vec<Context>,
-    routines: Vec<Routine>,
+    routines: Vec<LinkedRoutine>,
     events: Vec<Event>,
     scheduled: usize,
 }
@@ -119,10 +119,12 @@ impl Program {
     }
 
     /// Checks that an error is one that such a program may meet.
-    fn expect(&self, error: &Error) {
+    fn expect(&self, error: &RunError) {
         let fair = match error {
-            Error::MergeBuffer { .. } | Error::ContextLacksNode { .. } | Error::NoSource { .. } => true,
-            Error::NotInContext { .. } | Error::SecondWriter { .. } => true,
+            RunError::MergeBuffer { .. } | RunError::ContextLacksNode { .. } | RunError::NoSource { .. } => {
+                true
+            }
+            RunError::NotInContext { .. } | RunError::SecondWriter { .. } => true,
             other => self.faults && other.failure().is_some(),
         };
         assert!(fair, "{error}");
@@ -137,7 +139,7 @@ impl Program {
         nodes[self.random.usize(..nodes.len())].clone()
     }
 
-    fn step(&mut self) -> Result<(), Error> {
+    fn step(&mut self) -> Result<(), RunError> {
         let (context, node) = (self.context(), self.node());
         match self.random.u32(..26) {
             0..=2 => self.note(context.from_host(&node, &array())?),
@@ -170,7 +172,7 @@ impl Program {
         }
     }
 
-    fn link(&mut self, context: &Context) -> Result<(), Error> {
+    fn link(&mut self, context: &Context) -> Result<(), RunError> {
         let uses = self.uses();
         let code = code(&uses, None, &mut self.random);
         let nodes: Vec<_> = uses.into_iter().map(|(node, _)| node).collect();
@@ -189,7 +191,7 @@ impl Program {
         chosen.into_iter().map(|node| (node, accesses[self.random.usize(..accesses.len())])).collect()
     }
 
-    fn merging(&mut self, context: &Context, node: &TensorNode) -> Result<Routine, Error> {
+    fn merging(&mut self, context: &Context, node: &TensorNode) -> Result<LinkedRoutine, RunError> {
         let uses = self.uses();
         let code = code(&uses, Some(node), &mut self.random);
         let mut nodes: Vec<_> = uses.into_iter().map(|(node, _)| node).collect();
@@ -197,7 +199,7 @@ impl Program {
         context.link(&code, &nodes)
     }
 
-    fn stream_a_merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), Error> {
+    fn stream_a_merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), RunError> {
         let (routine, source) = (self.merging(context, node)?, self.context());
         let mode = MergeBufferUse::StreamingFor(&routine, &[]);
         self.note(context.device_to_device(node, mode, &source)?);
@@ -206,7 +208,7 @@ impl Program {
     }
 
     /// Merges the node that the merge buffer holds or will hold.
-    fn merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), Error> {
+    fn merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), RunError> {
         let node = context.stream().merge_buffer_node().unwrap_or_else(|| node.clone());
         let routine = self.merging(context, &node)?;
         self.routines.push(routine.clone());
@@ -214,7 +216,7 @@ impl Program {
         Ok(())
     }
 
-    fn run_again(&mut self) -> Result<(), Error> {
+    fn run_again(&mut self) -> Result<(), RunError> {
         if self.routines.is_empty() {
             return Ok(());
         }
@@ -224,7 +226,7 @@ impl Program {
     }
 
     /// Polls an event, waits for it, or makes a stream wait for it.
-    fn use_an_event(&mut self, context: &Context) -> Result<(), Error> {
+    fn use_an_event(&mut self, context: &Context) -> Result<(), RunError> {
         if self.events.is_empty() {
             return Ok(());
         }
@@ -240,7 +242,7 @@ impl Program {
     }
 
     /// Drops routines, and resets the stream if it has failed.
-    fn forget(&mut self, context: &Context) -> Result<(), Error> {
+    fn forget(&mut self, context: &Context) -> Result<(), RunError> {
         if self.routines.len() > 8 {
             self.routines.truncate(4);
         }
