@@ -83,9 +83,9 @@ impl Routine {
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`RunError::Poisoned`]
-    /// if an input has no value; a device error. A run with statements that fall back also returns their
-    /// errors, and the failures of the nodes they read; all outputs are poisoned then.
+    /// A wrong number of bindings or one outside its range, before anything is scheduled;
+    /// [`RunError::Poisoned`] if an input has no value; a device error. A run with statements that fall back
+    /// also returns their errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
         match &self.0 {
             RoutineForm::Whole(routine) => routine.run(bindings),
