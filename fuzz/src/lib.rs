@@ -4,6 +4,7 @@
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
 
+use assignments::lower::{LowerOptions, lower};
 use codegen_core::{Codegen, CodegenError};
 use codegen_cranelift::{CraneliftOptions, cranelift};
 use codegen_testkit::{Outcome, run_generated};
@@ -12,9 +13,7 @@ use filetests::{
     generate::{program_from_bytes, routine_from_bytes},
 };
 use lowered_ir::{
-    assign,
     ir::{Routine, Stmt},
-    lower::{LowerOptions, lower},
     pipeline::{Settings, optimize},
     text,
     verify::verify,
@@ -67,9 +66,9 @@ fn some_nodes() -> [TensorNode; 6] {
 }
 
 fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
-    let Ok(assignments) = assign::text::parse(source, nodes) else { return false };
-    let Ok(lowered) = lower(&assignments, &LowerOptions::default()) else { return false };
-    verify(&lowered.routine).expect("lowered assignments verify");
+    let Ok(assignments) = assignments::text::parse(source, nodes) else { return false };
+    let Ok(program) = lower(&assignments, &LowerOptions::default()) else { return false };
+    verify(&program.lowered.routine).expect("lowered assignments verify");
     true
 }
 

@@ -13,12 +13,9 @@ use ::digits::{
 };
 use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, MemoryMode, Reason, Settings};
+use assignments::lower::{LowerOptions, LoweredAssignments, lower};
 use codegen_core::{Code, Codegen};
-use lowered_ir::{
-    assign,
-    lower::{LowerOptions, lower},
-    pipeline::{self, OptimizeCtx},
-};
+use lowered_ir::pipeline::{self, OptimizeCtx};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::commit_decisions;
 
@@ -156,9 +153,8 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     let mut codes = Vec::new();
     for (name, text) in [("train_step", network::TRAIN), ("evaluate", state::EVALUATE)] {
         let nodes: Vec<_> = network.nodes().into_iter().cloned().collect();
-        let assignments = assign::text::parse(text, &nodes)?.named(name);
-        let lowered = lower(&assignments, &LowerOptions::default())?;
-        let views = lowered.views.clone();
+        let assignments = assignments::text::parse(text, &nodes)?.named(name);
+        let LoweredAssignments { lowered, views, .. } = lower(&assignments, &LowerOptions::default())?;
         let settings = pipeline::Settings::default();
         let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut |_, _| {})?;
         let routine = &done.optimized.routine;

@@ -150,7 +150,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let mut stages = Vec::from(fuzz);
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     stages.push(Stage::new("accuracy", 10, accuracy).env([("ACCURACY", "full".into())]));
-    let properties = "cargo test --release -p filetests -p lowered-ir -p vector-asm -p microkernels -p tnode";
+    let properties = "cargo test --release -p filetests -p lowered-ir -p assignments -p vector-asm -p microkernels -p tnode";
     stages.push(Stage::new("property tests", 10, properties).env([("PROPTEST_CASES", "4000".into())]));
     let routines =
         "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";

@@ -6,9 +6,9 @@
 
 use std::borrow::Borrow;
 
+use assignments::Assignments;
 use device_runtime::Context;
 use lowered_ir::{
-    assign::Assignments,
     pipeline::{Changes, OptimizeCtx},
     stack::with_enough,
 };

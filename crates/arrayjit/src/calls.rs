@@ -5,11 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use assignments::{Assignments, Step};
 use codegen_core::{Access, Codegen, KernelCall, Param, ScheduledRoutine, Slot};
-use lowered_ir::{
-    assign::{Assignments, Step},
-    ir::NodeRef,
-};
+use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
 
 /// The statements of assignments, each with the nodes that it reads and writes.
@@ -158,7 +156,7 @@ impl CallReport<'_> {
 
 #[cfg(all(test, feature = "cranelift"))]
 mod tests {
-    use lowered_ir::assign::builder;
+    use assignments::builder;
     use tnode::{DType, MemoryMode};
 
     use crate::{Backend, Settings};
@@ -197,7 +195,7 @@ mod tests {
         let v = node("v", DType::F32, &[2000], Some(MemoryMode::Virtual));
         let [at, g] = ["at", "g"].map(|name| node(name, DType::I32, &[9], kept));
         let text = "v[i] := x[i] * 2\ny[i] := v[i] + 1\ng[i] := at[at[i]] + 1";
-        let program = lowered_ir::assign::text::parse(text, &[x.clone(), y, z.clone(), v, at, g]);
+        let program = assignments::text::parse(text, &[x.clone(), y, z.clone(), v, at, g]);
         let program = program.expect("a valid text").then(builder::copy(&z, &x).expect("same sizes"));
         let lines = ["line 1: v[i] := x[i] * 2", "line 2: y[i] := v[i] + 1", "line 3: g[i] := at[at[i]] + 1"];
         let report = reports("inline", &program);
@@ -218,7 +216,7 @@ mod tests {
         let kept = Some(MemoryMode::Materialized);
         let nodes = ["a1", "a2", "b1", "b2"].map(|name| node(name, DType::F32, &[2048, 2048], kept));
         let text = "a2[i,j] := a1[j,i] * 2\nb2[i,j] := b1[j,i] * 2";
-        let program = lowered_ir::assign::text::parse(text, &nodes).expect("a valid text");
+        let program = assignments::text::parse(text, &nodes).expect("a valid text");
         let report = reports("multicore", &program);
         says(&report, &["writes a2\n  reads a1\n  line 1: ", "writes b2\n  reads b1\n  line 2: "]);
         assert_eq!(report.matches("compiled as a vector program").count(), 2, "{report}");
@@ -229,7 +227,7 @@ mod tests {
         let [a, b, c] = [("a", [64, 32]), ("b", [32, 48]), ("c", [64, 48])]
             .map(|(name, dims)| node(name, DType::F32, &dims, Some(MemoryMode::Materialized)));
         let text = "c[i,j] :+= a[i,k] * b[k,j]";
-        let program = lowered_ir::assign::text::parse(text, &[a, b, c]).expect("a valid text");
+        let program = assignments::text::parse(text, &[a, b, c]).expect("a valid text");
         let report = reports("inline", &program);
         assert!(report.contains("line 1: c[i,j] :+= a[i,k] * b[k,j]"), "{report}");
         assert!(report.contains("64x48x32 by microkernels") || cfg!(not(target_arch = "x86_64")), "{report}");

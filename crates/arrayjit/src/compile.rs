@@ -6,13 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use assignments::{
+    Assignments, Warning,
+    lower::{LowerOptions, LoweredAssignments, first_mention, lower},
+    text::{self, TextError},
+};
 use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
 use lowered_ir::{
-    assign::{self, Assignments, Warning, text::TextError},
     ir,
     log::LogStyle,
-    lower::{LowerOptions, first_mention, lower},
     passes::log::log_values,
     pipeline::{self, Changes, InContext, OptimizeCtx, OptimizeError, Optimized},
     stack::with_enough,
@@ -249,9 +252,9 @@ impl Backend {
         let reporter = self.reporter();
 
         // One loop nest per assignment; meaning is fixed here.
-        let lowered = lower(assignments, &lower_options(self.settings()))?;
+        let LoweredAssignments { lowered, views, warnings, .. } =
+            lower(assignments, &lower_options(self.settings()))?;
         verified("lowering", &lowered.routine)?;
-        let (views, warnings) = (lowered.views.clone(), lowered.warnings.clone());
         reporter.pass("lower", &lowered.routine);
         laps.end("lower");
 
@@ -384,7 +387,7 @@ pub(crate) fn parse<N: Borrow<TensorNode>>(
 ) -> Result<(Assignments, Duration), TextError> {
     let start = Instant::now();
     let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
-    Ok((assign::text::parse(text, &nodes)?, start.elapsed()))
+    Ok((text::parse(text, &nodes)?, start.elapsed()))
 }
 
 /// The memory mode that the optimiser decided for each node with a handle.

@@ -3,8 +3,9 @@
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
+use assignments::Warning;
 use device_runtime::Device;
-use lowered_ir::{assign::Warning, ir::Routine, passes::PASSES, text};
+use lowered_ir::{ir::Routine, passes::PASSES, text};
 use scheduling::PASS_NAMES;
 use tnode::TensorNode;
 

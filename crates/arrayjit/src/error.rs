@@ -67,10 +67,10 @@ fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
 pub enum CompileError {
     /// The assignment text is wrong; the message points into it.
     #[error(transparent)]
-    Text(#[from] lowered_ir::assign::text::TextError),
+    Text(#[from] assignments::text::TextError),
     /// The assignments do not lower.
     #[error(transparent)]
-    Lower(#[from] lowered_ir::lower::LowerError),
+    Lower(#[from] assignments::lower::LowerError),
     /// The optimiser cannot honour a requested memory mode.
     #[error("{}", located(place.as_ref(), source))]
     Optimize {

@@ -85,6 +85,15 @@ tnode::debug_as_display!(
     trace::TraceError,
 );
 
+pub use assignments::{
+    self as assign, // assignments: data, text, builders
+    Assignments,
+    Warning,
+    WarningKind,
+    builder::BuildError,
+    indexing, // projections and einsum text, for builders
+    text::TextError,
+};
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
     Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,
@@ -93,10 +102,7 @@ pub use device_runtime::{
 };
 pub use lowered_ir::{
     SourceSpan,
-    assign, // assignments: data, text, builders
-    assign::{Assignments, Warning, WarningKind, builder::BuildError, text::TextError},
-    indexing, // projections and einsum text, for builders
-    ir,       // operations, for builders; the loop IR
+    ir, // operations, for builders; the loop IR
     ir::{Numerics, Symbol},
     random, // distributions, for builders
 };

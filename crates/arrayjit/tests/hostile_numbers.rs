@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, CompileError, DType, MemoryMode, TensorNode};
-use lowered_ir::assign::{Operand, Rhs, builder};
-use lowered_ir::indexing::{AxisIndex, Projection, Projections, StaticSymbol};
+use assignments::indexing::{AxisIndex, Projection, Projections, StaticSymbol};
+use assignments::{Operand, Rhs, builder};
 use lowered_ir::ir::{Affine, SymbolId};
 
 fn backend(name: &str) -> Backend {
@@ -111,8 +111,7 @@ fn built_assignments() {
         let target = (tnode::Dims::from_slice(&[8]), Projection::from_iter([AxisIndex::axis(0)]));
         let projections = Projections::new(&[8], target, vec![value], "built").expect("fits");
         let rhs = Rhs::Copy(Operand::Index(DType::I64));
-        let mut program =
-            builder::accumulate(false, lowered_ir::assign::AccumOp::Assign, &y, rhs, projections);
+        let mut program = builder::accumulate(false, assignments::AccumOp::Assign, &y, rhs, projections);
         program.symbol(&symbol);
         program
     };

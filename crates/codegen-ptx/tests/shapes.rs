@@ -6,12 +6,12 @@
 #[path = "common/device.rs"]
 mod device;
 
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
-use lowered_ir::assign::text::parse;
 use lowered_ir::interp::Memory;
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use ptx_sim::ExecutionOrder;
 use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
@@ -25,7 +25,7 @@ fn check(text: &str, nodes: &[(&str, &[usize], DType)]) {
     };
     let nodes: Vec<TensorNode> = nodes.iter().map(node).collect();
     let assignments = parse(text, &nodes).unwrap_or_else(|e| panic!("{e}"));
-    let lowered = lower(&assignments, &LowerOptions::default()).unwrap().routine;
+    let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered.routine;
     let routine = optimize(lowered, &Settings::default()).unwrap().routine;
     let mut inputs = Memory::zeroed(&routine).nodes;
     for (nth, (bytes, decl)) in inputs.iter_mut().zip(&routine.nodes).enumerate() {

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
 use filetests::generate::{alike, program_from_seed};
-use lowered_ir::assign::text::parse;
+use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
-use lowered_ir::lower::{LowerOptions, Lowered, lower};
 use lowered_ir::passes::ModeError;
 use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, Settings, optimize_in};
 use lowered_ir::{text, verify};
@@ -26,7 +27,7 @@ fn routines(seed: u64) -> Vec<Lowered> {
     let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
     let lowered = |line: &str| {
         let statement = parse(line, &program.nodes).unwrap_or_else(|e| panic!("{e}"));
-        lower(&statement, &options).unwrap_or_else(|e| panic!("{e}"))
+        lower(&statement, &options).unwrap_or_else(|e| panic!("{e}")).lowered
     };
     program.text.lines().map(lowered).collect()
 }

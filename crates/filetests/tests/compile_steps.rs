@@ -13,14 +13,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use assignments::lower::{LowerOptions, lower};
+use assignments::text;
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
 use filetests::generate::{
     Program,
     families::{FAMILIES, Family},
 };
-use lowered_ir::assign::text;
 use lowered_ir::ir::{Routine, walk};
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{self, Optimized, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -65,7 +65,7 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     let mut laps = StepCounter { counts: BTreeMap::new(), before: steps() };
     let assignments = text::parse(&text, &nodes).unwrap();
     laps.end("text");
-    let lowered = lower(&assignments, &LowerOptions::default()).unwrap();
+    let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
     laps.end("lower");
     verify(&lowered.routine).unwrap();
     laps.end("verify");

@@ -1,14 +1,14 @@
 //! Random programs in assignment text are always accepted and verified, and the optimiser preserves their
 //! bits.
 
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
 use filetests::generate::{
     Program, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
     program_from_seed,
 };
-use lowered_ir::assign::text::parse;
 use lowered_ir::interp;
 use lowered_ir::ir::Numerics;
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use lowered_ir::{text, verify};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn check(program: &Program, seed: u64) -> Result<(), String> {
     let blame = |what: String| format!("{what}\n{}", program.text);
     let assignments = parse(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
-    let routine = lower(&assignments, &options).map_err(|e| blame(e.to_string()))?.routine;
+    let routine = lower(&assignments, &options).map_err(|e| blame(e.to_string()))?.lowered.routine;
     verify::verify(&routine).map_err(|e| blame(format!("{e}\n{}", text::print(&routine))))?;
 
     let bytes = bytes_of_seed(seed, 4096);

@@ -1,22 +1,27 @@
-//! Indexing, assignments and their text, the loop IR with its `.lir` text, verifier, passes and interpreter.
+//! The loop IR with its `.lir` text, verifier, passes and interpreter.
 //!
 //! # Should I be using this crate?
 //!
-//! To write a pass, a front end, or anything else that makes or reads the IR: yes. To compile the IR for a target, use
-//! `codegen-core`; to compute something, `arrayjit`.
+//! To write a pass, or anything else that makes or reads the IR: yes. To make it from assignments, use `assignments`; to
+//! compile it for a target, `codegen-core`; to compute something, `arrayjit`.
 //!
 //! # Example
 //!
-//! From assignment text to a routine, its meaning, and its optimised form:
+//! From the text of a routine to its meaning and its optimised form:
 //!
 //! ```
-//! use lowered_ir::{assign, interp, lower, pipeline, text, verify};
-//! use tnode::{DType, TensorNode};
+//! use lowered_ir::{interp, pipeline, text, verify};
 //!
-//! let x = TensorNode::builder("x").dims([2, 3]).dtype(DType::F32).build()?;
-//! let s = TensorNode::builder("s").dims([2]).dtype(DType::F32).build()?;
-//! let assignments = assign::text::parse("s[i] :+= x[i,j] * x[i,j]", &[x, s])?;
-//! let routine = lower::lower(&assignments, &lower::LowerOptions::default())?.routine;
+//! let routine = text::parse(
+//!     "routine @square_sums strict {
+//!        node %0 \"x\" f32[2, 3] on_device
+//!        node %1 \"s\" f32[2] on_device
+//!        for i0 in 0..2 {
+//!          %1[i0] := 0
+//!          for i1 in 0..3 { %1[i0] := fma(%0[i0, i1], %0[i0, i1], %1[i0]) }
+//!        }
+//!      }",
+//! )?;
 //! verify::verify(&routine)?;
 //!
 //! let mut memory = interp::Memory::zeroed(&routine);
@@ -40,11 +45,6 @@
 //! * No text, however damaged, makes a parser panic; its errors point into the text.
 #![forbid(unsafe_code)]
 
-// Programs.
-pub mod indexing; // projections from a product space to operands
-
-pub mod assign; // assignments and their text
-
 // The loop IR.
 pub mod ir; // as data
 
@@ -59,27 +59,19 @@ pub mod interp; // what a routine means
 pub mod log; // the lines it logs, as text
 
 // The way through it.
-pub mod lower; // assignments -> loops
-
 pub mod passes; // loops -> better loops
 pub mod pipeline; // the passes in order
 
 pub mod stack; // stack space for recursion
 
-mod source_span; // a place in a text, and how it is shown
+mod lowered; // a routine with its nodes
+mod source_span; // a range of a text, and the line with carets that shows it
 
+pub use lowered::Lowered;
 pub use source_span::SourceSpan;
 
 tnode::debug_as_display!(
-    assign::text::TextError,
-    assign::text::TextErrorKind,
-    assign::builder::BuildError,
-    indexing::IndexError,
-    indexing::einsum::SpecError,
-    indexing::einsum::SpecErrorKind,
     interp::InterpError,
-    lower::LowerError,
-    lower::LowerErrorKind,
     passes::halves::LargeHalf,
     passes::ModeError,
     passes::Refusal,

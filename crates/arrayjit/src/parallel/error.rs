@@ -1,6 +1,6 @@
 //! Why work was not divided over streams.
 
-use lowered_ir::assign::builder::BuildError;
+use assignments::builder::BuildError;
 
 use crate::error::CompileError;
 

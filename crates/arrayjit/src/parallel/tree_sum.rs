@@ -4,14 +4,12 @@
 //! merge buffer of that stream and a run of the routine. Everything is a task of some stream, ordered by
 //! events, and no function here blocks.
 
-use device_runtime::{Context, MergeBufferUse, RunError};
-use lowered_ir::{
-    assign::{
-        AccumOp, Assignments, Operand, Rhs,
-        builder::{self, BuildError},
-    },
+use assignments::{
+    AccumOp, Assignments, Operand, Rhs,
+    builder::{self, BuildError},
     indexing::{Projections, identity_projections},
 };
+use device_runtime::{Context, MergeBufferUse, RunError};
 use tnode::TensorNode;
 
 use super::{

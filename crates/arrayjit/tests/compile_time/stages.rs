@@ -1,10 +1,10 @@
 //! The stages of a compilation, run one by one so that each can be measured.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
+use assignments::lower::{LowerOptions, lower};
+use assignments::text;
 use codegen_core::{Caps, Interpreted, Workgroups};
 use filetests::generate::Program;
-use lowered_ir::assign::text;
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -13,7 +13,7 @@ use scheduling::{ScheduleOptions, schedule_traced};
 pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(&str)) {
     let assignments = text::parse(&program.text, &program.nodes).unwrap();
     lap("text");
-    let lowered = lower(&assignments, &LowerOptions::default()).unwrap();
+    let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
     lap("lower");
     verify(&lowered.routine).unwrap();
     lap("verify lowered");

@@ -10,8 +10,8 @@
 
 use std::fmt;
 
-use lowered_ir::assign::text::TextError;
-use lowered_ir::assign::{self, Assignments};
+use assignments::text::TextError;
+use assignments::{Assignments, text};
 use tnode::{DType, MemoryMode, Padding, Scalar, Sharing, TensorNode};
 
 /// A program and its inputs.
@@ -69,7 +69,7 @@ impl Case {
 
     /// The statements over those handles.
     pub(crate) fn parse(&self, handles: &[TensorNode]) -> Result<Assignments, TextError> {
-        assign::text::parse(&self.statements.join("\n"), handles)
+        text::parse(&self.statements.join("\n"), handles)
     }
 
     /// The initial bytes of each node.

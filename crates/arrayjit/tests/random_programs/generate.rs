@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::assign::AccumOp;
-use lowered_ir::assign::text::TextErrorKind;
+use assignments::AccumOp;
+use assignments::lower::{LowerErrorKind, LowerOptions, lower};
+use assignments::text::TextErrorKind;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
-use lowered_ir::lower::{LowerErrorKind, LowerOptions, lower};
 use tnode::DType;
 
 use super::case::{Case, Node, NodeFill, NodeRole};

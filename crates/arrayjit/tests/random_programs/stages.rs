@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use assignments::lower::{LowerOptions, lower};
 use codegen_core::contract::Pipeline;
 use codegen_core::interpreted::Interpreted;
 use codegen_core::{Artifact, Caps, Codegen};
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};
+use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::lower::{LowerOptions, Lowered, lower};
 use lowered_ir::pipeline::{self, optimize};
 use lowered_ir::text::{parse, print};
 use lowered_ir::verify::verify;
@@ -136,7 +137,7 @@ fn lowered(case: &Case, numerics: Numerics) -> Result<Lowered, StageFailure> {
     let handles = case.handles();
     let assignments = case.parse(&handles).map_err(|e| StageFailure::at("text", e))?;
     let lowered = lower(&assignments, &LowerOptions { numerics, ..LowerOptions::default() });
-    let lowered = lowered.map_err(|e| StageFailure::at("lowering", e))?;
+    let lowered = lowered.map_err(|e| StageFailure::at("lowering", e))?.lowered;
     verified("lowering", &lowered.routine)?;
     Ok(lowered)
 }

@@ -286,7 +286,7 @@ fn training(n: usize) -> Program {
 
 #[cfg(test)]
 mod tests {
-    use lowered_ir::assign::text::parse;
+    use assignments::text::parse;
 
     use super::*;
 

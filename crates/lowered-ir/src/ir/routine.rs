@@ -9,7 +9,7 @@ use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types,
 /// A routine in the loop IR.
 ///
 /// Nodes are positions in a table: the routine knows what it needs about each node and nothing of its identity. Whoever
-/// lowers keeps the handles beside it ([`crate::lower::Lowered`]).
+/// lowers keeps the handles beside it ([`crate::Lowered`]).
 #[derive(Clone, Debug)]
 pub struct Routine {
     /// The name, an identifier.

@@ -16,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 
-use crate::assign::SUBEXPRESSION_REASON;
-
 use crate::ir::{NodeDecl, NodeRef, Routine};
 
 use super::access::{Facts, NodeFacts};
@@ -302,6 +300,9 @@ fn not_virtual(nodes: &[NodeDecl], node: NodeRef, refusal: Refusal) -> ModeError
     };
     ModeError::NotVirtual { node, name: decl.name.clone(), refusal, remedy }
 }
+
+/// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression follows.
+pub const SUBEXPRESSION_REASON: &str = "it is the value of the subexpression ";
 
 /// What to do about a virtual node that cannot be one.
 pub(crate) const KEEP_IN_MEMORY: &str = "specify `MemoryMode::Materialized` for it, or no mode";

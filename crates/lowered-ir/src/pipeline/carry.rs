@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use tnode::{MemoryMode, TensorNode, WeakNode};
 
+use crate::Lowered;
 use crate::ir::{Affine, Block, Expr, Fresh, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk};
-use crate::lower::Lowered;
 use crate::passes::access;
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{Computed, rename};

@@ -4,8 +4,8 @@ mod carry;
 
 use tnode::TensorNode;
 
+use crate::Lowered;
 use crate::ir::{NodeRef, Routine};
-use crate::lower::Lowered;
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{self, Computed};
@@ -134,7 +134,7 @@ pub fn optimize_in(
     if !carried.is_empty() {
         on_pass("import", &lowered.routine);
     }
-    let Lowered { routine, nodes, .. } = lowered;
+    let Lowered { routine, nodes } = lowered;
     let (optimized, computed) = run(routine, settings, on_pass)?;
     let changes = Changes::new(&optimized.routine, &nodes, &own, computed);
     Ok(InContext { optimized, nodes, carried, changes })

@@ -1,10 +1,10 @@
 //! Schedules of typical programs from their text: bits at small sizes, kernels and bytes moved at real ones.
 
 use super::common::{Case, cpu, steps, target};
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
 use codegen_core::{Caps, ScheduledRoutine};
-use lowered_ir::assign::text::parse;
 use lowered_ir::ir::{LoopKind, Numerics, Routine, Stmt, walk};
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
@@ -35,7 +35,9 @@ impl Program {
         let nodes: Vec<TensorNode> = kept.chain(self.local.iter().map(|n| node(n, local))).collect();
         let assignments = parse(&self.text, &nodes).unwrap();
         let options = LowerOptions { numerics: Numerics::Fast, ..LowerOptions::default() };
-        optimize(lower(&assignments, &options).unwrap().routine, &Settings::default()).unwrap().routine
+        optimize(lower(&assignments, &options).unwrap().lowered.routine, &Settings::default())
+            .unwrap()
+            .routine
     }
 
     /// Scheduled for a CPU with 256-bit vectors.

@@ -1,12 +1,12 @@
 //! Random optimised routines keep their bits after every pass of the scheduler.
 
 use super::common::{Case, on_gpu, steps};
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
 use filetests::generate::{
     bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_seed, routine_from_seed,
 };
-use lowered_ir::assign::text::parse;
 use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use tnode::MemoryMode;
 
@@ -59,7 +59,7 @@ fn random_programs_keep_their_bits_on_a_gpu() {
         let assignments = parse(&program.text, &program.nodes).unwrap();
         let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
         let Ok(lowered) = lower(&assignments, &options) else { continue };
-        let Ok(optimized) = optimize(lowered.routine, &Settings::default()) else { continue };
+        let Ok(optimized) = optimize(lowered.lowered.routine, &Settings::default()) else { continue };
         let routine = optimized.routine;
         let mut memory = memory_from_bytes(&routine, &bytes_of_seed(seed, 4096));
         for (bytes, node) in memory.nodes.iter_mut().zip(&routine.nodes) {

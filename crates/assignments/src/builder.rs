@@ -1,0 +1,322 @@
+//! Building assignments without text.
+//!
+//! ```
+//! use assignments::{AccumOp, builder};
+//! use lowered_ir::ir::BinaryOp;
+//! use tnode::TensorNode;
+//!
+//! let node = |name, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build();
+//! let (a, b, c) = (node("a", &[4, 8])?, node("b", &[8, 2])?, node("c", &[4, 2])?);
+//! let matmul = builder::einsum("m,k; k,n => m,n", &c, AccumOp::Add, BinaryOp::Mul, [&a, &b])?;
+//! assert_eq!(matmul.to_string(), "c[i0, i1] =:+ a[i0, i2] * b[i2, i1];\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use tnode::{Dims, TensorNode};
+
+pub use super::dynamic::{accumulate_at, gather, scatter};
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Origin, Random, Rhs, Step};
+use crate::indexing::einsum::{self, SpecError};
+use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol, identity_projections};
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::random::{Distribution, Scheme};
+
+/// Assignments that could not be built.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The sizes of a node are not settled.
+    #[error(transparent)]
+    Node(#[from] tnode::Error),
+    /// The indices do not fit the nodes.
+    #[error("assignment to node {node}: {source}")]
+    Index {
+        /// The name of the node written.
+        node: String,
+        /// What does not fit.
+        source: IndexError,
+    },
+    /// The einsum text is wrong or does not fit the nodes.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Nothing to concatenate, or nothing to split into.
+    #[error("node {node}: expected at least one part, found none")]
+    NoParts {
+        /// The name of the whole.
+        node: String,
+    },
+    /// Nodes of a gather or scatter that do not fit each other.
+    #[error(
+        "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of the indices for axis {axis}"
+    )]
+    Gathered {
+        /// The name of the node with an element per index.
+        values: String,
+        /// Its dimensions.
+        found: Vec<usize>,
+        /// Those it should have.
+        expected: Vec<usize>,
+        /// The name of the node indexed.
+        table: String,
+        /// The axis indexed by them.
+        axis: usize,
+    },
+    /// Operands of a pointwise operation differ in size.
+    #[error("node {operand} has dimensions {found:?}, expected {expected:?} as node {lhs} has")]
+    Shape {
+        /// The operand's name.
+        operand: String,
+        /// Its dimensions.
+        found: Vec<usize>,
+        /// The name of the node written.
+        lhs: String,
+        /// Its dimensions.
+        expected: Vec<usize>,
+    },
+}
+
+/// One step as a program.
+pub(super) fn single(step: Step) -> Assignments {
+    Assignments { steps: vec![step], ..Assignments::default() }
+}
+
+fn filled(node: &TensorNode, op: FetchOp) -> Step {
+    Step::Fetch { node: node.clone(), op, origin: Origin::default() }
+}
+
+/// Fills `node` with `op`.
+pub fn fetch(node: &TensorNode, op: FetchOp) -> Assignments {
+    single(filled(node, op))
+}
+
+/// Fills `node` with one number.
+pub fn constant(node: &TensorNode, value: f64) -> Assignments {
+    fetch(node, FetchOp::Constant(value))
+}
+
+/// Fills `node` with the value of a static symbol.
+pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
+    let mut assignments = Assignments::default();
+    let op = FetchOp::EmbedSymbol(assignments.symbol(symbol));
+    assignments.steps.push(filled(node, op));
+    assignments
+}
+
+/// `node := slice(of, @symbol)`: the part of `of` at one index of its first axis; a view where it can be.
+pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assignments {
+    let mut assignments = Assignments::default();
+    let op = FetchOp::Slice { index: assignments.symbol(symbol), of: of.clone() };
+    assignments.steps.push(filled(node, op));
+    assignments
+}
+
+/// Fills `node` with random numbers. Symbols of the key are by position: enter them into what this is joined
+/// with, or use [`random_at`].
+pub fn random(node: &TensorNode, random: Random) -> Assignments {
+    fetch(node, FetchOp::Random(random))
+}
+
+/// Fills `node` with random numbers, with the symbols' values added to the key, such as that of the step.
+pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) -> Assignments {
+    let mut assignments = Assignments::default();
+    let random = symbols
+        .iter()
+        .fold(random, |random, symbol| random.part(KeyPart::Symbol(assignments.symbol(symbol))));
+    assignments.steps.push(filled(node, FetchOp::Random(random)));
+    assignments
+}
+
+/// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last axis.
+pub fn drawn(node: &TensorNode, distribution: Distribution, scheme: Scheme, of: &TensorNode) -> Assignments {
+    fetch(node, FetchOp::Drawn(Drawn { distribution, scheme, of: of.clone() }))
+}
+
+/// `lhs := op(operand)`, element by element.
+///
+/// # Errors
+/// When dimensions are unsettled or differ.
+pub fn unary(lhs: &TensorNode, op: UnaryOp, operand: &TensorNode) -> Result<Assignments, BuildError> {
+    pointwise(lhs, Rhs::Unary(op, operand.into()))
+}
+
+/// `lhs := a op b`, element by element.
+///
+/// # Errors
+/// When dimensions are unsettled or differ.
+pub fn binary(lhs: &TensorNode, op: BinaryOp, operands: [&TensorNode; 2]) -> Result<Assignments, BuildError> {
+    pointwise(lhs, Rhs::Binary(op, operands.map(Operand::from)))
+}
+
+/// `lhs := op(a, b, c)`, element by element.
+///
+/// # Errors
+/// When dimensions are unsettled or differ.
+pub fn ternary(
+    lhs: &TensorNode,
+    op: TernaryOp,
+    operands: [&TensorNode; 3],
+) -> Result<Assignments, BuildError> {
+    pointwise(lhs, Rhs::Ternary(op, operands.map(Operand::from)))
+}
+
+/// `lhs := operand`, element by element; a constant fills.
+///
+/// # Errors
+/// When dimensions are unsettled or differ.
+pub fn copy(lhs: &TensorNode, operand: impl Into<Operand>) -> Result<Assignments, BuildError> {
+    pointwise(lhs, Rhs::Copy(operand.into()))
+}
+
+fn pointwise(lhs: &TensorNode, rhs: Rhs) -> Result<Assignments, BuildError> {
+    let dims = lhs.dims_without_padding()?;
+    let identity = identity_projections(&dims);
+    let indexed = |operand: &Operand| match dims_of(operand)? {
+        None => Ok((Dims::new(), Projection::new())),
+        Some(found) if found == dims => Ok((dims.clone(), identity.clone())),
+        Some(found) => Err(BuildError::Shape {
+            operand: name_of(operand),
+            found: found.to_vec(),
+            lhs: lhs.name(),
+            expected: dims.to_vec(),
+        }),
+    };
+    let operands = rhs.operands().iter().map(indexed).collect::<Result<Vec<Indexed>, _>>()?;
+    let projections = Projections::new(&dims, (dims.clone(), identity.clone()), operands, "pointwise")
+        .map_err(|source| BuildError::Index { node: lhs.name(), source })?;
+    Ok(accumulate(false, AccumOp::Assign, lhs, rhs, projections))
+}
+
+/// The dimensions of the array an operand is an element of; `None` for constants.
+fn dims_of(operand: &Operand) -> Result<Option<Dims>, BuildError> {
+    match operand {
+        Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => {
+            Ok(Some(node.dims_without_padding()?))
+        }
+        Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => Ok(None),
+    }
+}
+
+fn name_of(operand: &Operand) -> String {
+    match operand {
+        Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => node.name(),
+        Operand::Constant(value) => value.to_string(),
+        Operand::Index(dtype) => format!("index of type {dtype}"),
+        Operand::Random { random, .. } => random.distribution.token().to_owned(),
+    }
+}
+
+/// The general form: any operation over any projections. Lowering checks that they fit the nodes.
+pub fn accumulate(
+    init_neutral: bool,
+    op: AccumOp,
+    lhs: &TensorNode,
+    rhs: Rhs,
+    projections: Projections,
+) -> Assignments {
+    single(Step::Accum(Box::new(Accum {
+        init_neutral,
+        op,
+        lhs: lhs.clone(),
+        rhs,
+        computed: Vec::new(),
+        projections,
+        origin: Origin::default(),
+    })))
+}
+
+/// `lhs` starts from the neutral element of `accum` and accumulates `a op b` as the einsum text says; see
+/// [`einsum`](mod@crate::indexing::einsum) for its grammar.
+///
+/// # Errors
+/// When the text is wrong, the nodes do not fit it, or dimensions are unsettled.
+pub fn einsum(
+    spec: &str,
+    lhs: &TensorNode,
+    accum: AccumOp,
+    op: BinaryOp,
+    operands: [&TensorNode; 2],
+) -> Result<Assignments, BuildError> {
+    einsum_of(spec, lhs, accum, Rhs::Binary(op, operands.map(Operand::from)))
+}
+
+/// `lhs` starts from the neutral element of `accum` and accumulates the elements of one operand as the einsum text says.
+///
+/// # Errors
+/// As for [`einsum`](fn@einsum).
+pub fn permute(
+    spec: &str,
+    lhs: &TensorNode,
+    accum: AccumOp,
+    operand: &TensorNode,
+) -> Result<Assignments, BuildError> {
+    einsum_of(spec, lhs, accum, Rhs::Copy(operand.into()))
+}
+
+fn einsum_of(spec: &str, lhs: &TensorNode, accum: AccumOp, rhs: Rhs) -> Result<Assignments, BuildError> {
+    let dims = rhs.operands().iter().map(|operand| Ok(dims_of(operand)?.unwrap_or_default()));
+    let dims = dims.collect::<Result<Vec<Dims>, BuildError>>()?;
+    let resolved = einsum::resolve(spec, &dims, &lhs.dims_without_padding()?)?;
+    Ok(accumulate(true, accum, lhs, rhs, resolved.projections))
+}
+
+/// Each of `targets` accumulates, with the neutral element first if `init_neutral`, the operands that the einsum text with
+/// concatenated axes pairs it with: `i; j => i^j` concatenates two operands, `i^j => i; j` splits one.
+///
+/// # Errors
+/// As for [`einsum`](fn@einsum), and where a part has no operand or target, or more than one.
+pub fn block(
+    spec: &str,
+    targets: &[&TensorNode],
+    init_neutral: bool,
+    op: AccumOp,
+    operands: &[&TensorNode],
+) -> Result<Assignments, BuildError> {
+    let dims = |nodes: &[&TensorNode]| nodes.iter().map(|node| node.dims_without_padding()).collect();
+    let (rhs, lhs): (Result<Vec<Dims>, _>, Result<Vec<Dims>, _>) = (dims(operands), dims(targets));
+    let part = |part: einsum::Part| Accum {
+        init_neutral,
+        op,
+        lhs: targets[part.target].clone(),
+        rhs: Rhs::Copy(operands[part.operands[0]].into()),
+        computed: Vec::new(),
+        projections: part.projections,
+        origin: Origin::default(),
+    };
+    let parts = einsum::resolve_parts(spec, &rhs?, &lhs?)?.into_iter().map(part).collect();
+    Ok(single(Step::Concat(parts)))
+}
+
+/// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other axes.
+///
+/// # Errors
+/// When there are no operands, or dimensions are unsettled or do not fit.
+pub fn concat(lhs: &TensorNode, axis: usize, operands: &[&TensorNode]) -> Result<Assignments, BuildError> {
+    let (whole, parts) = along(lhs, axis, operands.len())?;
+    block(&format!("{parts} => {whole}"), &[lhs], false, AccumOp::Assign, operands)
+}
+
+/// The inverse of [`concat()`]: each target gets its part of `operand` along `axis`.
+///
+/// # Errors
+/// As for [`concat()`].
+pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Result<Assignments, BuildError> {
+    let (whole, parts) = along(operand, axis, targets.len())?;
+    block(&format!("{whole} => {parts}"), targets, false, AccumOp::Assign, &[operand])
+}
+
+/// Einsum text of an array of which `axis` is concatenated from `count` parts, and of the parts.
+fn along(whole: &TensorNode, axis: usize, count: usize) -> Result<(String, String), BuildError> {
+    let dims = whole.dims_without_padding()?;
+    if axis >= dims.len() {
+        return Err(tnode::Error::NoSuchAxis { axis, dims }.into());
+    }
+    if count == 0 {
+        return Err(BuildError::NoParts { node: whole.name() });
+    }
+    let with = |label: &str| -> String {
+        (0..dims.len()).map(|at| if at == axis { format!("{label},") } else { format!("a{at},") }).collect()
+    };
+    let labels: Vec<String> = (0..count).map(|part| format!("p{part}")).collect();
+    let parts: Vec<String> = labels.iter().map(|label| with(label)).collect();
+    Ok((with(&labels.join("^")), parts.join(" ; ")))
+}

@@ -1,0 +1,116 @@
+//! Building gathers and scatters without text: accesses with an index that is an element of a node.
+
+use tnode::{Dims, TensorNode};
+
+use super::builder::{BuildError, single};
+use super::{Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step};
+use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
+
+/// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its elements at the
+/// indices `ids`, 0 for those outside.
+///
+/// ```
+/// use assignments::builder;
+/// use tnode::{DType, TensorNode};
+///
+/// let table = TensorNode::builder("table").dims([100, 8]).build()?;
+/// let ids = TensorNode::builder("ids").dims([4]).dtype(DType::I32).build()?;
+/// let y = TensorNode::builder("y").dims([4, 8]).build()?;
+/// assert_eq!(builder::gather(&y, &table, 0, &ids)?.to_string(), "y[i0, i1] =: table[ids[i0], i1];\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// When the dimensions of `values` are not those of `table` with the ones of `ids` for `axis`, or are unsettled.
+pub fn gather(
+    values: &TensorNode,
+    table: &TensorNode,
+    axis: usize,
+    ids: &TensorNode,
+) -> Result<Assignments, BuildError> {
+    let Shapes { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
+    let rhs = Rhs::Copy(table.into());
+    let projections = projections(&space, plain, vec![at, by], values)?;
+    Ok(accumulate_at(false, AccumOp::Assign, values, rhs, vec![ids.into()], projections))
+}
+
+/// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]`, with the computed index on `axis` of the table, which starts from the
+/// neutral element of `op` if `init_neutral`. Indices outside have no effect; the others accumulate in row-major order of
+/// `values`, so sums of floats have one value, and with [`AccumOp::Assign`] the last of equal indices is left.
+///
+/// # Errors
+/// As for [`gather`].
+pub fn scatter(
+    table: &TensorNode,
+    axis: usize,
+    ids: &TensorNode,
+    init_neutral: bool,
+    op: AccumOp,
+    values: &TensorNode,
+) -> Result<Assignments, BuildError> {
+    let Shapes { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
+    let projections = projections(&space, at, vec![plain, by], table)?;
+    Ok(accumulate_at(init_neutral, op, table, Rhs::Copy(values.into()), vec![ids.into()], projections))
+}
+
+/// The general form with computed indices: see [`Accum::computed`]. Lowering checks that everything fits the nodes.
+pub fn accumulate_at(
+    init_neutral: bool,
+    op: AccumOp,
+    lhs: &TensorNode,
+    rhs: Rhs,
+    computed: Vec<Operand>,
+    projections: Projections,
+) -> Assignments {
+    let (lhs, origin) = (lhs.clone(), Origin::default());
+    single(Step::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections, origin })))
+}
+
+/// The product space and the accesses to each node.
+struct Shapes {
+    space: Dims,
+    table: Indexed,
+    values: Indexed,
+    ids: Indexed,
+}
+
+/// The accesses over the product space that `values` has; operand `by` is `ids`.
+fn shapes(
+    values: &TensorNode,
+    table: &TensorNode,
+    axis: usize,
+    ids: &TensorNode,
+    by: usize,
+) -> Result<Shapes, BuildError> {
+    let (outer, rows, space) =
+        (table.dims_without_padding()?, ids.dims_without_padding()?, values.dims_without_padding()?);
+    if axis >= outer.len() {
+        return Err(tnode::Error::NoSuchAxis { axis, dims: outer }.into());
+    }
+    let expected: Dims = outer[..axis].iter().chain(&rows).chain(&outer[axis + 1..]).copied().collect();
+    if space != expected {
+        return Err(BuildError::Gathered {
+            values: values.name(),
+            found: space.to_vec(),
+            expected: expected.to_vec(),
+            table: table.name(),
+            axis,
+        });
+    }
+    let axes = |range: std::ops::Range<usize>| range.map(AxisIndex::axis);
+    let after = axis + rows.len();
+    let at: Projection =
+        axes(0..axis).chain([AxisIndex::Computed(by)]).chain(axes(after..space.len())).collect();
+    let plain = (space.clone(), axes(0..space.len()).collect());
+    Ok(Shapes { table: (outer, at), values: plain, ids: (rows, axes(axis..after).collect()), space })
+}
+
+fn projections(
+    space: &[usize],
+    lhs: Indexed,
+    operands: Vec<Indexed>,
+    node: &TensorNode,
+) -> Result<Projections, BuildError> {
+    let found = Projections::new(space, lhs, operands, "computed index");
+    found.map_err(|source| BuildError::Index { node: node.name(), source })
+}

@@ -1,0 +1,449 @@
+//! Whether an assignment writes every element of its target, and each at most once.
+//!
+//! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a result.
+
+use super::{AxisIndex, Projections, extent};
+use lowered_ir::ir::{Affine, LoopId, Var, is_mixed_radix};
+
+/// Indices of one axis: the values `lo..=hi`, each plus the value of `symbols`, which is one number in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AxisSpan {
+    pub(crate) symbols: Affine,
+    pub(crate) lo: i64,
+    pub(crate) hi: i64,
+}
+
+impl AxisSpan {
+    /// The indices of a whole axis.
+    pub(crate) fn whole(dim: usize) -> AxisSpan {
+        AxisSpan { symbols: Affine::constant(0), lo: 0, hi: extent(dim) - 1 }
+    }
+
+    /// The one index that a symbol has as its value.
+    pub(crate) fn at(var: impl Into<Var>) -> AxisSpan {
+        AxisSpan { symbols: Affine::var(var), lo: 0, hi: 0 }
+    }
+
+    /// Every index there is.
+    fn anywhere() -> AxisSpan {
+        AxisSpan { symbols: Affine::constant(0), lo: i64::MIN, hi: i64::MAX }
+    }
+
+    /// Whether the indices surely are among those of `other`, or those of `other` are all of an axis of that
+    /// size.
+    pub(crate) fn is_within(&self, other: &AxisSpan, dim: usize) -> bool {
+        let is_whole = other.symbols.as_constant() == Some(0) && other.lo <= 0 && extent(dim) - 1 <= other.hi;
+        is_whole || (self.symbols == other.symbols && other.lo <= self.lo && self.hi <= other.hi)
+    }
+
+    /// Whether the two surely have no index in common.
+    pub(crate) fn is_apart(&self, other: &AxisSpan) -> bool {
+        self.symbols == other.symbols && (self.hi < other.lo || other.hi < self.lo)
+    }
+}
+
+impl Projections {
+    /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
+    ///
+    /// Each position must cover its dimension, and no iterator may stand in two positions, so that the positions cover
+    /// all their combinations.
+    pub fn is_surjective(&self) -> bool {
+        let writes = !self.product_space().contains(&0);
+        self.lhs_dims().contains(&0) || (writes && self.uncovered_axis().is_none())
+    }
+
+    /// The first axis of the left-hand side that cannot be shown to be written in full.
+    pub fn uncovered_axis(&self) -> Option<usize> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        self.project_lhs().iter().zip(self.lhs_dims()).position(|(index, &dim)| {
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            shared || !self.covers(index, extent(dim))
+        })
+    }
+
+    /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and leave no
+    /// gap. With coefficients in order of size there is no gap if each is at most one more than all before it reach.
+    /// A computed index may be anywhere, outside too.
+    fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
+        if index.computed().is_some() {
+            return false;
+        }
+        if !is_static(index) {
+            return dim == 1;
+        }
+        self.interval(index) == Some((0, dim - 1))
+    }
+
+    /// The least and greatest value of `index`, if it is known to take every value between them.
+    fn interval(&self, index: &AxisIndex) -> Option<(i64, i64)> {
+        if !is_static(index) {
+            return None;
+        }
+        let mut terms = self.sized_terms(index);
+        terms.sort_unstable();
+        terms.iter().try_fold(0i64, |reach, &(size, steps)| {
+            if size > reach.checked_add(1)? { None } else { reach.checked_add(size.checked_mul(steps)?) }
+        })?;
+        self.bounds_of(index)
+    }
+
+    /// The box of elements of the left-hand side that are written, per axis the first and the last, if all of it is.
+    fn written_box(&self) -> Option<Vec<(i64, i64)>> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        let axis = |index: &AxisIndex| {
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            if shared { None } else { self.interval(index) }
+        };
+        self.project_lhs().iter().map(axis).collect()
+    }
+
+    /// A box around the elements that indices of these projections reach, axis by axis.
+    pub(crate) fn outer_box(&self, indices: &[AxisIndex]) -> Vec<AxisSpan> {
+        let axis = |index: &AxisIndex| match index.computed() {
+            Some(_) => AxisSpan::anywhere(),
+            None => {
+                let (symbols, loops) = split_symbols(&index.affine());
+                let bounds = self.bounds_of(&AxisIndex::new(loops));
+                bounds.map_or_else(AxisSpan::anywhere, |(lo, hi)| AxisSpan { symbols, lo, hi })
+            }
+        };
+        indices.iter().map(axis).collect()
+    }
+
+    /// The box of the elements of the left-hand side that are written, if every element of it surely is.
+    pub(crate) fn inner_box(&self) -> Option<Vec<AxisSpan>> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        let axis = |index: &AxisIndex| {
+            if index.computed().is_some() {
+                return None;
+            }
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            let (symbols, loops) = split_symbols(&index.affine());
+            let (lo, hi) = if shared { None } else { self.interval(&AxisIndex::new(loops)) }?;
+            Some(AxisSpan { symbols, lo, hi })
+        };
+        let writes = !self.product_space().contains(&0);
+        self.project_lhs().iter().map(axis).collect::<Option<_>>().filter(|_| writes)
+    }
+
+    /// Whether the two surely write the same elements: by equal indices over equal ranges.
+    pub(crate) fn writes_as(&self, other: &Projections) -> bool {
+        let known = |index: &AxisIndex| index.computed().is_none();
+        let same_extents = |index: &AxisIndex| {
+            index.loop_terms().iter().all(|&(id, _)| self.extent_of(id) == other.extent_of(id))
+        };
+        let (ours, theirs) = (self.project_lhs(), other.project_lhs());
+        ours == theirs && ours.iter().all(|index| known(index) && same_extents(index))
+    }
+
+    /// Whether no element of the left-hand side is written by both: on some axis their indices have no value in common.
+    fn is_disjoint(&self, other: &Projections) -> bool {
+        let never_writes = |p: &Projections| p.product_space().contains(&0);
+        let mut axes = self.project_lhs().iter().zip(other.project_lhs());
+        let apart = |a: &AxisIndex, b: &AxisIndex| {
+            let bounds = is_static(a) && is_static(b);
+            let bounds = bounds.then(|| Some((self.bounds_of(a)?, other.bounds_of(b)?))).flatten();
+            bounds.is_some_and(|(a, b)| a.1 < b.0 || b.1 < a.0)
+        };
+        never_writes(self) || never_writes(other) || axes.any(|(a, b)| apart(a, b))
+    }
+
+    /// `(|coefficient|, extent - 1)` of each product iterator in `index`.
+    fn sized_terms(&self, index: &AxisIndex) -> Vec<(i64, i64)> {
+        let sized = |(id, c): (LoopId, i64)| (c.saturating_abs(), extent(self.extent_of(id).max(1)) - 1);
+        index.loop_terms().into_iter().map(sized).collect()
+    }
+
+    /// The least and greatest value of an index, with symbols at 0.
+    fn bounds_of(&self, index: &AxisIndex) -> Option<(i64, i64)> {
+        index.affine().bounds(|var| match var {
+            Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
+            Var::Symbol(_) => (0, 0),
+        })
+    }
+
+    /// Whether no element of the left-hand side is written twice. If false, the answer may be unknown instead.
+    ///
+    /// A position determines its iterators if they are digits of a mixed-radix number. Iterators that one position
+    /// determines are constants to the others, so that `(a, a + b)` determines both.
+    pub fn is_injective(&self) -> bool {
+        let mut pinned: Vec<LoopId> = Vec::new();
+        loop {
+            let before = pinned.len();
+            for index in self.project_lhs() {
+                self.pin(index, &mut pinned);
+            }
+            if pinned.len() == before {
+                return self.product_iterators().iter().all(|id| pinned.contains(id));
+            }
+        }
+    }
+
+    /// Adds to `pinned` the iterators that the value of `index` determines once those in `pinned` are known.
+    fn pin(&self, index: &AxisIndex, pinned: &mut Vec<LoopId>) {
+        let open = index.loop_terms().into_iter().filter(|(id, _)| !pinned.contains(id));
+        let (ids, mut digits): (Vec<LoopId>, Vec<(u64, u64)>) =
+            open.map(|(id, c)| (id, (c.unsigned_abs(), self.extent_of(id) as u64))).unzip();
+        if is_mixed_radix(&mut digits) {
+            pinned.extend(ids);
+        }
+    }
+}
+
+/// The symbols of an index with their coefficients, and the rest of it.
+fn split_symbols(index: &Affine) -> (Affine, Affine) {
+    let (mut symbols, mut loops) = (Affine::constant(0), Affine::constant(index.offset()));
+    for &(var, coefficient) in index.terms() {
+        match var {
+            Var::Symbol(_) => symbols.add_term(var, coefficient),
+            Var::Loop(_) => loops.add_term(var, coefficient),
+        }
+    }
+    (symbols, loops)
+}
+
+/// Whether the values of an index are known before the routine runs.
+fn is_static(index: &AxisIndex) -> bool {
+    index.computed().is_none() && index.loop_terms().len() == index.affine().terms().len()
+}
+
+/// Whether assignments into one array together write every element of it. If false, the answer may be unknown instead.
+///
+/// One alone does, or they write boxes that do not overlap and have as many elements as the array.
+pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
+    if parts.iter().any(|part| part.is_surjective()) {
+        return true;
+    }
+    let volume = |part: &&Projections| {
+        if part.product_space().contains(&0) {
+            return Some(0);
+        }
+        let sides = part.written_box()?;
+        sides.iter().try_fold(1i64, |volume, (lo, hi)| volume.checked_mul(hi - lo + 1))
+    };
+    let written = parts.iter().try_fold(0i64, |sum, part| sum.checked_add(volume(part)?));
+    let dims = parts.first().map_or(&[][..], |part| part.lhs_dims());
+    let all = dims.iter().try_fold(1i64, |volume, &dim| volume.checked_mul(extent(dim)));
+    written.is_some() && written == all && are_disjoint(parts)
+}
+
+/// Whether assignments into one array together write no element of it twice. If false, the answer may be unknown instead.
+pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
+    parts.iter().all(|part| part.is_injective()) && are_disjoint(parts)
+}
+
+fn are_disjoint(parts: &[&Projections]) -> bool {
+    if (0..parts.first().map_or(0, |part| part.project_lhs().len())).any(|axis| are_apart(parts, axis)) {
+        return true;
+    }
+    parts.iter().enumerate().all(|(at, part)| parts[..at].iter().all(|other| part.is_disjoint(other)))
+}
+
+/// Whether the indices of one axis have no value in common, any two parts: in order of their least values, each ends before the next begins.
+fn are_apart(parts: &[&Projections], axis: usize) -> bool {
+    let values = |part: &&Projections| {
+        let index = part.project_lhs().get(axis).filter(|index| is_static(index))?;
+        part.bounds_of(index)
+    };
+    let Some(mut values) = parts.iter().map(values).collect::<Option<Vec<_>>>() else { return false };
+    values.sort_unstable();
+    values.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use tnode::Dims;
+
+    use super::*;
+    use crate::indexing::{Projection, axis_iterator};
+    use lowered_ir::ir::{Affine, SymbolId};
+
+    /// Name, extents, dimensions of the left-hand side, positions, surjective, injective.
+    type Case<'a> = (&'a str, &'a [usize], &'a [usize], &'a [Position<'a>], bool, bool);
+
+    /// One position as `(axis, coefficient)` terms and an offset.
+    type Position<'a> = (&'a [(usize, i64)], i64);
+
+    fn projections(axes: &[usize], dims: &[usize], positions: &[Position]) -> Projections {
+        let index = |&(terms, offset): &Position| {
+            let sum = terms.iter().fold(Affine::constant(offset), |sum, &(axis, c)| {
+                sum.plus(&Affine::term(axis_iterator(axis), c))
+            });
+            AxisIndex::new(sum)
+        };
+        let lhs = (Dims::from_slice(dims), positions.iter().map(index).collect::<Projection>());
+        Projections::new(axes, lhs, vec![], "test").unwrap()
+    }
+
+    #[test]
+    fn table_of_cases() {
+        let i: Position = (&[(0, 1)], 0);
+        let j: Position = (&[(1, 1)], 0);
+        let cases: &[Case] = &[
+            ("identity", &[3, 4], &[3, 4], &[i, j], true, true),
+            ("transpose", &[3, 4], &[4, 3], &[j, i], true, true),
+            ("reduction", &[3, 4], &[3], &[i], true, false),
+            ("diagonal", &[3], &[3, 3], &[i, i], false, true),
+            ("scalar reduction", &[3], &[], &[], true, false),
+            ("fixed in a longer axis", &[3], &[3, 2], &[i, (&[], 1)], false, true),
+            ("fixed in an axis of 1", &[3], &[3, 1], &[i, (&[], 0)], true, true),
+            ("strided", &[3], &[6], &[(&[(0, 2)], 0)], false, true),
+            ("strided and kernel", &[3, 2], &[6], &[(&[(0, 2), (1, 1)], 0)], true, true),
+            ("overlapping windows", &[3, 3], &[7], &[(&[(0, 2), (1, 1)], 0)], true, false),
+            ("gaps between windows", &[3, 2], &[8], &[(&[(0, 3), (1, 1)], 0)], false, true),
+            ("reversed", &[4], &[4], &[(&[(0, -1)], 3)], true, true),
+            ("shifted", &[3], &[4], &[(&[(0, 1)], 1)], false, true),
+            ("triangular", &[3, 4], &[3, 6], &[i, (&[(0, 1), (1, 1)], 0)], false, true),
+            ("3a + 4b over (3, 2)", &[3, 2], &[11], &[(&[(0, 3), (1, 4)], 0)], false, false),
+            ("three digits", &[2, 3, 4], &[24], &[(&[(0, 12), (1, 4), (2, 1)], 0)], true, true),
+            ("pinned across positions", &[3, 3], &[5, 3], &[(&[(0, 1), (1, 1)], 0), j], false, true),
+            ("empty product space", &[0], &[0], &[i], true, true),
+            (
+                "a triangle of three",
+                &[2, 3, 2],
+                &[2, 4, 5],
+                &[i, (&[(0, 1), (1, 1)], 0), (&[(0, 1), (1, 1), (2, 1)], 0)],
+                false,
+                true,
+            ),
+            (
+                "a cycle pins nothing",
+                &[2, 2, 2],
+                &[3, 3, 3],
+                &[(&[(0, 1), (1, 1)], 0), (&[(1, 1), (2, 1)], 0), (&[(0, 1), (2, 1)], 0)],
+                false,
+                false,
+            ),
+            (
+                "pinned in two steps",
+                &[3, 2, 4],
+                &[4, 2, 4],
+                &[(&[(0, 1), (1, 1)], 0), j, (&[(2, 1)], 0)],
+                false,
+                true,
+            ),
+            ("digits of either sign", &[4, 2], &[8], &[(&[(0, -2), (1, -1)], 7)], true, true),
+            ("digits in any order", &[2, 3, 4], &[24], &[(&[(2, 6), (0, 3), (1, 1)], 0)], true, true),
+            ("a digit too wide", &[4, 3], &[10], &[(&[(0, 2), (1, 1)], 0)], false, false),
+            ("as wide as the gap", &[4, 2], &[8], &[(&[(0, 2), (1, 1)], 0)], true, true),
+            (
+                "digits and a pinned one",
+                &[3, 2, 2],
+                &[3, 7],
+                &[i, (&[(0, 1), (1, 2), (2, 1)], 0)],
+                false,
+                true,
+            ),
+            ("an iterator that writes nothing new", &[3, 1], &[3], &[i], true, true),
+            ("scalar without axes", &[], &[], &[], true, true),
+            ("fixed alone", &[], &[2], &[(&[], 1)], false, true),
+            ("windows that tile", &[4, 3], &[12], &[(&[(0, 3), (1, 1)], 0)], true, true),
+            ("windows that begin late", &[4, 3], &[13], &[(&[(0, 3), (1, 1)], 1)], false, true),
+            (
+                "two axes from one letter and two",
+                &[2, 3],
+                &[2, 3],
+                &[i, (&[(0, 1), (1, 1)], -1)],
+                false,
+                true,
+            ),
+        ];
+        for &(name, axes, dims, positions, surjective, injective) in cases {
+            let p = projections(axes, dims, positions);
+            assert_eq!((p.is_surjective(), p.is_injective()), (surjective, injective), "{name}");
+        }
+    }
+
+    #[test]
+    fn parts_together() {
+        let part = |extent: usize, offset: i64| {
+            projections(&[extent, 2], &[7, 2], &[(&[(0, 1)], offset), (&[(1, 1)], 0)])
+        };
+        let answers = |parts: &[&Projections]| (are_surjective(parts), are_injective(parts));
+        assert_eq!(answers(&[&part(3, 0), &part(4, 3)]), (true, true));
+        assert_eq!(answers(&[&part(4, 3), &part(2, 0), &part(1, 2)]), (true, true));
+        assert_eq!(answers(&[&part(3, 0), &part(3, 4)]), (false, true), "a gap");
+        assert_eq!(answers(&[&part(4, 0), &part(4, 3)]), (false, false), "an overlap");
+        assert_eq!(answers(&[&part(7, 0), &part(1, 0)]), (true, false), "one alone writes all");
+        assert_eq!(answers(&[&part(0, 0), &part(7, 0)]), (true, true), "an empty part");
+    }
+
+    #[test]
+    fn a_symbol_reaches_one_element_per_run() {
+        let symbol = |dim| {
+            let lhs =
+                (Dims::from_slice(&[dim]), Projection::from_iter([AxisIndex::new(Affine::var(SymbolId(0)))]));
+            Projections::new(&[], lhs, vec![], "test").unwrap()
+        };
+        assert!(!symbol(3).is_surjective() && symbol(3).is_injective());
+        assert!(symbol(1).is_surjective());
+    }
+
+    #[test]
+    fn a_computed_index_covers_and_tells_nothing() {
+        let part = |first: AxisIndex| {
+            let operand = (Dims::from_slice(&[3]), Projection::from_iter([AxisIndex::axis(0)]));
+            let index = Projection::from_iter([first, AxisIndex::axis(1)]);
+            Projections::new(&[3, 4], (Dims::from_slice(&[1, 4]), index), vec![operand], "test").unwrap()
+        };
+        let scatter = part(AxisIndex::Computed(0));
+        assert!(!scatter.is_surjective() && !scatter.is_injective());
+        assert!(!are_injective(&[&scatter, &part(AxisIndex::Fixed(0))]));
+        let one_hot = Projection::from_iter([AxisIndex::axis(0), AxisIndex::Computed(0)]);
+        let operand = (Dims::from_slice(&[3]), Projection::from_iter([AxisIndex::axis(0)]));
+        let dims = Dims::from_slice(&[3, 4]);
+        let one_hot = Projections::new(&[3], (dims, one_hot), vec![operand], "test").unwrap();
+        assert!(!one_hot.is_surjective() && one_hot.is_injective());
+    }
+
+    /// All index tuples of a small product space.
+    fn images(p: &Projections) -> Vec<Vec<i64>> {
+        let mut points: Vec<Vec<i64>> = vec![vec![]];
+        for &d in p.product_space() {
+            points = points.iter().flat_map(|pt| (0..d as i64).map(|x| [&pt[..], &[x]].concat())).collect();
+        }
+        let value = |pt: &[i64], var| {
+            p.product_iterators()
+                .iter()
+                .position(|&i| var == lowered_ir::ir::Var::Loop(i))
+                .map_or(0, |at| pt[at])
+        };
+        points
+            .iter()
+            .map(|pt| p.project_lhs().iter().map(|i| i.affine().eval(|v| value(pt, v))).collect())
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn both_answers_are_sound(
+            axes in prop::collection::vec(1usize..4, 1..4),
+            coefficients in prop::collection::vec((-4i64..5, -4i64..5, -4i64..5, 0i64..4), 1..3),
+            dims in prop::collection::vec(1usize..12, 2),
+        ) {
+            let terms: Vec<Vec<(usize, i64)>> =
+                coefficients.iter().map(|&(a, b, c, _)| [a, b, c].into_iter().enumerate().take(axes.len()).collect()).collect();
+            let positions: Vec<Position> = terms.iter().zip(&coefficients).map(|(t, c)| (&t[..], c.3)).collect();
+            let p = projections(&axes, &dims[..positions.len()], &positions);
+            let images = images(&p);
+            let distinct: BTreeSet<_> = images.iter().collect();
+            if p.is_injective() {
+                prop_assert_eq!(distinct.len(), images.len());
+            }
+            if p.is_surjective() {
+                let all: usize = p.lhs_dims().iter().product();
+                let inside = |t: &&&Vec<i64>| t.iter().zip(p.lhs_dims()).all(|(&x, &d)| 0 <= x && x < d as i64);
+                prop_assert_eq!(distinct.iter().filter(inside).count(), all);
+            }
+        }
+    }
+}

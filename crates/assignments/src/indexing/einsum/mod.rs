@@ -1,0 +1,454 @@
+//! Einsum text: projections from axis labels.
+//!
+//! ```
+//! use assignments::indexing::einsum;
+//! use tnode::Dims;
+//!
+//! let dims = |dims: &[usize]| Dims::from_slice(dims);
+//! let matmul = einsum::resolve("m,k; k,n => m,n", &[dims(&[4, 8]), dims(&[8, 2])], &[4, 2])?;
+//! assert_eq!(matmul.projections.product_space(), [4, 2, 8]);
+//!
+//! let error = einsum::resolve("mk; kn => mn", &[dims(&[4, 8]), dims(&[6, 2])], &[4, 2]).unwrap_err();
+//! assert_eq!(error.to_string(), "\
+//! einsum text, column 5: label `k` has 8 elements in operand 1, found 6
+//! 1 | mk; kn => mn
+//!   |     ^");
+//! # Ok::<(), einsum::SpecError>(())
+//! ```
+//!
+//! # Grammar
+//!
+//! ```text
+//! spec    = operand { ";" operand } "=>" operand { ";" operand }      operands read => the array written
+//! operand = [ row "|" ] [ row "->" ] row                  batch | input -> output axes
+//! row     = axes [ ellipsis axes ]
+//! ellipsis = "..." | ".." label ".."
+//! axes    = { axis "," } [ axis ]                         with commas; without: one character per axis
+//! axis    = label | "_" | integer | window | label "^" label { "^" label }
+//! window  = [ integer "*" ] label [ "<" | "=" ] [ "+" ( [ integer "*" ] label | integer ) ]
+//! ```
+//!
+//! * If there is a `,`, `*`, `+` or `<` anywhere in the text, labels are whole words and commas separate axes;
+//!   otherwise every letter or digit is an axis of its own. White space means nothing else.
+//! * The dimensions of an array are its batch axes, then its output axes, then its input axes: a matrix is
+//!   `input -> output` and has its rows first. Kinds that are left out have no axes.
+//! * Axes with one label run together and have one size; nothing is broadcast. `_` is a label of its own each time.
+//!   A label that the array written lacks is reduced over.
+//! * An integer is a fixed index.
+//! * An ellipsis stands for any number of axes: `..r..` for the same ones wherever `r` is written, `...` for those named
+//!   `batch`, `input` or `output` after the row it is in. Their number follows from the dimensions.
+//! * `stride*o + dilation*k` is the index of a window; one integer instead of a kernel shifts it. With `<` after the
+//!   output label all windows lie within the axis. Without it, or with `=`, the axis is padded by half the kernel's span
+//!   to the left, as a convolution that keeps its size needs: [`Resolved::padding`] says how much padding the operand
+//!   must have.
+//!
+//! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for [`resolve_parts`]: it has
+//!   several operands (`a; b => a^b` concatenates) or several arrays written (`a^b => a; b` splits), of which one each takes
+//!   part where a label runs.
+
+mod parse;
+mod solve;
+
+use std::fmt;
+use std::ops::Range;
+
+use tnode::Dims;
+
+use super::Projections;
+use lowered_ir::SourceSpan;
+
+/// What an einsum text means for arrays of given dimensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The projections. Product axes are those of the array written, in order, then the reduced ones as they appear.
+    pub projections: Projections,
+    /// For each operand and axis, the padding that windows need to the left and right, in elements.
+    pub padding: Vec<Vec<(usize, usize)>>,
+}
+
+/// One part of an einsum text with concatenated axes: where one label of each of them runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The array written, by position.
+    pub target: usize,
+    /// The operands that take part, by position.
+    pub operands: Vec<usize>,
+    /// The projections of these arrays.
+    pub projections: Projections,
+    /// For each operand that takes part and axis, the padding that windows need to the left and right, in elements.
+    pub padding: Vec<Vec<(usize, usize)>>,
+}
+
+/// Reads an einsum text with concatenated axes for operands of dimensions `rhs` and arrays written of dimensions `lhs`, all
+/// without padding. Each part has one operand and one array written: those whose labels run there.
+///
+/// # Errors
+/// What is not in the grammar, does not fit the dimensions or is ambiguous, with its place in the text.
+pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Part>, SpecError> {
+    let parts = parse::parse(spec).and_then(|arrays| solve::solve(spec, &arrays, rhs, lhs, false));
+    parts.map_err(|located| SpecError::new(located, spec))
+}
+
+/// Reads an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without padding.
+///
+/// # Errors
+/// What is not in the grammar or does not fit the dimensions, with its place in the text.
+pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<Resolved, SpecError> {
+    let lhs = [Dims::from_slice(lhs)];
+    let parts = parse::parse(spec).and_then(|arrays| {
+        arrays.refuse_concatenation()?;
+        solve::solve(spec, &arrays, rhs, &lhs, true)
+    });
+    let mut parts = parts.map_err(|located| SpecError::new(located, spec))?;
+    let Part { projections, padding, .. } = parts.pop().expect("without concatenated axes there is one part");
+    Ok(Resolved { projections, padding })
+}
+
+/// What is wrong with an einsum text, and where. Prints the message, the text and a caret under the place.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SpecError {
+    kind: Box<SpecErrorKind>,
+    span: SourceSpan,
+}
+
+/// What is wrong with an einsum text.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecErrorKind {
+    /// The grammar wants something else here.
+    #[error("expected {expected}, found {found}")]
+    Syntax {
+        /// What could stand here.
+        expected: &'static str,
+        /// What does.
+        found: String,
+    },
+    /// Concatenated axes in the text of one operation.
+    #[error(
+        "concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined"
+    )]
+    Concatenation,
+    /// Concatenated axes whose labels do not add up to them.
+    #[error("`{label}` has {} elements, but {array} has {found}", parts.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "))]
+    Parts {
+        /// The labels.
+        label: String,
+        /// The size of each.
+        parts: Vec<usize>,
+        /// Which array differs.
+        array: super::Place,
+        /// Its size there.
+        found: usize,
+    },
+    /// A part of concatenated axes with no array, or more than one.
+    #[error("ambiguous where {} runs: expected one {what}, found {}", labels.join(" and "), if found.is_empty() { "none".to_owned() } else { found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and ") })]
+    Ambiguous {
+        /// The labels that run there.
+        labels: Vec<String>,
+        /// `operand` or `array written`.
+        what: &'static str,
+        /// Those that could be meant.
+        found: Vec<String>,
+    },
+    /// Too many ways to pick labels of concatenated axes.
+    #[error("the concatenated axes have more than {limit} combinations of labels")]
+    TooManyParts {
+        /// The limit.
+        limit: usize,
+    },
+    /// Another number of operands than given.
+    #[error("the text has {found} {}, expected {expected}", if *written { "arrays written" } else { "operands" })]
+    Operands {
+        /// How many arrays there are.
+        expected: usize,
+        /// How many the text has.
+        found: usize,
+        /// Whether these are the arrays written.
+        written: bool,
+    },
+    /// Another number of axes than the array has.
+    #[error("{array} has {} axes {dims:?}, the text gives it {found}{}", dims.len(), if *open { " or more" } else { "" })]
+    Rank {
+        /// Which array.
+        array: super::Place,
+        /// Its dimensions.
+        dims: Dims,
+        /// How many axes the text has.
+        found: usize,
+        /// Whether there is an ellipsis too.
+        open: bool,
+    },
+    /// An ellipsis of unknown length.
+    #[error("the number of axes of `..{row}..` does not follow from the dimensions")]
+    OpenRow {
+        /// Its name.
+        row: String,
+    },
+    /// A label on axes of different sizes.
+    #[error("label `{label}` has {expected} elements in {first}, found {found}")]
+    Size {
+        /// The label.
+        label: String,
+        /// Its size.
+        expected: usize,
+        /// Where it has that size.
+        first: super::Place,
+        /// The size here.
+        found: usize,
+    },
+    /// A label that never stands alone.
+    #[error("the size of label `{label}` is open; expected it as an axis of its own somewhere")]
+    OpenSize {
+        /// The label.
+        label: String,
+    },
+    /// An index outside its axis.
+    #[error("the index takes values {lo}..={hi}, but {array} has {size} elements on axis {axis}")]
+    OutOfBounds {
+        /// The least value.
+        lo: i64,
+        /// The greatest value.
+        hi: i64,
+        /// Which array.
+        array: super::Place,
+        /// Its axis.
+        axis: usize,
+        /// The size of that axis.
+        size: usize,
+    },
+}
+
+/// An error before the text is at hand.
+type Located = (Box<SpecErrorKind>, Range<usize>);
+
+impl SpecErrorKind {
+    fn at(self, span: &Range<usize>) -> Located {
+        (Box::new(self), span.clone())
+    }
+}
+
+impl SpecError {
+    fn new((kind, span): Located, spec: &str) -> SpecError {
+        SpecError { kind, span: SourceSpan::new(spec, span) }
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> &SpecErrorKind {
+        &self.kind
+    }
+
+    /// The place, in bytes of the text.
+    pub fn span(&self) -> Range<usize> {
+        self.span.bytes()
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "einsum text, column {}: {}\n{}", self.span.column(), self.kind, self.span)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::indexing::AxisIndex;
+
+    fn dims(rhs: &[&[usize]]) -> Vec<Dims> {
+        rhs.iter().map(|dims| Dims::from_slice(dims)).collect()
+    }
+
+    /// The projections as text: product space, left-hand side, operands.
+    fn shown(spec: &str, rhs: &[&[usize]], lhs: &[usize]) -> String {
+        let resolved = resolve(spec, &dims(rhs), lhs).unwrap_or_else(|error| panic!("{error}"));
+        let p = &resolved.projections;
+        let index = |index: &AxisIndex| crate::affine_text(&index.affine(), |var| var.to_string());
+        let list = |indices: &[AxisIndex]| indices.iter().map(index).collect::<Vec<_>>().join(", ");
+        let rhs = p.project_rhs().iter().map(|projection| format!("[{}]", list(projection)));
+        let rhs = rhs.collect::<Vec<_>>().join(" ");
+        format!("{:?} {rhs} => [{}]", p.product_space(), list(p.project_lhs()))
+    }
+
+    #[test]
+    fn labels_words_and_single_characters() {
+        assert_eq!(
+            shown("ik; kj => ij", &[&[2, 3], &[3, 4]], &[2, 4]),
+            "[2, 4, 3] [i0, i2] [i2, i1] => [i0, i1]"
+        );
+        let words = shown("row, mid; mid, col => row, col", &[&[2, 3], &[3, 4]], &[2, 4]);
+        assert_eq!(words, "[2, 4, 3] [i0, i2] [i2, i1] => [i0, i1]");
+        assert_eq!(shown("ij => ji", &[&[2, 3]], &[3, 2]), "[3, 2] [i1, i0] => [i0, i1]");
+        assert_eq!(shown("ii => i", &[&[3, 3]], &[3]), "[3] [i0, i0] => [i0]");
+        assert_eq!(shown("i => ", &[&[3]], &[]), "[3] [i0] => []");
+        assert_eq!(shown("i, => i,", &[&[3]], &[3]), "[3] [i0] => [i0]");
+    }
+
+    #[test]
+    fn kinds_of_axes_are_batch_output_input() {
+        let found = shown("b | i->o; b | i => b | o", &[&[5, 4, 3], &[5, 3]], &[5, 4]);
+        assert_eq!(found, "[5, 4, 3] [i0, i1, i2] [i0, i2] => [i0, i1]");
+    }
+
+    #[test]
+    fn fixed_indices_and_placeholders() {
+        assert_eq!(
+            shown("bhwc => b00c", &[&[2, 3, 4, 5]], &[2, 1, 1, 5]),
+            "[2, 5, 3, 4] [i0, i2, i3, i1] => [i0, 0, 0, i1]"
+        );
+        assert_eq!(shown("i12 => i", &[&[3, 2, 3]], &[3]), "[3] [i0, 1, 2] => [i0]");
+        assert_eq!(shown("i__ => i", &[&[3, 2, 2]], &[3]), "[3, 2, 2] [i0, i1, i2] => [i0]");
+    }
+
+    #[test]
+    fn ellipses_take_the_axes_that_are_left() {
+        let batched = shown("...|ik; ...|kj => ...|ij", &[&[7, 6, 2, 3], &[7, 6, 3, 4]], &[7, 6, 2, 4]);
+        assert_eq!(batched, "[7, 6, 2, 4, 3] [i0, i1, i2, i4] [i0, i1, i4, i3] => [i0, i1, i2, i3]");
+        let middle = shown("a..mid..z => z..mid..a", &[&[2, 3, 4, 5]], &[5, 3, 4, 2]);
+        assert_eq!(middle, "[5, 3, 4, 2] [i3, i1, i2, i0] => [i0, i1, i2, i3]");
+        assert_eq!(shown("... => 0", &[&[2, 3]], &[1]), "[2, 3] [i0, i1] => [0]");
+    }
+
+    #[test]
+    fn windows() {
+        let valid = shown("2*o<+k; k => o", &[&[9], &[3]], &[4]);
+        assert_eq!(valid, "[4, 3] [2*i0 + i1] [i1] => [i0]");
+        let same = resolve("o+2*k; k => o", &dims(&[&[6], &[3]]), &[6]).unwrap();
+        assert_eq!(same.padding, [vec![(2, 2)], vec![(0, 0)]]);
+        assert_eq!(same.projections.project_rhs()[0][0].affine().offset(), -2);
+        let marked = resolve("o=+2*k; k => o", &dims(&[&[6], &[3]]), &[6]).unwrap();
+        assert_eq!(
+            (marked.projections.project_rhs(), marked.padding),
+            (same.projections.project_rhs(), same.padding)
+        );
+        assert_eq!(shown("o+1 => o", &[&[4]], &[3]), "[3] [i0 + 1] => [i0]");
+        assert_eq!(shown("2*o, => o", &[&[6]], &[3]), "[3] [2*i0] => [i0]");
+    }
+
+    #[test]
+    fn concatenated_axes_are_parts() {
+        let parts = |spec: &str, rhs: &[&[usize]], lhs: &[&[usize]]| {
+            let parts = resolve_parts(spec, &dims(rhs), &dims(lhs)).unwrap_or_else(|error| panic!("{error}"));
+            let index = |index: &AxisIndex| crate::affine_text(&index.affine(), |var| var.to_string());
+            let list = |indices: &[AxisIndex]| indices.iter().map(index).collect::<Vec<_>>().join(", ");
+            let shown = parts.iter().map(|part| {
+                let p = &part.projections;
+                let (lhs, rhs) = (list(p.project_lhs()), list(&p.project_rhs()[0]));
+                format!("{:?} {}[{rhs}] => {}[{lhs}]\n", p.product_space(), part.operands[0], part.target)
+            });
+            shown.collect::<String>()
+        };
+        assert_eq!(parts("i;j=>i^j", &[&[2], &[3]], &[&[5]]), "[2] 0[i0] => 0[i0]\n[3] 1[i0] => 0[i0 + 2]\n");
+        assert_eq!(parts("i^j=>i;j", &[&[5]], &[&[2], &[3]]), "[2] 0[i0] => 0[i0]\n[3] 0[i0 + 2] => 1[i0]\n");
+        let wide = parts("...|b,i ; ...|b,j => ...|b,i^j", &[&[4, 7, 2], &[4, 7, 1]], &[&[4, 7, 3]]);
+        let expected = "[4, 7, 2] 0[i0, i1, i2] => 0[i0, i1, i2]\n[4, 7] 1[i0, i1, 0] => 0[i0, i1, 2]\n";
+        assert_eq!(wide, expected);
+    }
+
+    /// Text, dimensions of the operands, dimensions of the array written.
+    type Case<'a> = (&'a str, &'a [&'a [usize]], &'a [usize]);
+
+    #[test]
+    fn mistakes_are_shown_in_place() {
+        let mut all = String::new();
+        let cases: &[Case] = &[
+            ("ik; kj = ij", &[&[2, 3], &[3, 4]], &[2, 4]),
+            ("i, k j => i", &[&[2, 3, 4]], &[2]),
+            ("ik => i", &[&[2, 3], &[3]], &[2]),
+            ("ijk => i", &[&[2, 3]], &[2]),
+            ("ij...k => i", &[&[2]], &[2]),
+            ("..a....b.. => i", &[&[2]], &[2]),
+            ("ij; jk => ik", &[&[2, 3], &[4, 5]], &[2, 5]),
+            ("2*o<+k; k => o", &[&[9], &[3]], &[5]),
+            ("o<+k => o", &[&[9]], &[7]),
+            ("ij3 => ij", &[&[2, 3, 3]], &[2, 3]),
+            ("a^b => a", &[&[2]], &[2]),
+            ("...... => i", &[&[2]], &[2]),
+            ("5000000000*o, => o", &[&[2]], &[2]),
+            ("i => o+k,", &[&[2]], &[2]),
+            ("...|...->... => 0", &[&[2, 3]], &[1]),
+        ];
+        for (spec, rhs, lhs) in cases {
+            let error = resolve(spec, &dims(rhs), lhs).expect_err(spec);
+            all += &format!("{error}\n\n");
+        }
+        expect_test::expect![[r#"
+            einsum text, column 12: expected an axis, `;` or `=>`, found the end of the text
+            1 | ik; kj = ij
+              |            ^
+
+            einsum text, column 6: expected `,` between axes, found `j`
+            1 | i, k j => i
+              |      ^
+
+            einsum text, column 1: the text has 1 operands, expected 2
+            1 | ik => i
+              | ^^^^^^^
+
+            einsum text, column 1: operand 1 has 2 axes [2, 3], the text gives it 3
+            1 | ijk => i
+              | ^^^
+
+            einsum text, column 1: operand 1 has 1 axes [2], the text gives it 3 or more
+            1 | ij...k => i
+              | ^^^^^^
+
+            einsum text, column 7: expected an axis, `...`, `|`, `->`, `;` or `=>`, found `.`
+            1 | ..a....b.. => i
+              |       ^
+
+            einsum text, column 5: label `j` has 3 elements in operand 1, found 4
+            1 | ij; jk => ik
+              |     ^
+
+            einsum text, column 1: the index takes values 0..=10, but operand 1 has 9 elements on axis 0
+            1 | 2*o<+k; k => o
+              | ^^^^^^
+
+            einsum text, column 1: the size of label `k` is open; expected it as an axis of its own somewhere
+            1 | o<+k => o
+              | ^^^^
+
+            einsum text, column 3: the index takes values 3..=3, but operand 1 has 3 elements on axis 2
+            1 | ij3 => ij
+              |   ^
+
+            einsum text, column 1: concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined
+            1 | a^b => a
+              | ^^^
+
+            einsum text, column 4: expected at most one ellipsis in a row, found `...`
+            1 | ...... => i
+              |    ^^^
+
+            einsum text, column 1: expected an integer below 2³², found `5000000000`
+            1 | 5000000000*o, => o
+              | ^^^^^^^^^^
+
+            einsum text, column 6: the size of label `o` is open; expected it as an axis of its own somewhere
+            1 | i => o+k,
+              |      ^^^
+
+            einsum text, column 1: the number of axes of `..batch..` does not follow from the dimensions
+            1 | ...|...->... => 0
+              | ^^^
+
+        "#]]
+        .assert_eq(&all);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(spec in "[a-c0-2_ ,;|*+<=>^.-]{0,24}", ranks in prop::collection::vec(0usize..4, 1..4)) {
+            let all: Vec<Dims> = ranks.iter().map(|&rank| Dims::from_elem(2, rank)).collect();
+            let (lhs, rhs) = all.split_first().expect("not empty");
+            // Whatever the answer is, there is one.
+            if let Ok(resolved) = resolve(&spec, rhs, lhs) {
+                prop_assert_eq!(resolved.padding.len(), rhs.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which values indices take: checks every access, and finds the ranges of symbols left open.
+
+use tnode::{Dims, TensorNode};
+
+use super::computed::computed_axis;
+use super::error::LowerErrorKind;
+use super::view::Views;
+use super::{LowerError, mentions};
+use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
+use crate::{Accum, Assignments, FetchOp, Operand, Origin, Step};
+use lowered_ir::SourceSpan;
+use lowered_ir::ir::{Affine, SymbolId, Var};
+
+/// One index into one axis of a node's memory, in coordinates without padding.
+pub(super) struct Position<'a> {
+    node: &'a TensorNode,
+    /// The position of the operand; none for the node written.
+    operand: Option<usize>,
+    axis: usize,
+    index: Affine,
+    min: i64,
+    max: i64,
+}
+
+/// The left margin of each axis and the dimensions without and with margins.
+pub(super) struct Layout {
+    pub(super) left: Vec<i64>,
+    pub(super) inner: Dims,
+    pub(super) padded: Dims,
+}
+
+pub(super) fn layout(node: &TensorNode) -> Result<Layout, LowerError> {
+    let (inner, padded) = (node.dims_without_padding()?, node.dims()?);
+    let left = match node.padding() {
+        Some(padding) => padding.axes.iter().map(|axis| extent(axis.left)).collect(),
+        None => vec![0; inner.len()],
+    };
+    Ok(Layout { left, inner, padded })
+}
+
+/// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in bounds.
+///
+/// Every access is checked on the way.
+pub(super) fn symbol_ranges(
+    assignments: &Assignments,
+    views: &Views,
+    table: &[StaticSymbol],
+    renumbering: &[SymbolId],
+) -> Result<Vec<i64>, LowerError> {
+    let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
+    let unlocated = Origin::unknown();
+    views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
+    let mut result = Ok(());
+    crate::each_step(&assignments.steps, &mut |step| {
+        if let (Step::Fetch { op: FetchOp::Slice { index, of }, origin, .. }, Ok(())) = (step, &result) {
+            result = solver.slice(of, *index, origin);
+        }
+        for accum in step.accums() {
+            if result.is_ok() {
+                result = solver.accum(accum).map_err(|error| error.or_at(|| accum.origin.statement()));
+            }
+        }
+    });
+    result?;
+    let ranged = |(symbol, limit): (&StaticSymbol, Option<i64>)| {
+        let name = symbol.name.clone();
+        let kind = match symbol.range.or(limit) {
+            Some(range) if range < 1 => LowerErrorKind::SymbolEmpty { name, range },
+            Some(range) => return Ok(range),
+            None => LowerErrorKind::SymbolUnranged { name },
+        };
+        Err(kind.at(mentions::of_symbol(assignments, &symbol.name)))
+    };
+    table.iter().zip(solver.limits).map(ranged).collect()
+}
+
+/// Checks accesses and notes how far symbols without a range may go.
+struct Solver<'a> {
+    table: &'a [StaticSymbol],
+    renumbering: &'a [SymbolId],
+    /// The largest range so far of each symbol of the table that has none.
+    limits: Vec<Option<i64>>,
+}
+
+impl Solver<'_> {
+    fn accum(&mut self, accum: &Accum) -> Result<(), LowerError> {
+        self.check_symbols(accum)?;
+        let positions = positions(accum)?;
+        // Without iterations nothing is accessed, whatever the indices say.
+        if accum.projections.product_space().contains(&0) {
+            return Ok(());
+        }
+        positions.iter().try_for_each(|position| self.position(position, &accum.projections, &accum.origin))
+    }
+
+    /// A symbol as the index of a node's first axis.
+    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<(), LowerError> {
+        let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
+        let index = Affine::var(symbol);
+        let position = Position { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
+        self.position(&position, &Projections::pointwise(&[], 0), origin)
+    }
+
+    fn check_symbols(&self, accum: &Accum) -> Result<(), LowerError> {
+        let p = &accum.projections;
+        let symbols = self.renumbering.len();
+        let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
+        for index in indices.map(AxisIndex::affine) {
+            for (var, _) in index.terms() {
+                match var {
+                    Var::Symbol(id) if id.index() >= symbols => {
+                        return Err(LowerErrorKind::UnknownSymbol {
+                            node: accum.lhs.name(),
+                            symbol: id.0,
+                            symbols,
+                        }
+                        .into());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place in the table of a symbol of the assignments.
+    fn at(&self, id: SymbolId) -> usize {
+        self.renumbering[id.index()].index()
+    }
+
+    fn position(
+        &mut self,
+        position: &Position,
+        projections: &Projections,
+        origin: &Origin,
+    ) -> Result<(), LowerError> {
+        let mut open: Vec<SymbolId> = Vec::new();
+        let bounds = position.index.bounds(|var| match var {
+            Var::Loop(id) => (0, extent(projections.extent_of(id)) - 1),
+            Var::Symbol(id) => match self.table[self.at(id)].range {
+                Some(range) => (0, range.max(1) - 1),
+                None => {
+                    open.push(id);
+                    (0, 0)
+                }
+            },
+        });
+        let (lo, hi) = bounds.ok_or_else(|| self.overflow(position).at(position.place(origin)))?;
+        if lo < position.min || hi >= position.max {
+            return Err(self.out_of_bounds(position, lo, hi).at(position.place(origin)));
+        }
+        match open.as_slice() {
+            [] => {}
+            [id] => {
+                let range = position.largest_range(position.index.coefficient(*id), lo, hi);
+                let at = self.at(*id);
+                self.limits[at] = Some(self.limits[at].map_or(range, |known| known.min(range)));
+            }
+            [id, ..] => {
+                let name = self.table[self.at(*id)].name.clone();
+                return Err(LowerErrorKind::SymbolUnranged { name }.at(position.place(origin)));
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self, position: &Position) -> String {
+        crate::affine_text(&position.index, |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => self.table[self.at(id)].to_string(),
+        })
+    }
+
+    fn overflow(&self, position: &Position) -> LowerErrorKind {
+        let (node, index) = (position.node.name(), self.text(position));
+        LowerErrorKind::Overflow { node, axis: position.axis, index }
+    }
+
+    fn out_of_bounds(&self, position: &Position, lo: i64, hi: i64) -> LowerErrorKind {
+        let (node, index) = (position.node.name(), self.text(position));
+        let Position { axis, min, max, .. } = *position;
+        LowerErrorKind::OutOfBounds { node, axis, index, lo, hi, min, max }
+    }
+}
+
+impl Position<'_> {
+    /// Where the index stands.
+    fn place(&self, origin: &Origin) -> Option<SourceSpan> {
+        match self.operand {
+            None => origin.target_index(self.axis),
+            Some(at) => origin.operand_index(at, self.axis),
+        }
+    }
+
+    /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes `lo..=hi`.
+    fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
+        let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
+        room / coefficient.saturating_abs().max(1) + 1
+    }
+}
+
+/// Every position that must be in bounds; of guarded reads none must, unless one of their indices is computed.
+fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
+    let p = &accum.projections;
+    let operands = accum.rhs.operands().len() + accum.computed.len();
+    if operands != p.project_rhs().len() {
+        let node = accum.lhs.name();
+        return Err(LowerErrorKind::Operands { node, operands, projections: p.project_rhs().len() }.into());
+    }
+    let mut all = Vec::new();
+    push_positions(&mut all, None, &accum.lhs, p.lhs_dims(), p.project_lhs())?;
+    let operands = accum.operands().zip(p.rhs_dims()).zip(p.project_rhs()).enumerate();
+    for (at, ((operand, dims), projection)) in operands {
+        match operand {
+            Operand::Node(node) | Operand::MergeBuffer(node) => {
+                push_positions(&mut all, Some(at), node, dims, projection)?;
+            }
+            Operand::Padded { node, .. } if computed_axis(projection).is_some() => {
+                push_positions(&mut all, Some(at), node, dims, projection)?;
+            }
+            Operand::Padded { node, .. } => check_dims(node, dims)?,
+            Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {}
+        }
+    }
+    Ok(all)
+}
+
+fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
+    let found = node.dims_without_padding()?;
+    if found.as_slice() == expected {
+        return Ok(());
+    }
+    Err(LowerErrorKind::Dims { node: node.name(), found: found.to_vec(), expected: expected.to_vec() }.into())
+}
+
+fn push_positions<'a>(
+    all: &mut Vec<Position<'a>>,
+    operand: Option<usize>,
+    node: &'a TensorNode,
+    dims: &[usize],
+    projection: &[AxisIndex],
+) -> Result<(), LowerError> {
+    check_dims(node, dims)?;
+    let layout = layout(node)?;
+    for (axis, index) in projection.iter().enumerate().filter(|(_, index)| index.computed().is_none()) {
+        let (left, inner) = (layout.left[axis], extent(layout.inner[axis]));
+        // Only reads may reach into margins: a write there would destroy what readers expect of them.
+        let (min, max) = match operand {
+            Some(_) => (-left, extent(layout.padded[axis]) - left),
+            None => (0, inner),
+        };
+        all.push(Position { node, operand, axis, index: index.affine(), min, max });
+    }
+    Ok(())
+}
+
+/// The values an index takes, unless they are too large to compute.
+pub(super) fn bounds_of(
+    index: &Affine,
+    projections: &Projections,
+    range: impl Fn(SymbolId) -> i64,
+) -> Option<(i64, i64)> {
+    index.bounds(|var| match var {
+        Var::Loop(id) => (0, extent(projections.extent_of(id)).max(1) - 1),
+        Var::Symbol(id) => (0, range(id) - 1),
+    })
+}

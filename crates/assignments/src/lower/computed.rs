@@ -1,0 +1,135 @@
+//! Indices computed when the routine runs: what is gathered from such an element, and what is scattered into it.
+//!
+//! The loop IR checks a computed index against the whole dimension, margins included, and has no margins of its own. So the
+//! index into a dimension with margins is shifted here, after it is checked against the elements without them:
+//! `at' = 0 <= at < inner ? at + left : -1`, in `i64`, and -1 is outside of everything.
+
+use tnode::{DType, Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::layout;
+use super::error::LowerErrorKind;
+use super::step::Place;
+use crate::indexing::{AxisIndex, extent};
+use crate::{Operand, Rhs};
+use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
+
+/// An element that is computed in one dimension.
+struct Element {
+    node: NodeRef,
+    index: Indices,
+    axis: usize,
+    at: Expr,
+    /// The integer type of `at`.
+    at_type: DType,
+}
+
+/// The axis that is computed, and the operand that computes it.
+pub(super) fn computed_axis(projection: &[AxisIndex]) -> Option<(usize, usize)> {
+    projection.iter().enumerate().find_map(|(axis, index)| Some((axis, index.computed()?)))
+}
+
+impl Place<'_> {
+    /// The read of an operand whose index on `axis` is the value of operand `by`.
+    pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
+        let node = match self.accum.operands().nth(operand) {
+            Some(Operand::Node(node) | Operand::Padded { node, .. }) => node,
+            Some(Operand::MergeBuffer(_)) => return self.refuse("a merge buffer"),
+            Some(Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. }) | None => {
+                return self.refuse("a number");
+            }
+        };
+        let projection = &self.accum.projections.project_rhs()[operand];
+        let Element { node, index, axis, at, .. } = self.computed(node, projection, axis, by)?;
+        let otherwise = Box::new(Expr::Const(self.accum.outside(operand)));
+        Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
+    }
+
+    /// The gather that an accumulation copies into a target of another type, if it is one. Outside, it gives the neutral
+    /// element of the target's type: that of the node's type need not convert to it, as `i64`'s least value wraps to 0.
+    pub(super) fn gathered_alone(&self) -> Result<Option<Expr>, LowerError> {
+        let Rhs::Copy(Operand::Node(source)) = &self.accum.rhs else { return Ok(None) };
+        let projection = &self.accum.projections.project_rhs()[0];
+        let Some((axis, by)) = computed_axis(projection) else { return Ok(None) };
+        let (from, to) = (source.dtype(), self.accum.lhs.dtype());
+        let neutral = self.accum.op.neutral(to);
+        if self.accum.outside(0).convert(to) == neutral {
+            return Ok(None);
+        }
+        let size = extent(layout(source)?.padded[axis]);
+        let Element { node, index, axis, at, at_type } = self.computed(source, projection, axis, by)?;
+        let inside = is_inside(in_i64(at.clone(), at_type), size);
+        let read = |outside| {
+            let otherwise = Box::new(Expr::Const(outside));
+            Expr::convert(to, Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
+        };
+        let candidate = neutral.convert(from);
+        if candidate.convert(to) == neutral {
+            return Ok(Some(read(candidate)));
+        }
+        Ok(Some(Expr::select(inside, read(Scalar::zero(from)), Expr::Const(neutral))))
+    }
+
+    /// The store into the target, whose index on `axis` is the value of operand `by`; an accumulation if `op` is given.
+    pub(super) fn scatter(
+        &self,
+        (axis, by): (usize, usize),
+        op: Option<BinaryOp>,
+        value: Expr,
+    ) -> Result<Stmt, LowerError> {
+        let accum = self.accum;
+        let Element { node, index, axis, at, .. } =
+            self.computed(&accum.lhs, accum.projections.project_lhs(), axis, by)?;
+        Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
+    }
+
+    fn refuse(&self, what: &'static str) -> Result<Expr, LowerError> {
+        Err(LowerErrorKind::NothingToCompute { node: self.accum.lhs.name(), what }.into())
+    }
+
+    fn computed(
+        &self,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+        axis: usize,
+        by: usize,
+    ) -> Result<Element, LowerError> {
+        let dtype = self.accum.operands().nth(by).map_or(DType::Bool, Operand::dtype);
+        if !dtype.is_integer() {
+            return Err(LowerErrorKind::IndexType { node: node.name(), axis, dtype }.into());
+        }
+        let layout = layout(node)?;
+        let (left, inner, padded) = (layout.left[axis], layout.inner[axis], layout.padded[axis]);
+        let at = self.operand(by, dtype)?;
+        let (at, at_type) = match inner == padded {
+            true => (at, dtype),
+            false => (shifted(at, dtype, left, extent(inner)), DType::I64),
+        };
+        let (home, mut index) = self.element(node, projection)?;
+        let axis = index.len() - projection.len() + axis;
+        index[axis] = AxisIndex::Fixed(0).affine();
+        Ok(Element { node: home, index, axis, at, at_type })
+    }
+}
+
+/// `0 <= at < inner ? at + left : -1`
+fn shifted(at: Expr, dtype: DType, left: i64, inner: i64) -> Expr {
+    let at = in_i64(at, dtype);
+    let shifted = Expr::binary(BinaryOp::Add, at.clone(), number(left));
+    Expr::select(is_inside(at, inner), shifted, number(-1))
+}
+
+/// An index as `i64`. A `u64` that is too large for it becomes negative, and is outside either way.
+fn in_i64(at: Expr, dtype: DType) -> Expr {
+    if dtype == DType::I64 { at } else { Expr::convert(DType::I64, at) }
+}
+
+/// `0 <= at < size`, of an index in `i64`.
+fn is_inside(at: Expr, size: i64) -> Expr {
+    let below = Expr::binary(BinaryOp::Lt, at.clone(), number(size));
+    Expr::binary(BinaryOp::And, Expr::binary(BinaryOp::Le, number(0), at), below)
+}
+
+fn number(value: i64) -> Expr {
+    Expr::Const(Scalar::from_i64(DType::I64, value))
+}

@@ -1,0 +1,32 @@
+//! Assignments to nodes without values.
+//!
+//! They have no loops, so nothing else in the routine tells that it writes the node. A `zero` statement does,
+//! at the beginning, where it precedes every read. Such a node may have margins, which are zeros then.
+
+use std::collections::BTreeSet;
+
+use super::LowerError;
+use super::view::Views;
+use crate::Assignments;
+use lowered_ir::ir::{Block, NodeRef, Stmt};
+use tnode::TensorNode;
+
+/// The nodes without values that the program writes.
+pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>, LowerError> {
+    let mut written = BTreeSet::new();
+    crate::each_step(&assignments.steps, &mut |step| {
+        written.extend(crate::written(step).into_iter().map(|node| views.home(node).0));
+    });
+    let mut empty = BTreeSet::new();
+    for node in written {
+        if node.dims_without_padding()?.contains(&0) {
+            empty.insert(node);
+        }
+    }
+    Ok(empty)
+}
+
+/// `zero` for each of the nodes, in order.
+pub(super) fn zeros(empty: &BTreeSet<TensorNode>, node_ref: impl Fn(&TensorNode) -> NodeRef) -> Block {
+    empty.iter().map(|node| Stmt::Zero { node: node_ref(node) }).collect()
+}

@@ -1,0 +1,188 @@
+//! Refuses nodes, ranges, indices and statements beyond the verifier's [`Limits`], so that the error names
+//! the user's objects.
+
+use tnode::TensorNode;
+
+use super::bounds::layout;
+use super::error::LowerErrorKind;
+use super::{LowerError, step::Ctx};
+use crate::indexing::{AxisIndex, StaticSymbol, extent};
+use crate::{Accum, Assignments, FetchOp, Operand, Random, Step};
+use lowered_ir::SourceSpan;
+use lowered_ir::ir::{Affine, Block, LoopKind, NodeDecl, Stmt, Var};
+use lowered_ir::text::is_identifier;
+use lowered_ir::verify::{Limits, MAX_OFFSET_BYTES};
+
+/// The most numbers and symbols after the seed of a random number: each is an operation within the next.
+pub(super) const MAX_KEY: usize = 64;
+
+/// Refuses a node of more bytes than a node may have; of how many axes it may have, `tnode` sees to.
+pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
+    let (node, node_bytes) = (decl.name.clone(), Limits::default().node_bytes);
+    // An axis of size 0 counts as 1: it must not hide others that are too large to compute with.
+    let sized = |all: u128, &dim: &usize| all.saturating_mul((dim as u128).max(1));
+    let bytes = decl.dims.iter().fold(decl.dtype.size_bytes() as u128, sized);
+    if bytes > u128::from(node_bytes) {
+        return Err(LowerErrorKind::TooLarge { node, dims: decl.dims.to_vec(), bytes, max: node_bytes });
+    }
+    Ok(())
+}
+
+/// Refuses a symbol whose name or range the loop IR does not have.
+pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> {
+    let (name, max) = (symbol.name.clone(), Limits::default().extent);
+    match symbol.range {
+        _ if !is_identifier(&name) => Err(LowerErrorKind::SymbolName { name }),
+        Some(range) if range > max => Err(LowerErrorKind::SymbolRange { name, range, max }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses the first step whose loops, indices or keys are too large; the ranges of symbols are known.
+pub(super) fn check_steps(assignments: &Assignments, ctx: &Ctx) -> Result<(), LowerError> {
+    let mut result = Ok(());
+    crate::each_step(&assignments.steps, &mut |step| {
+        if result.is_ok() {
+            result = check_step(step, assignments, ctx);
+        }
+    });
+    result
+}
+
+fn check_step(step: &Step, assignments: &Assignments, ctx: &Ctx) -> Result<(), LowerError> {
+    if let Step::Fetch { node, op: FetchOp::Random(random), origin } = step {
+        check_key(node, random).map_err(|kind| kind.at(origin.operand(0)))?;
+    }
+    step.accums().iter().try_for_each(|accum| Checked { accum, assignments, ctx }.check())
+}
+
+fn check_key(node: &TensorNode, random: &Random) -> Result<(), LowerErrorKind> {
+    let found = random.key.len();
+    if found <= MAX_KEY {
+        return Ok(());
+    }
+    Err(LowerErrorKind::RandomKey { node: node.name(), found, max: MAX_KEY })
+}
+
+/// An accumulation that is checked.
+struct Checked<'a> {
+    accum: &'a Accum,
+    assignments: &'a Assignments,
+    ctx: &'a Ctx,
+}
+
+impl Checked<'_> {
+    fn check(&self) -> Result<(), LowerError> {
+        let (accum, limits) = (self.accum, Limits::default());
+        let (node, space) = (|| accum.lhs.name(), accum.projections.product_space());
+        if space.len() > limits.nesting {
+            let (found, max) = (space.len(), limits.nesting);
+            let kind = LowerErrorKind::TooManyLoops { node: node(), found, max };
+            return Err(kind.at(accum.origin.statement()));
+        }
+        if let Some(&found) = space.iter().find(|&&dim| extent(dim) > limits.extent) {
+            let kind = LowerErrorKind::LoopRange { node: node(), found, max: limits.extent };
+            return Err(kind.at(accum.origin.statement()));
+        }
+        if space.contains(&0) {
+            return Ok(());
+        }
+        let place = |axis| accum.origin.target_index(axis);
+        self.array(&accum.lhs, accum.projections.project_lhs(), place)?;
+        for (at, (operand, projection)) in accum.operands().zip(accum.projections.project_rhs()).enumerate() {
+            let place = |axis| accum.origin.operand_index(at, axis);
+            match operand {
+                Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => {
+                    self.array(node, projection, place)?;
+                }
+                Operand::Constant(_) => {}
+                Operand::Index(dtype) => {
+                    projection.iter().take(1).try_for_each(|index| self.value(index, *dtype, place(0)))?;
+                }
+                Operand::Random { random, .. } => {
+                    check_key(&accum.lhs, random).map_err(|kind| kind.at(accum.origin.operand(at)))?;
+                    for (axis, index) in projection.iter().enumerate() {
+                        self.bounds(&index.affine(), &accum.lhs, axis, place(axis))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every index can be computed, and so can its distance in bytes from the beginning of the node.
+    fn array(
+        &self,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+        place: impl Fn(usize) -> Option<SourceSpan>,
+    ) -> Result<(), LowerError> {
+        let layout = layout(node)?;
+        let mut stride = node.dtype().size_bytes() as u128;
+        for (axis, index) in projection.iter().enumerate().rev() {
+            let index = index.affine().plus_constant(layout.left[axis]);
+            self.bounds(&index, node, axis, place(axis))?;
+            let is_steep =
+                |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > MAX_OFFSET_BYTES;
+            let mut factors = index.terms().iter().map(|term| term.1).chain([index.offset()]);
+            if let Some(factor) = factors.find(is_steep) {
+                let (node, index) = (node.name(), self.text(&index));
+                return Err(LowerErrorKind::TooSteep { node, axis, index, factor }.at(place(axis)));
+            }
+            stride = stride.saturating_mul((layout.padded[axis] as u128).max(1));
+        }
+        Ok(())
+    }
+
+    /// The value of an index fits the type that it has as a value.
+    fn value(
+        &self,
+        index: &AxisIndex,
+        dtype: tnode::DType,
+        place: Option<SourceSpan>,
+    ) -> Result<(), LowerError> {
+        let index = index.affine();
+        let (lo, hi) = self.bounds(&index, &self.accum.lhs, 0, place.clone())?;
+        let narrow = dtype == tnode::DType::I32 && (i32::try_from(lo).is_err() || i32::try_from(hi).is_err());
+        match narrow {
+            true => Err(LowerErrorKind::IndexValue { index: self.text(&index), lo, hi, dtype }.at(place)),
+            false => Ok(()),
+        }
+    }
+
+    /// The least and greatest value of an index.
+    fn bounds(
+        &self,
+        index: &Affine,
+        node: &TensorNode,
+        axis: usize,
+        place: Option<SourceSpan>,
+    ) -> Result<(i64, i64), LowerError> {
+        self.ctx.exact_bounds(index, &self.accum.projections).ok_or_else(|| {
+            let (node, index) = (node.name(), self.text(index));
+            LowerErrorKind::Overflow { node, axis, index }.at(place)
+        })
+    }
+
+    fn text(&self, index: &Affine) -> String {
+        crate::affine_text(index, |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => self.assignments.symbols[id.index()].to_string(),
+        })
+    }
+}
+
+/// How many statements a block counts as, those in unrolled loops as often as they are repeated.
+pub(super) fn statements(block: &Block) -> u64 {
+    let each = |stmt: &Stmt| match stmt {
+        Stmt::For { lo, hi, kind, body, .. } => {
+            let repeats = match kind {
+                LoopKind::Unrolled => hi.limit.saturating_sub(*lo).max(0).unsigned_abs(),
+                _ => 1,
+            };
+            1 + repeats.saturating_mul(statements(body))
+        }
+        _ => 1,
+    };
+    block.iter().map(each).fold(0, u64::saturating_add)
+}

@@ -1,0 +1,211 @@
+//! Margins: what the elements around the values of a padded node hold when they are read.
+//!
+//! A read that may reach into margins *needs* them to hold the neutral element, in the node's type, of the operation that
+//! accumulates: 0 for sums, the lowest value for `max`, the highest for `min`, 1 for products. What the expression does
+//! with the element is not looked at: `y[i] :+= x[i + k] * w[k]` needs 0, and so does `y[i] :+= exp(x[i + k])`. A plain
+//! assignment needs what the padding declares as neutral, or 0. The node of a subexpression, which is virtual, has the
+//! needs of the statement that reads it.
+//!
+//! Margins that hold something else, or nobody knows what, are set by loops over the margins alone before the step that
+//! reads them; steps in a row with the same need set them once. What they hold when a routine begins:
+//! * where the padding declares a neutral value, that value. A routine that sets other values puts it back at its end.
+//!   A routine that fills the node, so that it may be the first to use its memory, does not know: it sets the margins
+//!   before it reads them, and at its end if the value is not the 0 of fresh memory;
+//! * where it does not, anything;
+//! * 0 where the node has no values and the routine writes it, since a `zero` statement tells that ([`super::empty`]).
+//!
+//! An element with a computed index is never in the margins, but the loop IR does not say so. In a routine that fills the
+//! node they are therefore set before such an access, so that no value from before the routine is needed.
+//!
+//! Merge buffers have the margins of the array they are a copy of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tnode::{Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::{Layout, layout};
+use super::computed::computed_axis;
+use super::step::{Ctx, Loops, nest};
+use crate::indexing::{AxisIndex, extent};
+use crate::{Accum, AccumOp, Assignments, Operand};
+use lowered_ir::ir::{Affine, Block, Expr, Stmt, Var};
+
+/// What is known of the margins of each padded node, step by step.
+#[derive(Debug, Default)]
+pub(super) struct Margins {
+    /// What they hold now; `None` where nobody knows.
+    held: BTreeMap<TensorNode, Option<Scalar>>,
+    /// The operation that accumulates the values of each virtual node.
+    readers: BTreeMap<TensorNode, AccumOp>,
+    /// The nodes that the routine gives all their values.
+    filled: BTreeSet<TensorNode>,
+    /// The nodes whose margins the routine sets.
+    set: BTreeSet<TensorNode>,
+}
+
+impl Margins {
+    /// What is known before the first step; `zeroed` are the nodes that the routine begins with setting to 0.
+    pub(super) fn new(assignments: &Assignments, zeroed: &BTreeSet<TensorNode>) -> Margins {
+        let filled: BTreeSet<TensorNode> = assignments.embedded_nodes().into_iter().collect();
+        let held = |node: TensorNode| {
+            node.padding()?;
+            let known = match () {
+                () if zeroed.contains(&node) => Some(Scalar::zero(node.dtype())),
+                () if filled.contains(&node) => None,
+                () => declared(&node),
+            };
+            Some((node, known))
+        };
+        let held = assignments.nodes().into_iter().filter_map(held).collect();
+        Margins { held, readers: readers(assignments), filled, set: BTreeSet::new() }
+    }
+
+    /// Whether the routine sets the margins of a node.
+    pub(super) fn are_set(&self, node: &TensorNode) -> bool {
+        self.set.contains(node)
+    }
+
+    /// The operation for whose sake an accumulation reads its operands.
+    fn reader(&self, accum: &Accum) -> AccumOp {
+        match accum.op {
+            AccumOp::Assign => self.readers.get(&accum.lhs).copied().unwrap_or(AccumOp::Assign),
+            op => op,
+        }
+    }
+}
+
+/// The value that the margins of a node hold between routines, if it declares one.
+fn declared(node: &TensorNode) -> Option<Scalar> {
+    Some(Scalar::from_f64(node.dtype(), node.padding()?.neutral?))
+}
+
+/// For each virtual node, the operation of its first reader, or of the first reader of that if it is virtual too.
+fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
+    let mut accums: Vec<&Accum> = Vec::new();
+    crate::each_step(&assignments.steps, &mut |step| accums.extend(step.accums()));
+    let mut margins = Margins::default();
+    for accum in accums.into_iter().rev() {
+        let op = margins.reader(accum);
+        let read = accum.operands().filter_map(Operand::node);
+        let read: Vec<TensorNode> = read.filter(|node| node.mode().known_virtual()).cloned().collect();
+        margins.readers.extend(read.into_iter().map(|node| (node, op)));
+    }
+    margins.readers
+}
+
+/// Sets the margins that a step reads and that do not hold what it needs.
+pub(super) fn prepare(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    for accum in accums.iter().filter(|accum| !accum.projections.product_space().contains(&0)) {
+        for (at, (operand, projection)) in accum.operands().zip(accum.projections.project_rhs()).enumerate() {
+            let Operand::Node(node) = operand else { continue };
+            if node.padding().is_none() || !reaches_margins(accum, projection, &layout(node)?, ctx) {
+                continue;
+            }
+            // What computes an index is not accumulated.
+            let is_index = at >= accum.rhs.operands().len();
+            let needed = match if is_index { AccumOp::Assign } else { ctx.margins.reader(accum) } {
+                AccumOp::Assign => declared(node).unwrap_or(Scalar::zero(node.dtype())),
+                op => op.neutral(node.dtype()),
+            };
+            set(node, needed, ctx, block)?;
+        }
+    }
+    for accum in accums {
+        for node in with_computed_index(accum) {
+            let is_unknown = ctx.margins.held.get(node) == Some(&None);
+            if is_unknown && ctx.margins.filled.contains(node) {
+                set(node, declared(node).unwrap_or(Scalar::zero(node.dtype())), ctx, block)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of which an element with a computed index is read or written.
+fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
+    let is_computed = |projection: &[AxisIndex]| computed_axis(projection).is_some();
+    let target = is_computed(accum.projections.project_lhs()).then_some(&accum.lhs);
+    let operands = accum.operands().zip(accum.projections.project_rhs());
+    let read = operands.filter(move |(_, projection)| is_computed(projection)).filter_map(|(operand, _)| {
+        match operand {
+            Operand::Node(node) | Operand::Padded { node, .. } => Some(node),
+            Operand::MergeBuffer(_) | Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {
+                None
+            }
+        }
+    });
+    target.into_iter().chain(read)
+}
+
+/// Puts back what margins hold between routines.
+pub(super) fn restore(ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
+    for (node, held) in held {
+        let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
+        // Memory that nobody set yet is 0.
+        let fresh = held.is_none() && value == Scalar::zero(node.dtype());
+        if !fresh {
+            set(&node, value, ctx, block)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether some index may be outside of the values.
+fn reaches_margins(accum: &Accum, projection: &[AxisIndex], layout: &Layout, ctx: &Ctx) -> bool {
+    projection.iter().zip(&layout.inner).any(|(index, &inner)| {
+        let (lo, hi) = ctx.bounds(&index.affine(), &accum.projections);
+        lo < 0 || hi >= extent(inner)
+    })
+}
+
+/// Sets the margins of a node, unless they hold the value already.
+fn set(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    if ctx.margins.held.insert(node.clone(), Some(value)) == Some(Some(value)) {
+        return Ok(());
+    }
+    ctx.margins.set.insert(node.clone());
+    let Layout { left, inner, padded } = layout(node)?;
+    let values = |axis: usize| (left[axis], left[axis] + extent(inner[axis]));
+    let whole = |axis: usize| (0, extent(padded[axis]));
+    for axis in 0..padded.len() {
+        let (first, last) = (values(axis).0, values(axis).1);
+        for strip in [(0, first), (last, whole(axis).1)] {
+            // Axes before this one had their margins set already, corners included.
+            let side = |other: usize| match other.cmp(&axis) {
+                std::cmp::Ordering::Less => values(other),
+                std::cmp::Ordering::Equal => strip,
+                std::cmp::Ordering::Greater => whole(other),
+            };
+            fill_box(node, (0..padded.len()).map(side), value, ctx, block);
+        }
+    }
+    Ok(())
+}
+
+/// Sets the elements of a box, given per axis as the first index and one past the last.
+fn fill_box(
+    node: &TensorNode,
+    sides: impl Iterator<Item = (i64, i64)>,
+    value: Scalar,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) {
+    let sides: Vec<(i64, i64)> = sides.collect();
+    if sides.iter().any(|(lo, hi)| lo >= hi) {
+        return;
+    }
+    let mut loops = Loops::new();
+    let mut position = |&(lo, hi): &(i64, i64)| {
+        if hi - lo == 1 {
+            return Affine::constant(lo);
+        }
+        let var = ctx.fresh.loop_id();
+        loops.push((var, hi - lo));
+        Affine::var(Var::Loop(var)).plus_constant(lo)
+    };
+    let index = sides.iter().map(&mut position).collect();
+    let (node, index) = ctx.element(node, index);
+    block.extend(nest(&loops, vec![Stmt::Set { node, index, value: Expr::Const(value) }]));
+}

@@ -1,0 +1,97 @@
+//! Where in a text a program mentions something, for errors about it. Looked for only once there is an error.
+
+use tnode::TensorNode;
+
+use super::view::Views;
+use crate::indexing::AxisIndex;
+use crate::{Accum, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Step};
+use lowered_ir::SourceSpan;
+use lowered_ir::ir::{SymbolId, Var};
+
+/// The first of the places that `of` gives for the steps, in order.
+fn first(assignments: &Assignments, of: impl Fn(&Step) -> Option<Option<SourceSpan>>) -> Option<SourceSpan> {
+    let mut found = None;
+    crate::each_step(&assignments.steps, &mut |step| {
+        if found.is_none() {
+            found = of(step);
+        }
+    });
+    found.flatten()
+}
+
+/// The first access to a node, or to a view of it.
+pub(super) fn of_node(assignments: &Assignments, views: &Views, node: &TensorNode) -> Option<SourceSpan> {
+    let is_it = |mentioned: &TensorNode| views.home(mentioned).0 == *node;
+    first(assignments, |step| match step {
+        Step::Fetch { node: target, origin, .. } if is_it(target) => Some(origin.target()),
+        Step::Fetch { op: FetchOp::Slice { of, .. } | FetchOp::Drawn(Drawn { of, .. }), origin, .. }
+            if is_it(of) =>
+        {
+            Some(origin.operand(0))
+        }
+        step => step.accums().iter().find_map(|accum| {
+            let node_of = |operand: &Operand| match operand {
+                Operand::MergeBuffer(node) => Some(node.clone()),
+                operand => operand.node().cloned(),
+            };
+            let read = accum.operands().position(|operand| node_of(operand).is_some_and(|node| is_it(&node)));
+            if is_it(&accum.lhs) {
+                return Some(accum.origin.target());
+            }
+            read.map(|at| accum.origin.operand(at))
+        }),
+    })
+}
+
+/// The first read of the merge buffer as that node.
+pub(super) fn of_merge(assignments: &Assignments, node: &TensorNode) -> Option<SourceSpan> {
+    first(assignments, |step| {
+        step.accums().iter().find_map(|accum| {
+            let read =
+                accum.operands().position(|operand| matches!(operand, Operand::MergeBuffer(n) if n == node));
+            read.map(|at| accum.origin.operand(at))
+        })
+    })
+}
+
+/// The first mention of a static symbol.
+pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceSpan> {
+    let is_it = |id: SymbolId| assignments.symbols.get(id.index()).is_some_and(|symbol| symbol.name == *name);
+    let in_key =
+        |random: &Random| random.key.iter().any(|part| matches!(part, KeyPart::Symbol(id) if is_it(*id)));
+    first(assignments, |step| match step {
+        Step::Fetch { op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, origin, .. }
+            if is_it(*id) =>
+        {
+            Some(origin.operand(0))
+        }
+        Step::Fetch { op: FetchOp::Random(random), origin, .. } if in_key(random) => Some(origin.operand(0)),
+        step => step.accums().iter().find_map(|accum| in_accum(accum, &is_it, &in_key)),
+    })
+}
+
+/// The first mention in an accumulation of a symbol that the two functions know, in an index or in the key of
+/// random numbers.
+fn in_accum(
+    accum: &Accum,
+    is_it: &impl Fn(SymbolId) -> bool,
+    in_key: &impl Fn(&Random) -> bool,
+) -> Option<Option<SourceSpan>> {
+    let mentions = |index: &AxisIndex| {
+        let index = index.affine();
+        index.terms().iter().any(|&(var, _)| matches!(var, Var::Symbol(id) if is_it(id)))
+    };
+    let projections = &accum.projections;
+    if let Some(axis) = projections.project_lhs().iter().position(mentions) {
+        return Some(accum.origin.target_index(axis));
+    }
+    let mut operands = accum.operands().zip(projections.project_rhs()).enumerate();
+    operands.find_map(|(at, (operand, projection))| {
+        let keyed = matches!(operand, Operand::Random { random, .. } if in_key(random));
+        match projection.iter().position(mentions) {
+            Some(axis) => Some(accum.origin.operand_index(at, axis)),
+            None if keyed => Some(accum.origin.operand(at)),
+            None => None,
+        }
+    })
+}

@@ -1,0 +1,215 @@
+//! Lowering: from assignments to loops.
+//!
+//! Each step becomes one loop nest with scalar statements, and nothing else happens here: no fusion, no inlining.
+//!
+//! * The product axes become loops, outermost first, each with a fresh iterator; axes of size 1 have none.
+//! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0), unless it
+//!   writes every element exactly once. Where it writes no element twice, it stores the result without reading.
+//! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather outside gives
+//!   [`Accum::outside`](crate::Accum::outside).
+//! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
+//!   the type of the target; nothing else converts.
+//! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones. Margins
+//!   that are read are set first where they may not hold what the reader needs; `margins.rs` beside this file says what.
+//! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
+//!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
+//! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
+//! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write them.
+//! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs`
+//!   beside this file says which.
+//! * A block's name and the end of it, and remarks, become comments.
+//!
+//! Lowering settles sizes and element types of the nodes. It decides one memory mode: a node of which the routine sets nothing
+//! but margins is an input, and has memory.
+
+mod bounds;
+mod computed;
+mod empty;
+mod error;
+mod limits;
+mod lost_values;
+mod margins;
+mod mentions;
+mod random;
+mod step;
+mod unused;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tnode::{MemoryMode, Reason, TensorNode, View};
+
+pub use self::error::{LowerError, LowerErrorKind};
+use self::margins::Margins;
+use self::view::Views;
+use crate::indexing::StaticSymbol;
+use crate::{Assignments, Warning, each_step, written};
+use lowered_ir::Lowered;
+use lowered_ir::SourceSpan;
+use lowered_ir::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
+use lowered_ir::text::is_identifier;
+
+/// How to lower.
+#[derive(Clone, Debug, Default)]
+pub struct LowerOptions {
+    /// The routine's name; by default [`Assignments::routine_name`].
+    pub name: Option<String>,
+    /// Its numeric class.
+    pub numerics: Numerics,
+    /// Symbols that come first in the order of bindings; the others follow in order of first mention. A range given here
+    /// holds for a symbol that has none.
+    pub symbols: Vec<StaticSymbol>,
+}
+
+/// A routine with the nodes of the program that it is lowered from, and warnings.
+#[derive(Clone, Debug)]
+pub struct LoweredAssignments {
+    /// The routine and the handles of its nodes.
+    pub lowered: Lowered,
+    /// The node whose merge buffer is read, if any.
+    pub merge: Option<TensorNode>,
+    /// The nodes that this program makes views, which are not in the routine; for
+    /// [`commit_decisions`](tnode::commit_decisions).
+    pub views: Vec<(TensorNode, View)>,
+    /// What is legal and often a mistake: what reading the text found, then what lowering did.
+    pub warnings: Vec<Warning>,
+}
+
+/// Lowers a program.
+///
+/// # Errors
+/// See [`LowerError`]; nothing about the nodes has changed then, but that sizes and element types may be settled.
+pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<LoweredAssignments, LowerError> {
+    let mut assignments = assignments.clone();
+    let views = Views::find(&mut assignments)?;
+    let assignments = &assignments;
+    let nodes = homes(assignments, &views);
+    let merge = only_merge_node(assignments)?;
+    if let Some((node, view)) = merge.as_ref().and_then(|node| Some((node, node.view()?))) {
+        let kind = LowerErrorKind::MergeOfView { node: node.name(), view: view.to_string() };
+        return Err(kind.at(mentions::of_merge(assignments, node)));
+    }
+    let (symbols, renumbering) = symbol_table(assignments, options)?;
+    let ranges = bounds::symbol_ranges(assignments, &views, &symbols, &renumbering)?;
+    let declared = |node: &TensorNode| {
+        declaration(node).map_err(|error| error.or_at(|| mentions::of_node(assignments, &views, node)))
+    };
+    let mut decls = nodes.iter().map(declared).collect::<Result<Vec<_>, _>>()?;
+    let refs: BTreeMap<TensorNode, NodeRef> =
+        nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
+    let made = views.made(assignments);
+    step::check_initialised(assignments, &views)?;
+    lost_values::check(assignments, &views)?;
+    let empty = empty::written(assignments, &views)?;
+    let margins = Margins::new(assignments, &empty);
+    let fresh = Fresh::default();
+    let mut ctx =
+        step::Ctx { refs, views, margins, ranges: ranges.clone(), renumbering, fresh, statements: 0 };
+    limits::check_steps(assignments, &ctx)?;
+    let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
+    margins::restore(&mut ctx, &mut body)?;
+    body.splice(0..0, empty::zeros(&empty, |node| ctx.refs[node]));
+    keep_inputs(&nodes, &mut decls, assignments, &ctx);
+    let name = routine_name(assignments, options)?;
+    let symbols =
+        symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
+    let routine = Routine { name, numerics: options.numerics, symbols, nodes: decls, body };
+    let warnings =
+        assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
+    Ok(LoweredAssignments { lowered: Lowered { routine, nodes }, merge, views: made, warnings })
+}
+
+/// The first access of the assignments to a node, or to a view of it, in the text that they were read from.
+pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<SourceSpan> {
+    let mut assignments = assignments.clone();
+    let views = Views::find(&mut assignments).ok()?;
+    mentions::of_node(&assignments, &views, node)
+}
+
+/// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the
+/// routine computes, which may become virtual, but their values come from elsewhere.
+fn keep_inputs(nodes: &[TensorNode], decls: &mut [NodeDecl], assignments: &Assignments, ctx: &step::Ctx) {
+    let mut computed = BTreeSet::new();
+    each_step(&assignments.steps, &mut |step| {
+        computed.extend(written(step).into_iter().map(|node| ctx.views.home(node).0));
+    });
+    for (node, decl) in nodes.iter().zip(decls) {
+        let is_open =
+            matches!(decl.mode.mode(), None | Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly));
+        if is_open && ctx.margins.are_set(node) && !computed.contains(node) {
+            let reason = Reason::new("the routine sets its margins, and its values come from elsewhere");
+            // Each of the three modes can be narrowed to this one.
+            let _ = decl.mode.refine(MemoryMode::Materialized, reason);
+        }
+    }
+}
+
+fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String, LowerError> {
+    let name = options.name.clone().unwrap_or_else(|| assignments.routine_name());
+    if is_identifier(&name) { Ok(name) } else { Err(LowerErrorKind::RoutineName { name }.into()) }
+}
+
+/// The nodes that have memory or are computed, in order of first mention: for a view, its parent.
+fn homes(assignments: &Assignments, views: &Views) -> Vec<TensorNode> {
+    let mut nodes: Vec<TensorNode> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for node in assignments.nodes() {
+        let (home, _) = views.home(&node);
+        if seen.insert(home.clone()) {
+            nodes.push(home);
+        }
+    }
+    nodes
+}
+
+fn only_merge_node(assignments: &Assignments) -> Result<Option<TensorNode>, LowerError> {
+    match assignments.merge_nodes().as_slice() {
+        [] => Ok(None),
+        [node] => Ok(Some(node.clone())),
+        [first, second, ..] => {
+            let kind = LowerErrorKind::TwoMergeBuffers { first: first.name(), second: second.name() };
+            let at = |node| mentions::of_merge(assignments, node);
+            Err(kind.at(at(second)).and_at(at(first)))
+        }
+    }
+}
+
+fn declaration(node: &TensorNode) -> Result<NodeDecl, LowerError> {
+    let decl = NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims()?, mode: node.mode() };
+    limits::check_node(&decl)?;
+    Ok(decl)
+}
+
+/// The routine's symbols, and where each symbol of the assignments is among them.
+fn symbol_table(
+    assignments: &Assignments,
+    options: &LowerOptions,
+) -> Result<(Vec<StaticSymbol>, Vec<SymbolId>), LowerError> {
+    let mut table: Vec<StaticSymbol> = Vec::new();
+    let place = |symbol: &StaticSymbol| mentions::of_symbol(assignments, &symbol.name);
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut enter = |symbol: &StaticSymbol| {
+        limits::check_symbol(symbol).map_err(|kind| kind.at(place(symbol)))?;
+        let next = table.len();
+        let at = *places.entry(symbol.name.clone()).or_insert(next);
+        if at == next {
+            table.push(symbol.clone());
+            return Ok(SymbolId(at as u32));
+        }
+        match (table[at].range, symbol.range) {
+            (Some(first), Some(second)) if first != second => {
+                let kind = LowerErrorKind::SymbolConflict { name: symbol.name.clone(), first, second };
+                Err(kind.at(place(symbol)))
+            }
+            (known, given) => {
+                table[at].range = known.or(given);
+                Ok(SymbolId(at as u32))
+            }
+        }
+    };
+    for symbol in &options.symbols {
+        enter(symbol)?;
+    }
+    let renumbering = assignments.symbols.iter().map(enter).collect::<Result<_, _>>()?;
+    Ok((table, renumbering))
+}

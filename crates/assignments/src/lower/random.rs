@@ -1,0 +1,206 @@
+//! Lowering of random fills: a loop over chunks of the last axis with one draw and a store per value of it.
+//!
+//! The values of a chunk go through an array in registers, so that their stores are one loop over consecutive elements.
+
+use smallvec::SmallVec;
+use tnode::{DType, Dims, Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::layout;
+use super::error::LowerErrorKind;
+use super::step::{Ctx, Loops, nest};
+use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
+use crate::{Drawn, KeyPart, Random};
+use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
+use lowered_ir::random::{Distribution, Number, Scheme, value};
+
+/// Sets every element to a value of the key's draws.
+pub(super) fn fill(
+    node: &TensorNode,
+    random: &Random,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) -> Result<(), LowerError> {
+    let key = key(random, node, ctx)?;
+    let inner = layout(node)?.inner;
+    let rows = inner.split_last().map_or(1, |(_, rows)| rows.iter().map(|&dim| extent(dim)).product());
+    let per_draw = random.distribution.per_draw(node.dtype());
+    let chunks = inner.last().map_or(1, |&last| extent(last.div_ceil(per_draw)));
+    let filling = Filling { node, distribution: random.distribution, scheme: random.scheme };
+    filling.lower(ctx, block, |_, place| {
+        let (last_row, chunks) = ((rows - 1).max(0), chunks.max(1));
+        random.scheme.chunk_draw(key.clone(), &place.row(), &place.chunk, chunks, last_row)
+    })
+}
+
+/// Sets every element to a value of the draws that another node holds.
+pub(super) fn fill_drawn(
+    node: &TensorNode,
+    drawn: &Drawn,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) -> Result<(), LowerError> {
+    let Drawn { distribution, scheme, ref of } = *drawn;
+    if of.dtype() != DType::U32x4 {
+        let (op, dtype) = (distribution.token(), of.dtype());
+        return Err(LowerErrorKind::Type { node: of.name(), op, dtype }.into());
+    }
+    check_draws(node, drawn)?;
+    let left = layout(of)?.left;
+    Filling { node, distribution, scheme }.lower(ctx, block, |ctx, place| {
+        let point = place.rows.iter().map(AxisIndex::affine);
+        let point = point.chain((!left.is_empty()).then(|| place.chunk.clone()));
+        let index: Indices = point.zip(&left).map(|(index, left)| index.plus_constant(*left)).collect();
+        let (node, index) = ctx.element(of, index);
+        Expr::Get { node, index }
+    })
+}
+
+/// There is a draw for every chunk of the last axis.
+fn check_draws(node: &TensorNode, drawn: &Drawn) -> Result<(), LowerError> {
+    let mut expected = node.dims_without_padding()?.to_vec();
+    if let Some(last) = expected.last_mut() {
+        *last = last.div_ceil(drawn.distribution.per_draw(node.dtype()));
+    }
+    let found = drawn.of.dims_without_padding()?.to_vec();
+    if found == expected {
+        return Ok(());
+    }
+    let (node, of, distribution) = (node.name(), drawn.of.name(), drawn.distribution.token());
+    Err(LowerErrorKind::DrawsShape { node, of, distribution, found, expected }.into())
+}
+
+/// The key as an expression.
+pub(super) fn key(random: &Random, node: &TensorNode, ctx: &Ctx) -> Result<Expr, LowerError> {
+    random.key.iter().try_fold(random.scheme.seed_key(random.seed), |key, part| {
+        let number = match part {
+            KeyPart::Number(number) => Number::constant(*number),
+            KeyPart::Symbol(id) => {
+                let symbol = ctx.known_symbol(*id, node)?;
+                Number::index(&Affine::var(symbol), ctx.ranges[symbol.index()] - 1)
+            }
+        };
+        Ok(random.scheme.fold(key, &number))
+    })
+}
+
+/// A node whose elements are values of draws.
+struct Filling<'a> {
+    node: &'a TensorNode,
+    distribution: Distribution,
+    scheme: Scheme,
+}
+
+/// Where a chunk is.
+struct Place {
+    /// The dimensions but for the last.
+    dims: Dims,
+    /// The index in each.
+    rows: SmallVec<[AxisIndex; 4]>,
+    chunk: Affine,
+}
+
+impl Place {
+    /// The row-major number of the row.
+    fn row(&self) -> Affine {
+        reflect_projection(&self.dims, &self.rows)
+    }
+}
+
+impl Filling<'_> {
+    /// The loops, with the draw that `draw` gives for each chunk.
+    fn lower(
+        &self,
+        ctx: &mut Ctx,
+        block: &mut Block,
+        draw: impl Fn(&Ctx, &Place) -> Expr,
+    ) -> Result<(), LowerError> {
+        let dtype = self.node.dtype();
+        if !self.distribution.has(dtype) {
+            let op = self.distribution.token();
+            return Err(LowerErrorKind::Type { node: self.node.name(), op, dtype }.into());
+        }
+        let layout = layout(self.node)?;
+        let mut dims = layout.inner.clone();
+        let last = dims.pop().map_or(1, extent);
+        let mut loops = Loops::new();
+        let mut rows: SmallVec<[AxisIndex; 4]> = identity_projections(&dims);
+        for (index, &dim) in rows.iter_mut().zip(&dims).filter(|(_, dim)| **dim != 1) {
+            let var = ctx.fresh.loop_id();
+            loops.push((var, extent(dim)));
+            *index = AxisIndex::Iterator(Var::Loop(var));
+        }
+        let per_draw = extent(self.distribution.per_draw(dtype));
+        let (full, rest) = (last / per_draw, last % per_draw);
+        let mut place = Place { dims, rows, chunk: Affine::constant(0) };
+        let mut body = Block::new();
+        if full > 1 {
+            let var = ctx.fresh.loop_id();
+            place.chunk = Affine::var(var);
+            let chunk = self.chunk(&place, per_draw, ctx, &draw);
+            body.push(Stmt::serial(var, full, chunk));
+        } else if full == 1 {
+            body.extend(self.chunk(&place, per_draw, ctx, &draw));
+        }
+        if rest > 0 {
+            place.chunk = Affine::constant(full);
+            body.extend(self.chunk(&place, rest, ctx, &draw));
+        }
+        block.extend(nest(&loops, body));
+        Ok(())
+    }
+
+    /// The first `count` values of one draw, stored.
+    fn chunk(&self, place: &Place, count: i64, ctx: &mut Ctx, draw: impl Fn(&Ctx, &Place) -> Expr) -> Block {
+        let bits = ctx.fresh.local_id();
+        let mut block = vec![Stmt::scalar(bits, DType::U32x4), Stmt::set_scalar(bits, draw(ctx, place))];
+        let dtype = self.node.dtype();
+        let value = |at: i64| value(self.scheme, self.distribution, dtype, &Expr::local(bits), at as usize);
+        let first = place.chunk.times(extent(self.distribution.per_draw(dtype)));
+        if count == 1 {
+            block.push(self.store(place, first, value(0), ctx));
+            return block;
+        }
+        let (values, var) = (ctx.fresh.local_id(), ctx.fresh.loop_id());
+        let dims = std::iter::once(count as usize).collect();
+        block.push(Stmt::Declare { local: values, dtype, dims, space: Space::Register });
+        let at = |index: Affine| -> Indices { std::iter::once(index).collect() };
+        block.extend((0..count).map(|number| Stmt::SetLocal {
+            local: values,
+            index: at(Affine::constant(number)),
+            value: value(number),
+        }));
+        let moved = Expr::GetLocal { local: values, index: at(Affine::var(var)) };
+        let store = self.store(place, first.plus(&Affine::var(var)), moved, ctx);
+        block.push(Stmt::looped(var, count, LoopKind::Unrolled, vec![store]));
+        block
+    }
+
+    fn store(&self, place: &Place, last: Affine, value: Expr, ctx: &Ctx) -> Stmt {
+        let left = layout(self.node).map(|layout| layout.left).unwrap_or_default();
+        let point = place.rows.iter().map(AxisIndex::affine).chain(std::iter::once(last));
+        let index = point.zip(left).map(|(index, left)| index.plus_constant(left)).collect();
+        let (node, index) = ctx.element(self.node, index);
+        Stmt::Set { node, index, value }
+    }
+}
+
+/// The `u32x4` whose first lanes are the bits of a value: [`Scalar::convert`] in the IR, where `convert` is for numbers.
+pub(super) fn bits_in_lanes(value: Expr, from: DType) -> Expr {
+    let unsigned = match from.size_bytes() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    };
+    let bits = if from == unsigned { value } else { Expr::bitcast(unsigned, value) };
+    let zero = Expr::Const(Scalar::zero(DType::U32));
+    let high = if unsigned == DType::U64 {
+        let width = Expr::Const(Scalar::from_i64(DType::U64, 32));
+        Expr::convert(DType::U32, Expr::binary(BinaryOp::Shr, bits.clone(), width))
+    } else {
+        zero.clone()
+    };
+    let low = if unsigned == DType::U32 { bits } else { Expr::convert(DType::U32, bits) };
+    Expr::Lanes(Box::new([low, high, zero.clone(), zero]))
+}

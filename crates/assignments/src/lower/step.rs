@@ -1,0 +1,536 @@
+//! Lowering of single steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+use tnode::{DType, MemoryMode, Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::{bounds_of, layout};
+use super::computed::computed_axis;
+use super::error::LowerErrorKind;
+use super::limits;
+use super::margins::{self, Margins};
+use super::random;
+use super::view::Views;
+use crate::indexing::{
+    AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
+};
+use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Random, Rhs, Step};
+use lowered_ir::ir::{
+    Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
+};
+use lowered_ir::random::{MAX_CELL, value};
+use lowered_ir::verify::Limits;
+
+/// What lowering knows while it walks the steps.
+pub(super) struct Ctx {
+    /// Where each node is declared.
+    pub(super) refs: BTreeMap<TensorNode, NodeRef>,
+    /// The nodes that are part of others.
+    pub(super) views: Views,
+    /// What the margins of padded nodes hold.
+    pub(super) margins: Margins,
+    /// The range of each symbol of the routine.
+    pub(super) ranges: Vec<i64>,
+    /// The routine's symbol for each symbol of the assignments.
+    pub(super) renumbering: Vec<SymbolId>,
+    /// Loop variables not used yet.
+    pub(super) fresh: Fresh,
+    /// How many statements there are so far.
+    pub(super) statements: u64,
+}
+
+impl Ctx {
+    /// The symbol of the routine.
+    fn symbol(&self, id: SymbolId) -> SymbolId {
+        self.renumbering[id.index()]
+    }
+
+    /// The symbol of the routine, for an id that nothing has checked yet.
+    pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId, LowerError> {
+        self.renumbering.get(id.index()).copied().ok_or_else(|| {
+            let (node, symbols) = (node.name(), self.renumbering.len());
+            LowerErrorKind::UnknownSymbol { node, symbol: id.0, symbols }.into()
+        })
+    }
+
+    /// Counts statements, of which a routine has not more than a limit.
+    fn count(&mut self, block: &Block) -> Result<(), LowerErrorKind> {
+        let max = Limits::default().statements;
+        self.statements = self.statements.saturating_add(limits::statements(block));
+        if self.statements > max { Err(LowerErrorKind::TooManyStatements { max }) } else { Ok(()) }
+    }
+
+    /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
+    pub(super) fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
+        let (home, leading) = self.views.home(node);
+        let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
+        (self.refs[&home], leading.chain(index).collect())
+    }
+
+    /// The least and greatest value of an index of an assignment; the widest there are, if they are too large
+    /// to compute.
+    pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
+        self.exact_bounds(index, projections).unwrap_or((i64::MIN, i64::MAX))
+    }
+
+    /// The least and greatest value of an index of an assignment, unless they are too large to compute.
+    pub(super) fn exact_bounds(&self, index: &Affine, projections: &Projections) -> Option<(i64, i64)> {
+        bounds_of(index, projections, |id| self.ranges[self.symbol(id).index()])
+    }
+}
+
+/// Refuses the first write that leaves elements of a node without a value.
+///
+/// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values: from a
+/// step before, or from outside, as a node that was read before or is known to be materialized has them.
+pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
+    let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
+    let mut result = Ok(());
+    crate::each_step(&assignments.steps, &mut |step| {
+        let accums = step.accums();
+        valued.extend(accums.iter().flat_map(Accum::operands).filter_map(Operand::node));
+        let mut checked = BTreeSet::new();
+        for accum in accums {
+            let is_open = !valued.contains(&accum.lhs) && !views.contains(&accum.lhs);
+            if result.is_ok() && is_open && checked.insert(&accum.lhs) {
+                result = check_covers(accum, accums);
+            }
+        }
+        valued.extend(crate::written(step));
+    });
+    result
+}
+
+/// Refuses an accumulation, the first of `all` of its step into a target, if they leave elements of it without a value.
+fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
+    let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
+    let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
+    if !keeps || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
+        return Ok(());
+    }
+    let axis = accum.projections.uncovered_axis().unwrap_or(0);
+    let size = accum.projections.lhs_dims().get(axis).copied().unwrap_or(1);
+    let (node, fill) = (accum.lhs.name(), assignment_of(&accum.lhs, "0"));
+    let kind = LowerErrorKind::Uninitialised { node, axis, size, fill };
+    Err(kind.at(accum.origin.target_index(axis)))
+}
+
+/// The statement that gives every element of a node one value.
+pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
+    let rank = node.dims_without_padding().map_or(0, |dims| dims.len());
+    let letters: Vec<String> = match rank {
+        0 => return format!("{} := {value}", node.name()),
+        1..=18 => (b'i'..).take(rank).map(|letter| char::from(letter).to_string()).collect(),
+        _ => (0..rank).map(|axis| format!("i{axis}")).collect(),
+    };
+    format!("{}[{}] := {value}", node.name(), letters.join(","))
+}
+
+pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerError> {
+    let mut block = Block::new();
+    for step in steps {
+        let mut lowered = Block::new();
+        match step {
+            Step::Accum(_) | Step::Concat(_) => lower_accums(step.accums(), ctx, &mut lowered)
+                .map_err(|error| error.or_at(|| step.origin().statement()))?,
+            Step::Fetch { node, op, origin } => {
+                lower_fetch(node, op, ctx, &mut lowered)
+                    .map_err(|error| error.or_at(|| origin.operand(0)))?;
+            }
+            Step::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
+            Step::Block { name, steps } => {
+                ctx.statements += 2;
+                block.push(Stmt::Comment(name.clone()));
+                block.extend(lower_steps(steps, ctx)?);
+                block.push(Stmt::Comment("end".to_owned()));
+            }
+        }
+        ctx.count(&lowered).map_err(|kind| kind.at(step.origin().statement()))?;
+        block.extend(lowered);
+    }
+    Ok(block)
+}
+
+/// The accumulations of one step: every target is filled before any of them accumulates.
+fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    accums.iter().try_for_each(check_types)?;
+    ctx.views.check_reads(accums)?;
+    margins::prepare(accums, ctx, block)?;
+    let mut injective: BTreeMap<&TensorNode, bool> = BTreeMap::new();
+    for accum in accums {
+        if injective.contains_key(&accum.lhs) {
+            continue;
+        }
+        let parts = crate::projections_into(accums, &accum.lhs);
+        let once = are_injective(&parts);
+        if accum.init_neutral && !(once && are_surjective(&parts)) {
+            fill(&accum.lhs, accum.op.neutral(accum.lhs.dtype()), ctx, block)?;
+        }
+        injective.insert(&accum.lhs, once);
+    }
+    accums.iter().try_for_each(|accum| lower_accum(accum, injective[&accum.lhs], ctx, block))
+}
+
+/// The loops of an accumulation; `injective` says that no element of its target is written twice in the step.
+fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let dtype = accum.lhs.dtype();
+    let space = accum.projections.product_space();
+    if space.contains(&0) {
+        return Ok(());
+    }
+    let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
+    let place = Place { accum, vars: &vars, ctx };
+    let new = match place.gathered_alone()? {
+        Some(gathered) => gathered,
+        None => convert(place.result()?, accum.rhs.dtype(), dtype),
+    };
+    if let Some(computed) = computed_axis(accum.projections.project_lhs()) {
+        let (op, value) = match (accum.init_neutral, injective) {
+            (true, true) => (None, accum.op.apply_to_neutral(dtype, new)),
+            _ => (accum.op.binary(), new),
+        };
+        block.extend(nest(&loops, vec![place.scatter(computed, op, value)?]));
+        return Ok(());
+    }
+    let (node, index) = place.element(&accum.lhs, accum.projections.project_lhs())?;
+    let value = match (accum.init_neutral, injective) {
+        (true, true) => accum.op.apply_to_neutral(dtype, new),
+        _ => accum.op.apply(Expr::Get { node, index: index.clone() }, new),
+    };
+    block.extend(nest(&loops, vec![Stmt::Set { node, index, value }]));
+    Ok(())
+}
+
+/// Refuses operations that the type in which they would compute does not have.
+fn check_types(accum: &Accum) -> Result<(), LowerError> {
+    let refuse = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
+    let dtype = accum.rhs.operation_dtype();
+    let random = |operand: &Operand| operand.dtype() == DType::U32x4;
+    let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
+    match &accum.rhs {
+        Rhs::Binary(op, _) if op.is_random() && lhs != DType::U32x4 => return refuse(op.token(), lhs),
+        Rhs::Binary(op, _) if op.is_random() => {}
+        Rhs::Copy(_) if moved && lhs != DType::U32x4 => return refuse("conversion", DType::U32x4),
+        Rhs::Copy(_) => {}
+        Rhs::Unary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Ternary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if op.is_bitwise() && dtype.is_float() => return refuse(op.token(), dtype),
+        Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) => {}
+    }
+    match (accum.op, accum.lhs.dtype()) {
+        (AccumOp::Assign, _) => Ok(()),
+        (op, dtype @ DType::U32x4) => refuse(op.token(), dtype),
+        _ => Ok(()),
+    }
+}
+
+/// The loops of a nest, outermost first.
+pub(super) type Loops = SmallVec<[(LoopId, i64); 4]>;
+
+/// A fresh variable for each iterator of a product space.
+fn fresh_loops(space: &[usize], iterators: &[LoopId], ctx: &mut Ctx) -> (Loops, BTreeMap<LoopId, LoopId>) {
+    let loops: Loops = space.iter().map(|&dim| (ctx.fresh.loop_id(), extent(dim))).collect();
+    let vars = iterators.iter().copied().zip(loops.iter().map(|&(var, _)| var)).collect();
+    (loops, vars)
+}
+
+pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
+    loops.iter().rev().fold(body, |body, &(var, extent)| vec![Stmt::serial(var, extent, body)])
+}
+
+/// An accumulation at one point of its product space.
+pub(super) struct Place<'a> {
+    pub(super) accum: &'a Accum,
+    /// The loop variable of each product iterator.
+    vars: &'a BTreeMap<LoopId, LoopId>,
+    ctx: &'a Ctx,
+}
+
+impl Place<'_> {
+    /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same numbers.
+    fn index(&self, index: &AxisIndex) -> Affine {
+        let index = index.affine();
+        index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+            let var = match var {
+                Var::Loop(id) => Var::Loop(self.vars[&id]),
+                Var::Symbol(id) => Var::Symbol(self.ctx.symbol(id)),
+            };
+            sum.plus(&Affine::term(var, coefficient))
+        })
+    }
+
+    /// The indices into a node's memory.
+    fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices, LowerError> {
+        let left = layout(node)?.left;
+        Ok(projection.iter().zip(left).map(|(index, left)| self.index(index).plus_constant(left)).collect())
+    }
+
+    /// Where an element of a node is in memory.
+    pub(super) fn element(
+        &self,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+    ) -> Result<(NodeRef, Indices), LowerError> {
+        Ok(self.ctx.element(node, self.indices(node, projection)?))
+    }
+
+    /// The result of the operation, of type [`Rhs::dtype`].
+    fn result(&self) -> Result<Expr, LowerError> {
+        let rhs = &self.accum.rhs;
+        let dtype = rhs.operation_dtype();
+        Ok(match rhs {
+            Rhs::Copy(_) => self.operand(0, dtype)?,
+            Rhs::Unary(op, _) => Expr::unary(*op, self.operand(0, dtype)?),
+            Rhs::Binary(op, _) => Expr::binary(*op, self.operand(0, dtype)?, self.operand(1, dtype)?),
+            Rhs::Ternary(op, _) => {
+                let first = if *op == TernaryOp::Where { DType::Bool } else { dtype };
+                let (a, b, c) = (self.operand(0, first)?, self.operand(1, dtype)?, self.operand(2, dtype)?);
+                Expr::ternary(*op, a, b, c)
+            }
+        })
+    }
+
+    /// An operand in the type it is needed in.
+    pub(super) fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
+        let Some(operand) = self.accum.operands().nth(at) else {
+            return Ok(Expr::Const(Scalar::zero(dtype)));
+        };
+        let projection = &self.accum.projections.project_rhs()[at];
+        if let Some((axis, by)) = computed_axis(projection) {
+            return Ok(convert(self.gather(at, axis, by)?, operand.dtype(), dtype));
+        }
+        let value = match operand {
+            Operand::Node(node) => {
+                let (node, index) = self.element(node, projection)?;
+                Expr::Get { node, index }
+            }
+            Operand::MergeBuffer(node) => {
+                let (node, index) = self.element(node, projection)?;
+                Expr::GetMerge { node, index }
+            }
+            Operand::Padded { node, outside } => self.guarded(node, *outside, projection)?,
+            Operand::Constant(value) => Expr::Const(*value),
+            Operand::Index(to) => self.index_value(projection, *to),
+            Operand::Random { random, dtype } => self.random(random, *dtype, projection)?,
+        };
+        Ok(convert(value, operand.dtype(), dtype))
+    }
+
+    /// A read that touches memory only where every index is within the dimensions; a plain one where all always are, and
+    /// no read where one never is.
+    fn guarded(
+        &self,
+        node: &TensorNode,
+        outside: Scalar,
+        projection: &[AxisIndex],
+    ) -> Result<Expr, LowerError> {
+        let layout = layout(node)?;
+        let index = self.indices(node, projection)?;
+        let otherwise = Expr::Const(crate::literal(outside, node.dtype()));
+        let mut guard = Guard::new();
+        for (axis, inner) in layout.inner.iter().map(|&dim| extent(dim)).enumerate() {
+            let (lo, hi) = self.bounds(&projection[axis].affine());
+            if hi < 0 || lo >= inner {
+                return Ok(otherwise);
+            }
+            if lo < 0 || hi >= inner {
+                let left = layout.left[axis];
+                guard.push(Range { index: index[axis].clone(), lo: left, hi: left + inner });
+            }
+        }
+        let (node, index) = self.ctx.element(node, index);
+        if guard.is_empty() {
+            return Ok(Expr::Get { node, index });
+        }
+        Ok(Expr::GetGuarded { guard, node, index, otherwise: Box::new(otherwise) })
+    }
+
+    fn bounds(&self, index: &Affine) -> (i64, i64) {
+        self.ctx.bounds(index, &self.accum.projections)
+    }
+
+    /// The random number of one combination of indices.
+    fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr, LowerError> {
+        let node = &self.accum.lhs;
+        if !random.distribution.has(dtype) {
+            return Err(
+                LowerErrorKind::Type { node: node.name(), op: random.distribution.token(), dtype }.into()
+            );
+        }
+        if projection.len() > MAX_CELL {
+            let (node, found) = (node.name(), projection.len());
+            return Err(LowerErrorKind::RandomIndices { node, found, limit: MAX_CELL }.into());
+        }
+        let word = |index: &AxisIndex| match self.index_value(std::slice::from_ref(index), DType::I32) {
+            Expr::Const(value) => Expr::Const(Scalar::new(DType::U32, value.bits())),
+            value => Expr::bitcast(DType::U32, value),
+        };
+        let cell: Vec<Expr> = projection.iter().map(word).collect();
+        let draw = random.scheme.cell_draw(random::key(random, node, self.ctx)?, &cell);
+        Ok(value(random.scheme, random.distribution, dtype, &draw, 0))
+    }
+
+    fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {
+        let index = projection.first().map_or_else(|| Affine::constant(0), |index| index.affine());
+        let bounds = self.bounds(&index);
+        embed(self.index(&AxisIndex::new(index)), bounds, to)
+    }
+}
+
+/// `index`, whose values are within `bounds`, as a number of type `to`.
+fn embed(index: Affine, bounds: (i64, i64), to: DType) -> Expr {
+    if let Some(value) = index.as_constant() {
+        return Expr::Const(Scalar::from_i64(to, value));
+    }
+    let fits = |v: i64| i32::try_from(v).is_ok();
+    let dtype = match to {
+        DType::I64 => DType::I64,
+        _ if fits(bounds.0) && fits(bounds.1) => DType::I32,
+        _ => DType::I64,
+    };
+    convert(Expr::Index { index, dtype }, dtype, to)
+}
+
+fn convert(value: Expr, from: DType, to: DType) -> Expr {
+    match value {
+        value if from == to => value,
+        Expr::Const(value) => Expr::Const(crate::literal(value, to)),
+        value if to == DType::U32x4 => random::bits_in_lanes(value, from),
+        value => Expr::convert(to, value),
+    }
+}
+
+/// Sets every element to one value; the margins of a padded node stay.
+fn fill(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let is_array = node.num_elems()? > 1;
+    if value == Scalar::zero(node.dtype())
+        && is_array
+        && node.padding().is_none()
+        && !ctx.views.contains(node)
+    {
+        block.push(Stmt::Zero { node: ctx.refs[node] });
+        return Ok(());
+    }
+    fill_with(node, ctx, block, |_, _, _| Expr::Const(value))
+}
+
+/// Sets every element to `value` of its index, its row-major offset and the greatest offset.
+fn fill_with(
+    node: &TensorNode,
+    ctx: &mut Ctx,
+    block: &mut Block,
+    value: impl FnOnce(&[AxisIndex], Affine, i64) -> Expr,
+) -> Result<(), LowerError> {
+    let layout = layout(node)?;
+    let mut loops = Loops::new();
+    let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
+    for (index, &dim) in point.iter_mut().zip(&layout.inner).filter(|(_, dim)| **dim != 1) {
+        let var = ctx.fresh.loop_id();
+        loops.push((var, extent(dim)));
+        *index = AxisIndex::Iterator(Var::Loop(var));
+    }
+    let offset = reflect_projection(&layout.inner, &point);
+    let elems: i64 = layout.inner.iter().map(|&dim| extent(dim)).product();
+    let index =
+        point.iter().zip(&layout.left).map(|(index, left)| index.affine().plus_constant(*left)).collect();
+    let (node, index) = ctx.element(node, index);
+    let set = Stmt::Set { node, index, value: value(&point, offset, (elems - 1).max(0)) };
+    block.extend(nest(&loops, vec![set]));
+    Ok(())
+}
+
+fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let dtype = node.dtype();
+    match op {
+        FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
+        FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),
+        FetchOp::ConstantFill(values) => constant_fill(node, values, ctx, block),
+        FetchOp::RangeOverOffsets => {
+            fill_with(node, ctx, block, |_, offset, last| embed(offset, (0, last), dtype))
+        }
+        FetchOp::EmbedSymbol(id) => {
+            let symbol = ctx.known_symbol(*id, node)?;
+            let last = ctx.ranges[symbol.index()] - 1;
+            fill_with(node, ctx, block, |_, _, _| embed(Affine::var(symbol), (0, last), dtype))
+        }
+        FetchOp::EmbedSelfId => {
+            let id = i64::try_from(node.id().get()).unwrap_or(i64::MAX);
+            fill(node, Scalar::from_i64(dtype, id), ctx, block)
+        }
+        FetchOp::EmbedDim { of, axis } => {
+            let dims = of.dims_without_padding()?;
+            let Some(&size) = dims.get(*axis) else {
+                return Err(
+                    LowerErrorKind::NoSuchAxis { node: of.name(), dims: dims.to_vec(), axis: *axis }.into()
+                );
+            };
+            fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
+        }
+        FetchOp::Random(random) => random::fill(node, random, ctx, block),
+        FetchOp::Drawn(drawn) => random::fill_drawn(node, drawn, ctx, block),
+        FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
+        FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
+    }
+}
+
+/// A statement per element.
+fn constant_fill(node: &TensorNode, values: &[f64], ctx: &Ctx, block: &mut Block) -> Result<(), LowerError> {
+    if values.len() > CONSTANT_FILL_LIMIT {
+        let (found, limit) = (values.len(), CONSTANT_FILL_LIMIT);
+        return Err(LowerErrorKind::FillTooLong { node: node.name(), found, limit }.into());
+    }
+    let layout = layout(node)?;
+    let expected: usize = layout.inner.iter().product();
+    if values.len() != expected {
+        return Err(LowerErrorKind::FillLength { node: node.name(), expected, found: values.len() }.into());
+    }
+    for (offset, &value) in values.iter().enumerate() {
+        let index = point_at(offset, &layout.inner, &layout.left);
+        let value = Expr::Const(Scalar::from_f64(node.dtype(), value));
+        let (node, index) = ctx.element(node, index);
+        block.push(Stmt::Set { node, index, value });
+    }
+    Ok(())
+}
+
+/// A loop that stores each element of a slice.
+fn copy_slice(
+    node: &TensorNode,
+    of: &TensorNode,
+    index: SymbolId,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) -> Result<(), LowerError> {
+    let (from, to) = (of.dtype(), node.dtype());
+    if from == DType::U32x4 && to != DType::U32x4 {
+        return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 }.into());
+    }
+    let left = layout(of)?.left;
+    let symbol = ctx.symbol(index);
+    let (parent, leading) = ctx.element(of, Indices::new());
+    fill_with(node, ctx, block, |point, _, _| {
+        let inner = std::iter::once(Affine::var(symbol)).chain(point.iter().map(AxisIndex::affine));
+        let inner = inner.zip(left).map(|(index, left)| index.plus_constant(left));
+        convert(Expr::Get { node: parent, index: leading.into_iter().chain(inner).collect() }, from, to)
+    })
+}
+
+/// The constant index of the element at a row-major offset.
+fn point_at(offset: usize, dims: &[usize], left: &[i64]) -> Indices {
+    let mut rest = offset;
+    let mut point: Indices = dims
+        .iter()
+        .zip(left)
+        .rev()
+        .map(|(&dim, &left)| {
+            let at = rest % dim;
+            rest /= dim;
+            Affine::constant(extent(at) + left)
+        })
+        .collect();
+    point.reverse();
+    point
+}

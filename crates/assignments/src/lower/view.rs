@@ -1,0 +1,193 @@
+//! Slices: which of them are views, and where the elements of a view are.
+//!
+//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can mean `x[@b, ..]`. It cannot, and the slice
+//! is copied by a loop, if
+//! * the element types differ, or either node has margins;
+//! * the parent has no memory by decision (it is virtual);
+//! * the user or an earlier program gave `s` memory of its own;
+//! * the program mentions `s` before the slice, takes two different slices into it, or reads its merge buffer.
+//!
+//! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this program too.
+//! Nothing is recorded here: what this program makes is in [`LoweredAssignments::views`](super::LoweredAssignments::views).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+use tnode::{MemoryMode, TensorNode, View};
+
+use super::LowerError;
+use super::error::LowerErrorKind;
+use crate::indexing::{AxisIndex, StaticSymbol};
+use crate::{Accum, Assignments, FetchOp, Operand, Step};
+use lowered_ir::ir::{Affine, SymbolId};
+
+/// The views that a program mentions.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    /// The parent of each, and the index of its first axis.
+    of: BTreeMap<TensorNode, (TensorNode, SymbolId)>,
+    /// Those that this program makes.
+    fresh: Vec<TensorNode>,
+}
+
+impl Views {
+    /// Finds the views; the symbols of recorded ones are entered into `assignments`.
+    pub(super) fn find(assignments: &mut Assignments) -> Result<Views, LowerError> {
+        let mut views = Views::default();
+        assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
+        let mut result = Ok(());
+        let made_once = made_once(assignments);
+        crate::each_step(&assignments.steps, &mut |step| {
+            if let (Step::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) = (step, &result)
+            {
+                result = views
+                    .enter_slice(node, of, *index, assignments, &made_once)
+                    .map_err(|error| error.or_at(|| origin.operand(0)));
+            }
+        });
+        result.map(|()| views)
+    }
+
+    fn enter_recorded(&mut self, node: TensorNode, assignments: &mut Assignments) {
+        if let Some(View { parent, symbol }) = node.view()
+            && !self.of.contains_key(&node)
+        {
+            let symbol = assignments.symbol(&StaticSymbol::open(symbol));
+            self.of.insert(node, (parent.clone(), symbol));
+            self.enter_recorded(parent, assignments);
+        }
+    }
+
+    fn enter_slice(
+        &mut self,
+        node: &TensorNode,
+        of: &TensorNode,
+        index: SymbolId,
+        assignments: &Assignments,
+        made_once: &BTreeSet<TensorNode>,
+    ) -> Result<(), LowerError> {
+        let Some(symbol) = assignments.symbols.get(index.index()) else {
+            let symbols = assignments.symbols.len();
+            return Err(LowerErrorKind::UnknownSymbol { node: node.name(), symbol: index.0, symbols }.into());
+        };
+        check_shape(node, of)?;
+        let requested = View { parent: of.clone(), symbol: symbol.name.clone() };
+        match node.view() {
+            Some(present) if present != requested => {
+                let (present, requested) = (present.to_string(), requested.to_string());
+                Err(tnode::Error::View { node: node.name(), present, requested }.into())
+            }
+            Some(_) => Ok(()),
+            None => {
+                if can_be_view(node, of) && made_once.contains(node) {
+                    self.of.insert(node.clone(), (of.clone(), index));
+                    self.fresh.push(node.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether mentions of the node mean its parent.
+    pub(super) fn contains(&self, node: &TensorNode) -> bool {
+        self.of.contains_key(node)
+    }
+
+    /// The node that has the elements of `node`, and the indices that come before those into `node`.
+    pub(super) fn home(&self, node: &TensorNode) -> (TensorNode, SmallVec<[SymbolId; 2]>) {
+        let (mut home, mut leading) = (node, SmallVec::new());
+        while let Some((parent, symbol)) = self.of.get(home) {
+            leading.insert(0, *symbol);
+            home = parent;
+        }
+        (home.clone(), leading)
+    }
+
+    /// The node that has an element, and the element's index there.
+    fn located(&self, node: &TensorNode, projection: &[AxisIndex]) -> (TensorNode, Vec<Affine>) {
+        let (home, leading) = self.home(node);
+        let inner = projection.iter().map(AxisIndex::affine);
+        (home, leading.iter().map(|&symbol| Affine::var(symbol)).chain(inner).collect())
+    }
+
+    /// Refuses accumulations of one step of which one reads, under another name, what one writes: the values would depend
+    /// on the order of the loops. Reading just the element being written, once, is as good under two names as under one.
+    pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<(), LowerError> {
+        if self.of.is_empty() {
+            return Ok(());
+        }
+        for (accum, target) in
+            accums.iter().flat_map(|accum| accums.iter().map(move |target| (accum, target)))
+        {
+            let operands = accum.operands().zip(accum.projections.project_rhs()).enumerate();
+            for (at, (operand, projection)) in operands {
+                let Some(node) = operand.node().filter(|node| **node != target.lhs) else { continue };
+                let written = self.located(&target.lhs, target.projections.project_lhs());
+                let read = self.located(node, projection);
+                let known = projection.iter().all(|index| index.computed().is_none());
+                let own = std::ptr::eq(accum, target) && read == written && known;
+                let own = own && matches!(operand, Operand::Node(_));
+                let once = !accum.init_neutral && accum.projections.is_injective();
+                if read.0 == written.0 && !(own && once) {
+                    let (node, target, home) = (node.name(), target.lhs.name(), read.0.name());
+                    let kind = LowerErrorKind::ReadThroughView { node, target, home };
+                    return Err(kind.at(accum.origin.operand(at)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every view's parent with the symbol that is an index of its first axis.
+    pub(super) fn indexed(&self) -> impl Iterator<Item = &(TensorNode, SymbolId)> {
+        self.of.values()
+    }
+
+    /// The views that this program makes, in the order of their slices.
+    pub(super) fn made(&self, assignments: &Assignments) -> Vec<(TensorNode, View)> {
+        let view = |node: &TensorNode| {
+            let (parent, symbol) = &self.of[node];
+            let symbol = assignments.symbols[symbol.index()].name.clone();
+            (node.clone(), View { parent: parent.clone(), symbol })
+        };
+        self.fresh.iter().map(view).collect()
+    }
+}
+
+/// A slice has the dimensions of its parent but for the first.
+fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
+    let (dims, parent) = (node.dims_without_padding()?, of.dims_without_padding()?);
+    if parent.split_first().is_some_and(|(_, rest)| rest == dims.as_slice()) {
+        return Ok(());
+    }
+    let (node, of) = (node.name(), of.name());
+    Err(LowerErrorKind::SliceShape { node, dims: dims.to_vec(), of, parent: parent.to_vec() }.into())
+}
+
+/// Whether the two nodes allow it, whatever the program does.
+fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
+    let free = matches!(node.mode().mode(), None | Some(MemoryMode::Virtual));
+    let padded = node.padding().is_some() || of.padding().is_some();
+    let has_memory = !of.mode().known_virtual() || of.view().is_some();
+    free && !padded && node.dtype() == of.dtype() && has_memory
+}
+
+/// The nodes that a program first makes slices, always the same ones, and whose merge buffers it does not read.
+fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
+    let mut made: BTreeMap<&TensorNode, &FetchOp> = BTreeMap::new();
+    let mut others: BTreeSet<&TensorNode> = BTreeSet::new();
+    crate::each_step(&assignments.steps, &mut |step| {
+        let sliced = match step {
+            Step::Fetch { node, op: op @ FetchOp::Slice { .. }, .. } => Some((node, op)),
+            _ => None,
+        };
+        if let Some((node, op)) = sliced
+            && *made.entry(node).or_insert(op) != op
+        {
+            others.insert(node);
+        }
+        others.extend(crate::mentioned(step).filter(|node| !made.contains_key(node)));
+    });
+    let merged = assignments.merge_nodes();
+    made.into_keys().filter(|node| !others.contains(node) && !merged.contains(node)).cloned().collect()
+}

@@ -1,0 +1,86 @@
+//! Where in a text an assignment stands, for the messages about it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lowered_ir::SourceSpan;
+
+/// The place of a step in a text: its statement, and each access in it. Steps that are built without a text
+/// have none.
+///
+/// All origins are equal, so that equal steps are equal wherever they come from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin(Option<Arc<Places>>);
+
+/// The bytes of an access, or of an operand that is no access, and of each of its indices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessPlace {
+    pub(crate) whole: Range<usize>,
+    pub(crate) indices: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct Places {
+    text: Arc<str>,
+    statement: Range<usize>,
+    target: AccessPlace,
+    operands: Vec<AccessPlace>,
+}
+
+static UNKNOWN: Origin = Origin(None);
+
+impl Origin {
+    /// The origin of a step that comes from no text.
+    pub fn unknown() -> &'static Origin {
+        &UNKNOWN
+    }
+
+    pub(crate) fn new(
+        text: &Arc<str>,
+        statement: Range<usize>,
+        target: AccessPlace,
+        operands: Vec<AccessPlace>,
+    ) -> Origin {
+        Origin(Some(Arc::new(Places { text: text.clone(), statement, target, operands })))
+    }
+
+    /// The statement, from its first target to its last constraint.
+    pub fn statement(&self) -> Option<SourceSpan> {
+        self.place(|places| Some(&places.statement))
+    }
+
+    /// The access to the node written; of the node of a subexpression, the subexpression.
+    pub fn target(&self) -> Option<SourceSpan> {
+        self.place(|places| Some(&places.target.whole))
+    }
+
+    /// The index of that axis of the node written; the access where the text has no such index.
+    pub fn target_index(&self, axis: usize) -> Option<SourceSpan> {
+        self.place(|places| Some(places.target.indices.get(axis).unwrap_or(&places.target.whole)))
+    }
+
+    /// The operand at that position, in the order of [`Accum::operands`](super::Accum::operands). A fill has
+    /// one operand, the call.
+    pub fn operand(&self, at: usize) -> Option<SourceSpan> {
+        self.place(|places| Some(&places.operands.get(at)?.whole))
+    }
+
+    /// The index of that axis of an operand; the operand where the text has no such index.
+    pub fn operand_index(&self, at: usize, axis: usize) -> Option<SourceSpan> {
+        self.place(|places| {
+            let operand = places.operands.get(at)?;
+            Some(operand.indices.get(axis).unwrap_or(&operand.whole))
+        })
+    }
+
+    fn place(&self, of: impl FnOnce(&Places) -> Option<&Range<usize>>) -> Option<SourceSpan> {
+        let places = self.0.as_deref()?;
+        Some(SourceSpan::new(places.text.clone(), of(places)?.clone()))
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
+    }
+}

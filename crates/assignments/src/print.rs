@@ -1,0 +1,226 @@
+//! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+` accumulates).
+//!
+//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of their label, with
+//! their id where another node of the assignments has the same one (`n12_w`). For people: unlike the assignment text it
+//! is not read back.
+
+use std::fmt;
+
+use tnode::{AmbiguousIdents, IdentStyle, TensorNode};
+
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
+use crate::indexing::{AxisIndex, StaticSymbol};
+use lowered_ir::ir::{Affine, BinaryOp, SymbolId, Var};
+use lowered_ir::random::Scheme;
+
+impl fmt::Display for Assignments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.nodes();
+        let ambiguous = AmbiguousIdents::among(nodes.iter().map(TensorNode::label), &[]);
+        steps(f, &self.steps, Names { symbols: &self.symbols, ambiguous: &ambiguous }, 0)
+    }
+}
+
+/// What nodes and symbols are called.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    symbols: &'a [StaticSymbol],
+    ambiguous: &'a AmbiguousIdents,
+}
+
+impl Names<'_> {
+    /// The code name of a node that has one, else its identifier.
+    fn node(&self, node: &TensorNode) -> String {
+        match node.code_name() {
+            Some(_) => node.name(),
+            None => node.styled_ident(IdentStyle::HeuristicDotGrad, self.ambiguous),
+        }
+    }
+}
+
+/// The listing of one step, on one line.
+pub(crate) fn listing(step: &Step, symbols: &[StaticSymbol]) -> String {
+    let names = Names { symbols, ambiguous: &AmbiguousIdents::default() };
+    match step {
+        Step::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
+        step => {
+            let listed = |accum| Accumulation { accum, names }.to_string();
+            step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], names: Names<'_>, depth: usize) -> fmt::Result {
+    list.iter().try_for_each(|step| {
+        write!(f, "{:width$}", "", width = 2 * depth)?;
+        match step {
+            Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, names }),
+            Step::Concat(parts) => {
+                writeln!(f, "# concat;")?;
+                for accum in parts {
+                    writeln!(f, "{:width$}{};", "", Accumulation { accum, names }, width = 2 * depth + 2)?;
+                }
+                writeln!(f, "{:width$}# end", "", width = 2 * depth)
+            }
+            Step::Fetch { node, op, .. } => writeln!(f, "{} =: {};", names.node(node), fetch(op, names)),
+            Step::Remark(text) => writeln!(f, "# {text}"),
+            Step::Block { name, steps: inner } => {
+                writeln!(f, "# \"{name}\";")?;
+                steps(f, inner, names, depth + 1)?;
+                writeln!(f, "{:width$}# end", "", width = 2 * depth)
+            }
+        }
+    })
+}
+
+fn fetch(op: &FetchOp, names: Names<'_>) -> String {
+    let symbols = names.symbols;
+    match op {
+        FetchOp::Constant(value) => value.to_string(),
+        FetchOp::ConstantBits(bits) => format!("bits({bits:#x})"),
+        FetchOp::ConstantFill(values) => format!("{values:?}"),
+        FetchOp::RangeOverOffsets => "range_over_offsets".to_owned(),
+        FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
+        FetchOp::EmbedSelfId => "self_id".to_owned(),
+        FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", names.node(of)),
+        FetchOp::Random(random) => draws(random, symbols, Vec::new()),
+        FetchOp::Drawn(Drawn { distribution, scheme, of }) => {
+            format!("{}({})", distribution.token(), in_scheme(*scheme, names.node(of)))
+        }
+        FetchOp::Slice { index, of } => {
+            format!("slice({}, {})", names.node(of), symbol_name(*index, symbols))
+        }
+    }
+}
+
+/// Random numbers as the assignment text has them.
+fn draws(random: &Random, symbols: &[StaticSymbol], cell: Vec<String>) -> String {
+    let part = |part: &KeyPart| match part {
+        KeyPart::Number(number) => number.to_string(),
+        KeyPart::Symbol(id) => symbol_name(*id, symbols),
+    };
+    let seed = in_scheme(random.scheme, random.seed.to_string());
+    let parts = random.key.iter().map(part).chain(cell);
+    let args: Vec<String> = std::iter::once(seed).chain(parts).collect();
+    format!("{}({})", random.distribution.token(), args.join(", "))
+}
+
+fn in_scheme(scheme: Scheme, argument: String) -> String {
+    match scheme.token() {
+        None => argument,
+        Some(token) => format!("{token}({argument})"),
+    }
+}
+
+fn symbol_name(id: SymbolId, symbols: &[StaticSymbol]) -> String {
+    symbols.get(id.index()).map_or_else(|| format!("@{}", id.0), StaticSymbol::to_string)
+}
+
+/// One accumulation on one line.
+struct Accumulation<'a> {
+    accum: &'a Accum,
+    names: Names<'a>,
+}
+
+impl fmt::Display for Accumulation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let accum = self.accum;
+        let lhs = self.names.node(&accum.lhs) + &self.indices(accum.projections.project_lhs());
+        let init = if accum.init_neutral || accum.op == AccumOp::Assign { ":" } else { "" };
+        write!(f, "{lhs} ={init}{} {}", spelling(accum.op), self.rhs())
+    }
+}
+
+impl Accumulation<'_> {
+    fn rhs(&self) -> String {
+        let arg = |at: usize| self.operand(at);
+        match &self.accum.rhs {
+            Rhs::Copy(_) => arg(0),
+            Rhs::Unary(op, _) => format!("{op}({})", arg(0)),
+            Rhs::Binary(op, _) if is_infix(*op) => format!("{} {op} {}", arg(0), arg(1)),
+            Rhs::Binary(op, _) => format!("{op}({}, {})", arg(0), arg(1)),
+            Rhs::Ternary(op, _) => format!("{op}({}, {}, {})", arg(0), arg(1), arg(2)),
+        }
+    }
+
+    fn operand(&self, at: usize) -> String {
+        let projection = self.accum.projections.project_rhs().get(at).map_or(&[][..], |p| p);
+        let indices = || self.indices(projection);
+        match self.accum.operands().nth(at) {
+            Some(Operand::Node(node)) => self.names.node(node) + &indices(),
+            Some(Operand::MergeBuffer(node)) => format!("{}.merge{}", self.names.node(node), indices()),
+            Some(Operand::Padded { node, outside }) => {
+                format!("pad({}, {outside}){}", self.names.node(node), indices())
+            }
+            Some(Operand::Constant(value)) => value.to_string(),
+            Some(Operand::Random { random, .. }) => {
+                draws(random, self.names.symbols, projection.iter().map(|index| self.index(index)).collect())
+            }
+            Some(Operand::Index(_)) => projection.iter().map(|index| self.index(index)).collect(),
+            None => String::new(),
+        }
+    }
+
+    fn indices(&self, projection: &[AxisIndex]) -> String {
+        if projection.is_empty() {
+            return String::new();
+        }
+        let indices: Vec<String> = projection.iter().map(|index| self.index(index)).collect();
+        format!("[{}]", indices.join(", "))
+    }
+
+    fn index(&self, index: &AxisIndex) -> String {
+        if let Some(operand) = index.computed() {
+            return self.operand(operand);
+        }
+        affine(&index.affine(), |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => symbol_name(id, self.names.symbols),
+        })
+    }
+}
+
+/// An affine form in the usual notation, such as `2*i0 + i1 - 1`.
+pub(crate) fn affine(index: &Affine, name: impl Fn(Var) -> String) -> String {
+    let mut text = String::new();
+    let mut push = |negative: bool, term: String| {
+        text += match (text.is_empty(), negative) {
+            (true, false) => "",
+            (true, true) => "-",
+            (false, false) => " + ",
+            (false, true) => " - ",
+        };
+        text += &term;
+    };
+    for &(var, c) in index.terms() {
+        let size = c.unsigned_abs();
+        push(c < 0, if size == 1 { name(var) } else { format!("{size}*{}", name(var)) });
+    }
+    let offset = index.offset();
+    if offset != 0 || index.terms().is_empty() {
+        push(offset < 0, offset.unsigned_abs().to_string());
+    }
+    text
+}
+
+fn is_infix(op: BinaryOp) -> bool {
+    !op.token().starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+/// The seed's sign of an accumulating operation.
+fn spelling(op: AccumOp) -> &'static str {
+    match op {
+        AccumOp::Assign => "",
+        AccumOp::Add => "+",
+        AccumOp::Sub => "-",
+        AccumOp::Mul => "*",
+        AccumOp::Div => "/",
+        AccumOp::Pow => "**",
+        AccumOp::Max => "@^",
+        AccumOp::Min => "@-",
+        AccumOp::ReluGate => "?/",
+        AccumOp::Satur01Gate => "?^",
+        AccumOp::Or => "||",
+        AccumOp::And => "&&",
+    }
+}

@@ -1,0 +1,215 @@
+//! The assignment text as a tree, names not resolved yet.
+
+use tnode::{DType, Scalar};
+
+use super::error::{Located, Span, TextErrorKind};
+use crate::AccumOp;
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::random::{Distribution, Scheme};
+
+#[derive(Debug)]
+pub(super) struct Statement {
+    /// The targets: one, unless there are concatenated axes.
+    pub(super) lhs: Vec<Access>,
+    pub(super) op: AccumOp,
+    pub(super) init: bool,
+    pub(super) op_span: Span,
+    /// The values: one, unless there are concatenated axes; none with `fetch`.
+    pub(super) rhs: Vec<Expr>,
+    /// What fills the whole of the one target.
+    pub(super) fetch: Option<Fetch>,
+    /// From the first value to the last, or what fills.
+    pub(super) rhs_span: Span,
+    pub(super) constraints: Vec<Constraint>,
+    pub(super) span: Span,
+}
+
+/// What fills a node from no elements.
+#[derive(Debug)]
+pub(super) enum Fetch {
+    Offsets,
+    SelfId,
+    /// Each with its place.
+    Values(Vec<(Number, Span)>),
+    Bits(u128, Span),
+    Slice {
+        of: String,
+        of_span: Span,
+        symbol: String,
+    },
+    Random(Draws),
+    Drawn {
+        distribution: Distribution,
+        scheme: Scheme,
+        of: String,
+        of_span: Span,
+    },
+}
+
+/// `uniform(seed, ..)`: random numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Draws {
+    pub(super) distribution: Distribution,
+    pub(super) scheme: Scheme,
+    pub(super) seed: u64,
+    pub(super) parts: Vec<DrawPart>,
+}
+
+/// An argument after the seed.
+#[derive(Clone, Debug)]
+pub(super) enum DrawPart {
+    /// `self_id()`, with its place.
+    SelfId(Span),
+    Index(Linear),
+}
+
+/// `letter < limit` or `@symbol < limit`.
+#[derive(Debug)]
+pub(super) struct Constraint {
+    pub(super) atom: Atom,
+    pub(super) limit: i128,
+    pub(super) span: Span,
+}
+
+/// A variable of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Atom {
+    Letter(String),
+    Symbol(String),
+}
+
+/// `name[indices]`, `name.merge[indices]` or a bare name.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) name: String,
+    pub(super) name_span: Span,
+    pub(super) merge: bool,
+    pub(super) indices: Vec<Index>,
+    pub(super) span: Span,
+}
+
+impl Access {
+    /// The indices that are values of expressions.
+    pub(super) fn computed(&self) -> impl Iterator<Item = &Expr> {
+        self.indices.iter().filter_map(|index| match index {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) => None,
+        })
+    }
+}
+
+/// The index of one axis.
+#[derive(Debug)]
+pub(super) enum Index {
+    Linear(Linear),
+    Concat(Concat),
+    /// The value of an expression with accesses in it.
+    Computed(Expr),
+}
+
+impl Index {
+    pub(super) fn span(&self) -> &Span {
+        match self {
+            Index::Linear(linear) => &linear.span,
+            Index::Concat(concat) => &concat.span,
+            Index::Computed(expr) => &expr.span,
+        }
+    }
+}
+
+/// `i^j`: letters whose axes follow each other, each with its place.
+#[derive(Debug)]
+pub(super) struct Concat {
+    pub(super) letters: Vec<(String, Span)>,
+    pub(super) span: Span,
+}
+
+/// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that mention.
+#[derive(Clone, Debug)]
+pub(super) struct Linear {
+    pub(super) terms: Vec<(Atom, i64, Span)>,
+    pub(super) offset: i64,
+    pub(super) span: Span,
+}
+
+#[derive(Debug)]
+pub(super) struct Expr {
+    pub(super) kind: ExprKind,
+    pub(super) span: Span,
+    /// Nesting, limited so that no walk over the tree overflows the stack.
+    pub(super) depth: usize,
+}
+
+/// A number as the text writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Number {
+    /// The nearest `f64`: infinite for digits beyond its range, as for `inf`.
+    pub(super) value: f64,
+    /// The value, if it is written as an integer.
+    pub(super) int: Option<i128>,
+    /// Whether it is written in digits.
+    pub(super) is_literal: bool,
+}
+
+impl Number {
+    /// The number of a name.
+    pub(super) fn named(name: &str) -> Option<Number> {
+        let value = match name {
+            "inf" => f64::INFINITY,
+            "nan" => f64::NAN,
+            _ => return None,
+        };
+        Some(Number { value, int: None, is_literal: false })
+    }
+
+    pub(super) fn negated(self) -> Number {
+        Number { value: -self.value, int: self.int.map(|int| -int), ..self }
+    }
+
+    /// The number in a type; an error at its place in the text if the type does not have it.
+    pub(super) fn checked(self, dtype: DType, text: &str, span: &Span) -> Result<Scalar, Located> {
+        self.in_type(dtype).ok_or_else(|| {
+            let value = text.get(span.clone()).unwrap_or_default().to_owned();
+            TextErrorKind::Literal { value, dtype }.at(span.clone())
+        })
+    }
+
+    /// The number in a type, if the type has it: integers exactly, others rounded, but not to an infinity.
+    fn in_type(self, dtype: DType) -> Option<Scalar> {
+        match self.int {
+            Some(int) if dtype == DType::Bool => Some(Scalar::from_i64(dtype, i64::from(int != 0))),
+            Some(int) if dtype == DType::U64 => {
+                Some(Scalar::new(dtype, u128::from(u64::try_from(int).ok()?)))
+            }
+            Some(int) if !dtype.is_float() => {
+                let int = i64::try_from(int).ok()?;
+                Some(Scalar::from_i64(dtype, int)).filter(|scalar| scalar.as_i64() == int)
+            }
+            None if !dtype.is_float() => None,
+            int => {
+                let exact = int.and_then(|int| i64::try_from(int).ok());
+                let scalar = exact
+                    .map_or_else(|| Scalar::from_f64(dtype, self.value), |int| Scalar::from_i64(dtype, int));
+                Some(scalar).filter(|scalar| !self.is_literal || scalar.as_f64().is_finite())
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum ExprKind {
+    Number(Number),
+    /// An index letter or a rank-0 node.
+    Name(String),
+    Symbol(String),
+    Access(Box<Access>),
+    /// With the value outside and its place.
+    Pad(Box<Access>, Number, Span),
+    /// The extent of a letter.
+    Size(String),
+    Unary(UnaryOp, Box<Expr>),
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    Ternary(TernaryOp, Box<[Expr; 3]>),
+    Cast(DType, Box<Expr>),
+    Random(Box<Draws>),
+}

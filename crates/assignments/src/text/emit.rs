@@ -1,0 +1,525 @@
+//! From resolved statements to assignments.
+//!
+//! A statement with concatenated axes is emitted as its components, each with the one target and the one value whose letters
+//! run there.
+//!
+//! An operation on operands that are elements of nodes, numbers or index values is one accumulation. Every deeper
+//! operation gets a node of its own, specified to be virtual, over the letters that occur in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
+
+use super::ast::Number;
+use super::error::{Located, Span, TextErrorKind};
+use super::resolve::{How, Read, Resolved, Tree, TreeKind};
+use super::types::{is_widened, operand_type, type_of};
+use super::warn::Watched;
+use crate::indexing::concat::{self, Component};
+use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
+use crate::{AccessPlace, Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step, identifier};
+use lowered_ir::ir::{Affine, TernaryOp, Var};
+use lowered_ir::passes::modes::SUBEXPRESSION_REASON;
+
+/// Appends the steps of a statement whose letters have these ranges, and warnings about it.
+pub(super) fn emit(
+    statement: &Resolved,
+    ranges: &[i64],
+    text: &Arc<str>,
+    assignments: &mut Assignments,
+) -> Result<(), Located> {
+    let Assignments { steps, warnings, .. } = assignments;
+    let axes: Vec<Vec<usize>> = statement
+        .letters
+        .iter()
+        .map(|letter| letter.parts.clone())
+        .filter(|parts| !parts.is_empty())
+        .collect();
+    let Some(components) = concat::components(ranges, &axes) else {
+        let limit = concat::MAX_COMPONENTS;
+        return Err(TextErrorKind::TooManyParts { limit }.at(statement.op_span.clone()));
+    };
+    let sides = Sides::of(statement);
+    let part = |component| Part::new(statement, &sides, component, ranges, text);
+    let parts = components.iter().map(part).collect::<Result<Vec<Part>, _>>()?;
+    let once = written_once(&parts);
+    for part in &parts {
+        check_reduction(statement, part)?;
+        check_once(statement, part, &once)?;
+        let letters: Vec<&str> = collected(|into| part.target.letters(into))
+            .into_iter()
+            .map(|letter| statement.letters[letter].name.as_str())
+            .collect();
+        let repeats = part.letters.iter().any(|&letter| ranges[letter] > 1);
+        Watched { text, node: &part.target.node, letters: &letters, repeats, warnings }.value(&part.value);
+    }
+    let mut emitter = Emitter { ranges, text, statement: &statement.span, written: DType::F32, steps };
+    let accum = |part: &Part| emitter.part(statement, part);
+    let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
+    match (accums.pop(), accums.is_empty()) {
+        (Some(only), true) => steps.push(Step::Accum(Box::new(only))),
+        (last, _) => {
+            accums.extend(last);
+            steps.push(Step::Concat(accums));
+        }
+    }
+    Ok(())
+}
+
+/// One part of a statement: everything in letters that run.
+struct Part {
+    target: Read,
+    value: Tree,
+    /// The letters, in order; those of the target come first.
+    letters: Vec<usize>,
+    /// The product space and how it reaches the target.
+    writes: Projections,
+}
+
+/// The targets and the values of a statement, each with its letters, and the letters that none has.
+struct Sides<'a> {
+    targets: Vec<(&'a Read, BTreeSet<usize>)>,
+    values: Vec<(&'a Tree, BTreeSet<usize>)>,
+    unused: Vec<usize>,
+}
+
+impl Sides<'_> {
+    fn of(statement: &Resolved) -> Sides<'_> {
+        let target = |read| (read, letters_of(read));
+        let value = |tree| (tree, collected(|into| Tree::letters(tree, into)));
+        Sides {
+            targets: statement.lhs.iter().map(target).collect(),
+            values: statement.rhs.iter().map(value).collect(),
+            unused: unused_letters(statement),
+        }
+    }
+}
+
+fn letters_of(read: &Read) -> BTreeSet<usize> {
+    collected(|into| read.letters(into))
+}
+
+impl Part {
+    /// The only target and the only value of a component.
+    fn new(
+        statement: &Resolved,
+        sides: &Sides<'_>,
+        component: &Component,
+        ranges: &[i64],
+        text: &str,
+    ) -> Result<Part, Located> {
+        let runs = |letters: &BTreeSet<usize>| letters.iter().all(|&letter| component.live[letter]);
+        let targets = sides.targets.iter().filter(|(_, letters)| runs(letters)).map(|(target, _)| *target);
+        let values = sides.values.iter().filter(|(_, letters)| runs(letters)).map(|(value, _)| *value);
+        let ambiguous = |what, spans: Vec<Span>| {
+            let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
+            let found =
+                spans.iter().map(|span| text.get(span.clone()).unwrap_or_default().to_owned()).collect();
+            let place = spans.get(1).unwrap_or(&statement.op_span).clone();
+            TextErrorKind::Ambiguous { letters, what, found }.at(place)
+        };
+        let target =
+            only(targets, |found| ambiguous("target", found.iter().map(|t| t.span.clone()).collect()))?;
+        let value = only(values, |found| ambiguous("value", found.iter().map(|t| t.span.clone()).collect()))?;
+        let place = |index: &Affine| in_component(index, statement, component);
+        let (target, value) = (target.map(&place), value.map(&place));
+        let mut used = letters_of(&target);
+        value.letters(&mut used);
+        used.extend(&sides.unused);
+        let letters: Vec<usize> = used.into_iter().collect();
+        // What computes an index does not matter to where the others reach.
+        let index = target.computed.as_ref().map(|_| Accessed::default());
+        let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
+        Ok(Part { target, value, letters, writes })
+    }
+}
+
+/// The letters that no index has, such as `k` in `i + 0*k`. They run all the same.
+fn unused_letters(statement: &Resolved) -> Vec<usize> {
+    let mut used = BTreeSet::new();
+    statement.lhs.iter().for_each(|target| target.letters(&mut used));
+    statement.rhs.iter().for_each(|value| value.letters(&mut used));
+    let mut parts = statement.letters.iter().flat_map(|letter| letter.parts.clone());
+    used.extend(&mut parts);
+    let plain = |&k: &usize| statement.letters[k].parts.is_empty() && !used.contains(&k);
+    (0..statement.letters.len()).filter(plain).collect()
+}
+
+fn collected(enter: impl FnOnce(&mut BTreeSet<usize>)) -> BTreeSet<usize> {
+    let mut letters = BTreeSet::new();
+    enter(&mut letters);
+    letters
+}
+
+fn only<T>(found: impl Iterator<Item = T>, otherwise: impl FnOnce(Vec<T>) -> Located) -> Result<T, Located> {
+    let mut found: Vec<T> = found.collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (last, _) => {
+            found.extend(last);
+            Err(otherwise(found))
+        }
+    }
+}
+
+/// An index with each concatenated axis at the letter that is picked there.
+fn in_component(index: &Affine, statement: &Resolved, component: &Component) -> Affine {
+    let axes = (0..statement.letters.len()).filter(|&k| !statement.letters[k].parts.is_empty());
+    axes.zip(&component.picked).fold(index.clone(), |index, (axis, &(letter, before))| {
+        index.substitute(axis_iterator(axis), &Affine::var(axis_iterator(letter)).plus_constant(before))
+    })
+}
+
+/// A plain assignment has no letters to reduce over.
+fn check_reduction(statement: &Resolved, part: &Part) -> Result<(), Located> {
+    if statement.op != AccumOp::Assign {
+        return Ok(());
+    }
+    let kept = collected(|into| part.target.letters(into));
+    match part.letters.iter().find(|letter| !kept.contains(letter)) {
+        Some(&letter) => {
+            let (letter, node) = (statement.letters[letter].name.clone(), part.target.node.name());
+            Err(TextErrorKind::NotReduced { letter, node }.at(statement.op_span.clone()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The targets of all parts, and whether no element of each is written twice.
+fn written_once(parts: &[Part]) -> BTreeMap<&TensorNode, bool> {
+    let mut writes: BTreeMap<&TensorNode, Vec<&Projections>> = BTreeMap::new();
+    for part in parts {
+        writes.entry(&part.target.node).or_default().push(&part.writes);
+    }
+    writes.into_iter().map(|(node, writes)| (node, are_injective(&writes))).collect()
+}
+
+/// A plain assignment stores one value per element, and a node may be read in a statement that writes it only at the
+/// element being written, once: else the value would depend on the order of the loops. `targets` tells of each target whether no element
+/// of it is written twice.
+fn check_once(
+    statement: &Resolved,
+    part: &Part,
+    targets: &BTreeMap<&TensorNode, bool>,
+) -> Result<(), Located> {
+    let lhs = &part.target;
+    let once = targets[&lhs.node];
+    if statement.op == AccumOp::Assign && !once {
+        return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
+    }
+    let mut refused: Option<Located> = None;
+    let mut check = |read: &Read| {
+        let is_target = targets.contains_key(&read.node);
+        if refused.is_some() || matches!(read.how, How::Merge) || !is_target {
+            return;
+        }
+        let index = |access: &Read| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
+        let why = if statement.init {
+            "its values are replaced by the neutral element first"
+        } else if !once {
+            "an element may be written more than once"
+        } else if read.node != lhs.node || index(read) != index(lhs) || matches!(read.how, How::Padded(_)) {
+            "the element read is not the one written"
+        } else if read.computed.is_some() || lhs.computed.is_some() {
+            "which element is known only when it runs"
+        } else {
+            return;
+        };
+        refused = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
+    };
+    lhs.each_index_read(&mut check);
+    part.value.each_read(&mut check);
+    refused.map_or(Ok(()), Err)
+}
+
+/// How an operand is indexed.
+#[derive(Default)]
+struct Accessed {
+    dims: Dims,
+    /// In letters of the statement.
+    index: Vec<Affine>,
+    /// The axis whose index is computed, and the position of the operand that computes it.
+    computed: Option<(usize, usize)>,
+    place: AccessPlace,
+}
+
+impl Accessed {
+    /// An operand without indices.
+    fn scalar(span: &Span) -> Accessed {
+        Accessed { place: AccessPlace { whole: span.clone(), indices: Vec::new() }, ..Accessed::default() }
+    }
+}
+
+impl Read {
+    /// The access with its computed index, if it has one, by the operand at that position.
+    fn accessed(&self, by: usize) -> Accessed {
+        let (index, indices) = self.index.iter().cloned().unzip();
+        let computed = self.computed.as_ref().map(|computed| (computed.axis, by));
+        Accessed {
+            dims: self.dims.clone(),
+            index,
+            computed,
+            place: AccessPlace { whole: self.span.clone(), indices },
+        }
+    }
+}
+
+/// The accesses of an operation's operands, and the operands that compute indices, which follow them.
+#[derive(Default)]
+struct Operands {
+    own: Vec<Accessed>,
+    /// How many the operation will have.
+    arity: usize,
+    /// None while its own index is being found: that one comes after it.
+    computing: Vec<Option<(Operand, Accessed)>>,
+}
+
+impl Operands {
+    /// The operands that compute indices, and the accesses of all.
+    fn finish(self) -> (Vec<Operand>, Vec<Accessed>) {
+        let (computed, accessed): (Vec<Operand>, Vec<Accessed>) =
+            self.computing.into_iter().flatten().unzip();
+        (computed, self.own.into_iter().chain(accessed).collect())
+    }
+}
+
+struct Emitter<'a> {
+    ranges: &'a [i64],
+    text: &'a Arc<str>,
+    statement: &'a Span,
+    /// The type of the node that the present part writes.
+    written: DType,
+    steps: &'a mut Vec<Step>,
+}
+
+impl Emitter<'_> {
+    /// The accumulation of one part; the nodes of its subexpressions come before.
+    fn part(&mut self, statement: &Resolved, part: &Part) -> Result<Accum, Located> {
+        let lhs = part.target.node.clone();
+        self.written = lhs.dtype();
+        let mut operands = Operands::default();
+        let rhs = self.rhs(&part.value, lhs.dtype(), &mut operands)?;
+        let written = self.accessed(&part.target, &mut operands)?;
+        let (computed, operands) = operands.finish();
+        let origin = self.origin(&written, &operands);
+        let projections = self.projections(&part.letters, written, operands, &part.value.span);
+        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections, origin })
+    }
+
+    /// Where the accesses of an accumulation stand.
+    fn origin(&self, written: &Accessed, operands: &[Accessed]) -> Origin {
+        let places = operands.iter().map(|operand| operand.place.clone()).collect();
+        Origin::new(self.text, self.statement.clone(), written.place.clone(), places)
+    }
+
+    /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
+    fn rhs(&mut self, tree: &Tree, wanted: DType, operands: &mut Operands) -> Result<Rhs, Located> {
+        let common = operand_type(tree, wanted, self.written);
+        operands.arity = tree.children().len().max(1);
+        match &tree.kind {
+            TreeKind::Number(_)
+            | TreeKind::Index(_)
+            | TreeKind::Size(_)
+            | TreeKind::Read(_)
+            | TreeKind::Random(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            TreeKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted, operands),
+            TreeKind::Cast(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            TreeKind::Unary(op, a) if is_widened(*op, a) && common != DType::F32 => {
+                let (kind, span) = (TreeKind::Cast(common, a.clone()), a.span.clone());
+                Ok(Rhs::Unary(*op, self.own_operand(&Tree { kind, span }, common, operands)?))
+            }
+            TreeKind::Unary(op, a) => Ok(Rhs::Unary(*op, self.own_operand(a, common, operands)?)),
+            TreeKind::Binary(op, args) => {
+                let a = self.own_operand(&args[0], common, operands)?;
+                let b = self.own_operand(&args[1], common, operands)?;
+                Ok(Rhs::Binary(*op, [a, b]))
+            }
+            TreeKind::Ternary(op, args) => {
+                let first = if *op == TernaryOp::Where { DType::Bool } else { common };
+                let a = self.own_operand(&args[0], first, operands)?;
+                let b = self.own_operand(&args[1], common, operands)?;
+                let c = self.own_operand(&args[2], common, operands)?;
+                Ok(Rhs::Ternary(*op, [a, b, c]))
+            }
+        }
+    }
+
+    /// The next operand of the operation.
+    fn own_operand(
+        &mut self,
+        tree: &Tree,
+        wanted: DType,
+        operands: &mut Operands,
+    ) -> Result<Operand, Located> {
+        let (operand, accessed) = self.operand(tree, wanted, operands)?;
+        operands.own.push(accessed);
+        Ok(operand)
+    }
+
+    /// The expression as an operand; operations become virtual nodes.
+    fn operand(
+        &mut self,
+        tree: &Tree,
+        wanted: DType,
+        operands: &mut Operands,
+    ) -> Result<(Operand, Accessed), Located> {
+        match &tree.kind {
+            TreeKind::Number(number) => {
+                let value = self.number(*number, type_of(tree).or(wanted), &tree.span)?;
+                Ok((Operand::Constant(value), Accessed::scalar(&tree.span)))
+            }
+            TreeKind::Index(index) => {
+                let dtype = self.index_type(index, wanted, &tree.span)?;
+                let accessed = Accessed {
+                    dims: Dims::from_slice(&[1]),
+                    index: vec![index.clone()],
+                    ..Accessed::scalar(&tree.span)
+                };
+                Ok((Operand::Index(dtype), accessed))
+            }
+            TreeKind::Size(letter) => {
+                let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
+                let size = Scalar::from_i64(dtype, self.ranges[*letter]);
+                Ok((Operand::Constant(size), Accessed::scalar(&tree.span)))
+            }
+            TreeKind::Random(random, cell) => {
+                let dtype = type_of(tree).or(wanted);
+                let accessed = Accessed {
+                    dims: Dims::from_elem(1, cell.len()),
+                    index: cell.clone(),
+                    ..Accessed::scalar(&tree.span)
+                };
+                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, accessed))
+            }
+            TreeKind::Read(read) => self.read(read, operands),
+            TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),
+            TreeKind::Unary(..) | TreeKind::Binary(..) | TreeKind::Ternary(..) => {
+                self.virtual_node(tree, tree, type_of(tree).or(wanted))
+            }
+        }
+    }
+
+    fn read(&mut self, read: &Read, operands: &mut Operands) -> Result<(Operand, Accessed), Located> {
+        let node = read.node.clone();
+        let operand = match read.how {
+            How::Lhs | How::Plain => Operand::Node(node),
+            How::Merge => Operand::MergeBuffer(node),
+            How::Padded(outside) => {
+                let outside = self.number(outside, read.node.dtype(), &read.span)?;
+                Operand::Padded { node, outside }
+            }
+        };
+        Ok((operand, self.accessed(read, operands)?))
+    }
+
+    /// An access, with the operand that computes its index, if one does, among the others.
+    fn accessed(&mut self, read: &Read, operands: &mut Operands) -> Result<Accessed, Located> {
+        let Some(computed) = &read.computed else { return Ok(read.accessed(0)) };
+        let at = operands.computing.len();
+        operands.computing.push(None);
+        operands.computing[at] = Some(self.operand(&computed.value, DType::I32, operands)?);
+        Ok(read.accessed(operands.arity + at))
+    }
+
+    /// A number in a type that has it.
+    fn number(&self, number: Number, dtype: DType, span: &Span) -> Result<Scalar, Located> {
+        number.checked(dtype, self.text, span)
+    }
+
+    /// `i32`, which must have all values of the index, unless `i64` is wanted.
+    fn index_type(&self, index: &Affine, wanted: DType, span: &Span) -> Result<DType, Located> {
+        let bounds = index.bounds(|var| match var {
+            Var::Loop(id) => (0, self.ranges[id.index()].max(1) - 1),
+            Var::Symbol(_) => (0, 0),
+        });
+        let fits = |v: i64| i32::try_from(v).is_ok();
+        match bounds {
+            _ if wanted == DType::I64 => Ok(DType::I64),
+            Some((lo, hi)) if fits(lo) && fits(hi) => Ok(DType::I32),
+            _ => {
+                let value = self.text.get(span.clone()).unwrap_or_default().to_owned();
+                Err(TextErrorKind::Literal { value, dtype: DType::I32 }.at(span.clone()))
+            }
+        }
+    }
+
+    /// A virtual node of type `dtype` that holds the values of `value` for all letters in it; `whole` is the
+    /// subexpression it stands for.
+    fn virtual_node(
+        &mut self,
+        whole: &Tree,
+        value: &Tree,
+        dtype: DType,
+    ) -> Result<(Operand, Accessed), Located> {
+        let mut letters = BTreeSet::new();
+        value.letters(&mut letters);
+        let letters: Vec<usize> = letters.into_iter().collect();
+        let mut operands = Operands::default();
+        let rhs = self.rhs(value, dtype, &mut operands)?;
+        let (computed, operands) = operands.finish();
+        let dims: Dims = letters.iter().map(|&k| usize::try_from(self.ranges[k]).unwrap_or(0)).collect();
+        let node = self.make_node(whole, &dims, dtype)?;
+        let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
+        let accessed =
+            || Accessed { dims: dims.clone(), index: index.clone(), ..Accessed::scalar(&whole.span) };
+        let origin = self.origin(&accessed(), &operands);
+        let projections = self.projections(&letters, accessed(), operands, &whole.span);
+        let lhs = node.clone();
+        self.steps.push(Step::Accum(Box::new(Accum {
+            init_neutral: false,
+            op: AccumOp::Assign,
+            lhs,
+            rhs,
+            computed,
+            projections,
+            origin,
+        })));
+        let read = accessed();
+        Ok((Operand::Node(node), read))
+    }
+
+    fn make_node(&self, whole: &Tree, dims: &Dims, dtype: DType) -> Result<TensorNode, Located> {
+        let source = self.text.get(whole.span.clone()).unwrap_or_default();
+        let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
+        let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
+        let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
+        let node = node.mode_because(MemoryMode::Virtual, reason).build();
+        node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))
+    }
+
+    fn projections(&self, letters: &[usize], lhs: Accessed, rhs: Vec<Accessed>, span: &Span) -> Projections {
+        projections(self.ranges, letters, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
+    }
+}
+
+/// Projections over the product of some letters, in order; all indices mention those alone.
+fn projections(
+    ranges: &[i64],
+    letters: &[usize],
+    lhs: Accessed,
+    rhs: Vec<Accessed>,
+    source: &str,
+) -> Projections {
+    let axes: Vec<usize> = letters.iter().map(|&k| usize::try_from(ranges[k]).unwrap_or(0)).collect();
+    let axis: BTreeMap<usize, usize> = letters.iter().enumerate().map(|(axis, &k)| (k, axis)).collect();
+    let renamed = |index: &Affine| {
+        let start = Affine::constant(index.offset());
+        AxisIndex::new(index.terms().iter().fold(start, |sum, &(var, coefficient)| {
+            let var = match var {
+                Var::Loop(id) => Var::Loop(axis_iterator(axis[&id.index()])),
+                Var::Symbol(_) => var,
+            };
+            sum.plus(&Affine::term(var, coefficient))
+        }))
+    };
+    let indexed = |accessed: Accessed| -> Indexed {
+        let mut projection: Projection = accessed.index.iter().map(renamed).collect();
+        if let Some((axis, by)) = accessed.computed {
+            projection[axis] = AxisIndex::Computed(by);
+        }
+        (accessed.dims, projection)
+    };
+    Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
+        .expect("ranks and computed indices were checked when names were resolved, and letters were collected from these indices")
+}

@@ -1,0 +1,151 @@
+//! Statements that fill a whole node from something that is no element: `y := offsets()`.
+
+use std::sync::Arc;
+
+use tnode::{DType, Scalar};
+
+use super::ast::{Access, Fetch, Number, Statement};
+use super::error::{Located, Span, TextErrorKind};
+use super::lex::Token;
+use super::names::NodeNames;
+use super::parse::{Parsed, Parser};
+use super::random;
+use crate::indexing::StaticSymbol;
+use crate::{AccessPlace, Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchOp, Origin, Step};
+
+/// The functions that fill a node, with what stands between their brackets.
+const FORMS: [(&str, &str); 5] =
+    [("offsets", ""), ("self_id", ""), ("values", "1, 2.5"), ("bits", "0x7fc0"), ("slice", "x, @step")];
+
+/// An example of a statement with that function; empty if it fills no node.
+fn statement_form(name: &str) -> String {
+    let form = FORMS.iter().find(|(form, _)| *form == name);
+    form.map_or_else(String::new, |(form, inside)| format!("y := {form}({inside})"))
+}
+
+/// The error for a function that fills a node within an expression.
+pub(super) fn within_expression(name: &str) -> Option<TextErrorKind> {
+    let form = Some(statement_form(name)).filter(|form| !form.is_empty())?;
+    Some(TextErrorKind::NoValue { name: name.to_owned(), form })
+}
+
+impl Parser<'_> {
+    /// Whether a function that fills a node comes next.
+    pub(super) fn at_fetch(&self) -> bool {
+        match self.peek() {
+            Token::Name(name) => {
+                self.peek_after() == &Token::Sign("(") && FORMS.iter().any(|(form, _)| form == name)
+            }
+            _ => false,
+        }
+    }
+
+    /// One of the functions that fill a node, which must have no indices.
+    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> Parsed<Fetch> {
+        let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
+        let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
+        if !whole || !is_plain {
+            return Err(self
+                .expected(&format!("a node without indices before it, as in `{}`", statement_form(&name))));
+        }
+        self.next();
+        if let Some(distribution) = random::distribution(&name) {
+            let fetch = self.random_fetch(distribution)?;
+            self.expect(")")?;
+            return Ok(fetch);
+        }
+        self.expect("(")?;
+        let fetch = match name.as_str() {
+            "offsets" => Fetch::Offsets,
+            "self_id" => Fetch::SelfId,
+            "values" => Fetch::Values(self.list(Self::signed_number)?),
+            "bits" => self.bits()?,
+            _ => self.slice()?,
+        };
+        self.expect(")")?;
+        Ok(fetch)
+    }
+
+    /// A bit pattern.
+    fn bits(&mut self) -> Parsed<Fetch> {
+        let bits = match *self.peek() {
+            Token::Bits(bits) => bits,
+            Token::Number(Number { int: Some(int), .. }) => int.unsigned_abs(),
+            _ => return Err(self.expected("a bit pattern such as `0x7fc0`")),
+        };
+        Ok(Fetch::Bits(bits, self.next().span))
+    }
+
+    /// `node, @symbol`
+    fn slice(&mut self) -> Parsed<Fetch> {
+        let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
+        let of_span = self.next().span;
+        self.expect(",")?;
+        let Token::Symbol(symbol) = self.peek().clone() else {
+            return Err(self.expected("a symbol such as `@step`"));
+        };
+        self.next();
+        Ok(Fetch::Slice { of, of_span, symbol })
+    }
+}
+
+/// Where the node and the call of a statement that fills a node stand.
+pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
+    let place = |span: &Span| AccessPlace { whole: span.clone(), indices: Vec::new() };
+    let call = place(&statement.rhs_span);
+    Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
+}
+
+/// The step of a statement that fills a node.
+pub(super) fn resolve(
+    fetch: &Fetch,
+    target: &Access,
+    text: &str,
+    nodes: &NodeNames,
+    assignments: &mut Assignments,
+    origin: Origin,
+) -> Result<Step, Located> {
+    let node = nodes.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))?;
+    let op = match fetch {
+        Fetch::Offsets => FetchOp::RangeOverOffsets,
+        Fetch::SelfId => FetchOp::EmbedSelfId,
+        Fetch::Values(numbers) => {
+            let dims = node
+                .dims_without_padding()
+                .map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
+            let (elements, found) = (dims.iter().product::<usize>(), numbers.len());
+            if elements != found || found > CONSTANT_FILL_LIMIT {
+                let (node, limit) = (node.name(), CONSTANT_FILL_LIMIT);
+                return Err(TextErrorKind::Values { node, elements, found, limit }.at(target.span.clone()));
+            }
+            for (number, span) in numbers {
+                let value = number.checked(node.dtype(), text, span)?;
+                if !number.value.is_nan() && value != Scalar::from_f64(node.dtype(), number.value) {
+                    let value = text.get(span.clone()).unwrap_or_default().to_owned();
+                    return Err(TextErrorKind::Inexact { value }.at(span.clone()));
+                }
+            }
+            FetchOp::ConstantFill(numbers.iter().map(|(number, _)| number.value).collect())
+        }
+        Fetch::Bits(bits, span) => {
+            let dtype = node.dtype();
+            // A truth value has two of the patterns of its byte.
+            let width = if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 };
+            if bits.checked_shr(width).unwrap_or(0) != 0 {
+                let value = format!("{bits:#x}");
+                return Err(TextErrorKind::Literal { value, dtype }.at(span.clone()));
+            }
+            FetchOp::ConstantBits(*bits)
+        }
+        Fetch::Random(draws) => FetchOp::Random(random::resolve_fetch(draws, node.id().get(), assignments)?),
+        Fetch::Drawn { distribution, scheme, of, of_span } => {
+            let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
+            FetchOp::Drawn(Drawn { distribution: *distribution, scheme: *scheme, of })
+        }
+        Fetch::Slice { of, of_span, symbol } => {
+            let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
+            FetchOp::Slice { index: assignments.symbol(&StaticSymbol::open(symbol)), of }
+        }
+    };
+    Ok(Step::Fetch { node, op, origin })
+}

@@ -1,0 +1,104 @@
+//! The assignment text: programs as statements over named nodes, in index notation.
+//!
+//! ```
+//! use assignments::text::parse;
+//! use tnode::TensorNode;
+//!
+//! let node = |name, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build();
+//! let nodes = [node("x", &[32, 64])?, node("w1", &[64, 128])?, node("hid", &[32, 128])?];
+//! let program = parse("hid[b,h] :+= x[b,i] * w1[i,h]", &nodes)?;
+//! assert_eq!(program.steps.len(), 2, "a remark and one accumulation");
+//!
+//! let error = parse("hid[b,h] :+= x[b,i] * w1[h,i]", &nodes).unwrap_err();
+//! assert_eq!(error.to_string(), "\
+//! line 1, column 7: letter `h` runs over 64 elements (axis 0 of `w1[h,i]`), but axis 1 of node `hid` has 128
+//! 1 | hid[b,h] :+= x[b,i] * w1[h,i]
+//!   |       ^");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Names are resolved against the nodes given, ranges follow from their dimensions, and whatever stays open or does not
+//! fit is an error with its place.
+
+mod ast;
+mod emit;
+mod error;
+mod fetch;
+mod lex;
+mod names;
+mod parse;
+mod random;
+mod ranges;
+mod resolve;
+mod synonyms;
+mod types;
+mod warn;
+
+use std::sync::Arc;
+
+use tnode::TensorNode;
+
+use self::ast::{Atom, Statement};
+use self::error::Located;
+pub use self::error::{Span, Synonym, TextError, TextErrorKind};
+use self::names::NodeNames;
+use self::parse::Program;
+use super::{Assignments, Step};
+use crate::indexing::StaticSymbol;
+use lowered_ir::stack::with_enough;
+
+/// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole name as in
+/// `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of mention.
+///
+/// # Errors
+/// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
+pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
+    let text: Arc<str> = text.into();
+    with_enough(|| read(&text, nodes).map_err(|located| TextError::new(located, &text)))
+}
+
+fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
+    let Program { statements, symbols } = parse::program(text)?;
+    let mut assignments = Assignments::default();
+    let names = NodeNames::new(nodes);
+    for name in symbols {
+        assignments.symbol(&StaticSymbol::open(name));
+    }
+    statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
+    for statement in &statements {
+        if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
+            resolve::refuse_letters(statement)?;
+            let origin = fetch::origin(text, statement, target);
+            let step = fetch::resolve(fetch, target, text, &names, &mut assignments, origin)?;
+            assignments.steps.extend([Step::Remark(on_one_line(&text[statement.span.clone()])), step]);
+            continue;
+        }
+        let resolved = resolve::resolve(statement, text, &names, &mut assignments)?;
+        let ranges = ranges::letter_ranges(&resolved, text)?;
+        ranges::check_bounds(&resolved, &ranges, &assignments, text)?;
+        assignments.steps.push(Step::Remark(on_one_line(&text[statement.span.clone()])));
+        emit::emit(&resolved, &ranges, text, &mut assignments)?;
+    }
+    Ok(assignments)
+}
+
+/// Enters the symbols whose range a `where` gives, which holds for the whole text.
+fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), Located> {
+    for constraint in &statement.constraints {
+        let Atom::Symbol(name) = &constraint.atom else { continue };
+        let refuse = |conflict: String| {
+            let (name, range) = (format!("@{name}"), constraint.limit);
+            error::TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())
+        };
+        let range = ranges::range_of(constraint.limit).map_err(refuse)?;
+        match assignments.symbols.find(name).and_then(|symbol| symbol.range) {
+            Some(other) if other != range => return Err(refuse(format!("contradicts `@{name} < {other}`"))),
+            _ => assignments.symbol(&StaticSymbol::ranged(name, range)),
+        };
+    }
+    Ok(())
+}
+
+fn on_one_line(statement: &str) -> String {
+    statement.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,186 @@
+//! Random numbers in the text: `uniform(seed, ..)`, as what fills a node and as values.
+
+use tnode::DType;
+
+use super::ast::{Atom, DrawPart, Draws, Expr, ExprKind, Fetch, Linear, Number};
+use super::error::{Located, Span, TextErrorKind};
+use super::lex::Token;
+use super::parse::{Parsed, Parser, node};
+use crate::indexing::StaticSymbol;
+use crate::{Assignments, KeyPart, Random};
+use lowered_ir::random::{Distribution, MAX_CELL, Scheme};
+
+const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Uniform, Distribution::Normal, Distribution::Bits];
+
+/// The names of the functions.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    DISTRIBUTIONS.into_iter().map(Distribution::token)
+}
+
+/// The distribution of that name.
+pub(super) fn distribution(name: &str) -> Option<Distribution> {
+    DISTRIBUTIONS.into_iter().find(|distribution| distribution.token() == name)
+}
+
+impl Parser<'_> {
+    /// What fills a node, after the name.
+    pub(super) fn random_fetch(&mut self, distribution: Distribution) -> Parsed<Fetch> {
+        self.expect("(")?;
+        let scheme = self.scheme()?;
+        if let Token::Name(of) = self.peek().clone() {
+            let of_span = self.next().span;
+            self.close_scheme(scheme)?;
+            return Ok(Fetch::Drawn { distribution, scheme, of, of_span });
+        }
+        self.draws(distribution, scheme, "a seed such as `42`, or a node with draws").map(Fetch::Random)
+    }
+
+    /// Whether the call that comes next is the whole of what stands after `:=`.
+    pub(super) fn at_random_fetch(&mut self, is_whole: bool) -> bool {
+        let Token::Name(name) = self.peek() else { return false };
+        let is_call = distribution(name).is_some() && self.peek_after() == &Token::Sign("(");
+        is_whole && is_call && self.ends_after_call()
+    }
+
+    /// A random number as a value, after the name that begins at `start`.
+    pub(super) fn random_value(&mut self, distribution: Distribution, start: &Span) -> Parsed<Expr> {
+        self.expect("(")?;
+        let scheme = self.scheme()?;
+        let draws = self.draws(distribution, scheme, "a seed such as `42`")?;
+        self.expect(")")?;
+        if let Some(DrawPart::SelfId(span)) =
+            draws.parts.iter().find(|part| matches!(part, DrawPart::SelfId(_)))
+        {
+            let expected =
+                "a number, symbol or index: only a node that is filled has a number here".to_owned();
+            return Err(TextErrorKind::Syntax { expected, found: "`self_id()`".to_owned() }.at(span.clone()));
+        }
+        let cell: Vec<&Linear> = draws.parts.iter().filter_map(|part| split(part).err()).collect();
+        if let Some(extra) = cell.get(MAX_CELL) {
+            return Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(extra.span.clone()));
+        }
+        node(ExprKind::Random(Box::new(draws)), self.since(start.start))
+    }
+
+    /// The beginning of `light(42)`, where it stands.
+    fn scheme(&mut self) -> Parsed<Scheme> {
+        let named = |scheme: &Scheme| match self.peek() {
+            Token::Name(name) => scheme.token() == Some(name),
+            _ => false,
+        };
+        match Scheme::ALL.iter().find(|scheme| named(scheme)) {
+            Some(scheme) if self.peek_after() == &Token::Sign("(") => {
+                self.next();
+                self.next();
+                Ok(*scheme)
+            }
+            _ => Ok(Scheme::Standard),
+        }
+    }
+
+    fn close_scheme(&mut self, scheme: Scheme) -> Parsed<()> {
+        if scheme.token().is_some() {
+            self.expect(")")?;
+        }
+        Ok(())
+    }
+
+    /// The seed and the arguments after it.
+    fn draws(&mut self, distribution: Distribution, scheme: Scheme, seed: &str) -> Parsed<Draws> {
+        let Token::Number(Number { int: Some(int), .. }) = *self.peek() else {
+            return Err(self.expected(seed));
+        };
+        let span = self.next().span;
+        let seed = u64::try_from(int)
+            .map_err(|_| TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }.at(span))?;
+        self.close_scheme(scheme)?;
+        let mut draws = Draws { distribution, scheme, seed, parts: Vec::new() };
+        while self.peek() == &Token::Sign(",") {
+            self.next();
+            draws.parts.push(self.draw_part()?);
+        }
+        Ok(draws)
+    }
+
+    fn draw_part(&mut self) -> Parsed<DrawPart> {
+        let is_id = self.peek() == &Token::Name("self_id".to_owned());
+        if !is_id || self.peek_after() != &Token::Sign("(") {
+            return self.index().map(DrawPart::Index);
+        }
+        let start = self.next().span.start;
+        self.expect("(")?;
+        self.expect(")")?;
+        Ok(DrawPart::SelfId(self.since(start)))
+    }
+}
+
+/// A part of the key.
+enum Part<'a> {
+    SelfId,
+    Number(i64),
+    Symbol(&'a str),
+}
+
+/// The part of the key that an argument is; else the index that it is.
+fn split(part: &DrawPart) -> Result<Part<'_>, &Linear> {
+    match part {
+        DrawPart::SelfId(_) => Ok(Part::SelfId),
+        DrawPart::Index(linear) => match linear.terms.as_slice() {
+            [] => Ok(Part::Number(linear.offset)),
+            [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(Part::Symbol(name)),
+            _ => Err(linear),
+        },
+    }
+}
+
+/// The random numbers of a call, and the arguments that are indices. `id` is the number of the node filled.
+pub(super) fn resolve<'a>(
+    draws: &'a Draws,
+    id: Option<u64>,
+    assignments: &mut Assignments,
+) -> (Random, Vec<&'a Linear>) {
+    let mut random = Random::new(draws.distribution, draws.seed).with_scheme(draws.scheme);
+    let mut cell = Vec::new();
+    for part in &draws.parts {
+        random = match split(part) {
+            Ok(Part::SelfId) => random.number(id.unwrap_or_default()),
+            Ok(Part::Number(number)) => random.number(number as u64),
+            Ok(Part::Symbol(name)) => {
+                random.part(KeyPart::Symbol(assignments.symbol(&StaticSymbol::open(name))))
+            }
+            Err(index) => {
+                cell.push(index);
+                random
+            }
+        };
+    }
+    (random, cell)
+}
+
+/// The random numbers that fill a node, which have no indices.
+pub(super) fn resolve_fetch(
+    draws: &Draws,
+    id: u64,
+    assignments: &mut Assignments,
+) -> Result<Random, Located> {
+    let (random, cell) = resolve(draws, Some(id), assignments);
+    match cell.first() {
+        None => Ok(random),
+        Some(index) => {
+            let expected = "a number, a symbol or `self_id()`: a fill has no indices".to_owned();
+            Err(TextErrorKind::Syntax { expected, found: "an index".to_owned() }.at(index.span.clone()))
+        }
+    }
+}
+
+/// The letters in the arguments of a call.
+pub(super) fn letters(draws: &Draws) -> impl Iterator<Item = (&String, &Span)> {
+    let terms = draws.parts.iter().flat_map(|part| match part {
+        DrawPart::SelfId(_) => [].iter(),
+        DrawPart::Index(linear) => linear.terms.iter(),
+    });
+    terms.filter_map(|(atom, _, span)| match atom {
+        Atom::Letter(name) => Some((name, span)),
+        Atom::Symbol(_) => None,
+    })
+}

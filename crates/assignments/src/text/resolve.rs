@@ -1,0 +1,519 @@
+//! From names to letters, symbols and nodes.
+
+use std::collections::BTreeSet;
+
+use tnode::{DType, Dims, TensorNode};
+
+use super::ast::{Access, Atom, Concat, Draws, Expr, ExprKind, Index, Linear, Number, Statement};
+use super::error::{Located, Span, TextErrorKind};
+use super::names::NodeNames;
+use super::random;
+use super::types::type_of;
+use crate::indexing::{StaticSymbol, axis_iterator};
+use crate::{AccumOp, Assignments, Random};
+use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
+
+/// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
+pub(super) struct Resolved {
+    /// Those of the targets first.
+    pub(super) letters: Vec<Letter>,
+    /// The targets; one, unless axes are concatenated.
+    pub(super) lhs: Vec<Read>,
+    pub(super) op: AccumOp,
+    pub(super) init: bool,
+    pub(super) op_span: Span,
+    /// The values; one, unless axes are concatenated.
+    pub(super) rhs: Vec<Tree>,
+    /// The whole statement.
+    pub(super) span: Span,
+}
+
+impl Resolved {
+    /// Calls `f` on every access, those of the values first; of an access with a computed index, that index first.
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        self.rhs.iter().for_each(|tree| tree.each_read(f));
+        for target in &self.lhs {
+            target.each_index_read(f);
+            f(target);
+        }
+    }
+}
+
+pub(super) struct Letter {
+    pub(super) name: String,
+    /// The first mention.
+    pub(super) span: Span,
+    /// The range of a `where`, with its place.
+    pub(super) declared: Option<(i128, Span)>,
+    /// The letters that follow each other on a concatenated axis, which is a letter of its own; else none.
+    pub(super) parts: Vec<usize>,
+}
+
+/// An access to a node.
+#[derive(Clone)]
+pub(super) struct Read {
+    pub(super) node: TensorNode,
+    pub(super) dims: Dims,
+    pub(super) how: How,
+    /// Per axis, with its place; 0 where it is computed.
+    pub(super) index: Vec<(Affine, Span)>,
+    pub(super) computed: Option<Box<Computed>>,
+    pub(super) span: Span,
+}
+
+/// An index that is the value of an expression.
+#[derive(Clone)]
+pub(super) struct Computed {
+    pub(super) axis: usize,
+    pub(super) value: Tree,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    Lhs,
+    Plain,
+    Merge,
+    Padded(Number),
+}
+
+impl Read {
+    /// Adds the letters that occur.
+    pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
+        self.index.iter().for_each(|(index, _)| enter_loops(index, into));
+        self.computed.iter().for_each(|computed| computed.value.letters(into));
+    }
+
+    /// Calls `f` on every access that the computed index makes.
+    pub(super) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        self.computed.iter().for_each(|computed| computed.value.each_read(f));
+    }
+
+    /// Whether the index of an axis is computed.
+    pub(super) fn is_computed(&self, axis: usize) -> bool {
+        self.computed.as_ref().is_some_and(|computed| computed.axis == axis)
+    }
+
+    /// The access with every index replaced by `f` of it.
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Read {
+        let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
+        let computed = self.computed.as_deref();
+        let computed = computed.map(|c| Box::new(Computed { axis: c.axis, value: c.value.map(f) }));
+        Read { index, computed, ..self.clone() }
+    }
+}
+
+fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
+    into.extend(index.terms().iter().filter_map(|(var, _)| match var {
+        Var::Loop(id) => Some(id.index()),
+        Var::Symbol(_) => None,
+    }));
+}
+
+#[derive(Clone)]
+pub(super) struct Tree {
+    pub(super) kind: TreeKind,
+    pub(super) span: Span,
+}
+
+#[derive(Clone)]
+pub(super) enum TreeKind {
+    Number(Number),
+    /// The value of an index.
+    Index(Affine),
+    /// The extent of a letter.
+    Size(usize),
+    Read(Read),
+    Unary(UnaryOp, Box<Tree>),
+    Binary(BinaryOp, Box<[Tree; 2]>),
+    Ternary(TernaryOp, Box<[Tree; 3]>),
+    Cast(DType, Box<Tree>),
+    /// Random numbers, and the indices that tell them apart.
+    Random(Random, Vec<Affine>),
+}
+
+impl Tree {
+    pub(super) fn children(&self) -> &[Tree] {
+        match &self.kind {
+            TreeKind::Number(_)
+            | TreeKind::Index(_)
+            | TreeKind::Size(_)
+            | TreeKind::Read(_)
+            | TreeKind::Random(..) => &[],
+            TreeKind::Unary(_, a) | TreeKind::Cast(_, a) => std::slice::from_ref(a),
+            TreeKind::Binary(_, args) => args.as_slice(),
+            TreeKind::Ternary(_, args) => args.as_slice(),
+        }
+    }
+
+    /// Calls `f` on every access, left to right.
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        if let TreeKind::Read(read) = &self.kind {
+            read.each_index_read(f);
+            f(read);
+        }
+        for child in self.children() {
+            child.each_read(f);
+        }
+    }
+
+    /// Adds the letters that occur.
+    pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
+        match &self.kind {
+            TreeKind::Index(index) => enter_loops(index, into),
+            TreeKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
+            TreeKind::Read(read) => read.letters(into),
+            _ => self.children().iter().for_each(|child| child.letters(into)),
+        }
+    }
+
+    /// The expression with every index replaced by `f` of it.
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Tree {
+        let kind = match &self.kind {
+            TreeKind::Number(number) => TreeKind::Number(*number),
+            TreeKind::Index(index) => TreeKind::Index(f(index)),
+            TreeKind::Random(random, cell) => TreeKind::Random(random.clone(), cell.iter().map(f).collect()),
+            TreeKind::Size(letter) => TreeKind::Size(*letter),
+            TreeKind::Read(read) => TreeKind::Read(read.map(f)),
+            TreeKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(a.map(f))),
+            TreeKind::Binary(op, args) => {
+                TreeKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            TreeKind::Ternary(op, args) => {
+                TreeKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            TreeKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(a.map(f))),
+        };
+        Tree { kind, span: self.span.clone() }
+    }
+}
+
+/// Resolves one statement; symbols are entered into `assignments`.
+pub(super) fn resolve(
+    statement: &Statement,
+    text: &str,
+    nodes: &NodeNames,
+    assignments: &mut Assignments,
+) -> Result<Resolved, Located> {
+    let mut letters = Vec::new();
+    statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
+    for value in &statement.rhs {
+        each_access(value, &mut |access| enter_letters(access, &mut letters));
+    }
+    let mut names = Names { text, nodes, letters, assignments };
+    names.declare(statement)?;
+    let lhs = statement.lhs.iter().map(|target| names.read(target, How::Lhs)).collect::<Result<_, _>>()?;
+    let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
+    let Names { letters, .. } = names;
+    let Statement { op, init, ref op_span, ref span, .. } = *statement;
+    Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
+}
+
+/// Refuses ranges of letters in a statement that has none.
+pub(super) fn refuse_letters(statement: &Statement) -> Result<(), Located> {
+    let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
+        Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
+        Atom::Symbol(_) => None,
+    });
+    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
+}
+
+/// Adds the letters of an access that are new.
+fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
+    for index in &access.indices {
+        match index {
+            Index::Linear(linear) => {
+                for (atom, _, span) in &linear.terms {
+                    if let Atom::Letter(name) = atom {
+                        enter_letter(name, span, Vec::new(), letters);
+                    }
+                }
+            }
+            Index::Concat(concat) => {
+                let part = |(name, span): &(String, Span)| enter_letter(name, span, Vec::new(), letters);
+                let parts = concat.letters.iter().map(part).collect();
+                enter_letter(&concat_name(concat), &concat.span, parts, letters);
+            }
+            Index::Computed(expr) => each_access(expr, &mut |access| enter_letters(access, letters)),
+        }
+    }
+}
+
+/// The position of a letter, entered if it is new.
+fn enter_letter(name: &str, span: &Span, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
+    let known = letters.iter().position(|letter| letter.name == name);
+    known.unwrap_or_else(|| {
+        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts });
+        letters.len() - 1
+    })
+}
+
+/// The name of a concatenated axis, which no letter has.
+fn concat_name(concat: &Concat) -> String {
+    concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
+}
+
+fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
+    match &expr.kind {
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => f(access),
+        ExprKind::Number(_)
+        | ExprKind::Name(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::Random(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
+        ExprKind::Binary(_, a, b) => {
+            each_access(a, f);
+            each_access(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_access(arg, f)),
+    }
+}
+
+fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
+    match &expr.kind {
+        ExprKind::Name(name) => f(name, &expr.span),
+        ExprKind::Random(draws) => random::letters(draws).for_each(|(name, span)| f(name, span)),
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
+            access.computed().for_each(|index| each_name(index, f));
+        }
+        ExprKind::Number(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
+        ExprKind::Binary(_, a, b) => {
+            each_name(a, f);
+            each_name(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_name(arg, f)),
+    }
+}
+
+struct Names<'a> {
+    text: &'a str,
+    nodes: &'a NodeNames,
+    letters: Vec<Letter>,
+    assignments: &'a mut Assignments,
+}
+
+impl Names<'_> {
+    /// Enters the ranges that `where` gives, and the letters that are used as values alone.
+    fn declare(&mut self, statement: &Statement) -> Result<(), Located> {
+        for constraint in &statement.constraints {
+            let Atom::Letter(name) = &constraint.atom else { continue };
+            self.enter_value_letter(name, statement);
+            let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
+                return Err(TextErrorKind::UnusedLetter { letter: name.clone() }.at(constraint.span.clone()));
+            };
+            if let Some((other, _)) = letter.declared {
+                let conflict = format!("contradicts `{name} < {other}` in the same statement");
+                let range = constraint.limit;
+                return Err(TextErrorKind::BadRange { name: name.clone(), range, conflict }
+                    .at(constraint.span.clone()));
+            }
+            letter.declared = Some((constraint.limit, constraint.span.clone()));
+        }
+        Ok(())
+    }
+
+    fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
+        let mut place = None;
+        for value in statement.lhs.iter().flat_map(Access::computed).chain(&statement.rhs) {
+            each_name(value, &mut |found, span| {
+                if found == name {
+                    place.get_or_insert_with(|| span.clone());
+                }
+            });
+        }
+        if let Some(span) = place {
+            enter_letter(name, &span, Vec::new(), &mut self.letters);
+        }
+    }
+
+    fn letter(&self, name: &str) -> Option<usize> {
+        self.letters.iter().position(|letter| letter.name == name)
+    }
+
+    fn index(&mut self, index: &Index) -> Affine {
+        match index {
+            Index::Linear(linear) => self.linear(linear),
+            Index::Concat(concat) => {
+                let letter = self.letter(&concat_name(concat)).unwrap_or(usize::MAX);
+                Affine::var(axis_iterator(letter))
+            }
+            Index::Computed(_) => Affine::constant(0),
+        }
+    }
+
+    /// The computed index of an access to a node, which must be one integer.
+    fn computed(&mut self, access: &Access, node: &TensorNode) -> Result<Option<Box<Computed>>, Located> {
+        let is_computed = |index: &Index| matches!(index, Index::Computed(_));
+        let found = access.indices.iter().filter(|index| is_computed(index)).count();
+        if found > 1 {
+            let access_text = super::on_one_line(self.text.get(access.span.clone()).unwrap_or_default());
+            return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
+        }
+        let Some((axis, Index::Computed(value))) =
+            access.indices.iter().enumerate().find(|(_, index)| is_computed(index))
+        else {
+            return Ok(None);
+        };
+        let value = self.tree(value)?;
+        match type_of(&value).or(DType::I32) {
+            dtype if dtype.is_integer() => Ok(Some(Box::new(Computed { axis, value }))),
+            dtype => {
+                let node = node.name();
+                Err(TextErrorKind::IndexType { node, axis, dtype }.at(value.span.clone()))
+            }
+        }
+    }
+
+    fn linear(&mut self, linear: &Linear) -> Affine {
+        linear.terms.iter().fold(Affine::constant(linear.offset), |sum, (atom, coefficient, _)| {
+            let var = match atom {
+                Atom::Letter(name) => Var::Loop(axis_iterator(self.letter(name).unwrap_or(usize::MAX))),
+                Atom::Symbol(name) => Var::Symbol(self.assignments.symbol(&StaticSymbol::open(name))),
+            };
+            sum.plus(&Affine::term(var, *coefficient))
+        })
+    }
+
+    fn read(&mut self, access: &Access, how: How) -> Result<Read, Located> {
+        let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
+        self.read_node(node, access, how)
+    }
+
+    fn read_node(&mut self, node: TensorNode, access: &Access, how: How) -> Result<Read, Located> {
+        let located = |kind: TextErrorKind| kind.at(access.span.clone());
+        if access.merge && matches!(how, How::Lhs | How::Padded(_)) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
+        let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
+        if dims.len() != access.indices.len() {
+            let found = access.indices.len();
+            return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
+        }
+        let computed = self.computed(access, &node)?;
+        if computed.is_some() && matches!(how, How::Merge) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
+        let index = access.indices.iter().map(|index| (self.index(index), index.span().clone())).collect();
+        Ok(Read { node, dims, how, index, computed, span: access.span.clone() })
+    }
+
+    fn tree(&mut self, expr: &Expr) -> Result<Tree, Located> {
+        let kind = match &expr.kind {
+            ExprKind::Number(number) => TreeKind::Number(*number),
+            ExprKind::Symbol(name) => {
+                TreeKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
+            }
+            ExprKind::Name(name) => self.name(name, &expr.span)?,
+            ExprKind::Size(name) => match self.letter(name) {
+                Some(letter) => TreeKind::Size(letter),
+                None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
+            },
+            ExprKind::Access(access) => {
+                TreeKind::Read(self.read(access, if access.merge { How::Merge } else { How::Plain })?)
+            }
+            ExprKind::Pad(access, outside, span) => {
+                let read = self.read(access, How::Padded(*outside))?;
+                outside.checked(read.node.dtype(), self.text, span)?;
+                TreeKind::Read(read)
+            }
+            ExprKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(self.tree(a)?)),
+            ExprKind::Binary(op, a, b) => TreeKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?])),
+            ExprKind::Ternary(op, args) => {
+                let [a, b, c] = args.as_ref();
+                TreeKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
+            }
+            ExprKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(self.tree(a)?)),
+            ExprKind::Random(draws) => self.random(draws)?,
+        };
+        let tree = Tree { kind, span: expr.span.clone() };
+        Ok(match as_index(&tree) {
+            Some(index) if !index.terms().is_empty() => Tree { kind: TreeKind::Index(index), ..tree },
+            _ => tree,
+        })
+    }
+
+    /// Random numbers; the letters in their arguments occur elsewhere in the statement.
+    fn random(&mut self, draws: &Draws) -> Result<TreeKind, Located> {
+        if let Some((name, span)) = random::letters(draws).find(|(name, _)| self.letter(name).is_none()) {
+            return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(span.clone()));
+        }
+        let (random, cell) = random::resolve(draws, None, self.assignments);
+        Ok(TreeKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
+    }
+
+    /// A bare name: a letter, a rank-0 node, or one of two numbers.
+    fn name(&mut self, name: &str, span: &Span) -> Result<TreeKind, Located> {
+        let letter = self.letter(name);
+        // Names that are near are looked for only where there is neither.
+        if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
+            return Ok(TreeKind::Index(Affine::var(axis_iterator(letter))));
+        }
+        match (letter, self.nodes.find(name)) {
+            (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+            (Some(letter), Ok(node)) => match node.dims_without_padding() {
+                Ok(dims) if dims.is_empty() => {
+                    Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone()))
+                }
+                _ => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+            },
+            (None, Ok(node)) => {
+                let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
+                let access = Access { name, name_span, merge: false, indices: Vec::new(), span };
+                Ok(TreeKind::Read(self.read_node(node, &access, How::Plain)?))
+            }
+            (None, Err(kind)) => match (Number::named(name), kind) {
+                (Some(number), _) => Ok(TreeKind::Number(number)),
+                (None, TextErrorKind::UnknownNode { name, near }) => {
+                    Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
+                }
+                (None, kind) => Err(kind.at(span.clone())),
+            },
+        }
+    }
+}
+
+/// Sums and integer multiples of letters and symbols are one index, whose value needs no computation.
+fn as_index(tree: &Tree) -> Option<Affine> {
+    let constant = |tree: &Tree| match tree.kind {
+        TreeKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
+        _ => None,
+    };
+    match &tree.kind {
+        TreeKind::Number(_) => constant(tree).map(Affine::constant),
+        TreeKind::Index(index) => Some(index.clone()),
+        TreeKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
+        TreeKind::Binary(op, args) => {
+            let [a, b] = args.as_ref();
+            match op {
+                BinaryOp::Add => sum(&as_index(a)?, &as_index(b)?),
+                BinaryOp::Sub => sum(&as_index(a)?, &scaled(&as_index(b)?, -1)?),
+                BinaryOp::Mul => match (constant(a), constant(b)) {
+                    (Some(factor), _) => scaled(&as_index(b)?, factor),
+                    (_, Some(factor)) => scaled(&as_index(a)?, factor),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// `factor · index`, unless a number in it overflows.
+fn scaled(index: &Affine, factor: i64) -> Option<Affine> {
+    let fits = |c: i64| c.checked_mul(factor).is_some();
+    let all = fits(index.offset()) && index.terms().iter().all(|&(_, c)| fits(c));
+    all.then(|| index.times(factor))
+}
+
+/// `a + b`, unless a number in it overflows.
+fn sum(a: &Affine, b: &Affine) -> Option<Affine> {
+    let fits = |x: i64, y: i64| x.checked_add(y).is_some();
+    let terms = b.terms().iter().all(|&(var, c)| fits(a.coefficient(var), c));
+    (terms && fits(a.offset(), b.offset())).then(|| a.plus(b))
+}

@@ -1,0 +1,114 @@
+//! Warnings about the values of statements.
+
+use std::sync::Arc;
+
+use tnode::TensorNode;
+
+use super::error::Span;
+use super::resolve::{Tree, TreeKind};
+use super::types::type_of;
+use crate::{Warning, WarningKind};
+use lowered_ir::SourceSpan;
+use lowered_ir::ir::{BinaryOp, TernaryOp, Var};
+use lowered_ir::random::MAX_CELL;
+
+/// A statement whose value is looked through.
+pub(super) struct Watched<'a> {
+    pub(super) text: &'a Arc<str>,
+    /// The node written.
+    pub(super) node: &'a TensorNode,
+    /// The letters of the target.
+    pub(super) letters: &'a [&'a str],
+    /// Whether the statement computes more than one value.
+    pub(super) repeats: bool,
+    pub(super) warnings: &'a mut Vec<Warning>,
+}
+
+impl Watched<'_> {
+    /// Adds the warnings about a value that is stored.
+    pub(super) fn value(&mut self, tree: &Tree) {
+        if self.node.dtype().is_float() {
+            self.divisions(tree);
+        }
+        if self.repeats {
+            self.random_numbers(tree);
+        }
+    }
+
+    /// Quotients of integers that become part of a float, but for those in a conversion, a comparison or
+    /// integer arithmetic.
+    fn divisions(&mut self, tree: &Tree) {
+        match &tree.kind {
+            TreeKind::Binary(BinaryOp::Div, args) => {
+                let dtype = type_of(tree).or(self.node.dtype());
+                if dtype.is_float() {
+                    return args.iter().for_each(|arg| self.divisions(arg));
+                }
+                let [a, b] = args.each_ref().map(|arg| self.source(&arg.span));
+                let (division, written) = (self.source(&tree.span), self.node.dtype());
+                let quotient = format!("{written}({}) / {b}", without_parentheses(&a));
+                let is_enclosed = tree.span.start < args[0].span.start;
+                let instead = if is_enclosed { format!("({quotient})") } else { quotient };
+                let node = self.node.name();
+                self.add(
+                    WarningKind::IntegerDivision { division, dtype, node, written, instead },
+                    &tree.span,
+                );
+            }
+            TreeKind::Binary(op, args) if is_arithmetic(*op) => {
+                args.iter().for_each(|arg| self.divisions(arg))
+            }
+            TreeKind::Ternary(TernaryOp::Where, args) => {
+                args[1..].iter().for_each(|arm| self.divisions(arm));
+            }
+            TreeKind::Unary(..) | TreeKind::Ternary(..) => {
+                tree.children().iter().for_each(|child| self.divisions(child));
+            }
+            TreeKind::Binary(..)
+            | TreeKind::Number(_)
+            | TreeKind::Index(_)
+            | TreeKind::Size(_)
+            | TreeKind::Read(_)
+            | TreeKind::Cast(..)
+            | TreeKind::Random(..) => {}
+        }
+    }
+
+    /// Random numbers without an index that tells the elements apart.
+    fn random_numbers(&mut self, tree: &Tree) {
+        match &tree.kind {
+            TreeKind::Random(_, cell) => {
+                let is_letter = |term: &(Var, i64)| matches!(term.0, Var::Loop(_));
+                if cell.iter().any(|index| index.terms().iter().any(is_letter)) {
+                    return;
+                }
+                let (call, node) = (self.source(&tree.span), self.node.name());
+                let letters = &self.letters[..self.letters.len().min(MAX_CELL - cell.len())];
+                let arguments = call.strip_suffix(')').unwrap_or(&call);
+                let instead = [arguments].iter().chain(letters).copied().collect::<Vec<_>>().join(", ") + ")";
+                self.add(WarningKind::OneRandomNumber { call, node, instead }, &tree.span);
+            }
+            _ => tree.children().iter().for_each(|child| self.random_numbers(child)),
+        }
+    }
+
+    fn add(&mut self, kind: WarningKind, span: &Span) {
+        self.warnings.push(Warning::new(kind, Some(SourceSpan::new(self.text.clone(), span.clone()))));
+    }
+
+    fn source(&self, span: &Span) -> String {
+        super::on_one_line(self.text.get(span.clone()).unwrap_or_default())
+    }
+}
+
+/// Whether a fraction of an operand would show in the result.
+fn is_arithmetic(op: BinaryOp) -> bool {
+    use BinaryOp::{Add, Max, Min, Mul, Pow, Sub};
+    matches!(op, Add | Sub | Mul | Max | Min | Pow)
+}
+
+/// `(a)` as `a`, which brackets of a call enclose anyway.
+fn without_parentheses(text: &str) -> &str {
+    let inner = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    inner.filter(|inner| !inner.contains(['(', ')'])).unwrap_or(text)
+}

@@ -1,0 +1,98 @@
+//! Warnings: legal statements that are often mistakes.
+
+use std::fmt;
+
+use tnode::{DType, MemoryMode};
+
+use lowered_ir::SourceSpan;
+
+/// A legal statement that is often a mistake, with its place. Displays the message and, if the program comes
+/// from a text, the line with carets under the place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warning {
+    kind: WarningKind,
+    span: Option<SourceSpan>,
+}
+
+/// A kind of warning, with the names in its message.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum WarningKind {
+    /// A quotient of integers, which has no fraction, in a node of floats.
+    IntegerDivision {
+        /// The division.
+        division: String,
+        /// The type in which it divides.
+        dtype: DType,
+        /// The name of the node written.
+        node: String,
+        /// The type of that node.
+        written: DType,
+        /// The division of floats.
+        instead: String,
+    },
+    /// A random number that is the same for all elements of a statement.
+    OneRandomNumber {
+        /// The call.
+        call: String,
+        /// The name of the node written.
+        node: String,
+        /// The call with a number for each element.
+        instead: String,
+    },
+    /// A node without memory whose values the routine does not use.
+    UnusedValue {
+        /// The node's name.
+        node: String,
+        /// Its memory mode.
+        mode: MemoryMode,
+    },
+}
+
+impl Warning {
+    pub(crate) fn new(kind: WarningKind, span: Option<SourceSpan>) -> Warning {
+        Warning { kind, span }
+    }
+
+    /// The kind of the warning.
+    pub fn kind(&self) -> &WarningKind {
+        &self.kind
+    }
+
+    /// The place; none for assignments that were built without a text.
+    pub fn span(&self) -> Option<&SourceSpan> {
+        self.span.as_ref()
+    }
+}
+
+impl fmt::Display for WarningKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WarningKind::IntegerDivision { division, dtype, node, written, instead } => write!(
+                f,
+                "`{division}` divides integers of {dtype} and drops the fraction, and node {node} is of {written}; expected \
+                 `{instead}`, or `{written}({division})` if the integer is meant"
+            ),
+            WarningKind::OneRandomNumber { call, node, instead } => write!(
+                f,
+                "`{call}` is one number for all elements of node {node}; expected `{instead}` for a number each"
+            ),
+            WarningKind::UnusedValue { node, mode } => write!(
+                f,
+                "the values of node {node} are not used: its mode is {mode}, and this routine does not read it; specify \
+                 `MemoryMode::Materialized` to keep them"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.span {
+            None => write!(f, "{}", self.kind),
+            Some(span) => {
+                write!(f, "line {}, column {}: {}\n{span}", span.line(), span.column(), self.kind)
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Statements whose values are all overwritten before anything reads them: which are refused, and which are
+//! not.
+
+use assignments::lower::{LowerError, LowerErrorKind, LowerOptions, lower};
+use assignments::text::parse;
+use assignments::{AccumOp, Assignments, FetchOp, Operand, builder};
+use expect_test::{Expect, expect};
+use lowered_ir::verify::verify;
+use tnode::{DType, MemoryMode, TensorNode};
+
+fn node(label: &str, dtype: DType, dims: &[usize]) -> TensorNode {
+    let node = TensorNode::builder(label).dims(dims.iter().copied()).dtype(dtype);
+    node.mode(MemoryMode::Materialized).build().expect("small")
+}
+
+fn nodes() -> Vec<TensorNode> {
+    let f32s = |label: &str, dims: &[usize]| node(label, DType::F32, dims);
+    vec![
+        f32s("a", &[4]),
+        f32s("b", &[4]),
+        f32s("y", &[2, 4]),
+        f32s("z", &[2, 4]),
+        f32s("x", &[8, 4]),
+        f32s("s", &[]),
+        f32s("q", &[4, 4]),
+        node("n", DType::I32, &[4]),
+        node("ids", DType::I32, &[4]),
+        node("key", DType::U32x4, &[1]),
+    ]
+}
+
+fn lowered(text: &str) -> Result<(), LowerError> {
+    let program = parse(text, &nodes()).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = lower(&program, &LowerOptions::default())?.lowered;
+    verify(&lowered.routine).unwrap_or_else(|error| panic!("{error}"));
+    Ok(())
+}
+
+#[track_caller]
+fn refused(text: &str, lines: [usize; 2]) {
+    let error = lowered(text).expect_err(text);
+    assert!(matches!(error.kind(), LowerErrorKind::LostValues { .. }), "{text}: {error}");
+    assert_eq!(error.spans().iter().map(|span| span.line()).collect::<Vec<_>>(), lines, "{text}: {error}");
+}
+
+#[track_caller]
+fn legal(text: &str) {
+    lowered(text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+}
+
+#[test]
+fn the_messages() {
+    let check =
+        |text: &str, expected: Expect| expected.assert_eq(&lowered(text).expect_err(text).to_string());
+    check(
+        "y[0,i] :+= a[i]\ny[1,i] :+= b[i]",
+        expect![[r#"
+            line 1, column 1: every value that this statement stores in node y is overwritten by the statement of line 2 before anything reads it; `:+=` starts the whole node from 0; to keep the values, write `y[i,j] := 0` once, then `+=`
+            1 | y[0,i] :+= a[i]
+              | ^^^^^^^^^^^^^^^
+            2 | y[1,i] :+= b[i]
+              | ^^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        "n[i] :max= ids[i]; n[i] := 3",
+        expect![[r#"
+            line 1, column 1: every value that this statement stores in node n is overwritten by the statement of line 1 before anything reads it; remove one of the statements, or read the values in between
+            1 | n[i] :max= ids[i]; n[i] := 3
+              | ^^^^^^^^^^^^^^^^^
+            1 | n[i] :max= ids[i]; n[i] := 3
+              |                    ^^^^^^^^^"#]],
+    );
+}
+
+/// What the message suggests is a program that keeps both.
+#[test]
+fn the_remedy_is_legal() {
+    legal("y[i,j] := 0\ny[0,i] += a[i]\ny[1,i] += b[i]");
+    for (op, start) in [("*", "1"), ("max", "-inf"), ("min", "inf"), ("satur01_gate", "0.5")] {
+        let error = lowered(&format!("y[0,i] :{op}= a[i]\ny[1,i] :{op}= b[i]")).expect_err(op).to_string();
+        assert!(error.contains(&format!("write `y[i,j] := {start}` once, then `{op}=`")), "{error}");
+        legal(&format!("y[i,j] := {start}\ny[0,i] {op}= a[i]\ny[1,i] {op}= b[i]"));
+    }
+    let error = lowered("n[0] :max= 1\nn[1] :max= 2").expect_err("integers have no infinity").to_string();
+    assert!(error.contains("write `n[i] := -2147483648` once"), "{error}");
+    legal("n[i] := -2147483648\nn[0] max= 1\nn[1] max= 2");
+}
+
+#[test]
+fn what_is_overwritten_whole_is_refused() {
+    refused("y[i,j] := a[j]\ny[i,j] := b[j]", [1, 2]);
+    refused("y[i,j] := 0\ny[i,j] :+= q[j,k] * x[i,k] where i < 2", [1, 2]);
+    refused("y := uniform(3)\ns := 1\ny[i,j] := b[j]", [1, 3]);
+    refused("y[i,j] := b[j]\ny := offsets()", [1, 2]);
+    refused("y[0,i] := a[i]\ny[1,i] := b[i]\ny[0,i] := b[i]", [1, 3]);
+    refused("y[0,i] := a[i]\ny[i,j] := b[j]", [1, 2]);
+    refused("y[1,i] += a[i]\ny[1,j] := b[j]", [1, 2]);
+    refused("y[i,j] := z[i,j]\ny[i,j] *= 2\ny[i,j] := b[j]", [2, 3]);
+    refused("s := 1\ns := 2", [1, 2]);
+    // Part of an axis, and every second element of another.
+    refused("x[i + 2, 1] := 1 where i < 3\nx[i + 1, j] := b[j] where i < 5", [1, 2]);
+    refused("x[2*i, j] := b[j] where i < 4\nx[i, j] := a[j]", [1, 2]);
+    refused("q[i,i] := a[i]\nq[j,j] := b[j]", [1, 2]);
+    // Wherever a computed index is, and whatever a symbol is.
+    refused("n[ids[i]] :+= 1\nn[i] := 0", [1, 2]);
+    refused("x[@t, j] := a[j]\nx[@t, j] := b[j]", [1, 2]);
+    refused("x[@t, j] := a[j]\nx[i, j] := b[j]", [1, 2]);
+    refused("x[@t + i, 2] := 1 where i < 2\nx[@t + i, j] := b[j] where i < 3", [1, 2]);
+    // Reading other elements changes nothing.
+    refused("y[0,i] := a[i]\nz[1,i] := y[1,i]\ny[0,i] := b[i]", [1, 3]);
+    refused("y[0,i] := a[i]\ny[1,i] += b[i]\ny[0,i] := b[i]", [1, 3]);
+    // The fill of the other row stays, the sum does not.
+    refused("y[0,i] :+= a[i]\ny[0,i] := b[i]", [1, 2]);
+    // The parts of a concatenation are one statement.
+    refused("x[i^j, k] := y[i,k], z[j,k] where i < 2, j < 2\nx[i, k] := a[k] where i < 4", [1, 2]);
+    refused("y[i,k], z[j,k] := x[i^j, k]  where j < 2\ny[i,k] := a[k]\nz[i,k] := a[k]", [1, 3]);
+}
+
+#[test]
+fn what_may_be_seen_is_legal() {
+    // A fill with a part overwritten, in one statement or in several.
+    legal("y[i,j] := 0\ny[0,i] := a[i]");
+    legal("y[i,j] := 0\ny[0,i] := a[i]\ny[1,i] := b[i]");
+    legal("y[i,j] := a[j]\ny[0,i] := b[i]");
+    legal("q[i,j] := 0\nq[i,i] := a[i]");
+    legal("n[i] := 0\nn[ids[i]] += 1");
+    legal("x[i,j] := 0\nx[@t, j] := a[j]");
+    // Read in between: by an operand, by itself, by an accumulation, by a copy.
+    legal("y[i,j] := a[j]\ns :+= y[i,j]\ny[i,j] := b[j]");
+    legal("y[i,j] := a[j]\nz[i,j] := pad(y, 0)[i + 1, j]\ny[i,j] := b[j]");
+    legal("y[i,j] := a[j]\ny[i,j] := y[i,j] * 2");
+    legal("y[i,j] := a[j]\ny[i,j] += b[j]\ns :+= y[i,j]\ny[i,j] := 1");
+    legal("n[i] := 1\nz[0,j] := x[n[j], j]\nn[i] := 2");
+    legal("n[i] := 1\nn[ids[i]] += 2\ns :+= n[i]\nn[i] := 1");
+    // Elements that may be others.
+    legal("x[@t, j] := a[j]\nx[@u, j] := b[j]");
+    legal("x[@t, j] := a[j]\nx[@t + 1, j] := b[j]");
+    legal("x[2*i, j] := a[j] where i < 4\nx[2*i + 1, j] := b[j] where i < 4");
+    legal("q[i,i] := a[i]\nq[i, 3 - i] := b[i]");
+    legal("x[i,j] := a[j] where i < 4\nx[i,j] := b[j] where i < 3");
+    // One of the nodes of a statement is still there.
+    legal("y[i,k], z[j,k] := x[i^j, k] where j < 2\ny[i,k] := a[k]");
+    // The merge buffer is another one.
+    legal("y[i,j] := y.merge[i,j]\ny[i,j] += 1");
+}
+
+/// Slices have the elements of their parents.
+#[test]
+fn views_write_their_parents() {
+    let (x, part) = (node("x", DType::F32, &[8, 4]), TensorNode::builder("part").dims([4]));
+    let (part, a) = (part.dtype(DType::F32).build().expect("small"), node("a", DType::F32, &[4]));
+    let lowered = |text: &str| {
+        let program = parse(text, &[x.clone(), part.clone(), a.clone()]).unwrap_or_else(|e| panic!("{e}"));
+        lower(&program, &LowerOptions::default()).map(|_| ())
+    };
+    for lost in [
+        "part := slice(x, @b)\npart[i] := a[i]\nx[@b, i] := 0",
+        "part := slice(x, @b)\nx[@b, i] := 0\npart[i] := a[i]",
+        "part := slice(x, @b)\npart[i] := a[i]\nx[j, i] := 0",
+    ] {
+        let error = lowered(lost).expect_err(lost);
+        assert!(matches!(error.kind(), LowerErrorKind::LostValues { .. }), "{lost}: {error}");
+    }
+    for legal in [
+        "part := slice(x, @b)\npart[i] := a[i]\nx[@c, i] := 0",
+        "x[j, i] := 0\npart := slice(x, @b)\npart[i] := a[i]",
+        "x[j, i] := 1\npart := slice(x, @b)\na[i] := part[i]\nx[j, i] := 0",
+    ] {
+        lowered(legal).unwrap_or_else(|error| panic!("{legal}\n{error}"));
+    }
+}
+
+/// Without a text, the statements are listed.
+#[test]
+fn built_assignments_are_checked_too() {
+    let (a, y) = (node("a", DType::F32, &[4]), node("y", DType::F32, &[4]));
+    let copy = |value: Operand| builder::copy(&y, value).expect("fits");
+    let refused = |program: Assignments| {
+        lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("nothing sees it").to_string()
+    };
+    let twice = copy((&a).into()).then(builder::constant(&y, 2.0));
+    assert_eq!(
+        refused(twice),
+        "every value that `y[i0] =: a[i0]` stores in node y is overwritten by `y =: 2` before anything reads it; \
+         remove one of the statements, or read the values in between"
+    );
+    let sum = builder::permute("i => i", &y, AccumOp::Add, &a).expect("fits");
+    let error =
+        refused(builder::fetch(&y, FetchOp::RangeOverOffsets).named("first").then(sum.named("second")));
+    assert!(error.contains("`y =: range_over_offsets`") && error.contains("`y[i0] =:+ a[i0]`"), "{error}");
+    // Two routines are two: others see what is between them.
+    lower(&copy((&a).into()), &LowerOptions::default()).expect("the first");
+    lower(&builder::constant(&y, 2.0), &LowerOptions::default()).expect("the second");
+}
+
+/// So that the time for a statement does not grow with the program, the last 64 statements on a node are
+/// looked at.
+#[test]
+fn many_pending_statements() {
+    let wide = node("wide", DType::F32, &[100]);
+    let all: String = (0..100).map(|at| format!("wide[{at}] := {at}\n")).collect();
+    let found = |last: &str| {
+        let program = parse(&(all.clone() + last), std::slice::from_ref(&wide))
+            .unwrap_or_else(|error| panic!("{error}"));
+        let error = lower(&program, &LowerOptions::default()).err()?;
+        error.spans().first().map(|span| span.line())
+    };
+    assert_eq!((found("wide[99] := 1"), found("wide[36] := 1")), (Some(100), Some(37)));
+    assert_eq!((found("wide[35] := 1"), found("wide[i] := 1")), (None, Some(37)));
+}

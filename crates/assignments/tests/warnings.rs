@@ -1,0 +1,186 @@
+//! What is legal and often a mistake: which programs are warned of, in which words.
+
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::parse;
+use assignments::{Warning, WarningKind, builder};
+use expect_test::{Expect, expect};
+use tnode::{DType, MemoryMode, TensorNode};
+
+fn nodes() -> Vec<TensorNode> {
+    let node =
+        |name: &str, dtype, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype);
+    let small = |builder: tnode::NodeBuilder| builder.build().expect("small");
+    vec![
+        small(node("x", DType::F32, &[4])),
+        small(node("y", DType::F32, &[4])),
+        small(node("z", DType::F32, &[4, 2])),
+        small(node("d", DType::F64, &[4])),
+        small(node("s", DType::F32, &[])),
+        small(node("n", DType::I32, &[4])),
+        small(node("m", DType::I32, &[4])),
+        small(node("v", DType::F32, &[4]).mode(MemoryMode::Virtual)),
+        small(node("l", DType::F32, &[4]).mode(MemoryMode::Local)),
+    ]
+}
+
+fn warnings(text: &str) -> Vec<Warning> {
+    let program = parse(text, &nodes()).unwrap_or_else(|error| panic!("{error}"));
+    lower(&program, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}")).warnings
+}
+
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&warnings(text).iter().map(|warning| format!("{warning}\n")).collect::<String>());
+}
+
+#[track_caller]
+fn silent(text: &str) {
+    assert!(warnings(text).is_empty(), "{text}: {:?}", warnings(text));
+}
+
+#[test]
+fn quotients_of_integers_in_floats() {
+    check(
+        "x[i] := 1\ny[i] := i / 2",
+        expect![[r#"
+        line 2, column 9: `i / 2` divides integers of i32 and drops the fraction, and node y is of f32; expected `f32(i) / 2`, or `f32(i / 2)` if the integer is meant
+        2 | y[i] := i / 2
+          |         ^^^^^
+    "#]],
+    );
+    check(
+        "d[i] := x[i] * (n[i] / m[i]) + 1",
+        expect![[r#"
+            line 1, column 16: `(n[i] / m[i])` divides integers of i32 and drops the fraction, and node d is of f64; expected `(f64(n[i]) / m[i])`, or `f64((n[i] / m[i]))` if the integer is meant
+            1 | d[i] := x[i] * (n[i] / m[i]) + 1
+              |                ^^^^^^^^^^^^^
+        "#]],
+    );
+    for text in
+        ["s += n[i] / 2", "y[i] := where(i < 2, i / 2, 0)", "y[i] := sqrt(i / 2)", "y[i] := -(size(i) / 3)"]
+    {
+        let found = warnings(text);
+        assert!(
+            matches!(found[..], [ref one] if matches!(one.kind(), WarningKind::IntegerDivision { .. })),
+            "{text}"
+        );
+    }
+    // Of floats, into integers, by conversion, within integer arithmetic, or not stored.
+    for text in [
+        "y[i] := i / 2.0",
+        "y[i] := 1 / 2",
+        "y[i] := x[i] / 2",
+        "n[i] := i / 2",
+        "y[i] := f32(i / 2)",
+        "y[i] := i32(i / 2)",
+        "y[i] := (i / 2) % 2",
+        "y[i] := i / 2 == 1",
+        "y[i] := where(i / 2 == 1, 3, 4)",
+        "y[i] := x[n[i] / 2]",
+    ] {
+        silent(text);
+    }
+}
+
+#[test]
+fn one_random_number_for_all_elements() {
+    check(
+        "y[i] := normal(3)",
+        expect![[r#"
+        line 1, column 9: `normal(3)` is one number for all elements of node y; expected `normal(3, i)` for a number each
+        1 | y[i] := normal(3)
+          |         ^^^^^^^^^
+    "#]],
+    );
+    check(
+        "z[i,j] := 1 + 2 * uniform(3, @step)\nx[i] := 1 where @step < 9",
+        expect![[r#"
+        line 1, column 19: `uniform(3, @step)` is one number for all elements of node z; expected `uniform(3, @step, i, j)` for a number each
+        1 | z[i,j] := 1 + 2 * uniform(3, @step)
+          |                   ^^^^^^^^^^^^^^^^^
+    "#]],
+    );
+    assert_eq!(warnings("s :+= x[i] * normal(3)").len(), 1);
+    for text in [
+        "y := normal(3)",
+        "y[i] := normal(3, i)",
+        "z[i,j] := normal(3, i)",
+        "s := normal(3) + 1",
+        "x[i] := 1\nx[2] := 0 * normal(3)",
+    ] {
+        silent(text);
+    }
+}
+
+#[test]
+fn values_that_nothing_uses() {
+    check(
+        "v[i] := 2 * x[i]\ny[i] := x[i]",
+        expect![[r#"
+        line 1, column 1: the values of node v are not used: its mode is virtual, and this routine does not read it; specify `MemoryMode::Materialized` to keep them
+        1 | v[i] := 2 * x[i]
+          | ^^^^
+    "#]],
+    );
+    check(
+        "l[i] := 2 * x[i]",
+        expect![[r#"
+        line 1, column 1: the values of node l are not used: its mode is local, and this routine does not read it; specify `MemoryMode::Materialized` to keep them
+        1 | l[i] := 2 * x[i]
+          | ^^^^
+    "#]],
+    );
+    silent("v[i] := 2 * x[i]\ny[i] := v[i]");
+    silent("y[i] := exp(x[i]) + 1");
+    // Without a text there is no place.
+    let nodes = nodes();
+    let program = builder::constant(&nodes[7], 1.0);
+    let lowered = lower(&program, &LowerOptions::default()).expect("legal");
+    assert_eq!(lowered.warnings.len(), 1);
+    assert!(lowered.warnings[0].span().is_none() && lowered.warnings[0].to_string().contains("node v"));
+}
+
+/// Slices that are views write their parents.
+#[test]
+fn views_are_used() {
+    let x = TensorNode::builder("x").dims([8, 4]).dtype(DType::F32).build().expect("small");
+    let part = TensorNode::builder("part").dims([4]).dtype(DType::F32).mode(MemoryMode::Virtual);
+    let part = part.build().expect("small");
+    let program = parse("part := slice(x, @s)\npart[i] := 1", &[x, part]).expect("reads");
+    assert!(lower(&program, &LowerOptions::default()).expect("legal").warnings.is_empty());
+}
+
+/// Both statements that a warning of a division suggests are legal, and neither is warned of.
+#[test]
+fn suggestions_are_programs() {
+    for text in [
+        "y[i] := i / 2",
+        "y[i] := (n[i] + 1) / m[i]",
+        "d[i] := size(i) / (n[i] + 2)",
+        "y[i] := n[i] / m[i] + 1",
+    ] {
+        let found = warnings(text);
+        let [WarningKind::IntegerDivision { division, written, instead, .. }] = &[found[0].kind().clone()]
+        else {
+            panic!("{text}: {found:?}");
+        };
+        silent(&text.replace(division, instead));
+        silent(&text.replace(division, &format!("{written}({division})")));
+    }
+    for text in ["y[i] := normal(3)", "z[i,j] := x[i] * uniform(3, @step) where @step < 9"] {
+        let found = warnings(text);
+        let WarningKind::OneRandomNumber { call, instead, .. } = found[0].kind() else {
+            panic!("{text}: {found:?}");
+        };
+        silent(&text.replace(call, instead));
+    }
+}
+
+/// Joined programs keep the warnings of both.
+#[test]
+fn joined_programs_keep_their_warnings() {
+    let nodes = nodes();
+    let part = |text: &str| parse(text, &nodes).expect("reads");
+    let program = part("y[i] := i / 2").then(part("x[i] := normal(3)")).named("both");
+    assert_eq!(program.warnings.len(), 2);
+}

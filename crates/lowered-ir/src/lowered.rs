@@ -1,0 +1,14 @@
+//! A routine together with the tensor nodes that it is about.
+
+use tnode::TensorNode;
+
+use crate::ir::Routine;
+
+/// A routine with the handles of its nodes.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The routine, in the loop IR, which refers to nodes by position.
+    pub routine: Routine,
+    /// The handle of each node in [`Routine::nodes`], in that order.
+    pub nodes: Vec<TensorNode>,
+}
