@@ -33,8 +33,8 @@ impl Assignments {
         nodes
     }
 
-    /// The nodes that are computed here from nothing of theirs, so that they need not exist before; in order of first
-    /// mention.
+    /// The nodes that are computed here from nothing of theirs, so that they need not exist before; in order
+    /// of first mention.
     pub fn embedded_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
@@ -43,8 +43,8 @@ impl Assignments {
             .collect()
     }
 
-    /// The nodes whose earlier values count: they are read, accumulated into or written in part before they are filled.
-    /// A link must find them in its context. In order of first mention.
+    /// The nodes whose earlier values count: they are read, accumulated into or written in part before they
+    /// are filled. A link must find them in its context. In order of first mention.
     pub fn context_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
@@ -100,8 +100,8 @@ impl Assignments {
         firsts
     }
 
-    /// The name for a routine that does this: the words of the outermost blocks joined by `_then_`; without blocks, of
-    /// the last node written that is not known to be virtual. Always an identifier.
+    /// The name for a routine that does this: the words of the outermost blocks joined by `_then_`; without
+    /// blocks, of the last node written that is not known to be virtual. Always an identifier.
     pub fn routine_name(&self) -> String {
         let blocks = self.steps.iter().filter_map(|step| match step {
             Step::Block { name, .. } => Some(identifier(name)).filter(|name| !name.is_empty()),

@@ -1,7 +1,7 @@
 //! Steps over tensor nodes: the form of a program between its text and its loops.
 //!
-//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text](crate::text), or with the
-//! functions of [`builder`](crate::builder); join several with [`Assignments::then`]; lower it with
+//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text](crate::text), or
+//! with the functions of [`builder`](crate::builder); join several with [`Assignments::then`]; lower it with
 //! [`lower`](crate::lower::lower). Nothing here settles a memory mode.
 
 use tnode::{DType, Scalar, TensorNode};
@@ -30,8 +30,8 @@ pub struct Assignments {
 pub enum Step {
     /// Combines operands and stores or accumulates the result.
     Accum(Box<Accum>),
-    /// Accumulations that are one: each writes the part of its target where other letters of concatenated axes run. All have
-    /// the same operation, and each target gets the neutral element before any of them.
+    /// Accumulations that are one: each writes the part of its target where other letters of concatenated
+    /// axes run. All have the same operation, and each target gets the neutral element before any of them.
     Concat(Vec<Accum>),
     /// Fills a node from something that is no node.
     Fetch {
@@ -85,9 +85,9 @@ pub struct Accum {
     pub lhs: TensorNode,
     /// The result to accumulate.
     pub rhs: Rhs,
-    /// What computed indices are: operands of integer types that come after those of `rhs` ([`AxisIndex::Computed`] counts them
-    /// all). Where such an index is outside of its dimension, what is read is the neutral value ([`Accum::outside`]) and
-    /// what is written has no effect.
+    /// What computed indices are: operands of integer types that come after those of `rhs`
+    /// ([`AxisIndex::Computed`] counts them all). Where such an index is outside of its dimension, what is
+    /// read is the neutral value ([`Accum::outside`]) and what is written has no effect.
     ///
     /// [`AxisIndex::Computed`]: crate::indexing::AxisIndex::Computed
     pub computed: Vec<Operand>,
@@ -98,13 +98,15 @@ pub struct Accum {
 }
 
 impl Accum {
-    /// The operands of the operation, then those that indices are computed by, in the order of their projections.
+    /// The operands of the operation, then those that indices are computed by, in the order of their
+    /// projections.
     pub fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.rhs.operands().iter().chain(&self.computed)
     }
 
-    /// What the operand at that position is where its computed index is outside: what `pad` says; else, where the operand
-    /// alone is accumulated, the neutral element of the accumulation, so that it adds nothing; else 0. Settles the node's type.
+    /// What the operand at that position is where its computed index is outside: what `pad` says; else, where
+    /// the operand alone is accumulated, the neutral element of the accumulation, so that it adds nothing;
+    /// else 0. Settles the node's type.
     pub fn outside(&self, at: usize) -> Scalar {
         match (self.operands().nth(at), &self.rhs) {
             (Some(Operand::Padded { node, outside }), _) => literal(*outside, node.dtype()),
@@ -115,8 +117,8 @@ impl Accum {
     }
 }
 
-/// An operation on operands. Operands are converted to the type in which the operation computes, and the result to that
-/// of the node written.
+/// An operation on operands. Operands are converted to the type in which the operation computes, and the
+/// result to that of the node written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rhs {
     /// The operand itself.
@@ -259,8 +261,9 @@ pub enum FetchOp {
         /// Which one.
         axis: usize,
     },
-    /// The part of a node at one index of its first axis. Where it can be, the node filled becomes a view of that part,
-    /// which takes neither memory nor time, and writes to it write the other node; [`crate::lower`] says where.
+    /// The part of a node at one index of its first axis. Where it can be, the node filled becomes a view of
+    /// that part, which takes neither memory nor time, and writes to it write the other node;
+    /// [`crate::lower`] says where.
     Slice {
         /// The index, by the symbol's position in [`Assignments::symbols`].
         index: SymbolId,
@@ -282,8 +285,8 @@ impl Assignments {
         self.steps.is_empty()
     }
 
-    /// The symbol of that name, entered if it is new. A range given for a symbol that has none is adopted; one that
-    /// differs is entered as a second symbol, which lowering refuses by name.
+    /// The symbol of that name, entered if it is new. A range given for a symbol that has none is adopted;
+    /// one that differs is entered as a second symbol, which lowering refuses by name.
     pub fn symbol(&mut self, symbol: &StaticSymbol) -> SymbolId {
         self.symbols.enter(symbol)
     }

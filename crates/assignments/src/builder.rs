@@ -126,7 +126,8 @@ pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) ->
     assignments
 }
 
-/// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last axis.
+/// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last
+/// axis.
 pub fn drawn(node: &TensorNode, distribution: Distribution, scheme: Scheme, of: &TensorNode) -> Assignments {
     fetch(node, FetchOp::Drawn(Drawn { distribution, scheme, of: of.clone() }))
 }
@@ -239,7 +240,8 @@ pub fn einsum(
     einsum_of(spec, lhs, accum, Rhs::Binary(op, operands.map(Operand::from)))
 }
 
-/// `lhs` starts from the neutral element of `accum` and accumulates the elements of one operand as the einsum text says.
+/// `lhs` starts from the neutral element of `accum` and accumulates the elements of one operand as the einsum
+/// text says.
 ///
 /// # Errors
 /// As for [`einsum`](fn@einsum).
@@ -259,8 +261,9 @@ fn einsum_of(spec: &str, lhs: &TensorNode, accum: AccumOp, rhs: Rhs) -> Result<A
     Ok(accumulate(true, accum, lhs, rhs, resolved.projections))
 }
 
-/// Each of `targets` accumulates, with the neutral element first if `init_neutral`, the operands that the einsum text with
-/// concatenated axes pairs it with: `i; j => i^j` concatenates two operands, `i^j => i; j` splits one.
+/// Each of `targets` accumulates, with the neutral element first if `init_neutral`, the operands that the
+/// einsum text with concatenated axes pairs it with: `i; j => i^j` concatenates two operands, `i^j => i; j`
+/// splits one.
 ///
 /// # Errors
 /// As for [`einsum`](fn@einsum), and where a part has no operand or target, or more than one.
@@ -286,7 +289,8 @@ pub fn block(
     Ok(single(Step::Concat(parts)))
 }
 
-/// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other axes.
+/// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other
+/// axes.
 ///
 /// # Errors
 /// When there are no operands, or dimensions are unsettled or do not fit.

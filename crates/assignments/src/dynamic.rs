@@ -6,8 +6,8 @@ use super::builder::{BuildError, single};
 use super::{Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 
-/// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its elements at the
-/// indices `ids`, 0 for those outside.
+/// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its
+/// elements at the indices `ids`, 0 for those outside.
 ///
 /// ```
 /// use assignments::builder;
@@ -21,7 +21,8 @@ use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 /// ```
 ///
 /// # Errors
-/// When the dimensions of `values` are not those of `table` with the ones of `ids` for `axis`, or are unsettled.
+/// When the dimensions of `values` are not those of `table` with the ones of `ids` for `axis`, or are
+/// unsettled.
 pub fn gather(
     values: &TensorNode,
     table: &TensorNode,
@@ -34,9 +35,10 @@ pub fn gather(
     Ok(accumulate_at(false, AccumOp::Assign, values, rhs, vec![ids.into()], projections))
 }
 
-/// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]`, with the computed index on `axis` of the table, which starts from the
-/// neutral element of `op` if `init_neutral`. Indices outside have no effect; the others accumulate in row-major order of
-/// `values`, so sums of floats have one value, and with [`AccumOp::Assign`] the last of equal indices is left.
+/// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]`, with the computed index on `axis` of the table,
+/// which starts from the neutral element of `op` if `init_neutral`. Indices outside have no effect; the
+/// others accumulate in row-major order of `values`, so sums of floats have one value, and with
+/// [`AccumOp::Assign`] the last of equal indices is left.
 ///
 /// # Errors
 /// As for [`gather`].
@@ -53,7 +55,8 @@ pub fn scatter(
     Ok(accumulate_at(init_neutral, op, table, Rhs::Copy(values.into()), vec![ids.into()], projections))
 }
 
-/// The general form with computed indices: see [`Accum::computed`]. Lowering checks that everything fits the nodes.
+/// The general form with computed indices: see [`Accum::computed`]. Lowering checks that everything fits the
+/// nodes.
 pub fn accumulate_at(
     init_neutral: bool,
     op: AccumOp,

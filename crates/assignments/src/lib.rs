@@ -2,8 +2,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To write a front end that makes programs of array assignments, with text or without: yes. To work on the loop IR that
-//! they are lowered to, use `lowered-ir`; to compute something, `arrayjit`.
+//! To write a front end that makes programs of array assignments, with text or without: yes. To work on the
+//! loop IR that they are lowered to, use `lowered-ir`; to compute something, `arrayjit`.
 //!
 //! # Example
 //!
@@ -29,8 +29,8 @@
 //!
 //! # Promises
 //!
-//! * [`lower::lower`] returns a routine that [`lowered_ir::verify`] accepts, or a typed error that names the user's nodes;
-//!   it decides no memory mode.
+//! * [`lower::lower`] returns a routine that [`lowered_ir::verify`] accepts, or a typed error that names the
+//!   user's nodes; it decides no memory mode.
 //! * No text, however damaged, makes [`text::parse`] panic; its errors point into the text.
 //! * The listing of equal assignments is the same in every run.
 //!

@@ -60,8 +60,8 @@ impl AccumOp {
         })
     }
 
-    /// The accumulating operation that a binary one gives, if it may accumulate: comparisons, remainder and bit
-    /// operations may not.
+    /// The accumulating operation that a binary one gives, if it may accumulate: comparisons, remainder and
+    /// bit operations may not.
     pub fn from_binary(op: BinaryOp) -> Option<AccumOp> {
         AccumOp::ALL.into_iter().find(|accum| accum.binary() == Some(op))
     }
@@ -140,8 +140,8 @@ pub fn unary_dtype(op: UnaryOp, operand: DType) -> DType {
 
 /// The type in which a binary operation computes; comparisons then give `bool`.
 ///
-/// The promotion of both operands, but arithmetic on two booleans is that of `i32`, and generators of random bits
-/// convert key and counter to `u32x4`.
+/// The promotion of both operands, but arithmetic on two booleans is that of `i32`, and generators of random
+/// bits convert key and counter to `u32x4`.
 pub fn binary_dtype(op: BinaryOp, a: DType, b: DType) -> DType {
     if op.is_random() {
         return DType::U32x4;

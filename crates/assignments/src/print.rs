@@ -1,8 +1,9 @@
-//! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+` accumulates).
+//! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+`
+//! accumulates).
 //!
-//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of their label, with
-//! their id where another node of the assignments has the same one (`n12_w`). For people: unlike the assignment text it
-//! is not read back.
+//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of
+//! their label, with their id where another node of the assignments has the same one (`n12_w`). For people:
+//! unlike the assignment text it is not read back.
 
 use std::fmt;
 

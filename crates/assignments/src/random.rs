@@ -1,4 +1,5 @@
-//! Random numbers as what assignments fill nodes with and as operands. [`lowered_ir::random`] defines their bits.
+//! Random numbers as what assignments fill nodes with and as operands. [`lowered_ir::random`] defines their
+//! bits.
 
 use tnode::TensorNode;
 
@@ -34,7 +35,8 @@ pub struct Random {
 pub enum KeyPart {
     /// A constant, such as the number of a node.
     Number(u64),
-    /// The value of a static symbol, by its position in [`Assignments::symbols`](super::Assignments::symbols).
+    /// The value of a static symbol, by its position in
+    /// [`Assignments::symbols`](super::Assignments::symbols).
     Symbol(SymbolId),
 }
 

@@ -74,8 +74,8 @@ fn neutral_elements_are_neutral_where_stated() {
     }
 }
 
-/// Where only one value is accumulated, what is stored is what accumulating it gives; a NaN is stored though `max` and `min`
-/// would skip it.
+/// Where only one value is accumulated, what is stored is what accumulating it gives; a NaN is stored though
+/// `max` and `min` would skip it.
 #[test]
 fn a_single_value_is_stored_as_if_accumulated() {
     for dtype in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {

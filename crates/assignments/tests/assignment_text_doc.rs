@@ -1,4 +1,5 @@
-//! Every listing of `docs/assignment-text.md` is read, lowered and verified, and every error in it is the real one.
+//! Every listing of `docs/assignment-text.md` is read, lowered and verified, and every error in it is the
+//! real one.
 
 mod program;
 

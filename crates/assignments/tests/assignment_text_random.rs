@@ -1,7 +1,8 @@
-//! Random programs mean what they say: text, lowering, optimiser and interpreter together against nested loops in Rust.
+//! Random programs mean what they say: text, lowering, optimiser and interpreter together against nested
+//! loops in Rust.
 //!
-//! Every operation within an expression is a node specified to be virtual, so this also holds the optimiser to inlining
-//! whatever the text can say.
+//! Every operation within an expression is a node specified to be virtual, so this also holds the optimiser
+//! to inlining whatever the text can say.
 //!
 //! Everything is in `i32`, where arithmetic wraps and every order gives the same bits.
 
@@ -74,7 +75,8 @@ impl Index {
 }
 
 impl Expr {
-    /// The text; makes the nodes it reads, which appear in `inputs` in the order in which [`Expr::value`] meets them.
+    /// The text; makes the nodes it reads, which appear in `inputs` in the order in which [`Expr::value`]
+    /// meets them.
     fn text(&self, extents: [i64; 3], inputs: &mut Vec<Input>) -> String {
         match self {
             Expr::Number(x) => x.to_string(),

@@ -1,5 +1,5 @@
-//! Two ways to write one program give the same values: margins and guarded reads, views and indexed parents, concatenated
-//! axes and a statement per part. Random programs, lowered and optimised, run twice in a row.
+//! Two ways to write one program give the same values: margins and guarded reads, views and indexed parents,
+//! concatenated axes and a statement per part. Random programs, lowered and optimised, run twice in a row.
 
 mod program;
 
@@ -21,8 +21,8 @@ fn kept(label: &str, dims: &[usize], padding: Option<Padding>) -> TensorNode {
     node.build().expect("small")
 }
 
-/// The values of `outputs` after two runs of a program, first lowered and then optimised. Rejects programs that lose the
-/// values of a statement.
+/// The values of `outputs` after two runs of a program, first lowered and then optimised. Rejects programs
+/// that lose the values of a statement.
 fn run(
     text: &str,
     nodes: &[TensorNode],

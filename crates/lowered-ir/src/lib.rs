@@ -2,8 +2,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To write a pass, or anything else that makes or reads the IR: yes. To make it from assignments, use `assignments`; to
-//! compile it for a target, `codegen-core`; to compute something, `arrayjit`.
+//! To write a pass, or anything else that makes or reads the IR: yes. To make it from assignments, use
+//! `assignments`; to compile it for a target, `codegen-core`; to compute something, `arrayjit`.
 //!
 //! # Example
 //!
@@ -38,9 +38,10 @@
 //! # Promises
 //!
 //! * [`interp`] defines what a routine means, [`eval`] what an operation computes; both are total.
-//! * A routine that [`verify`] accepts goes through every pass and the interpreter without a panic or an access out of bounds.
-//! * Every pass keeps the bits of `strict` routines, but for which NaN an operation yields; `fast` ones may be rewritten by the
-//!   equations that [`passes::simplify`] names.
+//! * A routine that [`verify`] accepts goes through every pass and the interpreter without a panic or an
+//!   access out of bounds.
+//! * Every pass keeps the bits of `strict` routines, but for which NaN an operation yields; `fast` ones may
+//!   be rewritten by the equations that [`passes::simplify`] names.
 //! * What [`text`] prints, it parses back to the same routine; printing is the same in every run.
 //! * No text, however damaged, makes a parser panic; its errors point into the text.
 #![forbid(unsafe_code)]

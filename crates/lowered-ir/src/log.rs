@@ -1,7 +1,8 @@
 //! The lines that a routine logs, and how they are written: once, for the interpreter and for compiled code.
 //!
-//! A routine logs with [`Stmt::Log`]. What runs it does not write text: it tells the number of the line, which is the position of
-//! the statement among all that log, outer before inner and in order, and the values in it. [`LogLine::write`] makes the text.
+//! A routine logs with [`Stmt::Log`]. What runs it does not write text: it tells the number of the line,
+//! which is the position of the statement among all that log, outer before inner and in order, and the values
+//! in it. [`LogLine::write`] makes the text.
 
 use std::fmt::Write;
 
@@ -27,8 +28,8 @@ pub enum LogStyle {
     /// As [`Scalar`] displays them: the shortest text that reads back as the same value.
     #[default]
     Exact,
-    /// Rounded to five significant digits, as an integer and a power of ten (`24704e-3`), so that logs of targets whose last
-    /// bits differ can be compared.
+    /// Rounded to five significant digits, as an integer and a power of ten (`24704e-3`), so that logs of
+    /// targets whose last bits differ can be compared.
     Rounded,
 }
 

@@ -1,5 +1,5 @@
-//! Rules V11 and V20 against brute force: what the verifier accepts is enumerated, and nothing is out of bounds and no two
-//! iterations of the parallel loop meet.
+//! Rules V11 and V20 against brute force: what the verifier accepts is enumerated, and nothing is out of
+//! bounds and no two iterations of the parallel loop meet.
 
 use std::collections::BTreeMap;
 

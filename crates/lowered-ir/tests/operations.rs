@@ -62,7 +62,8 @@ fn operations_follow_the_table() {
     }
 }
 
-/// No operation is missing, and none lacks a row with a NaN, a zero or an infinity (where floats have it at all).
+/// No operation is missing, and none lacks a row with a NaN, a zero or an infinity (where floats have it at
+/// all).
 #[test]
 fn the_table_has_every_operation_at_every_edge() {
     let mut rows_of: BTreeMap<&str, Vec<Row<'_>>> = BTreeMap::new();

@@ -6,7 +6,8 @@ use lowered_ir::pipeline::{OptimizeError, Optimized, Settings, optimize};
 use lowered_ir::{text, verify};
 use tnode::MemoryMode;
 
-/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`, `out: f32[4]`.
+/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`,
+/// `out: f32[4]`.
 fn routine(mode: &str, body: &str) -> Routine {
     let source = format!(
         "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
@@ -176,7 +177,8 @@ fn facts_of_a_node() {
 
 #[test]
 fn cheap_on_top_of_costly_is_costly() {
-    // `t` doubles a virtual quotient; each element is used four times, so it is stored with the quotient inside.
+    // `t` doubles a virtual quotient; each element is used four times, so it is stored with the quotient
+    // inside.
     let source = "routine @q strict {\nnode %0 \"x\" f32[4] on_device\nnode %1 \"q\" f32[4] virtual\nnode %2 \"t\" f32[4]\n\
                   node %3 \"y\" f32[4, 4] on_device\nfor i0 in 0..4 { %1[i0] := %0[i0] / %0[0] }\n\
                   for i1 in 0..4 { %2[i1] := %1[i1] * 2.0f32 }\nfor i2 in 0..4 { for i3 in 0..4 { %3[i2, i3] := %2[i3] } }\n}";

@@ -1,4 +1,5 @@
-//! The values of draws: their vectors, their ranges for every bit pattern, and their distributions, by the interpreter.
+//! The values of draws: their vectors, their ranges for every bit pattern, and their distributions, by the
+//! interpreter.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Affine, Expr, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt};

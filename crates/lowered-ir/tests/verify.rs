@@ -1,4 +1,5 @@
-//! The verifier on routines that no text can express, and on its limits. Every rule has files in the corpus besides.
+//! The verifier on routines that no text can express, and on its limits. Every rule has files in the corpus
+//! besides.
 
 use lowered_ir::{
     ir::{

@@ -6,7 +6,8 @@ use lowered_ir::passes::virtualize;
 use lowered_ir::pipeline::{Settings, optimize};
 use lowered_ir::{text, verify};
 
-/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`, `out: f32[4]`.
+/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`,
+/// `out: f32[4]`.
 fn routine(mode: &str, body: &str) -> Routine {
     let source = format!(
         "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
@@ -20,7 +21,8 @@ fn routine(mode: &str, body: &str) -> Routine {
 const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
 const T: NodeRef = NodeRef(2);
 
-/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an error.
+/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an
+/// error.
 #[track_caller]
 fn refused(body: &str, expected: &str) {
     let mut open = routine("", body);

@@ -1,9 +1,11 @@
-//! Concatenated axes: an axis `i^j` is that of `i`, followed by that of `j`, and one of the two letters runs at a time.
+//! Concatenated axes: an axis `i^j` is that of `i`, followed by that of `j`, and one of the two letters runs
+//! at a time.
 //!
-//! A statement with such axes is several plain ones, its *components*. Each picks one letter of each concatenated axis;
-//! letters that were passed over do not run. A letter of two axes is picked in both or in neither. What a component reads
-//! and writes is [indexed](super::Projections) as in any other statement, with the extents of the letters before the
-//! picked one as offset, so nothing behind this file knows of concatenation.
+//! A statement with such axes is several plain ones, its *components*. Each picks one letter of each
+//! concatenated axis; letters that were passed over do not run. A letter of two axes is picked in both or in
+//! neither. What a component reads and writes is [indexed](super::Projections) as in any other statement,
+//! with the extents of the letters before the picked one as offset, so nothing behind this file knows of
+//! concatenation.
 
 /// The most components of one statement: each becomes a loop nest.
 pub(crate) const MAX_COMPONENTS: usize = 256;
@@ -27,8 +29,8 @@ impl Component {
     }
 }
 
-/// The components for letters of extents `sizes`, where `axes` are the letters of each concatenated axis; the first axis
-/// varies slowest. `None` if there are more than [`MAX_COMPONENTS`].
+/// The components for letters of extents `sizes`, where `axes` are the letters of each concatenated axis; the
+/// first axis varies slowest. `None` if there are more than [`MAX_COMPONENTS`].
 pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Component>> {
     let mut partial: Vec<Vec<(usize, i64)>> = vec![Vec::new()];
     for (at, axis) in axes.iter().enumerate() {
@@ -57,8 +59,8 @@ pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Compo
     Some(partial.into_iter().map(|picked| Component { live: live(&picked), picked }).collect())
 }
 
-/// Whether picking `letter` in `axis` goes with what was picked in earlier axes: every letter that both have is picked in
-/// both or in neither.
+/// Whether picking `letter` in `axis` goes with what was picked in earlier axes: every letter that both have
+/// is picked in both or in neither.
 fn agrees(letter: usize, axis: &[usize], picked: &[(usize, i64)], earlier: &[Vec<usize>]) -> bool {
     earlier
         .iter()

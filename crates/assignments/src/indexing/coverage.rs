@@ -1,6 +1,7 @@
 //! Whether an assignment writes every element of its target, and each at most once.
 //!
-//! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a result.
+//! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a
+//! result.
 
 use super::{AxisIndex, Projections, extent};
 use lowered_ir::ir::{Affine, LoopId, Var, is_mixed_radix};
@@ -45,8 +46,8 @@ impl AxisSpan {
 impl Projections {
     /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
     ///
-    /// Each position must cover its dimension, and no iterator may stand in two positions, so that the positions cover
-    /// all their combinations.
+    /// Each position must cover its dimension, and no iterator may stand in two positions, so that the
+    /// positions cover all their combinations.
     pub fn is_surjective(&self) -> bool {
         let writes = !self.product_space().contains(&0);
         self.lhs_dims().contains(&0) || (writes && self.uncovered_axis().is_none())
@@ -63,9 +64,9 @@ impl Projections {
         })
     }
 
-    /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and leave no
-    /// gap. With coefficients in order of size there is no gap if each is at most one more than all before it reach.
-    /// A computed index may be anywhere, outside too.
+    /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and
+    /// leave no gap. With coefficients in order of size there is no gap if each is at most one more than all
+    /// before it reach. A computed index may be anywhere, outside too.
     fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
         if index.computed().is_some() {
             return false;
@@ -89,7 +90,8 @@ impl Projections {
         self.bounds_of(index)
     }
 
-    /// The box of elements of the left-hand side that are written, per axis the first and the last, if all of it is.
+    /// The box of elements of the left-hand side that are written, per axis the first and the last, if all of
+    /// it is.
     fn written_box(&self) -> Option<Vec<(i64, i64)>> {
         let mut seen: Vec<LoopId> = Vec::new();
         let axis = |index: &AxisIndex| {
@@ -142,7 +144,8 @@ impl Projections {
         ours == theirs && ours.iter().all(|index| known(index) && same_extents(index))
     }
 
-    /// Whether no element of the left-hand side is written by both: on some axis their indices have no value in common.
+    /// Whether no element of the left-hand side is written by both: on some axis their indices have no value
+    /// in common.
     fn is_disjoint(&self, other: &Projections) -> bool {
         let never_writes = |p: &Projections| p.product_space().contains(&0);
         let mut axes = self.project_lhs().iter().zip(other.project_lhs());
@@ -168,10 +171,11 @@ impl Projections {
         })
     }
 
-    /// Whether no element of the left-hand side is written twice. If false, the answer may be unknown instead.
+    /// Whether no element of the left-hand side is written twice. If false, the answer may be unknown
+    /// instead.
     ///
-    /// A position determines its iterators if they are digits of a mixed-radix number. Iterators that one position
-    /// determines are constants to the others, so that `(a, a + b)` determines both.
+    /// A position determines its iterators if they are digits of a mixed-radix number. Iterators that one
+    /// position determines are constants to the others, so that `(a, a + b)` determines both.
     pub fn is_injective(&self) -> bool {
         let mut pinned: Vec<LoopId> = Vec::new();
         loop {
@@ -213,7 +217,8 @@ fn is_static(index: &AxisIndex) -> bool {
     index.computed().is_none() && index.loop_terms().len() == index.affine().terms().len()
 }
 
-/// Whether assignments into one array together write every element of it. If false, the answer may be unknown instead.
+/// Whether assignments into one array together write every element of it. If false, the answer may be unknown
+/// instead.
 ///
 /// One alone does, or they write boxes that do not overlap and have as many elements as the array.
 pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
@@ -233,7 +238,8 @@ pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
     written.is_some() && written == all && are_disjoint(parts)
 }
 
-/// Whether assignments into one array together write no element of it twice. If false, the answer may be unknown instead.
+/// Whether assignments into one array together write no element of it twice. If false, the answer may be
+/// unknown instead.
 pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
     parts.iter().all(|part| part.is_injective()) && are_disjoint(parts)
 }
@@ -245,7 +251,8 @@ fn are_disjoint(parts: &[&Projections]) -> bool {
     parts.iter().enumerate().all(|(at, part)| parts[..at].iter().all(|other| part.is_disjoint(other)))
 }
 
-/// Whether the indices of one axis have no value in common, any two parts: in order of their least values, each ends before the next begins.
+/// Whether the indices of one axis have no value in common, any two parts: in order of their least values,
+/// each ends before the next begins.
 fn are_apart(parts: &[&Projections], axis: usize) -> bool {
     let values = |part: &&Projections| {
         let index = part.project_lhs().get(axis).filter(|index| is_static(index))?;

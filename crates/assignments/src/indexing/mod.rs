@@ -1,9 +1,11 @@
-//! Indexing: how the points of a product space reach the elements of the arrays an assignment reads and writes.
+//! Indexing: how the points of a product space reach the elements of the arrays an assignment reads and
+//! writes.
 //!
-//! An assignment runs over a *product space*: one axis per letter of its statement. Each array it mentions is indexed by
-//! a *projection*, one [`AxisIndex`] per dimension, made of product iterators and static symbols; one of them may be computed by
-//! an operand when the routine runs. Invariants of [`Projections`]: no product axis has extent 1 (such iterators are 0 and
-//! vanish), every loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on itself.
+//! An assignment runs over a *product space*: one axis per letter of its statement. Each array it mentions is
+//! indexed by a *projection*, one [`AxisIndex`] per dimension, made of product iterators and static symbols;
+//! one of them may be computed by an operand when the routine runs. Invariants of [`Projections`]: no product
+//! axis has extent 1 (such iterators are 0 and vanish), every loop variable in an index is a product
+//! iterator, ranks agree with dimensions, and no index depends on itself.
 
 pub(crate) mod concat;
 mod coverage;
@@ -138,7 +140,8 @@ pub fn axis_iterator(axis: usize) -> LoopId {
     LoopId(u32::try_from(axis).unwrap_or(u32::MAX))
 }
 
-/// An extent as the integer type of indices. Node sizes are checked against the address space, so nothing is lost.
+/// An extent as the integer type of indices. Node sizes are checked against the address space, so nothing is
+/// lost.
 pub(crate) fn extent(dim: usize) -> i64 {
     i64::try_from(dim).unwrap_or(i64::MAX)
 }
@@ -226,12 +229,13 @@ impl Projections {
     /// Projections over a product space with extents `axes`, outermost first; the iterator of axis `k` is
     /// [`axis_iterator`]`(k)`. `debug_info` says where they come from, for listings.
     ///
-    /// Axes of extent 1 vanish: their iterators are replaced by 0. An index computed by an operand ([`AxisIndex::Computed`]) is
-    /// the only one of its array, and the operand comes after the array, so that no index depends on itself.
+    /// Axes of extent 1 vanish: their iterators are replaced by 0. An index computed by an operand
+    /// ([`AxisIndex::Computed`]) is the only one of its array, and the operand comes after the array, so that
+    /// no index depends on itself.
     ///
     /// # Errors
-    /// When a rank differs from the number of indices, an index has a variable that is no product iterator, or a computed
-    /// index is not as said above.
+    /// When a rank differs from the number of indices, an index has a variable that is no product iterator,
+    /// or a computed index is not as said above.
     pub fn new(
         axes: &[usize],
         lhs: Indexed,
@@ -356,14 +360,16 @@ fn without_trivial(projection: &[AxisIndex], axes: &[usize]) -> Projection {
     projection.iter().map(fix).collect()
 }
 
-/// The projection that maps each product axis to the dimension at its place; dimensions of size 1 are fixed at 0.
+/// The projection that maps each product axis to the dimension at its place; dimensions of size 1 are fixed
+/// at 0.
 pub fn identity_projections(dims: &[usize]) -> Projection {
     let index =
         |(axis, &dim): (usize, &usize)| if dim == 1 { AxisIndex::Fixed(0) } else { AxisIndex::axis(axis) };
     dims.iter().enumerate().map(index).collect()
 }
 
-/// The row-major offset, in elements, of the element that `projection` reaches in an array of dimensions `dims`.
+/// The row-major offset, in elements, of the element that `projection` reaches in an array of dimensions
+/// `dims`.
 pub fn reflect_projection(dims: &[usize], projection: &[AxisIndex]) -> Affine {
     dims.iter()
         .zip(projection)

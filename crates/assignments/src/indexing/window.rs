@@ -25,13 +25,15 @@ impl Window {
         size.checked_sub(self.span()).map_or(0, |room| room / self.stride.max(1) + 1)
     }
 
-    /// The number of positions around every `stride`-th element: the kernel may reach out of the axis by half its span.
+    /// The number of positions around every `stride`-th element: the kernel may reach out of the axis by half
+    /// its span.
     pub fn padded_positions(self, size: usize) -> usize {
         size.div_ceil(self.stride.max(1))
     }
 
-    /// The margins, left and right, that the windows of [`padded_positions`](Window::padded_positions) reach into. The
-    /// kernel's element in the middle, or after it for an even span, is on the element that the window is around.
+    /// The margins, left and right, that the windows of [`padded_positions`](Window::padded_positions) reach
+    /// into. The kernel's element in the middle, or after it for an even span, is on the element that the
+    /// window is around.
     pub fn padding(self, size: usize) -> (usize, usize) {
         let Some(last) = self.padded_positions(size).checked_sub(1) else { return (0, 0) };
         let left = self.span().saturating_sub(1) / 2;

@@ -38,7 +38,8 @@ pub(super) fn layout(node: &TensorNode) -> Result<Layout, LowerError> {
     Ok(Layout { left, inner, padded })
 }
 
-/// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in bounds.
+/// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in
+/// bounds.
 ///
 /// Every access is checked on the way.
 pub(super) fn symbol_ranges(
@@ -192,14 +193,16 @@ impl Position<'_> {
         }
     }
 
-    /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes `lo..=hi`.
+    /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes
+    /// `lo..=hi`.
     fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
         let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
         room / coefficient.saturating_abs().max(1) + 1
     }
 }
 
-/// Every position that must be in bounds; of guarded reads none must, unless one of their indices is computed.
+/// Every position that must be in bounds; of guarded reads none must, unless one of their indices is
+/// computed.
 fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
     let p = &accum.projections;
     let operands = accum.rhs.operands().len() + accum.computed.len();

@@ -1,8 +1,10 @@
-//! Indices computed when the routine runs: what is gathered from such an element, and what is scattered into it.
+//! Indices computed when the routine runs: what is gathered from such an element, and what is scattered into
+//! it.
 //!
-//! The loop IR checks a computed index against the whole dimension, margins included, and has no margins of its own. So the
-//! index into a dimension with margins is shifted here, after it is checked against the elements without them:
-//! `at' = 0 <= at < inner ? at + left : -1`, in `i64`, and -1 is outside of everything.
+//! The loop IR checks a computed index against the whole dimension, margins included, and has no margins of
+//! its own. So the index into a dimension with margins is shifted here, after it is checked against the
+//! elements without them: `at' = 0 <= at < inner ? at + left : -1`, in `i64`, and -1 is outside of
+//! everything.
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -45,8 +47,9 @@ impl Place<'_> {
         Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
     }
 
-    /// The gather that an accumulation copies into a target of another type, if it is one. Outside, it gives the neutral
-    /// element of the target's type: that of the node's type need not convert to it, as `i64`'s least value wraps to 0.
+    /// The gather that an accumulation copies into a target of another type, if it is one. Outside, it gives
+    /// the neutral element of the target's type: that of the node's type need not convert to it, as `i64`'s
+    /// least value wraps to 0.
     pub(super) fn gathered_alone(&self) -> Result<Option<Expr>, LowerError> {
         let Rhs::Copy(Operand::Node(source)) = &self.accum.rhs else { return Ok(None) };
         let projection = &self.accum.projections.project_rhs()[0];
@@ -70,7 +73,8 @@ impl Place<'_> {
         Ok(Some(Expr::select(inside, read(Scalar::zero(from)), Expr::Const(neutral))))
     }
 
-    /// The store into the target, whose index on `axis` is the value of operand `by`; an accumulation if `op` is given.
+    /// The store into the target, whose index on `axis` is the value of operand `by`; an accumulation if `op`
+    /// is given.
     pub(super) fn scatter(
         &self,
         (axis, by): (usize, usize),

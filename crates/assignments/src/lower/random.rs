@@ -1,6 +1,7 @@
 //! Lowering of random fills: a loop over chunks of the last axis with one draw and a store per value of it.
 //!
-//! The values of a chunk go through an array in registers, so that their stores are one loop over consecutive elements.
+//! The values of a chunk go through an array in registers, so that their stores are one loop over consecutive
+//! elements.
 
 use smallvec::SmallVec;
 use tnode::{DType, Dims, Scalar, TensorNode};
@@ -185,7 +186,8 @@ impl Filling<'_> {
     }
 }
 
-/// The `u32x4` whose first lanes are the bits of a value: [`Scalar::convert`] in the IR, where `convert` is for numbers.
+/// The `u32x4` whose first lanes are the bits of a value: [`Scalar::convert`] in the IR, where `convert` is
+/// for numbers.
 pub(super) fn bits_in_lanes(value: Expr, from: DType) -> Expr {
     let unsigned = match from.size_bytes() {
         1 => DType::U8,

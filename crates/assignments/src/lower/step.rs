@@ -62,7 +62,8 @@ impl Ctx {
         if self.statements > max { Err(LowerErrorKind::TooManyStatements { max }) } else { Ok(()) }
     }
 
-    /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
+    /// Where an element of a node is in memory: the array declared for it or its parent, and the indices
+    /// there.
     pub(super) fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
         let (home, leading) = self.views.home(node);
         let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
@@ -83,8 +84,9 @@ impl Ctx {
 
 /// Refuses the first write that leaves elements of a node without a value.
 ///
-/// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values: from a
-/// step before, or from outside, as a node that was read before or is known to be materialized has them.
+/// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values:
+/// from a step before, or from outside, as a node that was read before or is known to be materialized has
+/// them.
 pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     let mut result = Ok(());
@@ -103,7 +105,8 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     result
 }
 
-/// Refuses an accumulation, the first of `all` of its step into a target, if they leave elements of it without a value.
+/// Refuses an accumulation, the first of `all` of its step into a target, if they leave elements of it
+/// without a value.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
@@ -250,7 +253,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same numbers.
+    /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same
+    /// numbers.
     fn index(&self, index: &AxisIndex) -> Affine {
         let index = index.affine();
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
@@ -319,8 +323,8 @@ impl Place<'_> {
         Ok(convert(value, operand.dtype(), dtype))
     }
 
-    /// A read that touches memory only where every index is within the dimensions; a plain one where all always are, and
-    /// no read where one never is.
+    /// A read that touches memory only where every index is within the dimensions; a plain one where all
+    /// always are, and no read where one never is.
     fn guarded(
         &self,
         node: &TensorNode,

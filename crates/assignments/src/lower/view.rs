@@ -1,14 +1,16 @@
 //! Slices: which of them are views, and where the elements of a view are.
 //!
-//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can mean `x[@b, ..]`. It cannot, and the slice
-//! is copied by a loop, if
+//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can mean `x[@b, ..]`. It cannot,
+//! and the slice is copied by a loop, if
 //! * the element types differ, or either node has margins;
 //! * the parent has no memory by decision (it is virtual);
 //! * the user or an earlier program gave `s` memory of its own;
-//! * the program mentions `s` before the slice, takes two different slices into it, or reads its merge buffer.
+//! * the program mentions `s` before the slice, takes two different slices into it, or reads its merge
+//!   buffer.
 //!
-//! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this program too.
-//! Nothing is recorded here: what this program makes is in [`LoweredAssignments::views`](super::LoweredAssignments::views).
+//! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this
+//! program too. Nothing is recorded here: what this program makes is in
+//! [`LoweredAssignments::views`](super::LoweredAssignments::views).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,8 +112,9 @@ impl Views {
         (home, leading.iter().map(|&symbol| Affine::var(symbol)).chain(inner).collect())
     }
 
-    /// Refuses accumulations of one step of which one reads, under another name, what one writes: the values would depend
-    /// on the order of the loops. Reading just the element being written, once, is as good under two names as under one.
+    /// Refuses accumulations of one step of which one reads, under another name, what one writes: the values
+    /// would depend on the order of the loops. Reading just the element being written, once, is as good under
+    /// two names as under one.
     pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<(), LowerError> {
         if self.of.is_empty() {
             return Ok(());
@@ -172,7 +175,8 @@ fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
     free && !padded && node.dtype() == of.dtype() && has_memory
 }
 
-/// The nodes that a program first makes slices, always the same ones, and whose merge buffers it does not read.
+/// The nodes that a program first makes slices, always the same ones, and whose merge buffers it does not
+/// read.
 fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
     let mut made: BTreeMap<&TensorNode, &FetchOp> = BTreeMap::new();
     let mut others: BTreeSet<&TensorNode> = BTreeSet::new();

@@ -124,7 +124,8 @@ pub(super) struct Concat {
     pub(super) span: Span,
 }
 
-/// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that mention.
+/// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that
+/// mention.
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
     pub(super) terms: Vec<(Atom, i64, Span)>,

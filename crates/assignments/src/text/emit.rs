@@ -1,10 +1,10 @@
 //! From resolved statements to assignments.
 //!
-//! A statement with concatenated axes is emitted as its components, each with the one target and the one value whose letters
-//! run there.
+//! A statement with concatenated axes is emitted as its components, each with the one target and the one
+//! value whose letters run there.
 //!
-//! An operation on operands that are elements of nodes, numbers or index values is one accumulation. Every deeper
-//! operation gets a node of its own, specified to be virtual, over the letters that occur in it.
+//! An operation on operands that are elements of nodes, numbers or index values is one accumulation. Every
+//! deeper operation gets a node of its own, specified to be virtual, over the letters that occur in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -195,9 +195,9 @@ fn written_once(parts: &[Part]) -> BTreeMap<&TensorNode, bool> {
     writes.into_iter().map(|(node, writes)| (node, are_injective(&writes))).collect()
 }
 
-/// A plain assignment stores one value per element, and a node may be read in a statement that writes it only at the
-/// element being written, once: else the value would depend on the order of the loops. `targets` tells of each target whether no element
-/// of it is written twice.
+/// A plain assignment stores one value per element, and a node may be read in a statement that writes it only
+/// at the element being written, once: else the value would depend on the order of the loops. `targets` tells
+/// of each target whether no element of it is written twice.
 fn check_once(
     statement: &Resolved,
     part: &Part,

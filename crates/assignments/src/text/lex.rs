@@ -1,7 +1,7 @@
 //! Tokens of the assignment text.
 //!
-//! A newline is a token only where a statement can end: outside brackets, after something that can end a statement,
-//! and before a name that is not `where`. So statements may be broken after or before an operator.
+//! A newline is a token only where a statement can end: outside brackets, after something that can end a
+//! statement, and before a name that is not `where`. So statements may be broken after or before an operator.
 
 use super::ast::Number;
 use super::error::{Located, Span, TextErrorKind};

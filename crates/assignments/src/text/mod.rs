@@ -17,8 +17,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Names are resolved against the nodes given, ranges follow from their dimensions, and whatever stays open or does not
-//! fit is an error with its place.
+//! Names are resolved against the nodes given, ranges follow from their dimensions, and whatever stays open
+//! or does not fit is an error with its place.
 
 mod ast;
 mod emit;
@@ -47,8 +47,9 @@ use super::{Assignments, Step};
 use crate::indexing::StaticSymbol;
 use lowered_ir::stack::with_enough;
 
-/// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole name as in
-/// `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of mention.
+/// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole
+/// name as in `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of
+/// mention.
 ///
 /// # Errors
 /// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.

@@ -1,9 +1,9 @@
 //! The ranges of letters, and whether every index stays within its array.
 //!
-//! A letter takes its range from, in this order: `where`; the first operand axis it indexes alone; the first axis of the
-//! left-hand side it indexes alone. All other axes it indexes alone must have that size, unless `where` makes it smaller.
-//! Padded reads give no range: they may go outside. A concatenated axis has the ranges of its letters together; one of
-//! them may be open, and takes what is left of the first such axis.
+//! A letter takes its range from, in this order: `where`; the first operand axis it indexes alone; the first
+//! axis of the left-hand side it indexes alone. All other axes it indexes alone must have that size, unless
+//! `where` makes it smaller. Padded reads give no range: they may go outside. A concatenated axis has the
+//! ranges of its letters together; one of them may be open, and takes what is left of the first such axis.
 
 use tnode::TensorNode;
 
@@ -24,7 +24,8 @@ pub(super) fn letter_ranges(statement: &Resolved, text: &str) -> Result<Vec<i64>
     letters.map(|at| known_range(statement, at, &ranges)).collect()
 }
 
-/// The axes that a letter indexes alone, with their accesses; those of padded reads may be of any size and do not count.
+/// The axes that a letter indexes alone, with their accesses; those of padded reads may be of any size and do
+/// not count.
 fn alone_axes(statement: &Resolved, at: usize) -> Vec<(&Read, usize)> {
     let alone = Affine::var(axis_iterator(at));
     let mut axes = Vec::new();

@@ -13,7 +13,8 @@ use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::{AccumOp, Assignments, Random};
 use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
-/// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
+/// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every
+/// index.
 pub(super) struct Resolved {
     /// Those of the targets first.
     pub(super) letters: Vec<Letter>,
@@ -29,7 +30,8 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Calls `f` on every access, those of the values first; of an access with a computed index, that index first.
+    /// Calls `f` on every access, those of the values first; of an access with a computed index, that index
+    /// first.
     pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
         self.rhs.iter().for_each(|tree| tree.each_read(f));
         for target in &self.lhs {

@@ -58,8 +58,9 @@ pub(super) fn binary<T: Integer>(op: BinaryOp, a: T, b: T) -> T {
     }
 }
 
-/// `base` to the power of `exponent`: by squaring, wrapping. A negative exponent gives `1 / baseⁿ` truncated, in which
-/// `baseⁿ` is the true power, not the wrapped one: 1 or −1 for those bases, else 0 (also for base 0).
+/// `base` to the power of `exponent`: by squaring, wrapping. A negative exponent gives `1 / baseⁿ` truncated,
+/// in which `baseⁿ` is the true power, not the wrapped one: 1 or −1 for those bases, else 0 (also for base
+/// 0).
 fn pow<T: Integer>(base: T, exponent: T) -> T {
     if exponent < T::ZERO {
         let minus_one = T::ONE.wrapping_neg();

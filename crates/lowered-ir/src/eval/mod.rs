@@ -1,22 +1,23 @@
-//! What every operation computes: the single definition that the interpreter and constant folding run and that generated
-//! code must reproduce.
+//! What every operation computes: the single definition that the interpreter and constant folding run and
+//! that generated code must reproduce.
 //!
-//! The functions are total. They never panic, whatever the types of their operands; where the verifier would have refused
-//! a combination, the right operands are converted to the type of the left one.
+//! The functions are total. They never panic, whatever the types of their operands; where the verifier would
+//! have refused a combination, the right operands are converted to the type of the left one.
 //!
 //! # How each type computes
 //!
-//! * `f32`, `f64`: IEEE 754, round to nearest even, subnormals kept. **Which NaN** an arithmetic operation yields is not
-//!   part of the semantics: here it is always the positive quiet one without payload, in generated code it is whatever the
-//!   machine gives, and comparisons of the two treat all NaNs alike. Operations that only select or flip the sign
-//!   (`max`, `min`, `where`, `relu`, the gates, `neg`, `abs`) keep the bits of what they select.
-//! * `f16`, `bf16` and the 8-bit floats: the operands are converted to `f32`, the operation is done there, its result is
-//!   converted back. `where` is the exception: it picks one of its operands unchanged.
+//! * `f32`, `f64`: IEEE 754, round to nearest even, subnormals kept. **Which NaN** an arithmetic operation
+//!   yields is not part of the semantics: here it is always the positive quiet one without payload, in
+//!   generated code it is whatever the machine gives, and comparisons of the two treat all NaNs alike.
+//!   Operations that only select or flip the sign (`max`, `min`, `where`, `relu`, the gates, `neg`, `abs`)
+//!   keep the bits of what they select.
+//! * `f16`, `bf16` and the 8-bit floats: the operands are converted to `f32`, the operation is done there,
+//!   its result is converted back. `where` is the exception: it picks one of its operands unchanged.
 //! * Integers wrap. Transcendental functions, `sqrt` and `recip_sqrt` go through `f64` and back
 //!   ([`Scalar::convert`]: truncating, saturating, NaN to 0).
 //! * `bool` computes as the integers 0 and 1, and any result but 0 is `true`.
-//! * On `u32x4` the generators of random bits compute ([`crate::random`]); for anything else it counts as the `u32` in its first
-//!   lane, as in conversions.
+//! * On `u32x4` the generators of random bits compute ([`crate::random`]); for anything else it counts as the
+//!   `u32` in its first lane, as in conversions.
 
 mod float;
 mod integer;

@@ -1,11 +1,12 @@
 //! The interpreter: what a routine means.
 //!
-//! It is small and obvious rather than fast, and every other way to run a routine is compared with it. A routine is
-//! prepared once ([`Program::new`]: names become positions, types are inferred, indices become flat) and then run any number
-//! of times. Operations are those of [`crate::eval`]; loops of every kind run serially, in increasing order.
+//! It is small and obvious rather than fast, and every other way to run a routine is compared with it. A
+//! routine is prepared once ([`Program::new`]: names become positions, types are inferred, indices become
+//! flat) and then run any number of times. Operations are those of [`crate::eval`]; loops of every kind run
+//! serially, in increasing order.
 //!
-//! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Others give a typed
-//! [`InterpError`] and never panic; memory then holds what was stored before the error.
+//! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Others
+//! give a typed [`InterpError`] and never panic; memory then holds what was stored before the error.
 
 mod error;
 mod prepare;
@@ -56,7 +57,8 @@ impl Buffer<'_> {
 ///
 /// # Errors
 ///
-/// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would refuse.
+/// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would
+/// refuse.
 pub fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
     let program = Program::new(routine)?;
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();

@@ -18,8 +18,8 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`InterpError::Unknown`], [`InterpError::Rank`], [`InterpError::IllTyped`] and [`InterpError::TooLarge`]; none for
-    /// a routine that the verifier accepts.
+    /// [`InterpError::Unknown`], [`InterpError::Rank`], [`InterpError::IllTyped`] and
+    /// [`InterpError::TooLarge`]; none for a routine that the verifier accepts.
     pub fn new(routine: &Routine) -> Result<Program, InterpError> {
         let nodes = routine.node_refs().map(node_array).collect::<Result<Vec<_>, _>>()?;
         let mut prepare = Prepare {
@@ -91,7 +91,8 @@ impl Prepare<'_> {
         Ok(steps)
     }
 
-    /// Appends the step of a statement. Loops recurse through here, so the rest is kept out of this stack frame.
+    /// Appends the step of a statement. Loops recurse through here, so the rest is kept out of this stack
+    /// frame.
     fn step(&mut self, stmt: &Stmt, steps: &mut Vec<Step>) -> Result<(), InterpError> {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
@@ -190,7 +191,8 @@ impl Prepare<'_> {
         Ok(value)
     }
 
-    /// Recursion goes through here, so every case is a call: its temporaries are not part of this stack frame.
+    /// Recursion goes through here, so every case is a call: its temporaries are not part of this stack
+    /// frame.
     fn value(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
         match expr {
             Expr::Unary { op, arg } => self.unary(*op, arg),

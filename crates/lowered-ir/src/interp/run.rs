@@ -13,12 +13,13 @@ use crate::stack::with_enough;
 type Result<T> = std::result::Result<T, Box<InterpError>>;
 
 impl Program {
-    /// Runs on one buffer per node, in order, the merge buffer if the routine reads one, and one value per symbol.
+    /// Runs on one buffer per node, in order, the merge buffer if the routine reads one, and one value per
+    /// symbol.
     ///
     /// # Errors
     ///
-    /// [`InterpError`], before anything is stored where memory or bindings do not fit; [`InterpError::OutOfBounds`] in the
-    /// midst of a routine that the verifier would have refused.
+    /// [`InterpError`], before anything is stored where memory or bindings do not fit;
+    /// [`InterpError::OutOfBounds`] in the midst of a routine that the verifier would have refused.
     pub fn run(
         &self,
         nodes: &mut [Buffer<'_>],
@@ -47,7 +48,8 @@ impl Program {
         })
     }
 
-    /// As [`run`](Self::run); `log` gets the number of each line, as [`crate::log`] counts them, and the values in it.
+    /// As [`run`](Self::run); `log` gets the number of each line, as [`crate::log`] counts them, and the
+    /// values in it.
     ///
     /// # Errors
     ///

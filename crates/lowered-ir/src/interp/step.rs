@@ -42,8 +42,8 @@ pub(super) enum Step {
     Log { line: usize, values: Vec<Value> },
 }
 
-/// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that dimension's
-/// size and stride, and the index.
+/// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that
+/// dimension's size and stride, and the index.
 #[derive(Clone, Debug)]
 pub(super) struct Dynamic {
     pub(super) first: Place,

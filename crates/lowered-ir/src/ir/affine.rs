@@ -36,10 +36,11 @@ impl fmt::Display for Var {
     }
 }
 
-/// `offset + Σ coefficient · variable`, kept normal: terms sorted by variable, each variable once, no zero coefficient.
+/// `offset + Σ coefficient · variable`, kept normal: terms sorted by variable, each variable once, no zero
+/// coefficient.
 ///
-/// Arithmetic wraps like `i64`; the verifier bounds every index by the ranges of its variables, so verified indices
-/// never wrap.
+/// Arithmetic wraps like `i64`; the verifier bounds every index by the ranges of its variables, so verified
+/// indices never wrap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Affine {
     terms: SmallVec<[(Var, i64); 2]>,
@@ -144,7 +145,8 @@ impl Affine {
         self.terms.iter().fold(self.offset, |sum, &(var, c)| sum.wrapping_add(c.wrapping_mul(value(var))))
     }
 
-    /// The least and greatest value when each variable ranges over the closed interval `range` gives; `None` on overflow.
+    /// The least and greatest value when each variable ranges over the closed interval `range` gives; `None`
+    /// on overflow.
     pub fn bounds(&self, mut range: impl FnMut(Var) -> (i64, i64)) -> Option<(i64, i64)> {
         let mut bounds = (self.offset, self.offset);
         for &(var, c) in &self.terms {

@@ -16,14 +16,16 @@ pub enum Expr {
         /// `i32` or `i64`.
         dtype: DType,
     },
-    /// An element of a node. The index is within bounds for all values of its variables, which the verifier proves.
+    /// An element of a node. The index is within bounds for all values of its variables, which the verifier
+    /// proves.
     Get {
         /// The node read.
         node: NodeRef,
         /// One index per dimension.
         index: Indices,
     },
-    /// An element of a node where `guard` holds, else `otherwise`; memory is touched only where the guard holds.
+    /// An element of a node where `guard` holds, else `otherwise`; memory is touched only where the guard
+    /// holds.
     GetGuarded {
         /// When to read; together with the variables' ranges it proves the index in bounds.
         guard: Guard,
@@ -34,8 +36,8 @@ pub enum Expr {
         /// The value elsewhere, of the node's type.
         otherwise: Box<Expr>,
     },
-    /// The element of a node whose index in one dimension is computed: `at` as a mathematical integer. Where that is
-    /// outside the dimension the value is `otherwise`, and memory is not touched.
+    /// The element of a node whose index in one dimension is computed: `at` as a mathematical integer. Where
+    /// that is outside the dimension the value is `otherwise`, and memory is not touched.
     GetDynamic {
         /// The node read.
         node: NodeRef,

@@ -36,6 +36,7 @@ id! {
     LocalId, "l"
 }
 id! {
-    /// A static symbol by its position in [`Routine::symbols`](super::Routine::symbols); the text form prints its name, `@step`.
+    /// A static symbol by its position in [`Routine::symbols`](super::Routine::symbols); the text form prints
+    /// its name, `@step`.
     SymbolId, "@"
 }

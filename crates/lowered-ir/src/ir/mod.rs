@@ -1,19 +1,22 @@
 //! The loop IR as data: identifiers, affine indices, operations, scalar expressions, statements, routines.
 //!
-//! A [`Routine`] is a pure value: a table of symbols, a table of node declarations and a tree of statements. It holds no
-//! handles, locks or addresses, so it can be printed, parsed, compared, cached and sent anywhere. Every stage from lowering
-//! to the scheduled kernel is expressed in it, and [the interpreter](crate::interp) gives every stage its meaning.
+//! A [`Routine`] is a pure value: a table of symbols, a table of node declarations and a tree of statements.
+//! It holds no handles, locks or addresses, so it can be printed, parsed, compared, cached and sent anywhere.
+//! Every stage from lowering to the scheduled kernel is expressed in it, and [the interpreter](crate::interp)
+//! gives every stage its meaning.
 //!
 //! # Semantics every pass may rely on
 //!
-//! * **Total**: integer overflow wraps; division and remainder by zero give 0; shifts are modulo the width; conversions
-//!   are those of [`tnode::Scalar::convert`]; nothing traps. Both arms of `where` are always evaluated; only guarded reads
-//!   protect memory.
-//! * **Order**: statements run in sequence; a serial loop runs its iterations in increasing order. The iterations of
-//!   a vector or parallel loop are independent by the verifier's rule, so their order cannot be observed.
-//! * **Types**: both operands of a binary operation have one element type, which is the result's, but for comparisons, which
-//!   give `bool`. Nothing converts implicitly.
-//! * **Memory**: nodes do not overlap. A declared local is zero when declared and lives to the end of its block.
+//! * **Total**: integer overflow wraps; division and remainder by zero give 0; shifts are modulo the width;
+//!   conversions are those of [`tnode::Scalar::convert`]; nothing traps. Both arms of `where` are always
+//!   evaluated; only guarded reads protect memory.
+//! * **Order**: statements run in sequence; a serial loop runs its iterations in increasing order. The
+//!   iterations of a vector or parallel loop are independent by the verifier's rule, so their order cannot be
+//!   observed.
+//! * **Types**: both operands of a binary operation have one element type, which is the result's, but for
+//!   comparisons, which give `bool`. Nothing converts implicitly.
+//! * **Memory**: nodes do not overlap. A declared local is zero when declared and lives to the end of its
+//!   block.
 
 mod affine;
 mod expr;

@@ -1,7 +1,8 @@
 //! The operations of the IR as one table each: token, arity and result type.
 //!
-//! What an operation computes is defined once, in [`crate::eval`]; transcendental ones through [`crate::math`], from which
-//! legalisation derives their expansion. The numerics given here are those definitions in words.
+//! What an operation computes is defined once, in [`crate::eval`]; transcendental ones through
+//! [`crate::math`], from which legalisation derives their expansion. The numerics given here are those
+//! definitions in words.
 
 use tnode::DType;
 
@@ -15,7 +16,8 @@ macro_rules! ops {
             /// Every operation, in declaration order.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// The token of the operation in the text form: an identifier (called like a function) or an infix sign.
+            /// The token of the operation in the text form: an identifier (called like a function) or an
+            /// infix sign.
             pub fn token(self) -> &'static str {
                 match self { $($name::$variant => $token,)* }
             }
@@ -72,7 +74,8 @@ ops! {
 }
 
 ops! {
-    /// Operations on two operands of one type; the result has that type, but for comparisons, which give `bool`.
+    /// Operations on two operands of one type; the result has that type, but for comparisons, which give
+    /// `bool`.
     BinaryOp {
         /// `a + b`.
         Add = "+",
@@ -84,7 +87,8 @@ ops! {
         Div = "/",
         /// Remainder with the sign of `a` (C's `fmod` and `%`); integers give 0 where `b` is 0.
         Rem = "%",
-        /// `a` to the power of `b` (for floats as C's `pow`); integers wrap, and a negative exponent gives `1 / aⁿ` truncated.
+        /// `a` to the power of `b` (for floats as C's `pow`); integers wrap, and a negative exponent gives
+        /// `1 / aⁿ` truncated.
         Pow = "pow",
         /// `a > b ? a : b`: a NaN in `a` is skipped, one in `b` is kept.
         Max = "max",
@@ -120,7 +124,8 @@ ops! {
         Arg1 = "arg1",
         /// `b`.
         Arg2 = "arg2",
-        /// The block cipher Threefry-4x32 of 20 rounds with key `a` applied to counter `b`; `u32x4` only ([`crate::random`]).
+        /// The block cipher Threefry-4x32 of 20 rounds with key `a` applied to counter `b`; `u32x4` only
+        /// ([`crate::random`]).
         Threefry = "threefry",
         /// The seed's variant of 40 rounds; `u32x4` only.
         ThreefryCrypto = "threefry_crypto",
@@ -163,7 +168,8 @@ impl BinaryOp {
         matches!(self, Add | Sub | Mul | Div | Pow | Max | Min | ReluGate | Satur01Gate | And | Or)
     }
 
-    /// Whether the new value stands on the left when this operation accumulates, so that a NaN in it is skipped.
+    /// Whether the new value stands on the left when this operation accumulates, so that a NaN in it is
+    /// skipped.
     pub fn takes_new_first(self) -> bool {
         matches!(self, BinaryOp::Max | BinaryOp::Min)
     }

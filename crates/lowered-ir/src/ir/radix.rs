@@ -2,9 +2,9 @@
 
 /// Whether `Σ coefficient · digit` tells every digit, where a digit takes `extent` consecutive values.
 ///
-/// `digits` lists `(|coefficient|, extent)`, in any order; they are sorted. The condition is that each coefficient exceeds
-/// all that the smaller ones can add up to. It is sufficient, not necessary, and false where the sum does not fit 64 bits,
-/// so that wrapping cannot make two values one.
+/// `digits` lists `(|coefficient|, extent)`, in any order; they are sorted. The condition is that each
+/// coefficient exceeds all that the smaller ones can add up to. It is sufficient, not necessary, and false
+/// where the sum does not fit 64 bits, so that wrapping cannot make two values one.
 pub fn is_mixed_radix(digits: &mut [(u64, u64)]) -> bool {
     digits.sort_unstable();
     let reach = digits.iter().try_fold(0u64, |reach, &(coefficient, extent)| {

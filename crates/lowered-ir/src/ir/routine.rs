@@ -8,8 +8,8 @@ use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types,
 
 /// A routine in the loop IR.
 ///
-/// Nodes are positions in a table: the routine knows what it needs about each node and nothing of its identity. Whoever
-/// lowers keeps the handles beside it ([`crate::Lowered`]).
+/// Nodes are positions in a table: the routine knows what it needs about each node and nothing of its
+/// identity. Whoever lowers keeps the handles beside it ([`crate::Lowered`]).
 #[derive(Clone, Debug)]
 pub struct Routine {
     /// The name, an identifier.
@@ -47,8 +47,8 @@ pub struct NodeDecl {
 }
 
 impl NodeDecl {
-    /// The bytes that its elements take, one behind the other; none if a `usize` cannot hold their number, which the verifier excludes
-    /// on hosts of 64 bits.
+    /// The bytes that its elements take, one behind the other; none if a `usize` cannot hold their number,
+    /// which the verifier excludes on hosts of 64 bits.
     pub fn size_bytes(&self) -> Option<usize> {
         self.dims.iter().try_fold(self.dtype.size_bytes(), |bytes, &dim| bytes.checked_mul(dim))
     }
@@ -59,9 +59,9 @@ impl NodeDecl {
 pub enum Numerics {
     /// In the order written, without contraction to fma.
     Strict,
-    /// Multiplications and additions contract to fma; reductions use the fixed orders that `scheduling::schedule`
-    /// documents; equations of class `Fast` apply ([`crate::passes::simplify`], [`crate::passes::powers`],
-    /// [`crate::passes::gather`]). No approximation.
+    /// Multiplications and additions contract to fma; reductions use the fixed orders that
+    /// `scheduling::schedule` documents; equations of class `Fast` apply ([`crate::passes::simplify`],
+    /// [`crate::passes::powers`], [`crate::passes::gather`]). No approximation.
     #[default]
     Fast,
 }

@@ -35,8 +35,8 @@ pub enum Stmt {
         /// What is stored; of the node's type.
         value: Expr,
     },
-    /// Stores into the element of a node whose index in one dimension is computed; nothing happens where that is outside
-    /// the dimension.
+    /// Stores into the element of a node whose index in one dimension is computed; nothing happens where that
+    /// is outside the dimension.
     SetDynamic {
         /// The node written.
         node: NodeRef,
@@ -119,11 +119,12 @@ pub enum LoopKind {
     Unrolled,
     /// The lanes of vectors: independent iterations, the bounds `0..n` constants, no loop inside.
     Vector,
-    /// Independent iterations, split over threads in contiguous ranges. In a kernel for a target with workgroups, each iteration of
-    /// the outermost parallel loops is a thread, or a workgroup if there are workgroup loops inside.
+    /// Independent iterations, split over threads in contiguous ranges. In a kernel for a target with
+    /// workgroups, each iteration of the outermost parallel loops is a thread, or a workgroup if there are
+    /// workgroup loops inside.
     Parallel,
-    /// Independent iterations, each on a thread of its own of one workgroup; the bounds are constants `0..n`. All threads have done
-    /// all iterations before anything after the outermost such loop begins.
+    /// Independent iterations, each on a thread of its own of one workgroup; the bounds are constants `0..n`.
+    /// All threads have done all iterations before anything after the outermost such loop begins.
     Workgroup,
 }
 
@@ -158,8 +159,8 @@ pub enum Space {
     Stack,
     /// In the memory that the threads of a workgroup share.
     Workgroup,
-    /// In private memory of the threads of a workgroup, each of which has a part: the first indices are the variables of the
-    /// workgroup loops around.
+    /// In private memory of the threads of a workgroup, each of which has a part: the first indices are the
+    /// variables of the workgroup loops around.
     Thread,
 }
 

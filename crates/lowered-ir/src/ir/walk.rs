@@ -9,8 +9,9 @@ thread_local! {
     static VISITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many statements and parts of expressions this thread has visited with the functions of this module: a measure of work that is the
-/// same on every machine, for tests. Counted where debug assertions are on; 0 elsewhere.
+/// How many statements and parts of expressions this thread has visited with the functions of this module: a
+/// measure of work that is the same on every machine, for tests. Counted where debug assertions are on; 0
+/// elsewhere.
 pub fn visits() -> u64 {
     VISITS.get()
 }

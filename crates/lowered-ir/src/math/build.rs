@@ -1,15 +1,17 @@
 //! The algebra that writes steps down: expands an operation into IR.
 //!
-//! The steps become scalar locals, declared and set once; a step that is used once is written in place of its use. Nothing
-//! is computed here but which steps there are, so the expansion has the bits of [`Native`](super::Native).
+//! The steps become scalar locals, declared and set once; a step that is used once is written in place of its
+//! use. Nothing is computed here but which steps there are, so the expansion has the bits of
+//! [`Native`](super::Native).
 
 use tnode::{DType, Scalar};
 
 use super::{Algebra, Format, pow_of_single, single_computes_in_double, unary_of_single};
 use crate::ir::{BinaryOp, Block, Expr, Fresh, LocalId, Stmt, TernaryOp, UnaryOp, walk};
 
-/// Expands a transcendental operation on `x` of type `dtype`: appends the steps to `block` and gives the result as an
-/// expression over their locals. `None`, and nothing appended, for other operations and types but `f32` and `f64`.
+/// Expands a transcendental operation on `x` of type `dtype`: appends the steps to `block` and gives the
+/// result as an expression over their locals. `None`, and nothing appended, for other operations and types
+/// but `f32` and `f64`.
 pub fn unary(op: UnaryOp, dtype: DType, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     match dtype {
         DType::F32 if single_computes_in_double(op) => {
@@ -31,8 +33,9 @@ fn in_format(format: Format, op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mu
     Some(steps.write(result, fresh, block))
 }
 
-/// Expands a transcendental operation on an `f32` into steps on `f32` and `i32` alone, for targets without `f64`. Where
-/// [`single_computes_in_double`], that is another function than [`unary`]'s, with a bound of its own.
+/// Expands a transcendental operation on an `f32` into steps on `f32` and `i32` alone, for targets without
+/// `f64`. Where [`single_computes_in_double`], that is another function than [`unary`]'s, with a bound of its
+/// own.
 pub fn unary_in_single(op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     in_format(Format::Single, op, x, fresh, block)
 }
@@ -129,7 +132,8 @@ impl Steps {
         self.binary(op, self.int_type(), a, b)
     }
 
-    /// An amount modulo the width, written where it is used, so that whoever sees the shift sees that it is in range.
+    /// An amount modulo the width, written where it is used, so that whoever sees the shift sees that it is
+    /// in range.
     fn shift_amount(&mut self, by: Operand) -> Operand {
         let mask = self.int(8 * self.int_type().size_bytes() as i64 - 1);
         self.int_binary(BinaryOp::BitAnd, by, mask)

@@ -56,7 +56,8 @@ pub(super) fn ln2_parts(format: Format) -> (f64, f64) {
 
 /// eˣ.
 pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    // Beyond these the result is 0 and infinity in either case; within them the halves of the exponent are normal.
+    // Beyond these the result is 0 and infinity in either case; within them the halves of the exponent are
+    // normal.
     let (lowest, highest) = match a.format() {
         Format::Single => (-105.0, 90.0),
         Format::Double => (-747.0, 711.0),
@@ -84,7 +85,8 @@ pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) 
     exp2_of_reduced(a, r, exponent)
 }
 
-/// `x = n + r` gives `r` and, in its low bits, what [`scale`] takes for `n`. What is beyond the exponents of the format becomes less.
+/// `x = n + r` gives `r` and, in its low bits, what [`scale`] takes for `n`. What is beyond the exponents of
+/// the format becomes less.
 fn reduce_of_two<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Int) {
     let (lowest, highest) = match a.format() {
         Format::Single => (-151.0, 129.0),
@@ -106,7 +108,8 @@ fn exp2_of_reduced<A: Algebra>(a: &mut A, r: A::Float, exponent: A::Int) -> A::F
     scale(a, power, exponent)
 }
 
-/// `x = n ln 2 + r` gives `r` and, in its low bits, `n + plus`, for an `x` whose `n` is within the exponents of the format.
+/// `x = n ln 2 + r` gives `r` and, in its low bits, `n + plus`, for an `x` whose `n` is within the exponents
+/// of the format.
 pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float, plus: i64) -> (A::Float, A::Int) {
     let (rounded, exponent) = round_plus(a, x, LOG2_E, plus);
     let (high, low) = ln2_parts(a.format());
@@ -131,8 +134,8 @@ pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Floa
     (rounded, a.int_sub(bits, zero))
 }
 
-/// The integer nearest to `factor · x` as float, and that integer plus `plus` in the low bits of an integer. The other bits are the
-/// rounder's, which leave at least twice as many as an exponent has to the integer.
+/// The integer nearest to `factor · x` as float, and that integer plus `plus` in the low bits of an integer.
+/// The other bits are the rounder's, which leave at least twice as many as an exponent has to the integer.
 fn round_plus<A: Algebra>(a: &mut A, x: A::Float, factor: f64, plus: i64) -> (A::Float, A::Int) {
     let rounder = a.format().rounder() + plus as f64;
     let rounder = a.float(rounder);
@@ -156,8 +159,8 @@ fn twice_bias<A: Algebra>(a: &A) -> i64 {
     2 * a.format().bias()
 }
 
-/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results round once. The low bits of
-/// `exponent` are `n` plus twice the bias: its halves are exponent fields.
+/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results
+/// round once. The low bits of `exponent` are `n` plus twice the bias: its halves are exponent fields.
 fn scale<A: Algebra>(a: &mut A, x: A::Float, exponent: A::Int) -> A::Float {
     let half = a.shr(exponent, 1);
     let rest = a.int_sub(exponent, half);

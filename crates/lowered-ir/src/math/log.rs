@@ -110,7 +110,8 @@ pub(super) fn log2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     at_the_edges(a, x, result)
 }
 
-/// `x = 2ⁿ (1 + f)` with 1 + f within √½ and √2: `n` as a float, and `f`, which is exact. For finite positive `x`.
+/// `x = 2ⁿ (1 + f)` with 1 + f within √½ and √2: `n` as a float, and `f`, which is exact. For finite positive
+/// `x`.
 pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let format = a.format();
     let (x, shift) = normalise(a, x);

@@ -1,16 +1,17 @@
 //! The transcendental functions, each written once: as straight-line arithmetic over an [`Algebra`].
 //!
 //! One instance computes native floats and is what [`crate::eval`] runs; another ([`build`]) writes the same
-//! steps down as IR and is what legalisation puts in the place of an operation. So the expansion of an operation computes
-//! the bits of the operation, on every target that rounds correctly: each step has an exact counterpart in the IR, `fma` is
-//! explicit, nothing is contracted behind one's back, and there are no branches, only selections.
+//! steps down as IR and is what legalisation puts in the place of an operation. So the expansion of an
+//! operation computes the bits of the operation, on every target that rounds correctly: each step has an
+//! exact counterpart in the IR, `fma` is explicit, nothing is contracted behind one's back, and there are no
+//! branches, only selections.
 //!
 //! # Accuracy
 //!
-//! The greatest distance from the true value, in units of the last place of the true value's binade. `tests/accuracy` asserts
-//! the bounds against arithmetic of 192 bits and prints what it measures; in brackets, the worst it has found. All functions
-//! take every argument: subnormals, infinities, NaN and angles of any size included, and give subnormal results where these
-//! are due.
+//! The greatest distance from the true value, in units of the last place of the true value's binade.
+//! `tests/accuracy` asserts the bounds against arithmetic of 192 bits and prints what it measures; in
+//! brackets, the worst it has found. All functions take every argument: subnormals, infinities, NaN and
+//! angles of any size included, and give subnormal results where these are due.
 //!
 //! | function | `f32`, ulp | `f64`, ulp | note |
 //! |---|---|---|---|
@@ -24,17 +25,20 @@
 //! | sqrt, recip | 0.5 | 0.5 | one operation of the machine, correctly rounded |
 //! | recip_sqrt | 1.5 (1.49) | 1.5 (1.46) | `1 / sqrt(x)`, both correctly rounded |
 //!
-//! On `f16`, `bf16`, `fp8_e5m2` and `fp8_e4m3fn` all of them are within 0.501 ulp on every argument: the result is computed in
-//! `f32` and rounded, so it is the nearest value unless the truth is nearly halfway between two.
+//! On `f16`, `bf16`, `fp8_e5m2` and `fp8_e4m3fn` all of them are within 0.501 ulp on every argument: the
+//! result is computed in `f32` and rounded, so it is the nearest value unless the truth is nearly halfway
+//! between two.
 //!
-//! `f32` exp, exp2, log, log2 and tanh use nothing but `f32` and `i32`, so that four lanes fit a 128-bit register. `f32`
-//! sin, cos and pow compute in `f64` and round once at the end: their exact reduction needs the width.
+//! `f32` exp, exp2, log, log2 and tanh use nothing but `f32` and `i32`, so that four lanes fit a 128-bit
+//! register. `f32` sin, cos and pow compute in `f64` and round once at the end: their exact reduction needs
+//! the width.
 //!
 //! # `f32` without `f64`
 //!
-//! For targets without `f64` or `i64`, and on GPUs for sin and cos always, sin, cos and pow have a second form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such
-//! an algebra give it: another function, with other bits. Angles are reduced by integers, products in two parts by halves of
-//! numbers; so these, like the others, bear that a device rounds an `fma` twice. What it does beyond (divide less exactly, flush
+//! For targets without `f64` or `i64`, and on GPUs for sin and cos always, sin, cos and pow have a second
+//! form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such an algebra give it: another function, with
+//! other bits. Angles are reduced by integers, products in two parts by halves of numbers; so these, like the
+//! others, bear that a device rounds an `fma` twice. What it does beyond (divide less exactly, flush
 //! subnormal numbers) comes on top. Bounds where `fma` rounds once, and where it rounds twice ([`Unfused`]):
 //!
 //! | function | `fma` rounded once, ulp | twice, ulp |
@@ -49,9 +53,10 @@
 //!
 //! # Source of the idea
 //!
-//! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were derived for
-//! this module by the Remez exchange in 60-digit arithmetic, minimising the relative error of the function (not of
-//! the polynomial) on the reduced interval, and then rounded to the format. Each stands beside the error it had before rounding.
+//! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were
+//! derived for this module by the Remez exchange in 60-digit arithmetic, minimising the relative error of the
+//! function (not of the polynomial) on the reduced interval, and then rounded to the format. Each stands
+//! beside the error it had before rounding.
 
 mod algebra;
 pub mod build;
@@ -70,13 +75,15 @@ pub use algebra::{Algebra, Format};
 pub use native::{Native, Unfused, unary_f64};
 pub(crate) use native::{pow_f32, pow_f64, unary_f32};
 
-/// Whether the `f32` form of the operation is computed in `f64`, by [`unary_of_single`] and [`pow_of_single`].
+/// Whether the `f32` form of the operation is computed in `f64`, by [`unary_of_single`] and
+/// [`pow_of_single`].
 pub fn single_computes_in_double(op: UnaryOp) -> bool {
     matches!(op, UnaryOp::Sin | UnaryOp::Cos)
 }
 
-/// A transcendental operation in the algebra's own format; `None` for the other operations. In `f32` algebras the operations
-/// that [`single_computes_in_double`] names are not what [`crate::eval`] computes, but their form for targets without `f64`.
+/// A transcendental operation in the algebra's own format; `None` for the other operations. In `f32` algebras
+/// the operations that [`single_computes_in_double`] names are not what [`crate::eval`] computes, but their
+/// form for targets without `f64`.
 pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     Some(match op {
         UnaryOp::Exp => exp::exp(a, x),
@@ -90,7 +97,8 @@ pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float
     })
 }
 
-/// Sine or cosine of an `f32` held in an `f64` algebra, to well below half an `f32` ulp; `None` for other operations.
+/// Sine or cosine of an `f32` held in an `f64` algebra, to well below half an `f32` ulp; `None` for other
+/// operations.
 pub fn unary_of_single<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     match op {
         UnaryOp::Sin => Some(trig::sin_of_single(a, x)),

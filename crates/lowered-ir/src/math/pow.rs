@@ -1,8 +1,8 @@
 //! `x` to the power of `y` as 2^(y·log₂|x|), with the sign and the exceptions of C's `pow`.
 //!
-//! For operands of the algebra's format the logarithm and the product are carried in two parts, some 66 bits in `f64` and 37 in
-//! `f32`, because an error in the exponent grows by its magnitude. For `f32` operands in an `f64` algebra plain `f64` has bits to
-//! spare.
+//! For operands of the algebra's format the logarithm and the product are carried in two parts, some 66 bits
+//! in `f64` and 37 in `f32`, because an error in the exponent grows by its magnitude. For `f32` operands in
+//! an `f64` algebra plain `f64` has bits to spare.
 
 use super::algebra::{Algebra, Format, fast_two_sum, polynomial, signed_one, two_product, two_sum};
 use super::exp::{LOG2_E, clamp, exp2, exp2_of_sum};
@@ -55,7 +55,8 @@ pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     with_exceptions(a, x, y, power)
 }
 
-/// `x` to the power of `y` for `f32` operands. The logarithms of 0 and ∞ are infinite and come out right by themselves.
+/// `x` to the power of `y` for `f32` operands. The logarithms of 0 and ∞ are infinite and come out right by
+/// themselves.
 pub(super) fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     let base = a.abs(x);
     let log = log2(a, base);
@@ -148,7 +149,8 @@ fn at_zero_and_infinity<A: Algebra>(a: &mut A, base: A::Float, y: A::Float, powe
     a.select(exponent_ordered, power, nan)
 }
 
-/// From |x|^y to x^y: the sign of odd powers, NaN for fractional powers of negative numbers, 1 for `1^y` and `x^0`.
+/// From |x|^y to x^y: the sign of odd powers, NaN for fractional powers of negative numbers, 1 for `1^y` and
+/// `x^0`.
 fn with_exceptions<A: Algebra>(a: &mut A, x: A::Float, y: A::Float, power: A::Float) -> A::Float {
     let (zero, one, half) = (a.float(0.0), a.float(1.0), a.float(0.5));
     let (nan, minus_infinity) = (a.float(f64::NAN), a.float(f64::NEG_INFINITY));

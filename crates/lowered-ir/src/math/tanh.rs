@@ -1,7 +1,7 @@
 //! Hyperbolic tangent: with `E = e^(−2|x|) − 1`, the quotient `−E / (2 + E)` carrying the sign of `x`.
 //!
-//! `E` is computed as `2ⁿ·(e^r − 1) + (2ⁿ − 1)`, which keeps its relative accuracy down to 0, where `n` is 0. Numerator and
-//! denominator carry their rounding errors along, because near 1 the quotient doubles them.
+//! `E` is computed as `2ⁿ·(e^r − 1) + (2ⁿ − 1)`, which keeps its relative accuracy down to 0, where `n` is 0.
+//! Numerator and denominator carry their rounding errors along, because near 1 the quotient doubles them.
 
 use super::algebra::{Algebra, Format, fast_two_sum, signed_one};
 use super::exp::{exp_polynomial, reduce, with_exponent};

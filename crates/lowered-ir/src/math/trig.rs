@@ -1,7 +1,8 @@
 //! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant.
 //!
-//! In `f32` algebras [`quarters`] reduces all arguments. An `f64` may be so large that the multiple takes a thousand bits of π to find. Steps for it would cost every other argument
-//! more than the polynomials do, so such arguments, rare and of little use, are one step: [`Algebra::call`].
+//! In `f32` algebras [`quarters`] reduces all arguments. An `f64` may be so large that the multiple takes a
+//! thousand bits of π to find. Steps for it would cost every other argument more than the polynomials do, so
+//! such arguments, rare and of little use, are one step: [`Algebra::call`].
 
 use super::algebra::{Algebra, Format, fma_const, polynomial, signed_one, two_product, two_sum};
 use super::exp::round;
@@ -161,8 +162,8 @@ fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
     Reduced { quadrant, r, low }
 }
 
-/// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, hence `X·c` with `c = 2ˢ mod 2π` but for whole
-/// turns.
+/// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, hence `X·c` with `c = 2ˢ mod 2π`
+/// but for whole turns.
 fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
     let (x, low) = fold_turns(a, x);
     let (n, quadrant) = round(a, x, TWO_OVER_PI);
@@ -175,7 +176,8 @@ fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
 
 /// An angle below 2⁴⁸ in two parts that differs from `x` by whole turns.
 fn fold_turns<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
-    /// Where a step begins (2^(s+23), from which on an `f32` is a multiple of 2ˢ), 2⁻ˢ, and 2ˢ mod 2π in two parts.
+    /// Where a step begins (2^(s+23), from which on an `f32` is a multiple of 2ˢ), 2⁻ˢ, and 2ˢ mod 2π in two
+    /// parts.
     const STEPS: [[f64; 4]; 4] = [
         [70368744177664.0, 1.1920928955078125e-07, 2.6946082202496946, 1.759818262153054e-16],
         [5.902958103587057e+20, 1.4210854715202004e-14, 1.6032615020339789, 8.291448458322833e-17],
@@ -246,8 +248,8 @@ fn short_polynomials<A: Algebra>(a: &mut A, r: A::Float) -> (A::Float, A::Float)
     (sine, cosine)
 }
 
-/// The sine of an angle `n` quarter turns from one whose sine and cosine are given: cosine where `n` is odd, negated in the
-/// second half of the turn.
+/// The sine of an angle `n` quarter turns from one whose sine and cosine are given: cosine where `n` is odd,
+/// negated in the second half of the turn.
 fn by_quadrant<A: Algebra>(a: &mut A, n: A::Int, sine: A::Float, cosine: A::Float) -> A::Float {
     let (one, two, zero) = (a.int(1), a.int(2), a.int(0));
     let odd = a.and(n, one);

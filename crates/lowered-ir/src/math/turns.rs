@@ -1,9 +1,10 @@
-//! Angles beyond the reach of a few products: reduction by quarter turns with as many bits of 2/π as the format has
-//! exponents, after Payne and Hanek.
+//! Angles beyond the reach of a few products: reduction by quarter turns with as many bits of 2/π as the
+//! format has exponents, after Payne and Hanek.
 //!
-//! `|x| = m·2ᵉ` with an integer `m` below 2⁵³, so `x` is `m·(2ᵉ·2/π)` quarter turns, of which whole turns do not matter: 192
-//! bits of 2/π from the one worth two quarter turns on give the product modulo a turn to 2⁻¹³⁷. No `f64` is within 2⁻⁶² of a
-//! multiple of a quarter turn without being 0, so at least 75 bits of what is left are right.
+//! `|x| = m·2ᵉ` with an integer `m` below 2⁵³, so `x` is `m·(2ᵉ·2/π)` quarter turns, of which whole turns do
+//! not matter: 192 bits of 2/π from the one worth two quarter turns on give the product modulo a turn to
+//! 2⁻¹³⁷. No `f64` is within 2⁻⁶² of a multiple of a quarter turn without being 0, so at least 75 bits of
+//! what is left are right.
 
 /// The bits of 2/π after the point, and 64 zeros before them.
 const TWO_OVER_PI: [u64; 20] = [
@@ -102,7 +103,8 @@ mod tests {
 
     #[test]
     fn published_hard_cases() {
-        // The double nearest to a multiple of a quarter turn, and its cosine, from Muller's Elementary Functions.
+        // The double nearest to a multiple of a quarter turn, and its cosine, from Muller's Elementary
+        // Functions.
         let angle = reduce(6_381_956_970_095_103.0 * 2f64.powi(797));
         assert_eq!(angle.quadrant, 1);
         assert_eq!(angle.r + angle.low, 4.687165924254628e-19);

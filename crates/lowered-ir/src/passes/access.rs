@@ -1,12 +1,13 @@
 //! What a routine does to each node: every read and write with its loops, and the facts that follow.
 //!
-//! The facts come from exact affine reasoning over the loops' ranges, not from running iterations: whether a read can see
-//! an element that this routine did not write ([`NodeFacts::read_before_write`]), and how often an element is read at
-//! most ([`NodeFacts::visits`]). Where the exact answer is out of reach the analysis errs towards *read before written*
-//! and *visited more often*, which cost memory and never correctness.
+//! The facts come from exact affine reasoning over the loops' ranges, not from running iterations: whether a
+//! read can see an element that this routine did not write ([`NodeFacts::read_before_write`]), and how often
+//! an element is read at most ([`NodeFacts::visits`]). Where the exact answer is out of reach the analysis
+//! errs towards *read before written* and *visited more often*, which cost memory and never correctness.
 //!
-//! A read has been written before if it lies in a box that earlier statements have filled ([`super::cover`]), or if some store
-//! reaches its element, wherever the read stands, in one iteration that is done by then: that of a diagonal, or the one before.
+//! A read has been written before if it lies in a box that earlier statements have filled ([`super::cover`]),
+//! or if some store reaches its element, wherever the read stands, in one iteration that is done by then:
+//! that of a diagonal, or the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +26,11 @@ pub struct Access {
     pub top: usize,
     /// The loops around it, outermost first.
     pub loops: Vec<LoopId>,
-    /// The element; `None` for all of them (a `zero` statement) or any of them (a read at a computed index). A guarded write may
-    /// not happen.
+    /// The element; `None` for all of them (a `zero` statement) or any of them (a read at a computed index).
+    /// A guarded write may not happen.
     pub index: Option<Indices>,
-    /// Whether the element is protected by a guard or a computed index may fall outside, so that nothing may be touched.
+    /// Whether the element is protected by a guard or a computed index may fall outside, so that nothing may
+    /// be touched.
     pub guarded: bool,
     /// For a read, whether the statement stores to the very element it reads: an accumulation.
     pub accumulates: bool,
@@ -115,7 +117,8 @@ pub(super) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of all its loops.
+    /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of
+    /// all its loops.
     pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> Follower<'a> {
         let left = Left::of(whole(routine, node));
         Follower { walker: Walker::new(routine, ranges, Some(node)), node, left }
@@ -354,8 +357,8 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// Whether the iteration comes before the present one: by the first loop around both in which they differ, or, where they do
-    /// not, by the order of the text.
+    /// Whether the iteration comes before the present one: by the first loop around both in which they
+    /// differ, or, where they do not, by the order of the text.
     fn is_done(&self, store: &Stored, solution: &Solution) -> bool {
         let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
         for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {
@@ -475,8 +478,8 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 
 /// At most how many iterations of `loops` land on one element at `index`.
 ///
-/// A dimension whose index is a mixed-radix number of its variables determines them all; any other dimension determines
-/// one of its variables once the others are chosen. What no dimension determines repeats.
+/// A dimension whose index is a mixed-radix number of its variables determines them all; any other dimension
+/// determines one of its variables once the others are chosen. What no dimension determines repeats.
 pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;

@@ -1,4 +1,5 @@
-//! What expressions cost, roughly, in units of one cheap operation; passes compare these numbers with thresholds.
+//! What expressions cost, roughly, in units of one cheap operation; passes compare these numbers with
+//! thresholds.
 
 use crate::ir::{BinaryOp, Expr, Stmt, UnaryOp, walk};
 

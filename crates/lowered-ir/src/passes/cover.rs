@@ -1,9 +1,9 @@
 //! Which elements of a node have surely been written, as boxes.
 //!
-//! A *span* is the run of indices `base, base + 1, …, base + len - 1`, where `base` may depend on variables in scope; a
-//! *patch* is one span per dimension. A store writes a patch of single elements; leaving a loop widens the patches
-//! stored inside by the loop's variable, exactly, or forgets them. So everything recorded was written, and what is not
-//! recorded may have been written too: the analysis errs on one side only.
+//! A *span* is the run of indices `base, base + 1, …, base + len - 1`, where `base` may depend on variables
+//! in scope; a *patch* is one span per dimension. A store writes a patch of single elements; leaving a loop
+//! widens the patches stored inside by the loop's variable, exactly, or forgets them. So everything recorded
+//! was written, and what is not recorded may have been written too: the analysis errs on one side only.
 
 use smallvec::SmallVec;
 

@@ -1,16 +1,18 @@
 //! Common subexpressions: what a block computes twice it computes once.
 //!
-//! Two kinds are shared, both only within one block (the uses may stand in its loops) and only while nothing they read changes:
-//! * *groups*: locals computed by equal statements, up to the names of their loops and locals (what virtualisation leaves
-//!   when a reduction is used by several statements);
-//! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough to be worth
-//!   a local.
+//! Two kinds are shared, both only within one block (the uses may stand in its loops) and only while nothing
+//! they read changes:
+//! * *groups*: locals computed by equal statements, up to the names of their loops and locals (what
+//!   virtualisation leaves when a reduction is used by several statements);
+//! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough
+//!   to be worth a local.
 //!
-//! At the top level a group is shared only if that saves at least the work of the statements in between that have nothing to do
-//! with it: all statements from a local's declaration to its last use run in one kernel, in order.
+//! At the top level a group is shared only if that saves at least the work of the statements in between that
+//! have nothing to do with it: all statements from a local's declaration to its last use run in one kernel,
+//! in order.
 //!
-//! Expressions are numbered: equal parts get one number, where a read also carries how often its node or local has been
-//! written so far, so equal numbers mean equal values. The whole block takes one walk.
+//! Expressions are numbered: equal parts get one number, where a read also carries how often its node or
+//! local has been written so far, so equal numbers mean equal values. The whole block takes one walk.
 //!
 //! # Invariants
 //! * The value of every store keeps its bits.
@@ -192,7 +194,8 @@ impl Kept {
         self.before.push(self.stmts.len());
     }
 
-    /// Whether the statements from a position on leave everything alone that a group with these effects reads.
+    /// Whether the statements from a position on leave everything alone that a group with these effects
+    /// reads.
     fn is_unchanged(&self, from: usize, effects: &Effects) -> bool {
         let from = self.position(from);
         let since = |at: &usize| *at >= from;
@@ -200,7 +203,8 @@ impl Kept {
             && !effects.local_reads.iter().filter_map(|local| self.written_locals.get(local)).any(since)
     }
 
-    /// The work of the loops from a position on that would have to run in the kernel of a local but do not read it.
+    /// The work of the loops from a position on that would have to run in the kernel of a local but do not
+    /// read it.
     fn foreign_work(&self, from: usize, local: LocalId) -> u128 {
         let from = self.position(from);
         let all = self.all_work - self.work.get(from).copied().unwrap_or(self.all_work);

@@ -1,9 +1,9 @@
 //! Dead code: what nobody reads, and loops that never run or do nothing.
 //!
-//! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine and are never
-//! read in it (virtual and local ones), declarations of locals that nothing mentions, loops with an empty constant range
-//! and loops whose body became empty, and stores that are overwritten before they are read. What is
-//! read by such stores alone counts as never read.
+//! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine
+//! and are never read in it (virtual and local ones), declarations of locals that nothing mentions, loops
+//! with an empty constant range and loops whose body became empty, and stores that are overwritten before
+//! they are read. What is read by such stores alone counts as never read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,8 @@ struct Unread {
 
 impl Unread {
     fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> Unread {
-        // What the stores into each array read, but for the array itself: its own value is no reason to compute it.
+        // What the stores into each array read, but for the array itself: its own value is no reason to
+        // compute it.
         let mut stores: BTreeMap<Array, Vec<Array>> = BTreeMap::new();
         // How many statements read each array.
         let mut readers: BTreeMap<Array, usize> = BTreeMap::new();

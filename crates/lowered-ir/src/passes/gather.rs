@@ -1,26 +1,29 @@
-//! One-hot reductions become gathers: a sum over a whole class axis of which one term counts reads that term alone.
+//! One-hot reductions become gathers: a sum over a whole class axis of which one term counts reads that term
+//! alone.
 //!
 //! | loop | becomes | class |
 //! |---|---|---|
 //! | `for v in 0..n { t := t + where(v == e, x[…, v, …], 0) }` | `t := t + gather(x[…, {e}, …], 0)` | strict |
 //! | `for v in 0..n { t := t + convert T(v == e) * x[…, v, …] }` | the same | strict on integers, else fast |
 //!
-//! `t` is an element of a node or of a local, `x` may be converted, operands may change places, and `where(v == e, 1, 0)` is as good as the
-//! conversion. Between the loop over `v` and the statement there may be further loops.
+//! `t` is an element of a node or of a local, `x` may be converted, operands may change places, and
+//! `where(v == e, 1, 0)` is as good as the conversion. Between the loop over `v` and the statement there may
+//! be further loops.
 //!
 //! # Conditions
 //! * The loop runs over all of the axis: from 0 to its dimension `n`, whatever symbols are.
 //! * `v` stands by itself in one index of the table and in the comparison, and nowhere else.
 //! * The type of the comparison tells 0 to `n - 1` apart.
 //! * Nothing but the accumulation reads or writes `t`'s array.
-//! * If loops lie between, different iterations of theirs reach different elements, unless order does not matter: on integers, and in class
-//!   `Fast`.
+//! * If loops lie between, different iterations of theirs reach different elements, unless order does not
+//!   matter: on integers, and in class `Fast`.
 //!
 //! # Numerics
-//! A gather outside of the axis gives 0, as the sum of no terms does. A float `e` that is not integral, or NaN, equals no index, so it
-//! is replaced by −1. Adding the zeros has one effect on floats: if there are at least two terms, a sum of −0 and a term −0
-//! becomes 0; in class `Strict` adding 0 to the gathered value keeps that. The product form is not strict on floats because
-//! `0 * x` is NaN for infinite or NaN entries of the table that the gather does not read.
+//! A gather outside of the axis gives 0, as the sum of no terms does. A float `e` that is not integral, or
+//! NaN, equals no index, so it is replaced by −1. Adding the zeros has one effect on floats: if there are at
+//! least two terms, a sum of −0 and a term −0 becomes 0; in class `Strict` adding 0 to the gathered value
+//! keeps that. The product form is not strict on floats because `0 * x` is NaN for infinite or NaN entries of
+//! the table that the gather does not read.
 
 use tnode::{DType, Scalar};
 
@@ -155,7 +158,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The integer that equals `var` where the two sides of the comparison are equal, and else is outside of the classes.
+    /// The integer that equals `var` where the two sides of the comparison are equal, and else is outside of
+    /// the classes.
     fn position(&self, (a, b): (&Expr, &Expr), var: LoopId, classes: i64) -> Option<Expr> {
         let (iterator, other) = if mentions(a, var) { (a, b) } else { (b, a) };
         let (conversions, bare) = unconverted(iterator);

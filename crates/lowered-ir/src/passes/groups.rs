@@ -1,8 +1,9 @@
 //! Groups: a local with the statements that compute it, as one movable thing.
 //!
-//! The group of a local declared in a block goes from its declaration to the last statement of the block that stores to
-//! it. It is *pure* if everything in between only declares and stores to locals declared within the group: then it can be
-//! moved, or dropped in favour of an equal one, as long as nothing it reads changes on the way.
+//! The group of a local declared in a block goes from its declaration to the last statement of the block that
+//! stores to it. It is *pure* if everything in between only declares and stores to locals declared within the
+//! group: then it can be moved, or dropped in favour of an equal one, as long as nothing it reads changes on
+//! the way.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -47,8 +48,8 @@ impl Places {
         (last >= at && last - at < MAX_LENGTH).then_some((*local, at..=last))
     }
 
-    /// The pure group that begins with the declaration at `at`, if there is one that stores something; `effects` are those of the
-    /// statements in a range.
+    /// The pure group that begins with the declaration at `at`, if there is one that stores something;
+    /// `effects` are those of the statements in a range.
     pub(super) fn group_at(
         &self,
         block: &[Stmt],
@@ -77,7 +78,8 @@ impl Places {
     }
 }
 
-/// The statements with loops and locals renamed in order of appearance, so that equal groups are equal statements.
+/// The statements with loops and locals renamed in order of appearance, so that equal groups are equal
+/// statements.
 pub(super) fn canonical(group: &[Stmt]) -> Block {
     let mut stmts = group.to_vec();
     // Far from any identifier in use.

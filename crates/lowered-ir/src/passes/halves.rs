@@ -1,8 +1,9 @@
-//! The check for large constants of narrow types: a value near the top of its type's range is seldom meant, since the next sum or
-//! product with it overflows.
+//! The check for large constants of narrow types: a value near the top of its type's range is seldom meant,
+//! since the next sum or product with it overflows.
 //!
-//! Narrow are the floats with at most 5 bits of exponent: `f16`, `fp8_e5m2` and `fp8_e4m3fn` (whose largest value, 448, lies below any
-//! sensible limit). Infinities pass, for they are meant: the neutral elements of maxima and minima.
+//! Narrow are the floats with at most 5 bits of exponent: `f16`, `fp8_e5m2` and `fp8_e4m3fn` (whose largest
+//! value, 448, lies below any sensible limit). Infinities pass, for they are meant: the neutral elements of
+//! maxima and minima.
 
 use tnode::{DType, Scalar};
 

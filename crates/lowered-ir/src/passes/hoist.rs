@@ -1,19 +1,20 @@
 //! Loop-invariant motion: what is the same in every iteration is computed once, before the loop.
 //!
-//! Moved are pure groups (a local with the statements that compute it) that contain a loop or an expensive operation, and
-//! expensive parts of values. Plain reads and cheap arithmetic stay, so that perfectly nested loops stay perfectly nested
-//! unless there is something to gain. What two loops of a block both needed is then computed once: equal groups are shared as
-//! the pass [`cse`](super::cse) does.
+//! Moved are pure groups (a local with the statements that compute it) that contain a loop or an expensive
+//! operation, and expensive parts of values. Plain reads and cheap arithmetic stay, so that perfectly nested
+//! loops stay perfectly nested unless there is something to gain. What two loops of a block both needed is
+//! then computed once: equal groups are shared as the pass [`cse`](super::cse) does.
 //!
-//! An outermost loop is where a kernel is cut and threads are put to work, and it gets neither once it reads a local from
-//! before it. So only groups leave it that take 64 times as long as all else in its body.
+//! An outermost loop is where a kernel is cut and threads are put to work, and it gets neither once it reads
+//! a local from before it. So only groups leave it that take 64 times as long as all else in its body.
 //!
 //! # Why this is safe
-//! Evaluation is total, so computing something that the loop would not have computed can do no harm but to read memory out
-//! of bounds. The verifier proves a read in bounds from the ranges of the variables its index and guard mention; what is
-//! moved does not mention the loop's variable, and the other variables are in scope, with the same ranges, before the loop.
-//! Besides, only loops that surely run are treated, so nothing is computed in vain. Only serial and unrolled loops are: the iterations of
-//! others share nothing but memory.
+//! Evaluation is total, so computing something that the loop would not have computed can do no harm but to
+//! read memory out of bounds. The verifier proves a read in bounds from the ranges of the variables its index
+//! and guard mention; what is moved does not mention the loop's variable, and the other variables are in
+//! scope, with the same ranges, before the loop. Besides, only loops that surely run are treated, so nothing
+//! is computed in vain. Only serial and unrolled loops are: the iterations of others share nothing but
+//! memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -27,7 +28,8 @@ use super::effects::Effects;
 use super::groups::{Group, Places};
 use super::ranges::LoopInfo;
 
-/// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat it on all of them.
+/// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat
+/// it on all of them.
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
@@ -62,7 +64,8 @@ impl Hoister<'_> {
         out
     }
 
-    /// Moves expensive invariant parts of the values of the body's own statements into locals before the loop.
+    /// Moves expensive invariant parts of the values of the body's own statements into locals before the
+    /// loop.
     fn lift_expressions(&mut self, var: LoopId, body: &mut Block, out: &mut Block) {
         let inside = Effects::of(body);
         let mut bound = HashMap::new();
@@ -177,7 +180,8 @@ fn is_movable(group: &Group, stmts: &[Stmt], var: LoopId, inside: &Inside, outer
         && free.all(|&local| !inside.changes(local))
 }
 
-/// Whether a group takes so much longer than the rest of its block that a single thread does better without it.
+/// Whether a group takes so much longer than the rest of its block that a single thread does better without
+/// it.
 fn outweighs(group: &[Stmt], all: u64) -> bool {
     let own = work(group);
     own < u64::MAX && own / THREADS >= all - own
@@ -189,7 +193,8 @@ fn is_worthwhile(group: &[Stmt]) -> bool {
     found
 }
 
-/// Whether the value is the same in every iteration of the loop over `var`, whose body does what `inside` says.
+/// Whether the value is the same in every iteration of the loop over `var`, whose body does what `inside`
+/// says.
 fn is_invariant(expr: &Expr, var: LoopId, inside: &Effects) -> bool {
     let mut reads = Effects::default();
     reads.read(expr);

@@ -1,7 +1,7 @@
 //! The passes of the optimiser, each one function on a routine; [`crate::pipeline`] puts them in order.
 //!
-//! Every pass takes a verified routine to a verified routine that computes the same bits. [`PASSES`] lists them by the name
-//! under which tests and tools run them.
+//! Every pass takes a verified routine to a verified routine that computes the same bits. [`PASSES`] lists
+//! them by the name under which tests and tools run them.
 
 pub mod access;
 mod bind;

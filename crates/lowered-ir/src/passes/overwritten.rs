@@ -1,12 +1,13 @@
 //! Stores that nobody sees because what they wrote is written again first.
 //!
-//! * Of a node, as a whole: a top-level statement's stores to it go if the statements after it surely write every element
-//!   before they read any, as exact access analysis tells. So a node that is zeroed, or filled, and then written everywhere,
-//!   in one piece or in several, is not zeroed.
-//! * Of single elements and scalar locals: a store goes if its block stores to the same place again before any read, or
-//!   zeroes the node, or if the local's block ends without a read.
+//! * Of a node, as a whole: a top-level statement's stores to it go if the statements after it surely write
+//!   every element before they read any, as exact access analysis tells. So a node that is zeroed, or filled,
+//!   and then written everywhere, in one piece or in several, is not zeroed.
+//! * Of single elements and scalar locals: a store goes if its block stores to the same place again before
+//!   any read, or zeroes the node, or if the local's block ends without a read.
 //!
-//! That locals start as zeros costs nothing where they are written first: code generators see that by themselves.
+//! That locals start as zeros costs nothing where they are written first: code generators see that by
+//! themselves.
 //!
 //! # Invariants
 //! * Every read sees the bits it saw, and so does whoever reads the nodes after the run.
@@ -20,8 +21,8 @@ use super::access::Follower;
 use super::effects::Effects;
 use super::ranges::Ranges;
 
-/// So many of the next statements that mention a node are asked whether they overwrite it. Those that overwrite it at all nearly always
-/// are the next ones; what is not found out by then counts as read.
+/// So many of the next statements that mention a node are asked whether they overwrite it. Those that
+/// overwrite it at all nearly always are the next ones; what is not found out by then counts as read.
 const REACH: usize = 128;
 
 /// Removes the stores; whether there were any.
@@ -66,7 +67,8 @@ fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
     changed
 }
 
-/// Each node that is written, with the positions of the statements that mention it, and whether they write it.
+/// Each node that is written, with the positions of the statements that mention it, and whether they write
+/// it.
 fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
     let mut mentions: BTreeMap<NodeRef, Vec<(usize, bool)>> = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
@@ -79,8 +81,8 @@ fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
     mentions
 }
 
-/// Whether the statements surely write every element of the node before they read any: all that has to be known of them is how they
-/// begin.
+/// Whether the statements surely write every element of the node before they read any: all that has to be
+/// known of them is how they begin.
 fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: Follower<'_>) -> bool {
     for stmt in stmts.take(REACH) {
         node.follow(stmt);

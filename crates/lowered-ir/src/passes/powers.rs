@@ -1,8 +1,9 @@
-//! Powers with constant integral exponents become products, by squaring: as many as the exponent has bits, and at most as many
-//! again.
+//! Powers with constant integral exponents become products, by squaring: as many as the exponent has bits,
+//! and at most as many again.
 //!
-//! Squares that are used more than once are bound to locals, so the cost is logarithmic in the exponent whatever later passes do.
-//! Only small powers of a single read stay one expression, so that an accumulation around them stays one statement.
+//! Squares that are used more than once are bound to locals, so the cost is logarithmic in the exponent
+//! whatever later passes do. Only small powers of a single read stay one expression, so that an accumulation
+//! around them stays one statement.
 //!
 //! | equation | condition | class |
 //! |---|---|---|
@@ -13,10 +14,10 @@
 //! | `pow(x, -n)` = `recip(x * x * …)` | floats, 1 < n ≤ [`Settings::integer_pow`] | fast |
 //!
 //! # Numerics
-//! Each product of floats rounds once, and so does the reciprocal: the relative error is below n half-units in the last place,
-//! (n + 1) with the reciprocal, where `pow` itself promises about one unit. Where xⁿ overflows or vanishes, x⁻ⁿ is 0 or ∞,
-//! even if a subnormal or very large result would be nearer. The 16- and 8-bit floats multiply in `f32`, as their operations do,
-//! and round once at the end.
+//! Each product of floats rounds once, and so does the reciprocal: the relative error is below n half-units
+//! in the last place, (n + 1) with the reciprocal, where `pow` itself promises about one unit. Where xⁿ
+//! overflows or vanishes, x⁻ⁿ is 0 or ∞, even if a subnormal or very large result would be nearer. The 16-
+//! and 8-bit floats multiply in `f32`, as their operations do, and round once at the end.
 
 use crate::eval;
 use crate::ir::{BinaryOp, Block, Expr, Numerics, Routine, Stmt, UnaryOp, walk};

@@ -1,7 +1,8 @@
 //! What the variables of a routine range over.
 //!
-//! Loop variables are unique within a routine, so one table serves every place: a variable that stands in an index is in
-//! scope there, hence within the range found here. A loop that never runs has an empty range (`hi < lo`).
+//! Loop variables are unique within a routine, so one table serves every place: a variable that stands in an
+//! index is in scope there, hence within the range found here. A loop that never runs has an empty range
+//! (`hi < lo`).
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ impl LoopInfo {
     }
 }
 
-/// Another name of a loop variable: it ranges over the same values. No routine has so many loops that it is taken.
+/// Another name of a loop variable: it ranges over the same values. No routine has so many loops that it is
+/// taken.
 pub(super) fn alias(var: LoopId) -> LoopId {
     LoopId(var.0 ^ ALIAS)
 }

@@ -64,7 +64,8 @@ impl<'a> Stores<'a> {
         }
     }
 
-    /// How much work an element of the node is, where the nodes that `inlined` tells are in place of their reads.
+    /// How much work an element of the node is, where the nodes that `inlined` tells are in place of their
+    /// reads.
     pub(super) fn computation(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> Computation {
         let found = &self.of[node.index()];
         if found.iter().any(|s| s.reduces) {
@@ -78,7 +79,8 @@ impl<'a> Stores<'a> {
         }
     }
 
-    /// Whether the value, with inlined nodes in place of their reads, has at most one read and fits the budget, which it uses up.
+    /// Whether the value, with inlined nodes in place of their reads, has at most one read and fits the
+    /// budget, which it uses up.
     fn is_simple(&self, store: &Store<'_>, inlined: &impl Fn(NodeRef) -> bool, budget: &mut u64) -> bool {
         let fits = !store.reduces && store.cost <= *budget;
         *budget = budget.saturating_sub(store.cost);

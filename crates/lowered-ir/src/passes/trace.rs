@@ -1,9 +1,10 @@
 //! Visits counted by running a few iterations of each loop: a compatibility mode.
 //!
-//! The seed of this project decided what to inline after an abstract run in which each loop stopped after some iterations and
-//! static symbols were 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim) selects that count in place of the
-//! exact one. It misses accesses that only later iterations make, so it may inline what the exact count would not. It never
-//! touches what decides whether inlining is correct, which stays exact.
+//! The seed of this project decided what to inline after an abstract run in which each loop stopped after
+//! some iterations and static symbols were 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim)
+//! selects that count in place of the exact one. It misses accesses that only later iterations make, so it
+//! may inline what the exact count would not. It never touches what decides whether inlining is correct,
+//! which stays exact.
 
 use std::collections::HashMap;
 
@@ -12,8 +13,9 @@ use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
 /// More reads than this are not run; the exact count is used then.
 const MAX_READS: u64 = 1 << 20;
 
-/// The most often one element of each node is read when every loop runs at most `limit + 1` iterations; accumulations do not
-/// count. A loop whose end is a symbol runs as if the symbol were large. `None` where that takes too long.
+/// The most often one element of each node is read when every loop runs at most `limit + 1` iterations;
+/// accumulations do not count. A loop whose end is a symbol runs as if the symbol were large. `None` where
+/// that takes too long.
 pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
     let mut trace =
         Trace { limit: i64::from(limit), values: HashMap::new(), counts: HashMap::new(), left: MAX_READS };

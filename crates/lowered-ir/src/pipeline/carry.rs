@@ -1,20 +1,21 @@
 //! Computations of virtual nodes, carried from routine to routine.
 //!
-//! A virtual node has no memory, so a routine that uses one which another routine has computed must compute it itself. An
-//! [`OptimizeCtx`] remembers how: when a routine is optimised, the computation of every node that it inlines is put aside
-//! in a form of its own, over handles of nodes rather than positions in one routine's table. A routine that reads a virtual
-//! node before it sets it begins with a copy of that computation; its inputs become nodes of that routine, and from there on the
-//! passes see nothing special.
+//! A virtual node has no memory, so a routine that uses one which another routine has computed must compute
+//! it itself. An [`OptimizeCtx`] remembers how: when a routine is optimised, the computation of every node
+//! that it inlines is put aside in a form of its own, over handles of nodes rather than positions in one
+//! routine's table. A routine that reads a virtual node before it sets it begins with a copy of that
+//! computation; its inputs become nodes of that routine, and from there on the passes see nothing special.
 //!
 //! # What a carried computation means
 //!
-//! The order in which routines are optimised is taken for the order in which they run. Under that order a use has the value
-//! that was computed: once a routine overwrites an input, the computation is gone, and a use afterwards is an error that names
-//! the input. What happens to inputs outside of routines (the host sets them) is not known here; a use then has the value for
-//! the inputs' present contents. So it does where routines run in another order.
+//! The order in which routines are optimised is taken for the order in which they run. Under that order a use
+//! has the value that was computed: once a routine overwrites an input, the computation is gone, and a use
+//! afterwards is an error that names the input. What happens to inputs outside of routines (the host sets
+//! them) is not known here; a use then has the value for the inputs' present contents. So it does where
+//! routines run in another order.
 //!
-//! Not carried are computations from what only a run of their routine has: the merge buffer, local nodes, and static symbols
-//! that the other routine does not have by the same name and range.
+//! Not carried are computations from what only a run of their routine has: the merge buffer, local nodes, and
+//! static symbols that the other routine does not have by the same name and range.
 //!
 //! # Invariants
 //! * The context keeps alive the inputs of the computations it holds, and not the nodes they are of.
@@ -107,8 +108,8 @@ impl OptimizeCtx {
         key.upgrade().is_some().then_some(entry)
     }
 
-    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it; answers for which
-    /// nodes, with the routines they come from.
+    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it;
+    /// answers for which nodes, with the routines they come from.
     pub(super) fn import(&self, lowered: &mut Lowered) -> Result<Vec<(NodeRef, String)>, ModeError> {
         let virtual_nodes = lowered.routine.node_refs().filter(|(_, decl)| decl.mode.known_virtual());
         let virtual_nodes: Vec<NodeRef> = virtual_nodes.map(|(node, _)| node).collect();
@@ -154,7 +155,8 @@ enum Open {
 }
 
 impl Import<'_> {
-    /// Copies the computation of the node, after those of the virtual nodes that it reads, and so on: chains may be long.
+    /// Copies the computation of the node, after those of the virtual nodes that it reads, and so on: chains
+    /// may be long.
     fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
         let mut open = vec![Open::Find(node)];
         while let Some(next) = open.pop() {
@@ -172,7 +174,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Finds the computation of the node, if there is one; `open` gets what is then to be done, the first last.
+    /// Finds the computation of the node, if there is one; `open` gets what is then to be done, the first
+    /// last.
     fn find(&mut self, node: NodeRef, open: &mut Vec<Open>) -> Result<(), ModeError> {
         let refused = |refusal, import: &Self| {
             let name = import.lowered.routine.node(node).name.clone();
@@ -274,7 +277,8 @@ fn renumber(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>, symbols: &BT
 }
 
 impl Changes {
-    /// What a routine changes: `own` are the nodes that its own statements write, before anything was put in front of them.
+    /// What a routine changes: `own` are the nodes that its own statements write, before anything was put in
+    /// front of them.
     pub(super) fn new(
         routine: &Routine,
         nodes: &[TensorNode],

@@ -3,9 +3,9 @@
 //! A `u32x4` holds its first lane in its lowest bits.
 //!
 //! # Source
-//! Threefry: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as 1, 2, 3* (2011), with the test vectors published with its
-//! reference implementation. The seed's variants keep the structure and take the rotations of the two-word form; they exist
-//! to reproduce numbers of programs written for it.
+//! Threefry: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as 1, 2, 3* (2011), with the test
+//! vectors published with its reference implementation. The seed's variants keep the structure and take the
+//! rotations of the two-word form; they exist to reproduce numbers of programs written for it.
 
 use crate::ir::BinaryOp;
 
@@ -171,7 +171,8 @@ mod tests {
         }
     }
 
-    /// The seed's own vectors: key 42 as a 64-bit integer, counter 0 as a 32-bit one in the seed's conversion.
+    /// The seed's own vectors: key 42 as a 64-bit integer, counter 0 as a 32-bit one in the seed's
+    /// conversion.
     #[test]
     fn the_variants_give_the_words_of_the_seed() {
         let (key, counter) = ([42, 0, 0, 0], [0, 0x9E37_79B9, 0x6C07_8965, 0]);

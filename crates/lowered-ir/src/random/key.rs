@@ -14,10 +14,12 @@ pub const MAX_CELL: usize = 4;
 
 /// How keys, counters and values are made.
 ///
-/// The compatible schemes reproduce the numbers of programs written for the system that this one descends from. In them every number `x`, modulo 2³², becomes the
-/// words `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated by 16)]`: as a part of the key it replaces the key by the draw there, and so
-/// do all indices of an element but the last, which is the counter. The counter of a fill is the number of the
-/// draw among all, `r · chunks + c`. Uniforms are [`compat_uniform`](super::compat_uniform), some of which may be 1.
+/// The compatible schemes reproduce the numbers of programs written for the system that this one descends
+/// from. In them every number `x`, modulo 2³², becomes the words
+/// `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated by 16)]`: as a part of the key it replaces the key by
+/// the draw there, and so do all indices of an element but the last, which is the counter. The counter of a
+/// fill is the number of the draw among all, `r · chunks + c`. Uniforms are
+/// [`compat_uniform`](super::compat_uniform), some of which may be 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Threefry-4x32 of 20 rounds, as the module defines it.

@@ -1,7 +1,7 @@
 //! The values of a draw.
 //!
-//! An element takes the part of the draw that has its own size: parts follow each other from the lowest bits of lane 0 on.
-//! Every step is an operation of the IR that is exact, so all targets give the same bits.
+//! An element takes the part of the draw that has its own size: parts follow each other from the lowest bits
+//! of lane 0 on. Every step is an operation of the IR that is exact, so all targets give the same bits.
 
 use tnode::{DType, Scalar};
 
@@ -29,7 +29,8 @@ impl Distribution {
         }
     }
 
-    /// How many values of that type one draw gives: as many as fit 128 bits. Normals take 32 bits, or for `f64` 64.
+    /// How many values of that type one draw gives: as many as fit 128 bits. Normals take 32 bits, or for
+    /// `f64` 64.
     pub fn per_draw(self, dtype: DType) -> usize {
         let size = match self {
             Distribution::Normal => dtype.size_bytes().max(4),
@@ -44,8 +45,8 @@ impl Distribution {
     }
 }
 
-/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below [`Distribution::per_draw`], and the type one that
-/// [has](Distribution::has) such values.
+/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below [`Distribution::per_draw`],
+/// and the type one that [has](Distribution::has) such values.
 pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Expr, at: usize) -> Expr {
     match (distribution, scheme) {
         (Distribution::Normal, _) => normal(dtype, draw, at),
@@ -57,9 +58,9 @@ pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Ex
     }
 }
 
-/// A float uniform in [0, 1): the highest `p` bits of the part, times 2⁻ᵖ. `p` is the length of the significand: 24 for `f32`, 53 for
-/// `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`, so all values are exact and none is 1.
-/// Of other types, [`bits`].
+/// A float uniform in [0, 1): the highest `p` bits of the part, times 2⁻ᵖ. `p` is the length of the
+/// significand: 24 for `f32`, 53 for `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`,
+/// so all values are exact and none is 1. Of other types, [`bits`].
 pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
     match dtype.significand_bits() {
         None => bits(dtype, draw, at),
@@ -74,8 +75,9 @@ pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
     }
 }
 
-/// The uniforms of compatible schemes: of `f32` those of [`uniform`]; of `f64`, `f16` and `bf16` the part as an integer over its range, rounded, which may
-/// be 1; of 8-bit floats and integers the bits; of `bool` a bit.
+/// The uniforms of compatible schemes: of `f32` those of [`uniform`]; of `f64`, `f16` and `bf16` the part as
+/// an integer over its range, rounded, which may be 1; of 8-bit floats and integers the bits; of `bool` a
+/// bit.
 pub fn compat_uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
     match dtype {
         DType::F32 => uniform(dtype, draw, at),
@@ -101,9 +103,10 @@ pub fn bits(dtype: DType, draw: &Expr, at: usize) -> Expr {
     }
 }
 
-/// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller, in `f64` for `f64` and else
-/// in `f32`: of uniforms `u` and `v` that follow each other in the draw, `√(-2·log(1 - u))` times `cos(2π·v)` for even `at` and
-/// `sin(2π·v)` for odd. As `1 - u` is at least 2⁻²⁴ (2⁻⁵³), no value is beyond 5.77 (8.58).
+/// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller, in
+/// `f64` for `f64` and else in `f32`: of uniforms `u` and `v` that follow each other in the draw,
+/// `√(-2·log(1 - u))` times `cos(2π·v)` for even `at` and `sin(2π·v)` for odd. As `1 - u` is at least 2⁻²⁴
+/// (2⁻⁵³), no value is beyond 5.77 (8.58).
 pub fn normal(dtype: DType, draw: &Expr, at: usize) -> Expr {
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let number = |x: f64| Expr::Const(Scalar::from_f64(wide, x));

@@ -207,7 +207,8 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Whether a name of a routine or symbol can stand after `@` without quotes: letters, digits and `_`, no digit first.
+/// Whether a name of a routine or symbol can stand after `@` without quotes: letters, digits and `_`, no
+/// digit first.
 pub fn is_identifier(name: &str) -> bool {
     name.starts_with(is_word_start) && name.chars().all(is_word)
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 /// The line, counted from 1, of each declaration and statement of a parsed routine.
 ///
-/// A statement is named by its path: its position in the routine's body, then in the body of the loop there, and so on.
+/// A statement is named by its path: its position in the routine's body, then in the body of the loop there,
+/// and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// The line of the routine's name.

@@ -1,7 +1,7 @@
 //! Text to routines: declarations and statements. Expressions are in [`parse_expr`](super::parse_expr).
 //!
-//! Recursive descent over tokens, one function per rule of the grammar. Every recursion counts its depth against
-//! [`MAX_NESTING`], so no text can exhaust the stack.
+//! Recursive descent over tokens, one function per rule of the grammar. Every recursion counts its depth
+//! against [`MAX_NESTING`], so no text can exhaust the stack.
 
 use std::collections::{BTreeMap, BTreeSet};
 

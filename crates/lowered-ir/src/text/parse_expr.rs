@@ -1,8 +1,8 @@
 //! Text to expressions and indices.
 //!
-//! Infix operations are read by precedence climbing. Every expression is handled in a [`Tree`], which knows its depth:
-//! chains such as `a + b + c` nest to the left without the parser recursing, and yet must not grow deeper than
-//! [`MAX_NESTING`], since whoever walks the expression later does recurse.
+//! Infix operations are read by precedence climbing. Every expression is handled in a [`Tree`], which knows
+//! its depth: chains such as `a + b + c` nest to the left without the parser recursing, and yet must not grow
+//! deeper than [`MAX_NESTING`], since whoever walks the expression later does recurse.
 
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};

@@ -2,23 +2,25 @@
 //!
 //! # When a dimension separates
 //!
-//! Take a loop over `v` with `n` iterations and all reads and writes in it of one array. In some dimension, let each be
-//! indexed by `c·v + outer + inner`, where `inner` collects the terms in variables of loops inside and the constant, and
-//! `outer` everything else. The dimension separates the accesses if
+//! Take a loop over `v` with `n` iterations and all reads and writes in it of one array. In some dimension,
+//! let each be indexed by `c·v + outer + inner`, where `inner` collects the terms in variables of loops
+//! inside and the constant, and `outer` everything else. The dimension separates the accesses if
 //!
 //! * all have the same `c ≠ 0` and the same `outer`, and
-//! * the `inner` terms can be split in *low* and *high* ones so that, with `W` the width of the smallest interval that
-//!   holds the low parts of all accesses (the constants included) and `g` the greatest common divisor of the coefficients
-//!   of the high parts: `|c| > W`, and `|c|·(n − 1) + W < g` unless there are no high terms.
+//! * the `inner` terms can be split in *low* and *high* ones so that, with `W` the width of the smallest
+//!   interval that holds the low parts of all accesses (the constants included) and `g` the greatest common
+//!   divisor of the coefficients of the high parts: `|c| > W`, and `|c|·(n − 1) + W < g` unless there are no
+//!   high terms.
 //!
-//! Then two different iterations never use the same index: it would make `c·Δ + (difference of low parts)` a multiple of
-//! `g` for some `0 < |Δ| < n`, but that number is at least `|c| − W > 0` and at most `|c|·(n − 1) + W < g` in magnitude.
-//! This is the reasoning of mixed-radix numbers: low digits, the digit `v`, high digits.
+//! Then two different iterations never use the same index: it would make `c·Δ + (difference of low parts)` a
+//! multiple of `g` for some `0 < |Δ| < n`, but that number is at least `|c| − W > 0` and at most
+//! `|c|·(n − 1) + W < g` in magnitude. This is the reasoning of mixed-radix numbers: low digits, the digit
+//! `v`, high digits.
 //!
-//! Two splits are tried: all terms low, and as high those with a coefficient of at least `|c|·n`. For a guarded read, the
-//! intervals are those where its guard holds, for it touches nothing elsewhere. A loop of at most one iteration is
-//! independent whatever it does. Accesses of locals declared inside the loop are an iteration's own, and reads of the merge
-//! buffer are of memory that nobody writes.
+//! Two splits are tried: all terms low, and as high those with a coefficient of at least `|c|·n`. For a
+//! guarded read, the intervals are those where its guard holds, for it touches nothing elsewhere. A loop of
+//! at most one iteration is independent whatever it does. Accesses of locals declared inside the loop are an
+//! iteration's own, and reads of the merge buffer are of memory that nobody writes.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +59,8 @@ struct Access<'r> {
 /// A violation in a statement, as a path from the loop's body.
 pub(super) type Found = (Vec<usize>, Violation);
 
-/// Checks V19 and V20 on a loop whose body keeps all other rules; `ranges` knows its variable and those of loops inside.
+/// Checks V19 and V20 on a loop whose body keeps all other rules; `ranges` knows its variable and those of
+/// loops inside.
 pub(super) fn check(
     looped: &Loop<'_>,
     ranges: &Ranges<'_>,
@@ -160,7 +163,8 @@ struct Separation<'a> {
 }
 
 impl Separation<'_> {
-    /// An access that keeps every dimension from separating all; a write if the writes alone are not separated.
+    /// An access that keeps every dimension from separating all; a write if the writes alone are not
+    /// separated.
     fn guilty<'s, 'r>(&self, accesses: &[&'s Access<'r>]) -> Option<&'s Access<'r>> {
         if self.separated(accesses) {
             return None;

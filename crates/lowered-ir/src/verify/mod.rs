@@ -1,69 +1,74 @@
 //! The verifier: the rules that every routine keeps from lowering to code generation.
 //!
-//! **Promise:** a routine that [`verify`] accepts makes no pass, no code generator and not the interpreter panic, read or
-//! write outside an array, or depend on the order in which independent iterations run. Each rule below is checked by one
-//! function and has a failing example in the corpus, with the error on the guilty line (V4, which no text can break, in a
-//! test of its own).
+//! **Promise:** a routine that [`verify`] accepts makes no pass, no code generator and not the interpreter
+//! panic, read or write outside an array, or depend on the order in which independent iterations run. Each
+//! rule below is checked by one function and has a failing example in the corpus, with the error on the
+//! guilty line (V4, which no text can break, in a test of its own).
 //!
 //! # Declarations
 //!
 //! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
 //! * **V2** A symbol has a range `0..n` with `1 <= n <=` [`Limits::extent`].
-//! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a register local has
-//!   at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no array has more than
-//!   [`Limits::rank`] dimensions.
+//! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a
+//!   register local has at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no
+//!   array has more than [`Limits::rank`] dimensions.
 //!
 //! # Size
 //!
 //! * **V4** Loops nest at most [`Limits::nesting`] deep, and so do the parts of an expression.
-//! * **V5** There are at most [`Limits::statements`] statements, each counted as often as unrolling repeats it.
+//! * **V5** There are at most [`Limits::statements`] statements, each counted as often as unrolling repeats
+//!   it.
 //!
 //! # References
 //!
 //! * **V6** Each loop variable and each local is introduced once in the routine.
-//! * **V7** Every reference means something where it stands: a node or symbol of the tables, the variable of an enclosing
-//!   loop, a local declared earlier in the same block or in an enclosing one.
+//! * **V7** Every reference means something where it stands: a node or symbol of the tables, the variable of
+//!   an enclosing loop, a local declared earlier in the same block or in an enclosing one.
 //!
 //! # Loops
 //!
-//! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an unrolled loop are
-//!   constants.
+//! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an
+//!   unrolled loop are constants.
 //! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
 //!
 //! # Indices
 //!
 //! * **V10** An array is indexed by one index per dimension.
-//! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by intervals: each
-//!   loop variable and symbol ranges over its interval. The ranges of a guarded read narrow them, each in two ways: a range
-//!   of a multiple of one variable plus a constant narrows that variable; and an index that is a multiple of the range's
-//!   index plus something else lies within the sum of the range's image and the bounds of the rest. An index that mentions
-//!   a variable without any value is never evaluated, so it passes.
-//! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64 bits, and no
-//!   coefficient or constant of an access, times the stride in bytes of its dimension, exceeds 2⁵⁶, so that offsets can be
-//!   computed term by term.
+//! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by
+//!   intervals: each loop variable and symbol ranges over its interval. The ranges of a guarded read narrow
+//!   them, each in two ways: a range of a multiple of one variable plus a constant narrows that variable; and
+//!   an index that is a multiple of the range's index plus something else lies within the sum of the range's
+//!   image and the bounds of the rest. An index that mentions a variable without any value is never
+//!   evaluated, so it passes.
+//! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64
+//!   bits, and no coefficient or constant of an access, times the stride in bytes of its dimension, exceeds
+//!   2⁵⁶, so that offsets can be computed term by term.
 //! * **V13** A register local is indexed by constants and variables of unrolled and vector loops alone.
 //!
 //! # Types
 //!
-//! * **V14** The operands of an operation have one type, the condition of `where` is `bool`, and bit operations are not
-//!   applied to floats. The value for elements outside a guard has the node's type.
+//! * **V14** The operands of an operation have one type, the condition of `where` is `bool`, and bit
+//!   operations are not applied to floats. The value for elements outside a guard has the node's type.
 //! * **V15** A stored value has the type of what it is stored in.
-//! * **V16** `u32x4` values are moved (read, written as constants, selected by `arg1` and `arg2`, stored), made and taken by generators of
-//!   random bits, put together by `lanes` and taken apart by `lane`. No other operation takes or gives one.
-//! * **V17** A bit cast is between types of one size, and not to `bool`, which has only two of its byte's patterns.
+//! * **V16** `u32x4` values are moved (read, written as constants, selected by `arg1` and `arg2`, stored),
+//!   made and taken by generators of random bits, put together by `lanes` and taken apart by `lane`. No other
+//!   operation takes or gives one.
+//! * **V17** A bit cast is between types of one size, and not to `bool`, which has only two of its byte's
+//!   patterns.
 //!
 //! # Computed indices, lanes, logs
 //!
-//! * **V21** A computed index is of an integer type and stands for one of the array's dimensions, in which the index written is 0. An
-//!   accumulating store has an operation that accumulates ([`BinaryOp::accumulates`](crate::ir::BinaryOp::accumulates)).
+//! * **V21** A computed index is of an integer type and stands for one of the array's dimensions, in which
+//!   the index written is 0. An accumulating store has an operation that accumulates
+//!   ([`BinaryOp::accumulates`](crate::ir::BinaryOp::accumulates)).
 //! * **V22** A lane of a `u32x4` is 0 to 3.
 //! * **V23** Nothing is logged in a vector, parallel or workgroup loop: its iterations have no order.
 //!
 //! # Workgroups
 //!
-//! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all of them around, its first
-//!   dimensions their extents (the first may be greater: then the first threads take part), and everywhere they are as many, so that
-//!   each thread has a part of its own.
+//! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all of
+//!   them around, its first dimensions their extents (the first may be greater: then the first threads take
+//!   part), and everywhere they are as many, so that each thread has a part of its own.
 //! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`].
 //!
 //! # Merge buffer
@@ -73,9 +78,10 @@
 //! # Independent iterations
 //!
 //! * **V19** No node is zeroed in a vector, parallel or workgroup loop.
-//! * **V20** Iterations of a vector, parallel or workgroup loop touch different elements of whatever they write. For each node, and
-//!   each local declared outside the loop, that is written in the loop, one of its dimensions must *separate* all reads and
-//!   writes of it in the loop. See [`independence`] for when a dimension does.
+//! * **V20** Iterations of a vector, parallel or workgroup loop touch different elements of whatever they
+//!   write. For each node, and each local declared outside the loop, that is written in the loop, one of its
+//!   dimensions must *separate* all reads and writes of it in the loop. See [`independence`] for when a
+//!   dimension does.
 
 mod check;
 mod error;
@@ -132,8 +138,8 @@ impl Default for Limits {
     }
 }
 
-/// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds, when each variable lies
-/// between the two values that `bounds` gives, both included.
+/// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds, when each
+/// variable lies between the two values that `bounds` gives, both included.
 pub(crate) fn proves_in_bounds(
     routine: &Routine,
     bounds: impl Fn(LoopId) -> (i64, i64),
@@ -162,8 +168,8 @@ pub fn verify(routine: &Routine) -> Result<(), VerifyError> {
     verify_with(routine, &Limits::default())
 }
 
-/// Checks statements by themselves against the rules on statements, within the default limits; `locals` are those declared
-/// before them. Their loop variables and locals are unique in the routine.
+/// Checks statements by themselves against the rules on statements, within the default limits; `locals` are
+/// those declared before them. Their loop variables and locals are unique in the routine.
 pub(crate) fn verify_statements(
     routine: &Routine,
     locals: &Locals,

@@ -80,7 +80,8 @@ impl Narrowed<'_> {
         narrowed.map_or_else(|| self.ranges.of(var), |&(_, interval)| interval)
     }
 
-    /// Whether a variable of the index has no value, or the guard never holds, so that the index is never evaluated.
+    /// Whether a variable of the index has no value, or the guard never holds, so that the index is never
+    /// evaluated.
     pub(super) fn is_vacant(&self, index: &Affine) -> bool {
         self.fails || index.terms().iter().any(|&(var, _)| self.of(var).is_empty())
     }
@@ -92,8 +93,8 @@ impl Narrowed<'_> {
         Some(images.fold(Interval { lo, hi }, Interval::meet))
     }
 
-    /// Where `index` lies if it is `m·range.index + rest` for an integer `m` that cancels the range's first variable, and
-    /// the range holds.
+    /// Where `index` lies if it is `m·range.index + rest` for an integer `m` that cancels the range's first
+    /// variable, and the range holds.
     fn image(&self, range: &Range, index: &Affine) -> Option<Interval> {
         let &(first, guarded) = range.index.terms().first()?;
         let c = index.coefficient(first);

@@ -5,8 +5,9 @@ use std::ops::Deref;
 use super::{VerifyError, verify};
 use crate::ir::Routine;
 
-/// A value that the verifier accepted, within the default [`Limits`](super::Limits). It cannot be changed: a pass that rewrites it takes
-/// it out with [`into_inner`](Verified::into_inner), and the result is verified again.
+/// A value that the verifier accepted, within the default [`Limits`](super::Limits). It cannot be changed: a
+/// pass that rewrites it takes it out with [`into_inner`](Verified::into_inner), and the result is verified
+/// again.
 ///
 /// Code generators take nothing else, so safe code cannot make them write outside of arrays:
 ///

@@ -1,5 +1,5 @@
-//! `f32` functions computed in `f32` and `i32` alone, as targets without `f64` compute them: with each `fma` rounded once, and
-//! with each rounded twice, as shading languages allow.
+//! `f32` functions computed in `f32` and `i32` alone, as targets without `f64` compute them: with each `fma`
+//! rounded once, and with each rounded twice, as shading languages allow.
 
 use astro_float::Consts;
 use lowered_ir::ir::UnaryOp;

@@ -1,7 +1,8 @@
 //! How far a result is from the truth, in units of the last place of the truth's binade.
 //!
-//! Infinity counts as the power of two that follows the largest number, so that a result that overflows too early or too
-//! late is as far off as it would be without an end of the range. A format without infinities (`e4m3fn`) has NaN there.
+//! Infinity counts as the power of two that follows the largest number, so that a result that overflows too
+//! early or too late is as far off as it would be without an end of the range. A format without infinities
+//! (`e4m3fn`) has NaN there.
 
 use astro_float::BigFloat;
 use tnode::{DType, Scalar};

@@ -1,4 +1,5 @@
-//! Results at the edges, which are exact: zeros, infinities, NaN, powers of special numbers, angles of any size.
+//! Results at the edges, which are exact: zeros, infinities, NaN, powers of special numbers, angles of any
+//! size.
 
 use lowered_ir::eval::{binary, unary};
 use lowered_ir::ir::{BinaryOp, UnaryOp};
@@ -46,7 +47,8 @@ fn assert_same(found: f64, expected: f64, what: &str) {
     assert!(same, "{what}: found {found}, expected {expected}");
 }
 
-/// The exceptional cases of C's `pow`, which the standard library follows; where a result is not exact, to one ulp.
+/// The exceptional cases of C's `pow`, which the standard library follows; where a result is not exact, to
+/// one ulp.
 #[test]
 fn powers_of_special_numbers_are_those_of_c() {
     let inf = f64::INFINITY;

@@ -1,12 +1,13 @@
 //! The accuracy that `lowered_ir::math` states, measured and asserted.
 //!
-//! Every function is compared with arithmetic of 192 bits on arguments of every kind: spread over its range, around its
-//! thresholds and zeros, subnormal, huge, close to multiples of π/2 and by random bits. `f32` and the narrower types are
-//! also compared over millions of patterns (the narrower ones: all) with the platform's `f64` functions, whose own error is
-//! far below an ulp of theirs and is itself measured here.
+//! Every function is compared with arithmetic of 192 bits on arguments of every kind: spread over its range,
+//! around its thresholds and zeros, subnormal, huge, close to multiples of π/2 and by random bits. `f32` and
+//! the narrower types are also compared over millions of patterns (the narrower ones: all) with the
+//! platform's `f64` functions, whose own error is far below an ulp of theirs and is itself measured here.
 //!
-//! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With `ACCURACY=full` in the
-//! environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as long, that over all `f32` patterns takes every fiftieth.
+//! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With
+//! `ACCURACY=full` in the environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as
+//! long, that over all `f32` patterns takes every fiftieth.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
 
 mod alone;
@@ -24,7 +25,8 @@ use arguments::Random;
 use distance::{Format, ulps, ulps_from};
 use reference::Reference;
 
-/// A function, its bounds in ulp for `f32` and `f64`, and the platform's function. The table of `lowered_ir::math`.
+/// A function, its bounds in ulp for `f32` and `f64`, and the platform's function. The table of
+/// `lowered_ir::math`.
 pub(crate) struct Bound {
     pub(crate) op: UnaryOp,
     pub(crate) single: f64,
@@ -50,7 +52,8 @@ pub(crate) const BOUNDS: [Bound; 10] = [
 ];
 /// Of `pow`: `f32`, `f64`.
 const POW: [f64; 2] = [0.501, 1.0];
-/// Of every function of a narrow type: nearly always the nearest value, but where the truth is nearly halfway.
+/// Of every function of a narrow type: nearly always the nearest value, but where the truth is nearly
+/// halfway.
 const NARROW: f64 = 0.501;
 
 /// The documents state these bounds, no others.
@@ -146,8 +149,8 @@ fn powers_keep_their_bounds() {
     }
 }
 
-/// The platform's functions, to which the sweeps below compare, are good enough for that: a few `f64` ulps are 2⁻²⁷ of an
-/// `f32` one.
+/// The platform's functions, to which the sweeps below compare, are good enough for that: a few `f64` ulps
+/// are 2⁻²⁷ of an `f32` one.
 #[test]
 fn the_platform_is_a_reference_for_narrower_types() {
     let mut constants = Consts::new().unwrap();
@@ -220,7 +223,8 @@ fn narrow_powers_are_as_good_as_correctly_rounded() {
     }
 }
 
-/// Bits of bases and exponents. Of 16-bit types the exponents are mostly near 1, where powers neither vanish nor overflow.
+/// Bits of bases and exponents. Of 16-bit types the exponents are mostly near 1, where powers neither vanish
+/// nor overflow.
 fn pairs_of_patterns(dtype: DType) -> Vec<[u16; 2]> {
     if dtype.size_bytes() == 1 {
         return (0..=255).flat_map(|x| (0..=255).map(move |y| [x, y])).collect();

@@ -28,23 +28,24 @@
 //! window  = [ integer "*" ] label [ "<" | "=" ] [ "+" ( [ integer "*" ] label | integer ) ]
 //! ```
 //!
-//! * If there is a `,`, `*`, `+` or `<` anywhere in the text, labels are whole words and commas separate axes;
-//!   otherwise every letter or digit is an axis of its own. White space means nothing else.
+//! * If there is a `,`, `*`, `+` or `<` anywhere in the text, labels are whole words and commas separate
+//!   axes; otherwise every letter or digit is an axis of its own. White space means nothing else.
 //! * The dimensions of an array are its batch axes, then its output axes, then its input axes: a matrix is
 //!   `input -> output` and has its rows first. Kinds that are left out have no axes.
-//! * Axes with one label run together and have one size; nothing is broadcast. `_` is a label of its own each time.
-//!   A label that the array written lacks is reduced over.
+//! * Axes with one label run together and have one size; nothing is broadcast. `_` is a label of its own each
+//!   time. A label that the array written lacks is reduced over.
 //! * An integer is a fixed index.
-//! * An ellipsis stands for any number of axes: `..r..` for the same ones wherever `r` is written, `...` for those named
-//!   `batch`, `input` or `output` after the row it is in. Their number follows from the dimensions.
-//! * `stride*o + dilation*k` is the index of a window; one integer instead of a kernel shifts it. With `<` after the
-//!   output label all windows lie within the axis. Without it, or with `=`, the axis is padded by half the kernel's span
-//!   to the left, as a convolution that keeps its size needs: [`Resolved::padding`] says how much padding the operand
-//!   must have.
+//! * An ellipsis stands for any number of axes: `..r..` for the same ones wherever `r` is written, `...` for
+//!   those named `batch`, `input` or `output` after the row it is in. Their number follows from the
+//!   dimensions.
+//! * `stride*o + dilation*k` is the index of a window; one integer instead of a kernel shifts it. With `<`
+//!   after the output label all windows lie within the axis. Without it, or with `=`, the axis is padded by
+//!   half the kernel's span to the left, as a convolution that keeps its size needs: [`Resolved::padding`]
+//!   says how much padding the operand must have.
 //!
-//! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for [`resolve_parts`]: it has
-//!   several operands (`a; b => a^b` concatenates) or several arrays written (`a^b => a; b` splits), of which one each takes
-//!   part where a label runs.
+//! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for
+//!   [`resolve_parts`]: it has several operands (`a; b => a^b` concatenates) or several arrays written
+//!   (`a^b => a; b` splits), of which one each takes part where a label runs.
 
 mod parse;
 mod solve;
@@ -60,7 +61,8 @@ use lowered_ir::SourceSpan;
 /// What an einsum text means for arrays of given dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The projections. Product axes are those of the array written, in order, then the reduced ones as they appear.
+    /// The projections. Product axes are those of the array written, in order, then the reduced ones as they
+    /// appear.
     pub projections: Projections,
     /// For each operand and axis, the padding that windows need to the left and right, in elements.
     pub padding: Vec<Vec<(usize, usize)>>,
@@ -75,12 +77,14 @@ pub struct Part {
     pub operands: Vec<usize>,
     /// The projections of these arrays.
     pub projections: Projections,
-    /// For each operand that takes part and axis, the padding that windows need to the left and right, in elements.
+    /// For each operand that takes part and axis, the padding that windows need to the left and right, in
+    /// elements.
     pub padding: Vec<Vec<(usize, usize)>>,
 }
 
-/// Reads an einsum text with concatenated axes for operands of dimensions `rhs` and arrays written of dimensions `lhs`, all
-/// without padding. Each part has one operand and one array written: those whose labels run there.
+/// Reads an einsum text with concatenated axes for operands of dimensions `rhs` and arrays written of
+/// dimensions `lhs`, all without padding. Each part has one operand and one array written: those whose labels
+/// run there.
 ///
 /// # Errors
 /// What is not in the grammar, does not fit the dimensions or is ambiguous, with its place in the text.
@@ -89,7 +93,8 @@ pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Part>
     parts.map_err(|located| SpecError::new(located, spec))
 }
 
-/// Reads an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without padding.
+/// Reads an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without
+/// padding.
 ///
 /// # Errors
 /// What is not in the grammar or does not fit the dimensions, with its place in the text.

@@ -98,7 +98,8 @@ fn expected(what: &'static str, token: &Token, span: &Span) -> Located {
     SpecErrorKind::Syntax { expected: what, found }.at(span)
 }
 
-/// Words are runs of letters, digits and `_`, or single characters; an ellipsis has a whole word in both modes.
+/// Words are runs of letters, digits and `_`, or single characters; an ellipsis has a whole word in both
+/// modes.
 fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, Span)>, Located> {
     let mut tokens: Vec<(Token, Span)> = Vec::new();
     let mut at = 0;

@@ -23,8 +23,8 @@ struct Array<'a> {
     axes: Vec<(Axis, Span)>,
 }
 
-/// The components of a text. With `together` all operands take part in one operation; else each component has the one
-/// target and the one operand whose labels run there.
+/// The components of a text. With `together` all operands take part in one operation; else each component has
+/// the one target and the one operand whose labels run there.
 pub(super) fn solve(
     spec: &str,
     text: &Arrays,
@@ -60,7 +60,8 @@ pub(super) fn solve(
         .collect()
 }
 
-/// How many axes each row variable stands for: solved from arrays with one unknown variable until none is left.
+/// How many axes each row variable stands for: solved from arrays with one unknown variable until none is
+/// left.
 fn row_lengths(
     operands: &[&OperandSpec],
     dims: &[&[usize]],
@@ -90,8 +91,8 @@ fn row_lengths(
     Ok(known)
 }
 
-/// Learns the length of the only unknown row variable of an array, or checks its rank; else its number of axes so far,
-/// and whether there are unknown ones.
+/// Learns the length of the only unknown row variable of an array, or checks its rank; else its number of
+/// axes so far, and whether there are unknown ones.
 fn solve_row(
     operand: &OperandSpec,
     dims: &[usize],
@@ -249,7 +250,8 @@ impl Labels {
         }
         used.sort_unstable();
         used.dedup();
-        // From low to high, so that no iterator is renamed twice: each gets a lower number, which is free by then.
+        // From low to high, so that no iterator is renamed twice: each gets a lower number, which is free by
+        // then.
         let renamed = |index: Affine| {
             used.iter().enumerate().fold(index, |index, (to, &from)| {
                 index.substitute(axis_iterator(from), &Affine::var(axis_iterator(to)))

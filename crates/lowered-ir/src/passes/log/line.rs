@@ -1,4 +1,5 @@
-//! Lines of the log: expressions as text with the names of nodes, as they stand in the routine or with the values of a run.
+//! Lines of the log: expressions as text with the names of nodes, as they stand in the routine or with the
+//! values of a run.
 
 use std::collections::BTreeMap;
 

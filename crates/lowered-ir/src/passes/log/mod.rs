@@ -1,4 +1,5 @@
-//! Makes a routine log what it computes: every iteration of a loop, every store with the values it was computed from.
+//! Makes a routine log what it computes: every iteration of a loop, every store with the values it was
+//! computed from.
 //!
 //! ```text
 //! index i0 = 1                                        for each iteration; before all else, for each static symbol
@@ -9,14 +10,15 @@
 //! ```
 //!
 //! * What was there is shown where the statement itself reads it; elsewhere it may be anything.
-//! * Every read shows its value, also one under a guard or at a computed index, which is the alternative where memory is not
-//!   touched. Logging reads no memory that the statement does not read.
+//! * Every read shows its value, also one under a guard or at a computed index, which is the alternative
+//!   where memory is not touched. Logging reads no memory that the statement does not read.
 //! * A store at a computed index tells whether it is `inside` the dimension; outside of it nothing is stored.
-//! * Names are those of the nodes, with their position where several have one name. Line ends within them are written `\n`.
+//! * Names are those of the nodes, with their position where several have one name. Line ends within them are
+//!   written `\n`.
 //!
-//! The routine is meant to run as it stands: vector loops become unrolled ones and parallel loops serial ones, since iterations
-//! that log have an order. Every value is computed once, before the line is logged, and nothing is stored in between, so the
-//! routine computes what it computed.
+//! The routine is meant to run as it stands: vector loops become unrolled ones and parallel loops serial
+//! ones, since iterations that log have an order. Every value is computed once, before the line is logged,
+//! and nothing is stored in between, so the routine computes what it computed.
 
 mod line;
 
@@ -199,7 +201,8 @@ impl Logger<'_> {
         out.push(Stmt::SetDynamic { node, index, axis, at, op, value: operand });
     }
 
-    /// Whether a computed index is within `0..dim`. Indices beyond `i64` wrap to negative ones, which are outside as well.
+    /// Whether a computed index is within `0..dim`. Indices beyond `i64` wrap to negative ones, which are
+    /// outside as well.
     fn inside(&self, at: &Expr, dim: usize) -> Expr {
         let constant = |x: usize| Expr::Const(Scalar::from_i64(DType::I64, x as i64));
         let at = Expr::convert(DType::I64, at.clone());

@@ -80,8 +80,8 @@ fn compare_converted(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
 
 /// Whether going from `from` to `to` by way of `through` gives what going directly gives.
 ///
-/// `through` must hold every value of `from`. Then only integers by way of floats can differ: floats saturate and
-/// integers wrap, so there `to` must hold every value too, or be a float.
+/// `through` must hold every value of `from`. Then only integers by way of floats can differ: floats saturate
+/// and integers wrap, so there `to` must hold every value too, or be a float.
 pub(super) fn passes_through(from: DType, through: DType, to: DType) -> bool {
     let detour = !from.is_float() && through.is_float() && !to.is_float();
     holds(through, from) && (!detour || holds(to, from))
@@ -122,7 +122,8 @@ fn format(dtype: DType) -> Format {
         DType::F32 => Format::Float { digits: 24, range: 8 },
         DType::F64 => Format::Float { digits: 53, range: 11 },
         DType::Fp8E5m2 => Format::Float { digits: 3, range: 5 },
-        // Its largest value, 448, and its smallest lie within binary16 and bfloat16, so its range is that of 4 bits.
+        // Its largest value, 448, and its smallest lie within binary16 and bfloat16, so its range is that of
+        // 4 bits.
         DType::Fp8E4m3fn => Format::Float { digits: 4, range: 4 },
         DType::U32x4 => Format::Other,
         integer => {

@@ -11,13 +11,15 @@ use super::pattern::Match;
 /// Who may use an equation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is left open).
+    /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is
+    /// left open).
     Strict,
-    /// Routines of class `Fast`: the right side rounds differently and is at least as exact. Over all values of the letters its greatest
-    /// relative error is not greater, of results that are normal numbers; others differ from the truth by less than the least of these.
+    /// Routines of class `Fast`: the right side rounds differently and is at least as exact. Over all values
+    /// of the letters its greatest relative error is not greater, of results that are normal numbers; others
+    /// differ from the truth by less than the least of these.
     Fast,
-    /// Routines of class `Fast` where [`fast_math`](crate::passes::Settings::fast_math) is on: true of real numbers, whatever
-    /// rounding, overflow and NaN make of it.
+    /// Routines of class `Fast` where [`fast_math`](crate::passes::Settings::fast_math) is on: true of real
+    /// numbers, whatever rounding, overflow and NaN make of it.
     Real,
 }
 
@@ -37,7 +39,8 @@ impl Class {
 pub struct Equation {
     /// What people call it.
     pub name: &'static str,
-    /// The left side. A pattern (the letters are listed in `docs/equations.md`), or words where the equation is applied by code.
+    /// The left side. A pattern (the letters are listed in `docs/equations.md`), or words where the equation
+    /// is applied by code.
     pub left: &'static str,
     /// The right side.
     pub right: &'static str,

@@ -1,13 +1,15 @@
 //! Simplification: expressions are rewritten by a table of equations with conditions until none applies.
 //!
-//! [`equations`] is the table; `docs/equations.md` shows it. An equation is data, two patterns and a condition, wherever patterns
-//! can say it. Tests evaluate both sides of each on every type and on the values where equations go wrong: strict equations
-//! keep every bit but for which NaN results, and for each of the others there are values that show why it is not strict.
+//! [`equations`] is the table; `docs/equations.md` shows it. An equation is data, two patterns and a
+//! condition, wherever patterns can say it. Tests evaluate both sides of each on every type and on the values
+//! where equations go wrong: strict equations keep every bit but for which NaN results, and for each of the
+//! others there are values that show why it is not strict.
 //!
 //! # Termination
-//! Order expressions by (hyperbolic tangents; parts, of which `mul3` is three; divisions and differences; constants that stand left of an operand that varies),
-//! lexicographically. Every equation makes its expression smaller in that order, which a test checks of the patterns. Equations
-//! are applied innermost parts first, and to a fixed point at each part.
+//! Order expressions by (hyperbolic tangents; parts, of which `mul3` is three; divisions and differences;
+//! constants that stand left of an operand that varies), lexicographically. Every equation makes its
+//! expression smaller in that order, which a test checks of the patterns. Equations are applied innermost
+//! parts first, and to a fixed point at each part.
 
 mod convert;
 mod equation;

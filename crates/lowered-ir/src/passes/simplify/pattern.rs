@@ -1,4 +1,5 @@
-//! Patterns: the two sides of an equation as the table writes them, matched against expressions and built from what matched.
+//! Patterns: the two sides of an equation as the table writes them, matched against expressions and built
+//! from what matched.
 //!
 //! | written | stands for |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `-0.0` | the −0 of floats |
 //! | `true` `false` | the constants of type `bool` |
 //!
-//! Operations are written as in the text form. A letter that stands twice stands for equal expressions. What a right side
-//! computes from constants alone is built as the constant it is.
+//! Operations are written as in the text form. A letter that stands twice stands for equal expressions. What
+//! a right side computes from constants alone is built as the constant it is.
 
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};

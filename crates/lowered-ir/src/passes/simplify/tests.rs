@@ -1,7 +1,8 @@
-//! Equations at work in routines, and the conditions that keep them from going too far; `table` tests them one by one.
+//! Equations at work in routines, and the conditions that keep them from going too far; `table` tests them
+//! one by one.
 //!
-//! In the expressions `x y` are `f32`, `h` is `f16`, `d` is `f64`, `n m` are `i32`, `u` is `u8`, `p q` are `bool`; `i0` runs over
-//! `0..8`.
+//! In the expressions `x y` are `f32`, `h` is `f16`, `d` is `f64`, `n m` are `i32`, `u` is `u8`, `p q` are
+//! `bool`; `i0` runs over `0..8`.
 
 mod table;
 

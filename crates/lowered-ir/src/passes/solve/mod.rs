@@ -1,22 +1,25 @@
-//! Which iteration of a nest stores an element: solving the index of a store for the loop variables it mentions.
+//! Which iteration of a nest stores an element: solving the index of a store for the loop variables it
+//! mentions.
 //!
-//! A store `t[e₁, …, eₙ]` inside loops reaches the element `t[w₁, …, wₙ]` in the iterations that satisfy `eₖ = wₖ` for each `k`.
-//! Three rules take one equation `e = w` at a time until none applies:
+//! A store `t[e₁, …, eₙ]` inside loops reaches the element `t[w₁, …, wₙ]` in the iterations that satisfy
+//! `eₖ = wₖ` for each `k`. Three rules take one equation `e = w` at a time until none applies:
 //!
-//! * **digit**: `c·v + rest = c·q + r` with `c > 0` gives `v = q` and `rest = r`, if `rest` takes values in a window of `c`
-//!   consecutive integers and `r` lies in that window, whatever their variables are. So `2·i + j = 2·a + b` with
-//!   `0 <= j, b < 2` gives `i = a` and `j = b`, and `i + 1 = w` gives `i = w - 1`.
-//! * **unit**: `±v + rest = w` gives `v = ±(w - rest)`, where `rest` may mention other loop variables, which then stay loops.
+//! * **digit**: `c·v + rest = c·q + r` with `c > 0` gives `v = q` and `rest = r`, if `rest` takes values in a
+//!   window of `c` consecutive integers and `r` lies in that window, whatever their variables are. So
+//!   `2·i + j = 2·a + b` with `0 <= j, b < 2` gives `i = a` and `j = b`, and `i + 1 = w` gives `i = w - 1`.
+//! * **unit**: `±v + rest = w` gives `v = ±(w - rest)`, where `rest` may mention other loop variables, which
+//!   then stay loops.
 //! * **test**: an equation without loop variables is a condition, `0 <= e - w < 1`.
 //!
-//! The solved variables must lie in the ranges of their loops; that is the rest of the conditions. What the ranges of the
-//! variables decide is no condition any more.
+//! The solved variables must lie in the ranges of their loops; that is the rest of the conditions. What the
+//! ranges of the variables decide is no condition any more.
 //!
 //! # Order
 //!
-//! Where loops stay, they run the iterations that reach one element in some order, which must be that of the nest. It is, if
-//! each solved variable depends on loops further out alone: among iterations that agree on those, it takes one value. It does
-//! not matter where the index is a mixed-radix number, so that at most one iteration reaches an element.
+//! Where loops stay, they run the iterations that reach one element in some order, which must be that of the
+//! nest. It is, if each solved variable depends on loops further out alone: among iterations that agree on
+//! those, it takes one value. It does not matter where the index is a mixed-radix number, so that at most one
+//! iteration reaches an element.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +30,8 @@ use super::ranges::Ranges;
 /// The iterations of a nest that reach one element.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Solution {
-    /// The solved variables, in terms of the variables of the element's index, of symbols, and of the loops in `kept`.
+    /// The solved variables, in terms of the variables of the element's index, of symbols, and of the loops
+    /// in `kept`.
     pub(super) values: BTreeMap<LoopId, Affine>,
     /// When those values are an iteration of the nest that reaches the element. Empty: always.
     pub(super) conditions: Guard,
@@ -144,7 +148,8 @@ impl<'a> System<'a> {
         fits.then(|| (quotient.plus_constant(index.offset().wrapping_sub(offset) / c), rest))
     }
 
-    /// Applies the unit rule once: to an equation with one variable if there is one, else to the innermost variable of one.
+    /// Applies the unit rule once: to an equation with one variable if there is one, else to the innermost
+    /// variable of one.
     fn unit(&mut self) -> bool {
         let found =
             self.equations.iter().enumerate().filter_map(|(at, e)| Some((at, self.innermost_unit(e)?)));

@@ -1,11 +1,13 @@
-//! Whether a nest can be run for one element alone: that dropping the loops which its solution knows changes nothing.
+//! Whether a nest can be run for one element alone: that dropping the loops which its solution knows changes
+//! nothing.
 //!
-//! A local carries values from one iteration to the next of every loop around its uses but inside its scope. If such a loop is
-//! dropped, the values it would have carried are missing. So a local must be declared within the same dropped loops as each
-//! of its uses, and its elements must not be told apart by them.
+//! A local carries values from one iteration to the next of every loop around its uses but inside its scope.
+//! If such a loop is dropped, the values it would have carried are missing. So a local must be declared
+//! within the same dropped loops as each of its uses, and its elements must not be told apart by them.
 //!
-//! Where a dropped loop's value depends on a loop further in, nothing but the one store may stand in the nest, for every other
-//! statement would see another value of the dropped variable in each iteration of that loop.
+//! Where a dropped loop's value depends on a loop further in, nothing but the one store may stand in the
+//! nest, for every other statement would see another value of the dropped variable in each iteration of that
+//! loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,8 @@ use crate::ir::{Expr, Indices, LocalId, LoopId, Stmt, walk};
 
 use super::Refusal;
 
-/// Checks the nest of a piece without the loops `dropped`; `inverted` as in [`crate::passes::solve::Solution`].
+/// Checks the nest of a piece without the loops `dropped`; `inverted` as in
+/// [`crate::passes::solve::Solution`].
 pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), Refusal> {
     if inverted && !is_one_store(nest) {
         return Err(Refusal::InvertedNest);
@@ -77,7 +80,8 @@ impl Check<'_> {
         result
     }
 
-    /// The local is declared within the nest, within the same dropped loops, and not indexed by their variables.
+    /// The local is declared within the nest, within the same dropped loops, and not indexed by their
+    /// variables.
     fn local(&self, local: LocalId, index: &Indices) -> Result<(), Refusal> {
         let mentions = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
         match self.locals.get(&local) {

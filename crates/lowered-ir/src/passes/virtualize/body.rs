@@ -1,7 +1,9 @@
-//! The body of a routine while nodes are being inlined: who reads and who writes each node is looked up, not searched for.
+//! The body of a routine while nodes are being inlined: who reads and who writes each node is looked up, not
+//! searched for.
 //!
-//! A statement keeps its position from beginning to end; one that is dropped leaves a gap. One that [`extend`](super::extend) makes of two
-//! stands at the position of the second, and is found by that of the first as well.
+//! A statement keeps its position from beginning to end; one that is dropped leaves a gap. One that
+//! [`extend`](super::extend) makes of two stands at the position of the second, and is found by that of the
+//! first as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,8 +120,9 @@ impl Body {
         self.stmts[top] = stmt;
     }
 
-    /// Makes one statement of the one at `setter`, which stores to `node` alone, and the one at `user`, which reads the node; `joined`
-    /// makes it, and it reads and writes what the two do, but for the node. The work is that of the lesser of the two.
+    /// Makes one statement of the one at `setter`, which stores to `node` alone, and the one at `user`, which
+    /// reads the node; `joined` makes it, and it reads and writes what the two do, but for the node. The work
+    /// is that of the lesser of the two.
     pub(super) fn join(
         &mut self,
         node: NodeRef,

@@ -1,8 +1,10 @@
-//! Inlines a long computation without repeating it: the nest that sets the node goes on with the statement that uses it.
+//! Inlines a long computation without repeating it: the nest that sets the node goes on with the statement
+//! that uses it.
 //!
-//! `for i { …; %t[i] := v }; for j { %u[j] := f(%t[j]) }` becomes `for i { …; %u[i] := f(v) }`, if nothing else reads `%t` and the two nests
-//! have the same loops. Otherwise the computation would be copied to the use, and in a chain of virtual nodes each copy would hold all those
-//! before it. Short computations are copied all the same, so that it makes no difference where programs are small.
+//! `for i { …; %t[i] := v }; for j { %u[j] := f(%t[j]) }` becomes `for i { …; %u[i] := f(v) }`, if nothing
+//! else reads `%t` and the two nests have the same loops. Otherwise the computation would be copied to the
+//! use, and in a chain of virtual nodes each copy would hold all those before it. Short computations are
+//! copied all the same, so that it makes no difference where programs are small.
 
 use super::body::Body;
 use super::inline::Context;
@@ -31,7 +33,8 @@ pub(super) fn extend(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> O
     Some(computed)
 }
 
-/// The computation of the node as it was before other nodes were inlined into it: these have computations of their own.
+/// The computation of the node as it was before other nodes were inlined into it: these have computations of
+/// their own.
 fn computed(body: &Body, node: NodeRef, setter: usize) -> Option<Computed> {
     let stmt = body.apart(setter).or_else(|| body.stmt(setter))?.clone();
     let inputs = Effects::of(std::slice::from_ref(&stmt)).reads;
@@ -140,7 +143,8 @@ fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<Uses> {
     found
 }
 
-/// The nest of the first statement with the body of the second's in place of its last statement, whose value takes the place of the node.
+/// The nest of the first statement with the body of the second's in place of its last statement, whose value
+/// takes the place of the node.
 fn joined(
     mut first: Stmt,
     second: Stmt,

@@ -91,8 +91,9 @@ fn replace(
     Ok(together(block, ctx.fresh))
 }
 
-/// The statements as one, in a loop that runs once if there are several: a setter and all that it needs must stay one
-/// statement of the body, or it could not be inlined in its turn. In the end such loops are dissolved.
+/// The statements as one, in a loop that runs once if there are several: a setter and all that it needs must
+/// stay one statement of the body, or it could not be inlined in its turn. In the end such loops are
+/// dissolved.
 fn together(mut block: Block, fresh: &mut Fresh) -> Stmt {
     match block.pop() {
         Some(only) if block.is_empty() => only,

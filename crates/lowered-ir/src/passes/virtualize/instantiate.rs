@@ -1,8 +1,10 @@
-//! Repeats a producer's computation for one element: as an expression where it is one, else as statements on a fresh local.
+//! Repeats a producer's computation for one element: as an expression where it is one, else as statements on
+//! a fresh local.
 //!
-//! Each piece is solved for the iterations that set the element. Its loops whose variables are known are dropped; what the
-//! solution leaves as conditions decides between the value that the piece stores and what the local held before, so pieces
-//! that reach other elements leave it alone. Both are evaluated; the reads of the piece's value are guarded.
+//! Each piece is solved for the iterations that set the element. Its loops whose variables are known are
+//! dropped; what the solution leaves as conditions decides between the value that the piece stores and what
+//! the local held before, so pieces that reach other elements leave it alone. Both are evaluated; the reads
+//! of the piece's value are guarded.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +82,8 @@ fn replaces(stmts: &[Stmt], local: LocalId) -> bool {
     matches!(stmts, [Stmt::SetLocal { local: l, .. }] if *l == local) && !reads(stmts, local)
 }
 
-/// The value of a guarded read: `value` where the guard holds, else `otherwise`; `None` if values of that type cannot be chosen.
+/// The value of a guarded read: `value` where the guard holds, else `otherwise`; `None` if values of that
+/// type cannot be chosen.
 ///
 /// A value that is itself one read guarded by `whole` takes over `otherwise`; `whole` implies the guard.
 pub(super) fn select(
@@ -229,7 +232,8 @@ impl Emit<'_, '_> {
         Ok(Stmt::set_scalar(self.local, value))
     }
 
-    /// How reads are protected here: by the guard of the use and those conditions whose variables are in scope.
+    /// How reads are protected here: by the guard of the use and those conditions whose variables are in
+    /// scope.
     fn protection(&self) -> Protection {
         let mut guard = self.wanted.guard.clone().unwrap_or_default();
         let ahead = |var: &&LoopId| !self.entered.contains(*var);
@@ -244,13 +248,15 @@ impl Emit<'_, '_> {
     }
 }
 
-/// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper expressions.
+/// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper
+/// expressions.
 pub(super) const MAX_DEPTH: usize = 32;
 
 /// Turns statements that compute `local` into the shortest instance.
 ///
-/// Straight-line stores to the local fold into one expression; a last store that nothing else depends on becomes the
-/// value. A value used more than once stays in the local unless repeating it costs next to nothing.
+/// Straight-line stores to the local fold into one expression; a last store that nothing else depends on
+/// becomes the value. A value used more than once stays in the local unless repeating it costs next to
+/// nothing.
 fn collapse(mut stmts: Block, local: LocalId, shared: bool, dtype: DType) -> Instance {
     if let Some(value) = fold(&stmts, local, dtype)
         && (!shared || cost(&value) <= 1)

@@ -1,25 +1,29 @@
-//! Virtualisation: the computation of a virtual node is repeated at each of its uses, and the node needs no memory.
+//! Virtualisation: the computation of a virtual node is repeated at each of its uses, and the node needs no
+//! memory.
 //!
-//! A setter `%t[e₁, …, eₙ] := value` inside loops says what the elements are that it reaches; what no setter reaches keeps the
-//! 0 of a node without memory. For a use `%t[w₁, …, wₙ]` the equations `eₖ = wₖ` are solved for the loop variables of the setter:
+//! A setter `%t[e₁, …, eₙ] := value` inside loops says what the elements are that it reaches; what no setter
+//! reaches keeps the 0 of a node without memory. For a use `%t[w₁, …, wₙ]` the equations `eₖ = wₖ` are solved
+//! for the loop variables of the setter:
 //!
 //! * **direct**: `%t[i, j]` is set, `%t[a, b]` is used: `a` for `i`, `b` for `j`;
 //! * **affine**: `%t[i + 1]`, `%t[2*i + j]` and their like; the solution must lie in the ranges of the loops;
-//! * **diagonal**: `%t[i, i]` is set: `a` for `i`, if `a = b`; a constant index and a symbol are tested in the same way.
+//! * **diagonal**: `%t[i, i]` is set: `a` for `i`, if `a = b`; a constant index and a symbol are tested in
+//!   the same way.
 //!
-//! What the ranges of the variables do not decide becomes a condition: the use is the value of the setter where it holds, else
-//! what the setters before have left there. Both are evaluated, so the reads of the value are guarded. Loops of the
-//! setter that do not index the node (those of a reduction) stay; the element is then accumulated in a fresh scalar
-//! local by statements put just before the using statement. So do loops of an index with more loops than dimensions, which are
-//! searched for the iterations that reach the element, for nodes that must be virtual.
+//! What the ranges of the variables do not decide becomes a condition: the use is the value of the setter
+//! where it holds, else what the setters before have left there. Both are evaluated, so the reads of the
+//! value are guarded. Loops of the setter that do not index the node (those of a reduction) stay; the element
+//! is then accumulated in a fresh scalar local by statements put just before the using statement. So do loops
+//! of an index with more loops than dimensions, which are searched for the iterations that reach the element,
+//! for nodes that must be virtual.
 //!
 //! A use may stand in the nest that sets the node, if the iteration which sets its element is done by then.
 //!
 //! Whatever cannot be matched so is refused with a [`Refusal`]; nothing is ever half inlined.
 //!
 //! # Invariants
-//! * A verified routine stays verified, and computes the same bits: the same operations run on the same values in the same
-//!   order per element.
+//! * A verified routine stays verified, and computes the same bits: the same operations run on the same
+//!   values in the same order per element.
 //! * A node that was inlined is not mentioned by any statement afterwards.
 //! * A use that reads the node twice computes it once, so chains of virtual nodes cannot explode.
 //! * The work is that of the statements rewritten, not of the whole routine for each node.
@@ -54,8 +58,8 @@ const MAX_NESTING: usize = 200;
 
 /// Inlines each of the nodes if that can be done; answers which could not, and why.
 ///
-/// Nodes that must be virtual come first, so that none is refused for what inlining another one made of it; among equals, in
-/// the order in which they are first set.
+/// Nodes that must be virtual come first, so that none is refused for what inlining another one made of it;
+/// among equals, in the order in which they are first set.
 ///
 /// A node that is never used loses its setters.
 pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, Refusal)> {

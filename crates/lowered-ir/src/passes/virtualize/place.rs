@@ -29,10 +29,12 @@ fn inner(stmt: &Stmt, place: &mut Place, f: &mut impl FnMut(&Place, &Stmt)) {
     }
 }
 
-/// Whether the statement at `setter`, in the iteration that `value` gives, is done when the one at `user` runs.
+/// Whether the statement at `setter`, in the iteration that `value` gives, is done when the one at `user`
+/// runs.
 ///
-/// For each loop around both, outermost first, the setter's iteration is a constant number of iterations before the user's.
-/// The first loop where that number is not 0 decides; where it is 0 in all of them, the order of the text does.
+/// For each loop around both, outermost first, the setter's iteration is a constant number of iterations
+/// before the user's. The first loop where that number is not 0 decides; where it is 0 in all of them, the
+/// order of the text does.
 pub(super) fn is_done(setter: &Place, user: &Place, value: impl Fn(LoopId) -> Option<Affine>) -> bool {
     for (depth, &var) in setter.loops.iter().enumerate() {
         if depth > 0 && setter.path[depth - 1] != user.path[depth - 1] {

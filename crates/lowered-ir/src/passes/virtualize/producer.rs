@@ -1,7 +1,9 @@
-//! The computation of a virtual node, taken out of the routine and put in a form that can be repeated for any element.
+//! The computation of a virtual node, taken out of the routine and put in a form that can be repeated for any
+//! element.
 //!
-//! A producer is a list of pieces in program order. Each piece is a loop nest with one index at which it stores to the node;
-//! every other store is dropped. Stores at different indices within one nest make a piece each, if they never meet.
+//! A producer is a list of pieces in program order. Each piece is a loop nest with one index at which it
+//! stores to the node; every other store is dropped. Stores at different indices within one nest make a piece
+//! each, if they never meet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,8 +104,8 @@ fn split(top: usize, stmt: &Stmt, node: NodeRef, ranges: &Ranges) -> Result<Vec<
 
 /// Whether two stores never reach the same element, in whatever iterations.
 ///
-/// It holds if in some dimension the difference of the indices, each with variables of its own, is never 0: by its bounds, or
-/// because the greatest common divisor of the coefficients does not divide its constant.
+/// It holds if in some dimension the difference of the indices, each with variables of its own, is never 0:
+/// by its bounds, or because the greatest common divisor of the coefficients does not divide its constant.
 fn apart(a: &Indices, b: &Indices, ranges: &Ranges) -> bool {
     a.iter().zip(b).any(|(a, b)| never_equal(a, b, ranges).unwrap_or(false))
 }

@@ -1,4 +1,5 @@
-//! Values that are computed whether or not they are wanted: every read of theirs is guarded, so that none leaves its array.
+//! Values that are computed whether or not they are wanted: every read of theirs is guarded, so that none
+//! leaves its array.
 
 use tnode::{DType, Scalar};
 

@@ -30,7 +30,8 @@ pub enum Refusal {
         /// The index of one dimension.
         index: String,
     },
-    /// A loop would stay at each use to look for the iteration that sets the element, and nobody asked for that.
+    /// A loop would stay at each use to look for the iteration that sets the element, and nobody asked for
+    /// that.
     #[error(
         "it is set at index `{index}`, so every use would search the iterations for those that set its element"
     )]
@@ -99,7 +100,8 @@ pub enum Refusal {
     /// A reduction would land inside a vector loop.
     #[error("its computation has a loop, and it is used inside a vector loop")]
     LoopInVector,
-    /// A computation that holds for some elements alone needs a guarded form that one of its parts does not have.
+    /// A computation that holds for some elements alone needs a guarded form that one of its parts does not
+    /// have.
     #[error("a use needs its computation guarded, which {what} cannot be")]
     Unguardable {
         /// What stands in the way.

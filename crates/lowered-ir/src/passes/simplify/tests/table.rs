@@ -1,4 +1,5 @@
-//! The table itself: every equation is well formed, true on every type, applied, and listed in the documentation.
+//! The table itself: every equation is well formed, true on every type, applied, and listed in the
+//! documentation.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -72,7 +73,8 @@ fn every_equation_is_well_formed_and_makes_its_expression_smaller() {
     }
 }
 
-/// Values where equations go wrong: zeros of both signs, the ends of the range, subnormals, infinities, NaN, inexact ones.
+/// Values where equations go wrong: zeros of both signs, the ends of the range, subnormals, infinities, NaN,
+/// inexact ones.
 fn edges(dtype: DType) -> Vec<Scalar> {
     let bits = 8 * dtype.size_bytes() as u32;
     let top = 1u128 << (bits - 1);
@@ -131,7 +133,8 @@ fn each_assignment(letters: &[char], dtype: DType, check: &mut Check<'_>) -> boo
     step(letters, dtype, &mut Vec::new(), check)
 }
 
-/// Both sides of an equation where its condition holds; `None` where it does not. Variables vary as far as conditions see.
+/// Both sides of an equation where its condition holds; `None` where it does not. Variables vary as far as
+/// conditions see.
 fn evaluated(
     (equation, [left, right]): (&Equation, &[Pattern; 2]),
     dtype: DType,
@@ -212,7 +215,8 @@ fn power(i: i32, n: f64) -> Scalar {
     eval::binary(BinaryOp::Pow, x(i), Scalar::from_f64(DType::F64, n))
 }
 
-/// The greatest error of a side of an equation of tanh in units of the last place, over results that are normal `f32`.
+/// The greatest error of a side of an equation of tanh in units of the last place, over results that are
+/// normal `f32`.
 fn error_of_tanh(side: &Pattern, truth: impl Fn(f64) -> f64) -> f64 {
     let arguments = (-87_000..=87_000).map(|i| f64::from(i as f32 * 1e-3));
     let error = |x: f64| {
