@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use assignments::{Assignments, Step};
+use assignments::{Assignments, ProgramStep};
 use codegen_core::{Access, Codegen, KernelCall, Param, ScheduledRoutine, Slot};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
@@ -50,9 +50,9 @@ impl Statements {
     }
 }
 
-fn add(steps: &[Step], program: &Assignments, statements: &mut Vec<Statement>) {
+fn add(steps: &[ProgramStep], program: &Assignments, statements: &mut Vec<Statement>) {
     for step in steps {
-        if let Step::Block { steps, .. } = step {
+        if let ProgramStep::Block { steps, .. } = step {
             add(steps, program, statements);
             continue;
         }

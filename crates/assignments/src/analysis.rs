@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use tnode::TensorNode;
 
-use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, Operand, Step};
+use super::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep, SampleValues};
 use crate::indexing::{Projections, are_surjective};
 
 /// How one step uses a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum NodeUse {
     /// Earlier values count.
     Reads,
     /// Every element gets a new value, and earlier ones do not count.
@@ -38,7 +38,7 @@ impl Assignments {
     pub fn embedded_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
-            .filter(|(_, first)| *first == Use::Fills)
+            .filter(|(_, first)| *first == NodeUse::Fills)
             .map(|(node, _)| node)
             .collect()
     }
@@ -48,7 +48,7 @@ impl Assignments {
     pub fn context_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
-            .filter(|(_, first)| *first != Use::Fills)
+            .filter(|(_, first)| *first != NodeUse::Fills)
             .map(|(node, _)| node)
             .collect()
     }
@@ -81,15 +81,15 @@ impl Assignments {
         nodes
     }
 
-    fn first_uses(&self) -> Vec<(TensorNode, Use)> {
-        let mut firsts: Vec<(TensorNode, Use)> = Vec::new();
+    fn first_uses(&self) -> Vec<(TensorNode, NodeUse)> {
+        let mut firsts: Vec<(TensorNode, NodeUse)> = Vec::new();
         let mut seen = BTreeSet::new();
         each_step(&self.steps, &mut |step| {
             for (node, how) in uses(step) {
                 // A write of a whole view writes a part of its parent.
                 let (node, how) = match home(node) {
                     home if home == *node => (home, how),
-                    home if how == Use::Fills => (home, Use::Patches),
+                    home if how == NodeUse::Fills => (home, NodeUse::Patches),
                     home => (home, how),
                 };
                 if seen.insert(node.clone()) {
@@ -104,7 +104,7 @@ impl Assignments {
     /// blocks, of the last node written that is not known to be virtual. Always an identifier.
     pub fn routine_name(&self) -> String {
         let blocks = self.steps.iter().filter_map(|step| match step {
-            Step::Block { name, .. } => Some(identifier(name)).filter(|name| !name.is_empty()),
+            ProgramStep::Block { name, .. } => Some(identifier(name)).filter(|name| !name.is_empty()),
             _ => None,
         });
         let name = blocks.collect::<Vec<_>>().join("_then_");
@@ -130,22 +130,25 @@ pub(crate) fn identifier(text: &str) -> String {
 }
 
 /// Calls `f` on every step, a block before what is in it.
-pub(crate) fn each_step<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Step)) {
+pub(crate) fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a ProgramStep)) {
     for step in steps {
         f(step);
-        if let Step::Block { steps, .. } = step {
+        if let ProgramStep::Block { steps, .. } = step {
             each_step(steps, f);
         }
     }
 }
 
 /// The nodes a step itself writes, each once.
-pub(crate) fn written(step: &Step) -> Vec<&TensorNode> {
+pub(crate) fn written(step: &ProgramStep) -> Vec<&TensorNode> {
     let mut nodes: Vec<&TensorNode> = Vec::new();
     let mut seen = BTreeSet::new();
     let fetched = match step {
-        Step::Fetch { node, .. } => Some(node),
-        Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
+        ProgramStep::Fetch { node, .. } => Some(node),
+        ProgramStep::Accum(_)
+        | ProgramStep::Concat(_)
+        | ProgramStep::Block { .. }
+        | ProgramStep::Remark(_) => None,
     };
     for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched) {
         if seen.insert(node) {
@@ -166,15 +169,22 @@ fn home(node: &TensorNode) -> TensorNode {
 }
 
 /// The node a step reads that is no operand.
-pub(crate) fn sliced(step: &Step) -> Option<&TensorNode> {
+pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
     match step {
-        Step::Fetch { op: FetchOp::Slice { of, .. } | FetchOp::Drawn(Drawn { of, .. }), .. } => Some(of),
-        Step::Fetch { .. } | Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
+        ProgramStep::Fetch {
+            op: FetchOp::Slice { of, .. } | FetchOp::SampleValues(SampleValues { of, .. }),
+            ..
+        } => Some(of),
+        ProgramStep::Fetch { .. }
+        | ProgramStep::Accum(_)
+        | ProgramStep::Concat(_)
+        | ProgramStep::Block { .. }
+        | ProgramStep::Remark(_) => None,
     }
 }
 
 /// Every node a step itself mentions, reads first.
-pub(crate) fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
+pub(crate) fn mentioned(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let operands = step.accums().iter().flat_map(Accum::operands);
     let read = operands.filter_map(|operand| match operand {
         Operand::MergeBuffer(node) => Some(node),
@@ -184,21 +194,21 @@ pub(crate) fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
 }
 
 /// The nodes a step uses, reads before writes.
-fn uses(step: &Step) -> Vec<(&TensorNode, Use)> {
+fn uses(step: &ProgramStep) -> Vec<(&TensorNode, NodeUse)> {
     let accums = step.accums();
     let operands = accums.iter().flat_map(Accum::operands);
-    let reads = operands.filter_map(Operand::node).chain(sliced(step)).map(|node| (node, Use::Reads));
+    let reads = operands.filter_map(Operand::node).chain(sliced(step)).map(|node| (node, NodeUse::Reads));
     reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
 }
 
 /// How the accumulations of a step use a node that the step writes.
-fn write(accums: &[Accum], node: &TensorNode) -> Use {
+fn write(accums: &[Accum], node: &TensorNode) -> NodeUse {
     match accums.first() {
         // All have the same operation; without any the node is fetched.
-        Some(accum) if !accum.init_neutral && accum.op != AccumOp::Assign => Use::Reads,
+        Some(accum) if !accum.init_neutral && accum.op != AccumOp::Assign => NodeUse::Reads,
         Some(accum) if !accum.init_neutral && !are_surjective(&projections_into(accums, node)) => {
-            Use::Patches
+            NodeUse::Patches
         }
-        Some(_) | None => Use::Fills,
+        Some(_) | None => NodeUse::Fills,
     }
 }

@@ -8,7 +8,8 @@ use tnode::{DType, Scalar, TensorNode};
 
 use crate::indexing::{Projections, StaticSymbol};
 use crate::{
-    AccumOp, Drawn, KeyPart, Origin, Random, SymbolTable, Warning, binary_dtype, ternary_dtype, unary_dtype,
+    AccumOp, KeyPart, Origin, Random, SampleValues, SymbolTable, Warning, binary_dtype, ternary_dtype,
+    unary_dtype,
 };
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
@@ -20,14 +21,14 @@ pub struct Assignments {
     /// The symbols that indices mention by position; names are distinct.
     pub symbols: SymbolTable,
     /// What is done, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
     /// What reading the text found that is legal and often a mistake.
     pub warnings: Vec<Warning>,
 }
 
 /// One step of a program.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ProgramStep {
     /// Combines operands and stores or accumulates the result.
     Accum(Box<Accum>),
     /// Accumulations that are one: each writes the part of its target where other letters of concatenated
@@ -47,29 +48,29 @@ pub enum Step {
         /// The name, in words.
         name: String,
         /// What it does.
-        steps: Vec<Step>,
+        steps: Vec<ProgramStep>,
     },
     /// A line for readers of the loop IR, such as the statement that the next steps come from.
     Remark(String),
 }
 
-impl Step {
+impl ProgramStep {
     /// The accumulations of the step itself, not of the steps in a block.
     pub fn accums(&self) -> &[Accum] {
         match self {
-            Step::Accum(accum) => std::slice::from_ref(accum),
-            Step::Concat(parts) => parts,
-            Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &[],
+            ProgramStep::Accum(accum) => std::slice::from_ref(accum),
+            ProgramStep::Concat(parts) => parts,
+            ProgramStep::Fetch { .. } | ProgramStep::Block { .. } | ProgramStep::Remark(_) => &[],
         }
     }
 
     /// Where in a text the step itself stands.
     pub fn origin(&self) -> &Origin {
         match self {
-            Step::Accum(accum) => &accum.origin,
-            Step::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
-            Step::Fetch { origin, .. } => origin,
-            Step::Block { .. } | Step::Remark(_) => Origin::unknown(),
+            ProgramStep::Accum(accum) => &accum.origin,
+            ProgramStep::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
+            ProgramStep::Fetch { origin, .. } => origin,
+            ProgramStep::Block { .. } | ProgramStep::Remark(_) => Origin::unknown(),
         }
     }
 }
@@ -273,7 +274,7 @@ pub enum FetchOp {
     /// Random numbers, each element its own.
     Random(Random),
     /// Random numbers from draws that a node holds.
-    Drawn(Drawn),
+    SampleValues(SampleValues),
 }
 
 /// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
@@ -306,7 +307,7 @@ impl Assignments {
     pub fn named(self, name: impl Into<String>) -> Assignments {
         Assignments {
             symbols: self.symbols,
-            steps: vec![Step::Block { name: name.into(), steps: self.steps }],
+            steps: vec![ProgramStep::Block { name: name.into(), steps: self.steps }],
             warnings: self.warnings,
         }
     }
@@ -318,10 +319,10 @@ impl FromIterator<Assignments> for Assignments {
     }
 }
 
-fn renumber(steps: &mut [Step], to: &[SymbolId]) {
+fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
     let new = |id: SymbolId| to.get(id.index()).copied().unwrap_or(id);
     for step in steps {
-        if let Step::Fetch { op: FetchOp::Random(random), .. } = step {
+        if let ProgramStep::Fetch { op: FetchOp::Random(random), .. } = step {
             renumber_key(random, new);
         }
         operands_mut(step).for_each(|operand| {
@@ -330,16 +331,16 @@ fn renumber(steps: &mut [Step], to: &[SymbolId]) {
             }
         });
         match step {
-            Step::Accum(accum) => accum.projections.map_indices(|index| renumber_index(&index, new)),
-            Step::Concat(parts) => {
+            ProgramStep::Accum(accum) => accum.projections.map_indices(|index| renumber_index(&index, new)),
+            ProgramStep::Concat(parts) => {
                 let each = parts.iter_mut().map(|part| &mut part.projections);
                 each.for_each(|projections| projections.map_indices(|index| renumber_index(&index, new)));
             }
-            Step::Fetch { op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, .. } => {
-                *id = new(*id)
-            }
-            Step::Block { steps, .. } => renumber(steps, to),
-            Step::Fetch { .. } | Step::Remark(_) => {}
+            ProgramStep::Fetch {
+                op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
+            } => *id = new(*id),
+            ProgramStep::Block { steps, .. } => renumber(steps, to),
+            ProgramStep::Fetch { .. } | ProgramStep::Remark(_) => {}
         }
     }
 }
@@ -353,11 +354,11 @@ fn renumber_key(random: &mut Random, new: impl Fn(SymbolId) -> SymbolId) {
 }
 
 /// The operands of the step itself.
-fn operands_mut(step: &mut Step) -> impl Iterator<Item = &mut Operand> {
+fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     let accums: &mut [Accum] = match step {
-        Step::Accum(accum) => std::slice::from_mut(accum),
-        Step::Concat(parts) => parts,
-        Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &mut [],
+        ProgramStep::Accum(accum) => std::slice::from_mut(accum),
+        ProgramStep::Concat(parts) => parts,
+        ProgramStep::Fetch { .. } | ProgramStep::Block { .. } | ProgramStep::Remark(_) => &mut [],
     };
     accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))
 }

@@ -14,8 +14,10 @@
 
 use tnode::{Dims, TensorNode};
 
-pub use super::dynamic::{accumulate_at, gather, scatter};
-use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Origin, Random, Rhs, Step};
+pub use super::gather_scatter::{accumulate_at, gather, scatter};
+use super::{
+    Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, Origin, ProgramStep, Random, Rhs, SampleValues,
+};
 use crate::indexing::einsum::{self, SpecError};
 use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol, identity_projections};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
@@ -76,12 +78,12 @@ pub enum BuildError {
 }
 
 /// One step as a program.
-pub(super) fn single(step: Step) -> Assignments {
+pub(super) fn single(step: ProgramStep) -> Assignments {
     Assignments { steps: vec![step], ..Assignments::default() }
 }
 
-fn filled(node: &TensorNode, op: FetchOp) -> Step {
-    Step::Fetch { node: node.clone(), op, origin: Origin::default() }
+fn filled(node: &TensorNode, op: FetchOp) -> ProgramStep {
+    ProgramStep::Fetch { node: node.clone(), op, origin: Origin::default() }
 }
 
 /// Fills `node` with `op`.
@@ -128,8 +130,13 @@ pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) ->
 
 /// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last
 /// axis.
-pub fn drawn(node: &TensorNode, distribution: Distribution, scheme: Scheme, of: &TensorNode) -> Assignments {
-    fetch(node, FetchOp::Drawn(Drawn { distribution, scheme, of: of.clone() }))
+pub fn sample_values(
+    node: &TensorNode,
+    distribution: Distribution,
+    scheme: Scheme,
+    of: &TensorNode,
+) -> Assignments {
+    fetch(node, FetchOp::SampleValues(SampleValues { distribution, scheme, of: of.clone() }))
 }
 
 /// `lhs := op(operand)`, element by element.
@@ -214,7 +221,7 @@ pub fn accumulate(
     rhs: Rhs,
     projections: Projections,
 ) -> Assignments {
-    single(Step::Accum(Box::new(Accum {
+    single(ProgramStep::Accum(Box::new(Accum {
         init_neutral,
         op,
         lhs: lhs.clone(),
@@ -276,7 +283,7 @@ pub fn block(
 ) -> Result<Assignments, BuildError> {
     let dims = |nodes: &[&TensorNode]| nodes.iter().map(|node| node.dims_without_padding()).collect();
     let (rhs, lhs): (Result<Vec<Dims>, _>, Result<Vec<Dims>, _>) = (dims(operands), dims(targets));
-    let part = |part: einsum::Part| Accum {
+    let part = |part: einsum::EinsumComponent| Accum {
         init_neutral,
         op,
         lhs: targets[part.target].clone(),
@@ -286,7 +293,7 @@ pub fn block(
         origin: Origin::default(),
     };
     let parts = einsum::resolve_parts(spec, &rhs?, &lhs?)?.into_iter().map(part).collect();
-    Ok(single(Step::Concat(parts)))
+    Ok(single(ProgramStep::Concat(parts)))
 }
 
 /// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other

@@ -42,30 +42,30 @@
 // Programs.
 pub mod indexing; // projections from a product space to operands
 
+mod accum_op; // accumulating operations
 mod assignments; // steps over tensor nodes
 pub mod builder; // makes assignments without a text
-mod dynamic; // makes assignments with computed indices
-mod op; // accumulating operations
+mod gather_scatter; // makes assignments with computed indices
 mod random; // keys of random numbers
 mod symbol_table; // static symbols by name
 pub mod text; // makes assignments of a text
 
 // About programs.
 mod analysis; // nodes that steps mention
+mod listing; // listings
 mod origin; // source spans of steps
-mod print; // listings
 mod warning; // legal statements that are often mistakes
 
 pub mod lower; // assignments -> loops
 
+pub use self::accum_op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, sliced, written};
 pub(crate) use self::assignments::literal;
-pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
-pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
-pub(crate) use self::origin::AccessPlace;
+pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
+pub(crate) use self::listing::{affine as affine_text, listing};
+pub(crate) use self::origin::AccessSpan;
 pub use self::origin::Origin;
-pub(crate) use self::print::{affine as affine_text, listing};
-pub use self::random::{Drawn, KeyPart, Random};
+pub use self::random::{KeyPart, Random, SampleValues};
 pub use self::symbol_table::SymbolTable;
 pub use self::warning::{Warning, WarningKind};
 

@@ -10,21 +10,21 @@ use lowered_ir::SourceSpan;
 ///
 /// All origins are equal, so that equal steps are equal wherever they come from.
 #[derive(Clone, Debug, Default)]
-pub struct Origin(Option<Arc<Places>>);
+pub struct Origin(Option<Arc<StatementSpans>>);
 
 /// The bytes of an access, or of an operand that is no access, and of each of its indices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AccessPlace {
+pub(crate) struct AccessSpan {
     pub(crate) whole: Range<usize>,
     pub(crate) indices: Vec<Range<usize>>,
 }
 
 #[derive(Debug)]
-struct Places {
+struct StatementSpans {
     text: Arc<str>,
     statement: Range<usize>,
-    target: AccessPlace,
-    operands: Vec<AccessPlace>,
+    target: AccessSpan,
+    operands: Vec<AccessSpan>,
 }
 
 static UNKNOWN: Origin = Origin(None);
@@ -38,10 +38,10 @@ impl Origin {
     pub(crate) fn new(
         text: &Arc<str>,
         statement: Range<usize>,
-        target: AccessPlace,
-        operands: Vec<AccessPlace>,
+        target: AccessSpan,
+        operands: Vec<AccessSpan>,
     ) -> Origin {
-        Origin(Some(Arc::new(Places { text: text.clone(), statement, target, operands })))
+        Origin(Some(Arc::new(StatementSpans { text: text.clone(), statement, target, operands })))
     }
 
     /// The statement, from its first target to its last constraint.
@@ -73,7 +73,7 @@ impl Origin {
         })
     }
 
-    fn place(&self, of: impl FnOnce(&Places) -> Option<&Range<usize>>) -> Option<SourceSpan> {
+    fn place(&self, of: impl FnOnce(&StatementSpans) -> Option<&Range<usize>>) -> Option<SourceSpan> {
         let places = self.0.as_deref()?;
         Some(SourceSpan::new(places.text.clone(), of(places)?.clone()))
     }

@@ -83,12 +83,12 @@ impl Random {
 
 /// What the values of draws that a node of `u32x4` holds are made to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drawn {
+pub struct SampleValues {
     /// What the numbers are like.
     pub distribution: Distribution,
     /// Which uniforms.
     pub scheme: Scheme,
     /// The node with the draws: one for each chunk of the last axis of the node filled, of
-    /// [`Distribution::per_draw`] elements.
+    /// [`Distribution::values_per_sample`] elements.
     pub of: TensorNode,
 }

@@ -134,7 +134,7 @@ fn draws_in_a_node_are_made_values() {
     let refused =
         |program: &Assignments| lower(program, &LowerOptions::default()).expect_err("refused").to_string();
     expect![[r#"
-        line 1, column 10: node short: `uniform(bits)` takes a draw for each chunk of the last axis, so bits with dimensions [2, 2], found [2, 3]
+        line 1, column 10: node short: `uniform(bits)` takes a sample for each chunk of the last axis, so bits with dimensions [2, 2], found [2, 3]
         1 | short := uniform(bits)
           |          ^^^^^^^^^^^^^"#]]
         .assert_eq(&refused(&read("short := uniform(bits)", &[&bits, &short])));
@@ -209,7 +209,7 @@ fn builder_and_text_agree() {
     assert_eq!(run(&other.then(element.clone()), &[4, 8], &y), run(&element, &[8], &y));
 
     let draws = node("draws", DType::U32x4, &[1]);
-    let drawn = builder::drawn(&y, Distribution::Uniform, Scheme::CompatLight, &draws);
+    let drawn = builder::sample_values(&y, Distribution::Uniform, Scheme::CompatLight, &draws);
     assert_eq!(read("y := uniform(light(draws))", &[&y, &draws]).steps[1..], drawn.steps);
     assert_eq!(drawn.to_string(), "y =: uniform(light(draws));\n");
 }
@@ -238,15 +238,15 @@ fn mistakes_are_shown_in_place() {
         all += &format!("{error}\n\n");
     }
     expect![[r#"
-        line 1, column 14: expected a seed such as `42`, or a node with draws, found `)`
+        line 1, column 14: expected a seed such as `42`, or a node with samples, found `)`
         1 | y := uniform()
           |              ^
 
-        line 1, column 14: expected a seed such as `42`, or a node with draws, found `-`
+        line 1, column 14: expected a seed such as `42`, or a node with samples, found `-`
         1 | y := uniform(-1)
           |              ^
 
-        line 1, column 14: expected a seed such as `42`, or a node with draws, found `1.5`
+        line 1, column 14: expected a seed such as `42`, or a node with samples, found `1.5`
         1 | y := uniform(1.5)
           |              ^^^
 

@@ -16,7 +16,7 @@ fn declared(name: &str, dtype: DType, dims: &[usize]) -> NodeDecl {
 
 /// All values of the draws, in order.
 fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, draws: &[Words]) -> Vec<Scalar> {
-    let per_draw = distribution.per_draw(dtype);
+    let values_per_sample = distribution.values_per_sample(dtype);
     let row = Affine::var(LoopId(0));
     let draw = Expr::get(NodeRef(0), [row.clone()]);
     let set = |at: usize| Stmt::Set {
@@ -24,10 +24,10 @@ fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, draws: &[
         index: [row.clone(), Affine::constant(at as i64)].into_iter().collect(),
         value: value(scheme, distribution, dtype, &draw, at),
     };
-    let body = vec![Stmt::serial(LoopId(0), draws.len() as i64, (0..per_draw).map(set).collect())];
+    let body = vec![Stmt::serial(LoopId(0), draws.len() as i64, (0..values_per_sample).map(set).collect())];
     let nodes = vec![
         declared("draws", DType::U32x4, &[draws.len()]),
-        declared("values", dtype, &[draws.len(), per_draw]),
+        declared("values", dtype, &[draws.len(), values_per_sample]),
     ];
     let routine =
         Routine { name: "values".to_owned(), numerics: Numerics::Strict, symbols: vec![], nodes, body };
@@ -68,7 +68,7 @@ fn constant(expr: &Expr) -> Scalar {
 fn compatible_schemes_give_the_published_numbers() {
     let draw = |scheme: Scheme, cell: u32| {
         let counter = Expr::Const(Scalar::new(DType::U32, cell.into()));
-        constant(&scheme.cell_draw(scheme.seed_key(42), &[counter])).bits()
+        constant(&scheme.cell_sample(scheme.seed_key(42), &[counter])).bits()
     };
     let light = |cell| draw(Scheme::CompatLight, cell);
     assert_eq!(light(0), bits_of([0x76bb7178, 0xbb82ac4f, 0x8f90552b, 0x81b2da10]));
@@ -110,9 +110,10 @@ fn keys_and_counters_are_as_documented() {
     let folded = Scheme::Standard.fold(key.clone(), &Number::constant(0x5_0000_0006));
     let expected = generator.words([2, 1, 0, 0], [6, 5, 0, 1 << 31]);
     assert_eq!(constant(&folded).bits(), bits_of(expected));
-    let chunk = Scheme::Standard.chunk_draw(folded, &Affine::constant(3), &Affine::constant(9), 10, 4);
+    let chunk = Scheme::Standard.chunk_sample(folded, &Affine::constant(3), &Affine::constant(9), 10, 4);
     assert_eq!(constant(&chunk).bits(), bits_of(generator.words(expected, [9, 3, 0, 0])));
-    let big = Scheme::Standard.chunk_draw(key, &Affine::constant(3 << 32), &Affine::constant(9), 10, 4 << 32);
+    let big =
+        Scheme::Standard.chunk_sample(key, &Affine::constant(3 << 32), &Affine::constant(9), 10, 4 << 32);
     assert_eq!(constant(&big).bits(), bits_of(generator.words([2, 1, 0, 0], [9, 0, 3, 0])));
 }
 
@@ -200,7 +201,7 @@ const SAMPLES: usize = 100_000;
 
 /// As many values as that.
 fn samples(distribution: Distribution, dtype: DType, seed: u32) -> Vec<f64> {
-    let draws = draws(seed, SAMPLES / distribution.per_draw(dtype));
+    let draws = draws(seed, SAMPLES / distribution.values_per_sample(dtype));
     numbers(Scheme::Standard, distribution, dtype, &draws)
 }
 

@@ -171,7 +171,7 @@ pub enum IndexError {
     #[error("{place} has dimensions {dims:?}, found {found} indices")]
     Rank {
         /// Which array: the left-hand side or an operand.
-        place: Place,
+        place: ArrayRole,
         /// Its dimensions.
         dims: Dims,
         /// The number of indices.
@@ -181,7 +181,7 @@ pub enum IndexError {
     #[error("{place} is indexed by {iterator}, which is none of the {axes} product iterators")]
     UnknownIterator {
         /// Which array.
-        place: Place,
+        place: ArrayRole,
         /// The variable.
         iterator: LoopId,
         /// The number of product axes.
@@ -191,7 +191,7 @@ pub enum IndexError {
     #[error("{place} has an index computed by operand {}, expected one of those after it, of {operands}", operand + 1)]
     NoOperand {
         /// Which array.
-        place: Place,
+        place: ArrayRole,
         /// The operand's position.
         operand: usize,
         /// The number of operands.
@@ -201,7 +201,7 @@ pub enum IndexError {
     #[error("{place} has {found} computed indices, expected at most one")]
     SeveralComputed {
         /// Which array.
-        place: Place,
+        place: ArrayRole,
         /// How many.
         found: usize,
     },
@@ -209,18 +209,18 @@ pub enum IndexError {
 
 /// A place among the arrays of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ArrayRole {
     /// The array written.
     Lhs,
     /// The operand at that position.
     Rhs(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ArrayRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Lhs => f.write_str("the left-hand side"),
-            Place::Rhs(at) => write!(f, "operand {}", at + 1),
+            ArrayRole::Lhs => f.write_str("the left-hand side"),
+            ArrayRole::Rhs(at) => write!(f, "operand {}", at + 1),
         }
     }
 }
@@ -242,11 +242,11 @@ impl Projections {
         rhs: Vec<Indexed>,
         debug_info: impl Into<String>,
     ) -> Result<Projections, IndexError> {
-        check(axes.len(), Place::Lhs, &lhs)?;
-        check_computed(rhs.len(), Place::Lhs, &lhs.1)?;
+        check(axes.len(), ArrayRole::Lhs, &lhs)?;
+        check_computed(rhs.len(), ArrayRole::Lhs, &lhs.1)?;
         for (at, operand) in rhs.iter().enumerate() {
-            check(axes.len(), Place::Rhs(at), operand)?;
-            check_computed(rhs.len(), Place::Rhs(at), &operand.1)?;
+            check(axes.len(), ArrayRole::Rhs(at), operand)?;
+            check_computed(rhs.len(), ArrayRole::Rhs(at), &operand.1)?;
         }
         let iterating = || axes.iter().enumerate().filter(|(_, d)| **d != 1);
         let (rhs_dims, project_rhs) =
@@ -321,7 +321,7 @@ impl Projections {
     }
 }
 
-fn check(axes: usize, place: Place, (dims, projection): &Indexed) -> Result<(), IndexError> {
+fn check(axes: usize, place: ArrayRole, (dims, projection): &Indexed) -> Result<(), IndexError> {
     if dims.len() != projection.len() {
         return Err(IndexError::Rank { place, dims: dims.clone(), found: projection.len() });
     }
@@ -332,10 +332,10 @@ fn check(axes: usize, place: Place, (dims, projection): &Indexed) -> Result<(), 
     }
 }
 
-fn check_computed(operands: usize, place: Place, projection: &[AxisIndex]) -> Result<(), IndexError> {
+fn check_computed(operands: usize, place: ArrayRole, projection: &[AxisIndex]) -> Result<(), IndexError> {
     let first = match place {
-        Place::Lhs => 0,
-        Place::Rhs(at) => at + 1,
+        ArrayRole::Lhs => 0,
+        ArrayRole::Rhs(at) => at + 1,
     };
     let computed: SmallVec<[usize; 2]> = projection.iter().filter_map(AxisIndex::computed).collect();
     match computed.as_slice() {

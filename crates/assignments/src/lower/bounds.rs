@@ -7,12 +7,12 @@ use super::error::LowerErrorKind;
 use super::view::Views;
 use super::{LowerError, mentions};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
-use crate::{Accum, Assignments, FetchOp, Operand, Origin, Step};
+use crate::{Accum, Assignments, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Affine, SymbolId, Var};
 
 /// One index into one axis of a node's memory, in coordinates without padding.
-pub(super) struct Position<'a> {
+pub(super) struct AxisPosition<'a> {
     node: &'a TensorNode,
     /// The position of the operand; none for the node written.
     operand: Option<usize>,
@@ -23,19 +23,19 @@ pub(super) struct Position<'a> {
 }
 
 /// The left margin of each axis and the dimensions without and with margins.
-pub(super) struct Layout {
+pub(super) struct NodeLayout {
     pub(super) left: Vec<i64>,
     pub(super) inner: Dims,
     pub(super) padded: Dims,
 }
 
-pub(super) fn layout(node: &TensorNode) -> Result<Layout, LowerError> {
+pub(super) fn layout(node: &TensorNode) -> Result<NodeLayout, LowerError> {
     let (inner, padded) = (node.dims_without_padding()?, node.dims()?);
     let left = match node.padding() {
         Some(padding) => padding.axes.iter().map(|axis| extent(axis.left)).collect(),
         None => vec![0; inner.len()],
     };
-    Ok(Layout { left, inner, padded })
+    Ok(NodeLayout { left, inner, padded })
 }
 
 /// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in
@@ -48,12 +48,13 @@ pub(super) fn symbol_ranges(
     table: &[StaticSymbol],
     renumbering: &[SymbolId],
 ) -> Result<Vec<i64>, LowerError> {
-    let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
+    let mut solver = RangeSolver { table, renumbering, limits: vec![None; table.len()] };
     let unlocated = Origin::unknown();
     views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
-        if let (Step::Fetch { op: FetchOp::Slice { index, of }, origin, .. }, Ok(())) = (step, &result) {
+        if let (ProgramStep::Fetch { op: FetchOp::Slice { index, of }, origin, .. }, Ok(())) = (step, &result)
+        {
             result = solver.slice(of, *index, origin);
         }
         for accum in step.accums() {
@@ -76,14 +77,14 @@ pub(super) fn symbol_ranges(
 }
 
 /// Checks accesses and notes how far symbols without a range may go.
-struct Solver<'a> {
+struct RangeSolver<'a> {
     table: &'a [StaticSymbol],
     renumbering: &'a [SymbolId],
     /// The largest range so far of each symbol of the table that has none.
     limits: Vec<Option<i64>>,
 }
 
-impl Solver<'_> {
+impl RangeSolver<'_> {
     fn accum(&mut self, accum: &Accum) -> Result<(), LowerError> {
         self.check_symbols(accum)?;
         let positions = positions(accum)?;
@@ -98,7 +99,7 @@ impl Solver<'_> {
     fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<(), LowerError> {
         let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
         let index = Affine::var(symbol);
-        let position = Position { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
+        let position = AxisPosition { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
         self.position(&position, &Projections::pointwise(&[], 0), origin)
     }
 
@@ -131,7 +132,7 @@ impl Solver<'_> {
 
     fn position(
         &mut self,
-        position: &Position,
+        position: &AxisPosition,
         projections: &Projections,
         origin: &Origin,
     ) -> Result<(), LowerError> {
@@ -165,26 +166,26 @@ impl Solver<'_> {
         Ok(())
     }
 
-    fn text(&self, position: &Position) -> String {
+    fn text(&self, position: &AxisPosition) -> String {
         crate::affine_text(&position.index, |var| match var {
             Var::Loop(id) => id.to_string(),
             Var::Symbol(id) => self.table[self.at(id)].to_string(),
         })
     }
 
-    fn overflow(&self, position: &Position) -> LowerErrorKind {
+    fn overflow(&self, position: &AxisPosition) -> LowerErrorKind {
         let (node, index) = (position.node.name(), self.text(position));
         LowerErrorKind::Overflow { node, axis: position.axis, index }
     }
 
-    fn out_of_bounds(&self, position: &Position, lo: i64, hi: i64) -> LowerErrorKind {
+    fn out_of_bounds(&self, position: &AxisPosition, lo: i64, hi: i64) -> LowerErrorKind {
         let (node, index) = (position.node.name(), self.text(position));
-        let Position { axis, min, max, .. } = *position;
+        let AxisPosition { axis, min, max, .. } = *position;
         LowerErrorKind::OutOfBounds { node, axis, index, lo, hi, min, max }
     }
 }
 
-impl Position<'_> {
+impl AxisPosition<'_> {
     /// Where the index stands.
     fn place(&self, origin: &Origin) -> Option<SourceSpan> {
         match self.operand {
@@ -203,7 +204,7 @@ impl Position<'_> {
 
 /// Every position that must be in bounds; of guarded reads none must, unless one of their indices is
 /// computed.
-fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
+fn positions(accum: &Accum) -> Result<Vec<AxisPosition<'_>>, LowerError> {
     let p = &accum.projections;
     let operands = accum.rhs.operands().len() + accum.computed.len();
     if operands != p.project_rhs().len() {
@@ -237,7 +238,7 @@ fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
 }
 
 fn push_positions<'a>(
-    all: &mut Vec<Position<'a>>,
+    all: &mut Vec<AxisPosition<'a>>,
     operand: Option<usize>,
     node: &'a TensorNode,
     dims: &[usize],
@@ -252,7 +253,7 @@ fn push_positions<'a>(
             Some(_) => (-left, extent(layout.padded[axis]) - left),
             None => (0, inner),
         };
-        all.push(Position { node, operand, axis, index: index.affine(), min, max });
+        all.push(AxisPosition { node, operand, axis, index: index.affine(), min, max });
     }
     Ok(())
 }

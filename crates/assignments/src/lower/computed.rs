@@ -11,13 +11,13 @@ use tnode::{DType, Scalar, TensorNode};
 use super::LowerError;
 use super::bounds::layout;
 use super::error::LowerErrorKind;
-use super::step::Place;
+use super::step::AccumPoint;
 use crate::indexing::{AxisIndex, extent};
 use crate::{Operand, Rhs};
 use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
 
 /// An element that is computed in one dimension.
-struct Element {
+struct ComputedElement {
     node: NodeRef,
     index: Indices,
     axis: usize,
@@ -31,7 +31,7 @@ pub(super) fn computed_axis(projection: &[AxisIndex]) -> Option<(usize, usize)> 
     projection.iter().enumerate().find_map(|(axis, index)| Some((axis, index.computed()?)))
 }
 
-impl Place<'_> {
+impl AccumPoint<'_> {
     /// The read of an operand whose index on `axis` is the value of operand `by`.
     pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
         let node = match self.accum.operands().nth(operand) {
@@ -42,7 +42,7 @@ impl Place<'_> {
             }
         };
         let projection = &self.accum.projections.project_rhs()[operand];
-        let Element { node, index, axis, at, .. } = self.computed(node, projection, axis, by)?;
+        let ComputedElement { node, index, axis, at, .. } = self.computed(node, projection, axis, by)?;
         let otherwise = Box::new(Expr::Const(self.accum.outside(operand)));
         Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
     }
@@ -60,7 +60,8 @@ impl Place<'_> {
             return Ok(None);
         }
         let size = extent(layout(source)?.padded[axis]);
-        let Element { node, index, axis, at, at_type } = self.computed(source, projection, axis, by)?;
+        let ComputedElement { node, index, axis, at, at_type } =
+            self.computed(source, projection, axis, by)?;
         let inside = is_inside(in_i64(at.clone(), at_type), size);
         let read = |outside| {
             let otherwise = Box::new(Expr::Const(outside));
@@ -82,7 +83,7 @@ impl Place<'_> {
         value: Expr,
     ) -> Result<Stmt, LowerError> {
         let accum = self.accum;
-        let Element { node, index, axis, at, .. } =
+        let ComputedElement { node, index, axis, at, .. } =
             self.computed(&accum.lhs, accum.projections.project_lhs(), axis, by)?;
         Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
     }
@@ -97,7 +98,7 @@ impl Place<'_> {
         projection: &[AxisIndex],
         axis: usize,
         by: usize,
-    ) -> Result<Element, LowerError> {
+    ) -> Result<ComputedElement, LowerError> {
         let dtype = self.accum.operands().nth(by).map_or(DType::Bool, Operand::dtype);
         if !dtype.is_integer() {
             return Err(LowerErrorKind::IndexType { node: node.name(), axis, dtype }.into());
@@ -112,7 +113,7 @@ impl Place<'_> {
         let (home, mut index) = self.element(node, projection)?;
         let axis = index.len() - projection.len() + axis;
         index[axis] = AxisIndex::Fixed(0).affine();
-        Ok(Element { node: home, index, axis, at, at_type })
+        Ok(ComputedElement { node: home, index, axis, at, at_type })
     }
 }
 

@@ -264,11 +264,11 @@ pub enum LowerErrorKind {
         /// The node that has the elements of both.
         home: String,
     },
-    /// Draws that are too few or too many for the node that they fill.
+    /// Samples that are too few or too many for the node that they fill.
     #[error(
-        "node {node}: `{distribution}({of})` takes a draw for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
+        "node {node}: `{distribution}({of})` takes a sample for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
     )]
-    DrawsShape {
+    SamplesShape {
         /// The node's name.
         node: String,
         /// The name of the node with the draws.

@@ -5,9 +5,9 @@ use tnode::TensorNode;
 
 use super::bounds::layout;
 use super::error::LowerErrorKind;
-use super::{LowerError, step::Ctx};
+use super::{LowerError, step::LoweringContext};
 use crate::indexing::{AxisIndex, StaticSymbol, extent};
-use crate::{Accum, Assignments, FetchOp, Operand, Random, Step};
+use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Random};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Affine, Block, LoopKind, NodeDecl, Stmt, Var};
 use lowered_ir::text::is_identifier;
@@ -39,7 +39,7 @@ pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> 
 }
 
 /// Refuses the first step whose loops, indices or keys are too large; the ranges of symbols are known.
-pub(super) fn check_steps(assignments: &Assignments, ctx: &Ctx) -> Result<(), LowerError> {
+pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> Result<(), LowerError> {
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
         if result.is_ok() {
@@ -49,11 +49,15 @@ pub(super) fn check_steps(assignments: &Assignments, ctx: &Ctx) -> Result<(), Lo
     result
 }
 
-fn check_step(step: &Step, assignments: &Assignments, ctx: &Ctx) -> Result<(), LowerError> {
-    if let Step::Fetch { node, op: FetchOp::Random(random), origin } = step {
+fn check_step(
+    step: &ProgramStep,
+    assignments: &Assignments,
+    ctx: &LoweringContext,
+) -> Result<(), LowerError> {
+    if let ProgramStep::Fetch { node, op: FetchOp::Random(random), origin } = step {
         check_key(node, random).map_err(|kind| kind.at(origin.operand(0)))?;
     }
-    step.accums().iter().try_for_each(|accum| Checked { accum, assignments, ctx }.check())
+    step.accums().iter().try_for_each(|accum| AccumLimits { accum, assignments, ctx }.check())
 }
 
 fn check_key(node: &TensorNode, random: &Random) -> Result<(), LowerErrorKind> {
@@ -65,13 +69,13 @@ fn check_key(node: &TensorNode, random: &Random) -> Result<(), LowerErrorKind> {
 }
 
 /// An accumulation that is checked.
-struct Checked<'a> {
+struct AccumLimits<'a> {
     accum: &'a Accum,
     assignments: &'a Assignments,
-    ctx: &'a Ctx,
+    ctx: &'a LoweringContext,
 }
 
-impl Checked<'_> {
+impl AccumLimits<'_> {
     fn check(&self) -> Result<(), LowerError> {
         let (accum, limits) = (self.accum, Limits::default());
         let (node, space) = (|| accum.lhs.name(), accum.projections.product_space());

@@ -23,7 +23,7 @@ use super::error::LowerErrorKind;
 use super::step::assignment_of;
 use super::view::Views;
 use crate::indexing::{AxisIndex, AxisSpan, Projections, are_surjective};
-use crate::{Accum, AccumOp, Assignments, FetchOp, Operand, Step};
+use crate::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
 
 /// How many pending statements of one node are looked at.
@@ -33,7 +33,7 @@ const MAX_PENDING: usize = 64;
 type Region = SmallVec<[AxisSpan; 4]>;
 
 /// Elements that a step writes.
-struct Written<'a> {
+struct WrittenRegion<'a> {
     /// They are in this box.
     outer: Region,
     /// All of this box.
@@ -43,18 +43,18 @@ struct Written<'a> {
 }
 
 /// A step that gave elements of one node values that nothing has read.
-struct Pending<'a> {
+struct PendingWrite<'a> {
     /// The position of the step.
     step: usize,
     node: &'a TensorNode,
-    written: Vec<Written<'a>>,
+    written: Vec<WrittenRegion<'a>>,
 }
 
 /// Refuses the first statement whose values are lost.
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
-    let mut steps: Vec<&Step> = Vec::new();
+    let mut steps: Vec<&ProgramStep> = Vec::new();
     crate::each_step(&assignments.steps, &mut |step| steps.push(step));
-    let mut walk = Walk { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
+    let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
     for (at, step) in steps.iter().enumerate() {
         walk.read(step)?;
         if let Some(lost) = walk.write(at, step)? {
@@ -64,22 +64,22 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), Lowe
     Ok(())
 }
 
-struct Walk<'a> {
+struct LostValueScan<'a> {
     views: &'a Views,
     /// By the node that has the elements.
-    pending: BTreeMap<TensorNode, VecDeque<Pending<'a>>>,
+    pending: BTreeMap<TensorNode, VecDeque<PendingWrite<'a>>>,
     /// For each step, how many of the nodes it writes still show its values, or may have.
     visible: Vec<usize>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LostValueScan<'a> {
     /// Whether the step is a slice that needs no code.
-    fn is_view(&self, step: &Step) -> bool {
-        matches!(step, Step::Fetch { node, op: FetchOp::Slice { .. }, .. } if self.views.contains(node))
+    fn is_view(&self, step: &ProgramStep) -> bool {
+        matches!(step, ProgramStep::Fetch { node, op: FetchOp::Slice { .. }, .. } if self.views.contains(node))
     }
 
     /// Notes the elements that the step reads.
-    fn read(&mut self, step: &'a Step) -> Result<(), LowerError> {
+    fn read(&mut self, step: &'a ProgramStep) -> Result<(), LowerError> {
         if self.is_view(step) {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
     /// Takes the steps out whose values in a region are read.
     fn seen(&mut self, home: &TensorNode, region: &Region) {
         let Some(pending) = self.pending.get_mut(home) else { return };
-        let apart = |written: &Written| written.outer.iter().zip(region).any(|(a, b)| a.is_apart(b));
+        let apart = |written: &WrittenRegion| written.outer.iter().zip(region).any(|(a, b)| a.is_apart(b));
         pending.retain(|write| {
             let unread = write.written.iter().all(apart);
             if !unread {
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
 
     /// Notes the elements that the step at a position writes. Returns an earlier step whose last values it
     /// overwrites.
-    fn write(&mut self, at: usize, step: &'a Step) -> Result<Option<Pending<'a>>, LowerError> {
+    fn write(&mut self, at: usize, step: &'a ProgramStep) -> Result<Option<PendingWrite<'a>>, LowerError> {
         if self.is_view(step) {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
             if !written.is_empty() {
                 self.visible[at] += 1;
                 let pending = self.pending.entry(home).or_default();
-                pending.push_back(Pending { step: at, node, written });
+                pending.push_back(PendingWrite { step: at, node, written });
                 if pending.len() > MAX_PENDING {
                     pending.pop_front();
                 }
@@ -148,17 +148,17 @@ impl<'a> Walk<'a> {
     fn overwrite(
         &mut self,
         home: &TensorNode,
-        by: &[Written],
+        by: &[WrittenRegion],
         whole: Option<&Region>,
-    ) -> Result<Option<Pending<'a>>, LowerError> {
+    ) -> Result<Option<PendingWrite<'a>>, LowerError> {
         let Some(pending) = self.pending.get_mut(home) else { return Ok(None) };
         let dims = home.dims_without_padding()?;
         let within = |inner: &Region, outer: &Region| {
             outer.iter().zip(inner).zip(&dims).all(|((outer, inner), &dim)| outer.is_within(inner, dim))
         };
-        let covered = |written: &Written| {
+        let covered = |written: &WrittenRegion| {
             let boxes = by.iter().filter_map(|by| by.inner.as_ref()).chain(whole);
-            let same = |by: &Written| by.by.zip(written.by).is_some_and(|(by, of)| by.writes_as(of));
+            let same = |by: &WrittenRegion| by.by.zip(written.by).is_some_and(|(by, of)| by.writes_as(of));
             boxes.into_iter().any(|inner| within(inner, &written.outer)) || by.iter().any(same)
         };
         let mut at = 0;
@@ -178,14 +178,14 @@ impl<'a> Walk<'a> {
     }
 
     /// The elements of a node that the step gives values; none if its loops do not run.
-    fn written(&self, step: &'a Step, node: &TensorNode, whole: &Region) -> Vec<Written<'a>> {
+    fn written(&self, step: &'a ProgramStep, node: &TensorNode, whole: &Region) -> Vec<WrittenRegion<'a>> {
         let of_node = || step.accums().iter().filter(|accum| accum.lhs == *node);
         if step.accums().is_empty() {
-            return vec![Written { outer: whole.clone(), inner: Some(whole.clone()), by: None }];
+            return vec![WrittenRegion { outer: whole.clone(), inner: Some(whole.clone()), by: None }];
         }
         let plain = |accum: &Accum| accum.op == AccumOp::Assign && !accum.init_neutral;
         let leading = self.views.home(node).1;
-        let part = |accum: &'a Accum| Written {
+        let part = |accum: &'a Accum| WrittenRegion {
             outer: located(&leading, accum.projections.outer_box(accum.projections.project_lhs())),
             inner: accum
                 .projections
@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
                 .map(|inner| located(&leading, inner)),
             by: plain(accum).then_some(&accum.projections).filter(|_| leading.is_empty()),
         };
-        let mut parts: Vec<Written> =
+        let mut parts: Vec<WrittenRegion> =
             of_node().filter(|accum| !accum.projections.product_space().contains(&0)).map(part).collect();
         if of_node().all(plain) && are_surjective(&crate::projections_into(step.accums(), node)) {
             parts.iter_mut().take(1).for_each(|first| first.inner = Some(whole.clone()));
@@ -216,12 +216,12 @@ fn located(leading: &[SymbolId], axes: Vec<AxisSpan>) -> Region {
 }
 
 /// Whether the step gives every element of the nodes that it writes a value, whatever its indices.
-fn starts(step: &Step) -> bool {
+fn starts(step: &ProgramStep) -> bool {
     step.accums().iter().all(|accum| accum.init_neutral)
 }
 
 /// The error that shows both statements.
-fn refusal(lost: &Step, by: &Step, node: &TensorNode, assignments: &Assignments) -> LowerError {
+fn refusal(lost: &ProgramStep, by: &ProgramStep, node: &TensorNode, assignments: &Assignments) -> LowerError {
     let remedy = match by.accums().first() {
         Some(accum) if accum.init_neutral => {
             let (sign, start) = (accum.op, number(accum.op.neutral(accum.lhs.dtype())));

@@ -24,9 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{Scalar, TensorNode};
 
 use super::LowerError;
-use super::bounds::{Layout, layout};
+use super::bounds::{NodeLayout, layout};
 use super::computed::computed_axis;
-use super::step::{Ctx, Loops, nest};
+use super::step::{LoopNest, LoweringContext, nest};
 use crate::indexing::{AxisIndex, extent};
 use crate::{Accum, AccumOp, Assignments, Operand};
 use lowered_ir::ir::{Affine, Block, Expr, Stmt, Var};
@@ -95,7 +95,11 @@ fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
 }
 
 /// Sets the margins that a step reads and that do not hold what it needs.
-pub(super) fn prepare(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+pub(super) fn prepare(
+    accums: &[Accum],
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     for accum in accums.iter().filter(|accum| !accum.projections.product_space().contains(&0)) {
         for (at, (operand, projection)) in accum.operands().zip(accum.projections.project_rhs()).enumerate() {
             let Operand::Node(node) = operand else { continue };
@@ -139,7 +143,7 @@ fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
 }
 
 /// Puts back what margins hold between routines.
-pub(super) fn restore(ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
     let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
     for (node, held) in held {
         let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
@@ -153,7 +157,12 @@ pub(super) fn restore(ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError
 }
 
 /// Whether some index may be outside of the values.
-fn reaches_margins(accum: &Accum, projection: &[AxisIndex], layout: &Layout, ctx: &Ctx) -> bool {
+fn reaches_margins(
+    accum: &Accum,
+    projection: &[AxisIndex],
+    layout: &NodeLayout,
+    ctx: &LoweringContext,
+) -> bool {
     projection.iter().zip(&layout.inner).any(|(index, &inner)| {
         let (lo, hi) = ctx.bounds(&index.affine(), &accum.projections);
         lo < 0 || hi >= extent(inner)
@@ -161,12 +170,17 @@ fn reaches_margins(accum: &Accum, projection: &[AxisIndex], layout: &Layout, ctx
 }
 
 /// Sets the margins of a node, unless they hold the value already.
-fn set(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn set(
+    node: &TensorNode,
+    value: Scalar,
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     if ctx.margins.held.insert(node.clone(), Some(value)) == Some(Some(value)) {
         return Ok(());
     }
     ctx.margins.set.insert(node.clone());
-    let Layout { left, inner, padded } = layout(node)?;
+    let NodeLayout { left, inner, padded } = layout(node)?;
     let values = |axis: usize| (left[axis], left[axis] + extent(inner[axis]));
     let whole = |axis: usize| (0, extent(padded[axis]));
     for axis in 0..padded.len() {
@@ -189,14 +203,14 @@ fn fill_box(
     node: &TensorNode,
     sides: impl Iterator<Item = (i64, i64)>,
     value: Scalar,
-    ctx: &mut Ctx,
+    ctx: &mut LoweringContext,
     block: &mut Block,
 ) {
     let sides: Vec<(i64, i64)> = sides.collect();
     if sides.iter().any(|(lo, hi)| lo >= hi) {
         return;
     }
-    let mut loops = Loops::new();
+    let mut loops = LoopNest::new();
     let mut position = |&(lo, hi): &(i64, i64)| {
         if hi - lo == 1 {
             return Affine::constant(lo);

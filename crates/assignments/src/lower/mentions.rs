@@ -4,12 +4,15 @@ use tnode::TensorNode;
 
 use super::view::Views;
 use crate::indexing::AxisIndex;
-use crate::{Accum, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Step};
+use crate::{Accum, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, SampleValues};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{SymbolId, Var};
 
 /// The first of the places that `of` gives for the steps, in order.
-fn first(assignments: &Assignments, of: impl Fn(&Step) -> Option<Option<SourceSpan>>) -> Option<SourceSpan> {
+fn first(
+    assignments: &Assignments,
+    of: impl Fn(&ProgramStep) -> Option<Option<SourceSpan>>,
+) -> Option<SourceSpan> {
     let mut found = None;
     crate::each_step(&assignments.steps, &mut |step| {
         if found.is_none() {
@@ -23,12 +26,12 @@ fn first(assignments: &Assignments, of: impl Fn(&Step) -> Option<Option<SourceSp
 pub(super) fn of_node(assignments: &Assignments, views: &Views, node: &TensorNode) -> Option<SourceSpan> {
     let is_it = |mentioned: &TensorNode| views.home(mentioned).0 == *node;
     first(assignments, |step| match step {
-        Step::Fetch { node: target, origin, .. } if is_it(target) => Some(origin.target()),
-        Step::Fetch { op: FetchOp::Slice { of, .. } | FetchOp::Drawn(Drawn { of, .. }), origin, .. }
-            if is_it(of) =>
-        {
-            Some(origin.operand(0))
-        }
+        ProgramStep::Fetch { node: target, origin, .. } if is_it(target) => Some(origin.target()),
+        ProgramStep::Fetch {
+            op: FetchOp::Slice { of, .. } | FetchOp::SampleValues(SampleValues { of, .. }),
+            origin,
+            ..
+        } if is_it(of) => Some(origin.operand(0)),
         step => step.accums().iter().find_map(|accum| {
             let node_of = |operand: &Operand| match operand {
                 Operand::MergeBuffer(node) => Some(node.clone()),
@@ -60,12 +63,14 @@ pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceS
     let in_key =
         |random: &Random| random.key.iter().any(|part| matches!(part, KeyPart::Symbol(id) if is_it(*id)));
     first(assignments, |step| match step {
-        Step::Fetch { op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, origin, .. }
-            if is_it(*id) =>
-        {
+        ProgramStep::Fetch {
+            op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. },
+            origin,
+            ..
+        } if is_it(*id) => Some(origin.operand(0)),
+        ProgramStep::Fetch { op: FetchOp::Random(random), origin, .. } if in_key(random) => {
             Some(origin.operand(0))
         }
-        Step::Fetch { op: FetchOp::Random(random), origin, .. } if in_key(random) => Some(origin.operand(0)),
         step => step.accums().iter().find_map(|accum| in_accum(accum, &is_it, &in_key)),
     })
 }

@@ -103,8 +103,15 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let empty = empty::written(assignments, &views)?;
     let margins = Margins::new(assignments, &empty);
     let fresh = Fresh::default();
-    let mut ctx =
-        step::Ctx { refs, views, margins, ranges: ranges.clone(), renumbering, fresh, statements: 0 };
+    let mut ctx = step::LoweringContext {
+        refs,
+        views,
+        margins,
+        ranges: ranges.clone(),
+        renumbering,
+        fresh,
+        statements: 0,
+    };
     limits::check_steps(assignments, &ctx)?;
     let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
     margins::restore(&mut ctx, &mut body)?;
@@ -128,7 +135,7 @@ pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<Sou
 
 /// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the
 /// routine computes, which may become virtual, but their values come from elsewhere.
-fn keep_inputs(nodes: &[TensorNode], decls: &mut [NodeDecl], assignments: &Assignments, ctx: &step::Ctx) {
+fn keep_inputs(nodes: &[TensorNode], decls: &mut [NodeDecl], assignments: &Assignments, ctx: &step::LoweringContext) {
     let mut computed = BTreeSet::new();
     each_step(&assignments.steps, &mut |step| {
         computed.extend(written(step).into_iter().map(|node| ctx.views.home(node).0));

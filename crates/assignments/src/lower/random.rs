@@ -9,9 +9,9 @@ use tnode::{DType, Dims, Scalar, TensorNode};
 use super::LowerError;
 use super::bounds::layout;
 use super::error::LowerErrorKind;
-use super::step::{Ctx, Loops, nest};
+use super::step::{LoopNest, LoweringContext, nest};
 use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
-use crate::{Drawn, KeyPart, Random};
+use crate::{KeyPart, Random, SampleValues};
 use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
 use lowered_ir::random::{Distribution, Number, Scheme, value};
 
@@ -19,36 +19,36 @@ use lowered_ir::random::{Distribution, Number, Scheme, value};
 pub(super) fn fill(
     node: &TensorNode,
     random: &Random,
-    ctx: &mut Ctx,
+    ctx: &mut LoweringContext,
     block: &mut Block,
 ) -> Result<(), LowerError> {
     let key = key(random, node, ctx)?;
     let inner = layout(node)?.inner;
     let rows = inner.split_last().map_or(1, |(_, rows)| rows.iter().map(|&dim| extent(dim)).product());
-    let per_draw = random.distribution.per_draw(node.dtype());
-    let chunks = inner.last().map_or(1, |&last| extent(last.div_ceil(per_draw)));
-    let filling = Filling { node, distribution: random.distribution, scheme: random.scheme };
-    filling.lower(ctx, block, |_, place| {
+    let values_per_sample = random.distribution.values_per_sample(node.dtype());
+    let chunks = inner.last().map_or(1, |&last| extent(last.div_ceil(values_per_sample)));
+    let fill = RandomFill { node, distribution: random.distribution, scheme: random.scheme };
+    fill.lower(ctx, block, |_, place| {
         let (last_row, chunks) = ((rows - 1).max(0), chunks.max(1));
-        random.scheme.chunk_draw(key.clone(), &place.row(), &place.chunk, chunks, last_row)
+        random.scheme.chunk_sample(key.clone(), &place.row(), &place.chunk, chunks, last_row)
     })
 }
 
 /// Sets every element to a value of the draws that another node holds.
-pub(super) fn fill_drawn(
+pub(super) fn fill_from_samples(
     node: &TensorNode,
-    drawn: &Drawn,
-    ctx: &mut Ctx,
+    samples: &SampleValues,
+    ctx: &mut LoweringContext,
     block: &mut Block,
 ) -> Result<(), LowerError> {
-    let Drawn { distribution, scheme, ref of } = *drawn;
+    let SampleValues { distribution, scheme, ref of } = *samples;
     if of.dtype() != DType::U32x4 {
         let (op, dtype) = (distribution.token(), of.dtype());
         return Err(LowerErrorKind::Type { node: of.name(), op, dtype }.into());
     }
-    check_draws(node, drawn)?;
+    check_samples_shape(node, samples)?;
     let left = layout(of)?.left;
-    Filling { node, distribution, scheme }.lower(ctx, block, |ctx, place| {
+    RandomFill { node, distribution, scheme }.lower(ctx, block, |ctx, place| {
         let point = place.rows.iter().map(AxisIndex::affine);
         let point = point.chain((!left.is_empty()).then(|| place.chunk.clone()));
         let index: Indices = point.zip(&left).map(|(index, left)| index.plus_constant(*left)).collect();
@@ -58,21 +58,21 @@ pub(super) fn fill_drawn(
 }
 
 /// There is a draw for every chunk of the last axis.
-fn check_draws(node: &TensorNode, drawn: &Drawn) -> Result<(), LowerError> {
+fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), LowerError> {
     let mut expected = node.dims_without_padding()?.to_vec();
     if let Some(last) = expected.last_mut() {
-        *last = last.div_ceil(drawn.distribution.per_draw(node.dtype()));
+        *last = last.div_ceil(samples.distribution.values_per_sample(node.dtype()));
     }
-    let found = drawn.of.dims_without_padding()?.to_vec();
+    let found = samples.of.dims_without_padding()?.to_vec();
     if found == expected {
         return Ok(());
     }
-    let (node, of, distribution) = (node.name(), drawn.of.name(), drawn.distribution.token());
-    Err(LowerErrorKind::DrawsShape { node, of, distribution, found, expected }.into())
+    let (node, of, distribution) = (node.name(), samples.of.name(), samples.distribution.token());
+    Err(LowerErrorKind::SamplesShape { node, of, distribution, found, expected }.into())
 }
 
 /// The key as an expression.
-pub(super) fn key(random: &Random, node: &TensorNode, ctx: &Ctx) -> Result<Expr, LowerError> {
+pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> Result<Expr, LowerError> {
     random.key.iter().try_fold(random.scheme.seed_key(random.seed), |key, part| {
         let number = match part {
             KeyPart::Number(number) => Number::constant(*number),
@@ -86,14 +86,14 @@ pub(super) fn key(random: &Random, node: &TensorNode, ctx: &Ctx) -> Result<Expr,
 }
 
 /// A node whose elements are values of draws.
-struct Filling<'a> {
+struct RandomFill<'a> {
     node: &'a TensorNode,
     distribution: Distribution,
     scheme: Scheme,
 }
 
 /// Where a chunk is.
-struct Place {
+struct ChunkPosition {
     /// The dimensions but for the last.
     dims: Dims,
     /// The index in each.
@@ -101,20 +101,20 @@ struct Place {
     chunk: Affine,
 }
 
-impl Place {
+impl ChunkPosition {
     /// The row-major number of the row.
     fn row(&self) -> Affine {
         reflect_projection(&self.dims, &self.rows)
     }
 }
 
-impl Filling<'_> {
+impl RandomFill<'_> {
     /// The loops, with the draw that `draw` gives for each chunk.
     fn lower(
         &self,
-        ctx: &mut Ctx,
+        ctx: &mut LoweringContext,
         block: &mut Block,
-        draw: impl Fn(&Ctx, &Place) -> Expr,
+        sample: impl Fn(&LoweringContext, &ChunkPosition) -> Expr,
     ) -> Result<(), LowerError> {
         let dtype = self.node.dtype();
         if !self.distribution.has(dtype) {
@@ -124,40 +124,46 @@ impl Filling<'_> {
         let layout = layout(self.node)?;
         let mut dims = layout.inner.clone();
         let last = dims.pop().map_or(1, extent);
-        let mut loops = Loops::new();
+        let mut loops = LoopNest::new();
         let mut rows: SmallVec<[AxisIndex; 4]> = identity_projections(&dims);
         for (index, &dim) in rows.iter_mut().zip(&dims).filter(|(_, dim)| **dim != 1) {
             let var = ctx.fresh.loop_id();
             loops.push((var, extent(dim)));
             *index = AxisIndex::Iterator(Var::Loop(var));
         }
-        let per_draw = extent(self.distribution.per_draw(dtype));
-        let (full, rest) = (last / per_draw, last % per_draw);
-        let mut place = Place { dims, rows, chunk: Affine::constant(0) };
+        let values_per_sample = extent(self.distribution.values_per_sample(dtype));
+        let (full, rest) = (last / values_per_sample, last % values_per_sample);
+        let mut place = ChunkPosition { dims, rows, chunk: Affine::constant(0) };
         let mut body = Block::new();
         if full > 1 {
             let var = ctx.fresh.loop_id();
             place.chunk = Affine::var(var);
-            let chunk = self.chunk(&place, per_draw, ctx, &draw);
+            let chunk = self.chunk(&place, values_per_sample, ctx, &sample);
             body.push(Stmt::serial(var, full, chunk));
         } else if full == 1 {
-            body.extend(self.chunk(&place, per_draw, ctx, &draw));
+            body.extend(self.chunk(&place, values_per_sample, ctx, &sample));
         }
         if rest > 0 {
             place.chunk = Affine::constant(full);
-            body.extend(self.chunk(&place, rest, ctx, &draw));
+            body.extend(self.chunk(&place, rest, ctx, &sample));
         }
         block.extend(nest(&loops, body));
         Ok(())
     }
 
     /// The first `count` values of one draw, stored.
-    fn chunk(&self, place: &Place, count: i64, ctx: &mut Ctx, draw: impl Fn(&Ctx, &Place) -> Expr) -> Block {
+    fn chunk(
+        &self,
+        place: &ChunkPosition,
+        count: i64,
+        ctx: &mut LoweringContext,
+        sample: impl Fn(&LoweringContext, &ChunkPosition) -> Expr,
+    ) -> Block {
         let bits = ctx.fresh.local_id();
-        let mut block = vec![Stmt::scalar(bits, DType::U32x4), Stmt::set_scalar(bits, draw(ctx, place))];
+        let mut block = vec![Stmt::scalar(bits, DType::U32x4), Stmt::set_scalar(bits, sample(ctx, place))];
         let dtype = self.node.dtype();
         let value = |at: i64| value(self.scheme, self.distribution, dtype, &Expr::local(bits), at as usize);
-        let first = place.chunk.times(extent(self.distribution.per_draw(dtype)));
+        let first = place.chunk.times(extent(self.distribution.values_per_sample(dtype)));
         if count == 1 {
             block.push(self.store(place, first, value(0), ctx));
             return block;
@@ -177,7 +183,7 @@ impl Filling<'_> {
         block
     }
 
-    fn store(&self, place: &Place, last: Affine, value: Expr, ctx: &Ctx) -> Stmt {
+    fn store(&self, place: &ChunkPosition, last: Affine, value: Expr, ctx: &LoweringContext) -> Stmt {
         let left = layout(self.node).map(|layout| layout.left).unwrap_or_default();
         let point = place.rows.iter().map(AxisIndex::affine).chain(std::iter::once(last));
         let index = point.zip(left).map(|(index, left)| index.plus_constant(left)).collect();

@@ -16,7 +16,7 @@ use super::view::Views;
 use crate::indexing::{
     AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
 };
-use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Random, Rhs, Step};
+use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Random, Rhs};
 use lowered_ir::ir::{
     Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
 };
@@ -24,7 +24,7 @@ use lowered_ir::random::{MAX_CELL, value};
 use lowered_ir::verify::Limits;
 
 /// What lowering knows while it walks the steps.
-pub(super) struct Ctx {
+pub(super) struct LoweringContext {
     /// Where each node is declared.
     pub(super) refs: BTreeMap<TensorNode, NodeRef>,
     /// The nodes that are part of others.
@@ -41,7 +41,7 @@ pub(super) struct Ctx {
     pub(super) statements: u64,
 }
 
-impl Ctx {
+impl LoweringContext {
     /// The symbol of the routine.
     fn symbol(&self, id: SymbolId) -> SymbolId {
         self.renumbering[id.index()]
@@ -131,19 +131,19 @@ pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
     format!("{}[{}] := {value}", node.name(), letters.join(","))
 }
 
-pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerError> {
+pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> Result<Block, LowerError> {
     let mut block = Block::new();
     for step in steps {
         let mut lowered = Block::new();
         match step {
-            Step::Accum(_) | Step::Concat(_) => lower_accums(step.accums(), ctx, &mut lowered)
+            ProgramStep::Accum(_) | ProgramStep::Concat(_) => lower_accums(step.accums(), ctx, &mut lowered)
                 .map_err(|error| error.or_at(|| step.origin().statement()))?,
-            Step::Fetch { node, op, origin } => {
+            ProgramStep::Fetch { node, op, origin } => {
                 lower_fetch(node, op, ctx, &mut lowered)
                     .map_err(|error| error.or_at(|| origin.operand(0)))?;
             }
-            Step::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
-            Step::Block { name, steps } => {
+            ProgramStep::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
+            ProgramStep::Block { name, steps } => {
                 ctx.statements += 2;
                 block.push(Stmt::Comment(name.clone()));
                 block.extend(lower_steps(steps, ctx)?);
@@ -157,7 +157,7 @@ pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerE
 }
 
 /// The accumulations of one step: every target is filled before any of them accumulates.
-fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
     accums.iter().try_for_each(check_types)?;
     ctx.views.check_reads(accums)?;
     margins::prepare(accums, ctx, block)?;
@@ -177,14 +177,19 @@ fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<()
 }
 
 /// The loops of an accumulation; `injective` says that no element of its target is written twice in the step.
-fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn lower_accum(
+    accum: &Accum,
+    injective: bool,
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     let dtype = accum.lhs.dtype();
     let space = accum.projections.product_space();
     if space.contains(&0) {
         return Ok(());
     }
     let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
-    let place = Place { accum, vars: &vars, ctx };
+    let place = AccumPoint { accum, vars: &vars, ctx };
     let new = match place.gathered_alone()? {
         Some(gathered) => gathered,
         None => convert(place.result()?, accum.rhs.dtype(), dtype),
@@ -231,11 +236,15 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
 }
 
 /// The loops of a nest, outermost first.
-pub(super) type Loops = SmallVec<[(LoopId, i64); 4]>;
+pub(super) type LoopNest = SmallVec<[(LoopId, i64); 4]>;
 
 /// A fresh variable for each iterator of a product space.
-fn fresh_loops(space: &[usize], iterators: &[LoopId], ctx: &mut Ctx) -> (Loops, BTreeMap<LoopId, LoopId>) {
-    let loops: Loops = space.iter().map(|&dim| (ctx.fresh.loop_id(), extent(dim))).collect();
+fn fresh_loops(
+    space: &[usize],
+    iterators: &[LoopId],
+    ctx: &mut LoweringContext,
+) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
+    let loops: LoopNest = space.iter().map(|&dim| (ctx.fresh.loop_id(), extent(dim))).collect();
     let vars = iterators.iter().copied().zip(loops.iter().map(|&(var, _)| var)).collect();
     (loops, vars)
 }
@@ -245,14 +254,14 @@ pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
 }
 
 /// An accumulation at one point of its product space.
-pub(super) struct Place<'a> {
+pub(super) struct AccumPoint<'a> {
     pub(super) accum: &'a Accum,
     /// The loop variable of each product iterator.
     vars: &'a BTreeMap<LoopId, LoopId>,
-    ctx: &'a Ctx,
+    ctx: &'a LoweringContext,
 }
 
-impl Place<'_> {
+impl AccumPoint<'_> {
     /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same
     /// numbers.
     fn index(&self, index: &AxisIndex) -> Affine {
@@ -373,8 +382,8 @@ impl Place<'_> {
             value => Expr::bitcast(DType::U32, value),
         };
         let cell: Vec<Expr> = projection.iter().map(word).collect();
-        let draw = random.scheme.cell_draw(random::key(random, node, self.ctx)?, &cell);
-        Ok(value(random.scheme, random.distribution, dtype, &draw, 0))
+        let sample = random.scheme.cell_sample(random::key(random, node, self.ctx)?, &cell);
+        Ok(value(random.scheme, random.distribution, dtype, &sample, 0))
     }
 
     fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {
@@ -408,7 +417,12 @@ fn convert(value: Expr, from: DType, to: DType) -> Expr {
 }
 
 /// Sets every element to one value; the margins of a padded node stay.
-fn fill(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn fill(
+    node: &TensorNode,
+    value: Scalar,
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     let is_array = node.num_elems()? > 1;
     if value == Scalar::zero(node.dtype())
         && is_array
@@ -424,12 +438,12 @@ fn fill(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> R
 /// Sets every element to `value` of its index, its row-major offset and the greatest offset.
 fn fill_with(
     node: &TensorNode,
-    ctx: &mut Ctx,
+    ctx: &mut LoweringContext,
     block: &mut Block,
     value: impl FnOnce(&[AxisIndex], Affine, i64) -> Expr,
 ) -> Result<(), LowerError> {
     let layout = layout(node)?;
-    let mut loops = Loops::new();
+    let mut loops = LoopNest::new();
     let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
     for (index, &dim) in point.iter_mut().zip(&layout.inner).filter(|(_, dim)| **dim != 1) {
         let var = ctx.fresh.loop_id();
@@ -446,7 +460,12 @@ fn fill_with(
     Ok(())
 }
 
-fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn lower_fetch(
+    node: &TensorNode,
+    op: &FetchOp,
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     let dtype = node.dtype();
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
@@ -474,14 +493,19 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
             fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
         }
         FetchOp::Random(random) => random::fill(node, random, ctx, block),
-        FetchOp::Drawn(drawn) => random::fill_drawn(node, drawn, ctx, block),
+        FetchOp::SampleValues(samples) => random::fill_from_samples(node, samples, ctx, block),
         FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
         FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
     }
 }
 
 /// A statement per element.
-fn constant_fill(node: &TensorNode, values: &[f64], ctx: &Ctx, block: &mut Block) -> Result<(), LowerError> {
+fn constant_fill(
+    node: &TensorNode,
+    values: &[f64],
+    ctx: &LoweringContext,
+    block: &mut Block,
+) -> Result<(), LowerError> {
     if values.len() > CONSTANT_FILL_LIMIT {
         let (found, limit) = (values.len(), CONSTANT_FILL_LIMIT);
         return Err(LowerErrorKind::FillTooLong { node: node.name(), found, limit }.into());
@@ -505,7 +529,7 @@ fn copy_slice(
     node: &TensorNode,
     of: &TensorNode,
     index: SymbolId,
-    ctx: &mut Ctx,
+    ctx: &mut LoweringContext,
     block: &mut Block,
 ) -> Result<(), LowerError> {
     let (from, to) = (of.dtype(), node.dtype());

@@ -5,19 +5,20 @@ use std::collections::BTreeSet;
 use tnode::{MemoryMode, TensorNode};
 
 use super::view::Views;
-use crate::{Accum, Assignments, Operand, Step, Warning, WarningKind};
+use crate::{Accum, Assignments, Operand, ProgramStep, Warning, WarningKind};
 
 /// A warning for each node that the assignments write and do not read, and that has no memory which outlives
 /// the routine.
 pub(super) fn values(assignments: &Assignments, views: &Views) -> Vec<Warning> {
-    let (mut read, mut written): (BTreeSet<&TensorNode>, Vec<(&TensorNode, &Step)>) = Default::default();
+    let (mut read, mut written): (BTreeSet<&TensorNode>, Vec<(&TensorNode, &ProgramStep)>) =
+        Default::default();
     crate::each_step(&assignments.steps, &mut |step| {
         read.extend(step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node));
         read.extend(crate::sliced(step));
         written.extend(crate::written(step).into_iter().map(|node| (node, step)));
     });
     let mut warned = BTreeSet::new();
-    let warning = |(node, step): (&TensorNode, &Step)| {
+    let warning = |(node, step): (&TensorNode, &ProgramStep)| {
         let mode = node.mode().mode()?;
         let is_lost = matches!(mode, MemoryMode::Virtual | MemoryMode::Local) && !views.contains(node);
         if !is_lost || read.contains(node) || !warned.insert(node.clone()) {

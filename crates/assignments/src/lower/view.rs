@@ -20,7 +20,7 @@ use tnode::{MemoryMode, TensorNode, View};
 use super::LowerError;
 use super::error::LowerErrorKind;
 use crate::indexing::{AxisIndex, StaticSymbol};
-use crate::{Accum, Assignments, FetchOp, Operand, Step};
+use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep};
 use lowered_ir::ir::{Affine, SymbolId};
 
 /// The views that a program mentions.
@@ -40,7 +40,8 @@ impl Views {
         let mut result = Ok(());
         let made_once = made_once(assignments);
         crate::each_step(&assignments.steps, &mut |step| {
-            if let (Step::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) = (step, &result)
+            if let (ProgramStep::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) =
+                (step, &result)
             {
                 result = views
                     .enter_slice(node, of, *index, assignments, &made_once)
@@ -182,7 +183,7 @@ fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
     let mut others: BTreeSet<&TensorNode> = BTreeSet::new();
     crate::each_step(&assignments.steps, &mut |step| {
         let sliced = match step {
-            Step::Fetch { node, op: op @ FetchOp::Slice { .. }, .. } => Some((node, op)),
+            ProgramStep::Fetch { node, op: op @ FetchOp::Slice { .. }, .. } => Some((node, op)),
             _ => None,
         };
         if let Some((node, op)) = sliced

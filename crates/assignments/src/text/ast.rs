@@ -2,7 +2,7 @@
 
 use tnode::{DType, Scalar};
 
-use super::error::{Located, Span, TextErrorKind};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
 use crate::AccumOp;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
@@ -13,15 +13,15 @@ pub(super) struct Statement {
     pub(super) lhs: Vec<Access>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
-    pub(super) op_span: Span,
+    pub(super) op_span: ByteRange,
     /// The values: one, unless there are concatenated axes; none with `fetch`.
     pub(super) rhs: Vec<Expr>,
     /// What fills the whole of the one target.
     pub(super) fetch: Option<Fetch>,
     /// From the first value to the last, or what fills.
-    pub(super) rhs_span: Span,
+    pub(super) rhs_span: ByteRange,
     pub(super) constraints: Vec<Constraint>,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
 /// What fills a node from no elements.
@@ -30,36 +30,36 @@ pub(super) enum Fetch {
     Offsets,
     SelfId,
     /// Each with its place.
-    Values(Vec<(Number, Span)>),
-    Bits(u128, Span),
+    Values(Vec<(Number, ByteRange)>),
+    Bits(u128, ByteRange),
     Slice {
         of: String,
-        of_span: Span,
+        of_span: ByteRange,
         symbol: String,
     },
-    Random(Draws),
-    Drawn {
+    Random(RandomCall),
+    SampleValues {
         distribution: Distribution,
         scheme: Scheme,
         of: String,
-        of_span: Span,
+        of_span: ByteRange,
     },
 }
 
 /// `uniform(seed, ..)`: random numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Draws {
+pub(super) struct RandomCall {
     pub(super) distribution: Distribution,
     pub(super) scheme: Scheme,
     pub(super) seed: u64,
-    pub(super) parts: Vec<DrawPart>,
+    pub(super) parts: Vec<KeyArgument>,
 }
 
 /// An argument after the seed.
 #[derive(Clone, Debug)]
-pub(super) enum DrawPart {
+pub(super) enum KeyArgument {
     /// `self_id()`, with its place.
-    SelfId(Span),
+    SelfId(ByteRange),
     Index(Linear),
 }
 
@@ -68,7 +68,7 @@ pub(super) enum DrawPart {
 pub(super) struct Constraint {
     pub(super) atom: Atom,
     pub(super) limit: i128,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
 /// A variable of an index.
@@ -82,10 +82,10 @@ pub(super) enum Atom {
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) name: String,
-    pub(super) name_span: Span,
+    pub(super) name_span: ByteRange,
     pub(super) merge: bool,
     pub(super) indices: Vec<Index>,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
 impl Access {
@@ -108,7 +108,7 @@ pub(super) enum Index {
 }
 
 impl Index {
-    pub(super) fn span(&self) -> &Span {
+    pub(super) fn span(&self) -> &ByteRange {
         match self {
             Index::Linear(linear) => &linear.span,
             Index::Concat(concat) => &concat.span,
@@ -120,23 +120,23 @@ impl Index {
 /// `i^j`: letters whose axes follow each other, each with its place.
 #[derive(Debug)]
 pub(super) struct Concat {
-    pub(super) letters: Vec<(String, Span)>,
-    pub(super) span: Span,
+    pub(super) letters: Vec<(String, ByteRange)>,
+    pub(super) span: ByteRange,
 }
 
 /// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that
 /// mention.
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
-    pub(super) terms: Vec<(Atom, i64, Span)>,
+    pub(super) terms: Vec<(Atom, i64, ByteRange)>,
     pub(super) offset: i64,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
 #[derive(Debug)]
 pub(super) struct Expr {
     pub(super) kind: ExprKind,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
     /// Nesting, limited so that no walk over the tree overflows the stack.
     pub(super) depth: usize,
 }
@@ -168,7 +168,7 @@ impl Number {
     }
 
     /// The number in a type; an error at its place in the text if the type does not have it.
-    pub(super) fn checked(self, dtype: DType, text: &str, span: &Span) -> Result<Scalar, Located> {
+    pub(super) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
         self.in_type(dtype).ok_or_else(|| {
             let value = text.get(span.clone()).unwrap_or_default().to_owned();
             TextErrorKind::Literal { value, dtype }.at(span.clone())
@@ -205,12 +205,12 @@ pub(super) enum ExprKind {
     Symbol(String),
     Access(Box<Access>),
     /// With the value outside and its place.
-    Pad(Box<Access>, Number, Span),
+    Pad(Box<Access>, Number, ByteRange),
     /// The extent of a letter.
     Size(String),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
-    Random(Box<Draws>),
+    Random(Box<RandomCall>),
 }

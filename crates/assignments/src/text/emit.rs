@@ -12,23 +12,23 @@ use std::sync::Arc;
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::ast::Number;
-use super::error::{Located, Span, TextErrorKind};
-use super::resolve::{How, Read, Resolved, Tree, TreeKind};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::resolve::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{is_widened, operand_type, type_of};
-use super::warn::Watched;
+use super::warnings::ValueWarnings;
 use crate::indexing::concat::{self, Component};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
-use crate::{AccessPlace, Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step, identifier};
+use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::passes::modes::SUBEXPRESSION_REASON;
 
 /// Appends the steps of a statement whose letters have these ranges, and warnings about it.
 pub(super) fn emit(
-    statement: &Resolved,
+    statement: &ResolvedStatement,
     ranges: &[i64],
     text: &Arc<str>,
     assignments: &mut Assignments,
-) -> Result<(), Located> {
+) -> Result<(), LocatedError> {
     let Assignments { steps, warnings, .. } = assignments;
     let axes: Vec<Vec<usize>> = statement
         .letters
@@ -40,9 +40,9 @@ pub(super) fn emit(
         let limit = concat::MAX_COMPONENTS;
         return Err(TextErrorKind::TooManyParts { limit }.at(statement.op_span.clone()));
     };
-    let sides = Sides::of(statement);
-    let part = |component| Part::new(statement, &sides, component, ranges, text);
-    let parts = components.iter().map(part).collect::<Result<Vec<Part>, _>>()?;
+    let sides = TargetsAndValues::of(statement);
+    let part = |component| StatementComponent::new(statement, &sides, component, ranges, text);
+    let parts = components.iter().map(part).collect::<Result<Vec<StatementComponent>, _>>()?;
     let once = written_once(&parts);
     for part in &parts {
         check_reduction(statement, part)?;
@@ -52,25 +52,26 @@ pub(super) fn emit(
             .map(|letter| statement.letters[letter].name.as_str())
             .collect();
         let repeats = part.letters.iter().any(|&letter| ranges[letter] > 1);
-        Watched { text, node: &part.target.node, letters: &letters, repeats, warnings }.value(&part.value);
+        ValueWarnings { text, node: &part.target.node, letters: &letters, repeats, warnings }
+            .value(&part.value);
     }
     let mut emitter = Emitter { ranges, text, statement: &statement.span, written: DType::F32, steps };
-    let accum = |part: &Part| emitter.part(statement, part);
+    let accum = |part: &StatementComponent| emitter.part(statement, part);
     let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
     match (accums.pop(), accums.is_empty()) {
-        (Some(only), true) => steps.push(Step::Accum(Box::new(only))),
+        (Some(only), true) => steps.push(ProgramStep::Accum(Box::new(only))),
         (last, _) => {
             accums.extend(last);
-            steps.push(Step::Concat(accums));
+            steps.push(ProgramStep::Concat(accums));
         }
     }
     Ok(())
 }
 
 /// One part of a statement: everything in letters that run.
-struct Part {
-    target: Read,
-    value: Tree,
+struct StatementComponent {
+    target: NodeAccess,
+    value: ResolvedExpr,
     /// The letters, in order; those of the target come first.
     letters: Vec<usize>,
     /// The product space and how it reaches the target.
@@ -78,17 +79,17 @@ struct Part {
 }
 
 /// The targets and the values of a statement, each with its letters, and the letters that none has.
-struct Sides<'a> {
-    targets: Vec<(&'a Read, BTreeSet<usize>)>,
-    values: Vec<(&'a Tree, BTreeSet<usize>)>,
+struct TargetsAndValues<'a> {
+    targets: Vec<(&'a NodeAccess, BTreeSet<usize>)>,
+    values: Vec<(&'a ResolvedExpr, BTreeSet<usize>)>,
     unused: Vec<usize>,
 }
 
-impl Sides<'_> {
-    fn of(statement: &Resolved) -> Sides<'_> {
+impl TargetsAndValues<'_> {
+    fn of(statement: &ResolvedStatement) -> TargetsAndValues<'_> {
         let target = |read| (read, letters_of(read));
-        let value = |tree| (tree, collected(|into| Tree::letters(tree, into)));
-        Sides {
+        let value = |tree| (tree, collected(|into| ResolvedExpr::letters(tree, into)));
+        TargetsAndValues {
             targets: statement.lhs.iter().map(target).collect(),
             values: statement.rhs.iter().map(value).collect(),
             unused: unused_letters(statement),
@@ -96,23 +97,23 @@ impl Sides<'_> {
     }
 }
 
-fn letters_of(read: &Read) -> BTreeSet<usize> {
+fn letters_of(read: &NodeAccess) -> BTreeSet<usize> {
     collected(|into| read.letters(into))
 }
 
-impl Part {
+impl StatementComponent {
     /// The only target and the only value of a component.
     fn new(
-        statement: &Resolved,
-        sides: &Sides<'_>,
+        statement: &ResolvedStatement,
+        sides: &TargetsAndValues<'_>,
         component: &Component,
         ranges: &[i64],
         text: &str,
-    ) -> Result<Part, Located> {
+    ) -> Result<StatementComponent, LocatedError> {
         let runs = |letters: &BTreeSet<usize>| letters.iter().all(|&letter| component.live[letter]);
         let targets = sides.targets.iter().filter(|(_, letters)| runs(letters)).map(|(target, _)| *target);
         let values = sides.values.iter().filter(|(_, letters)| runs(letters)).map(|(value, _)| *value);
-        let ambiguous = |what, spans: Vec<Span>| {
+        let ambiguous = |what, spans: Vec<ByteRange>| {
             let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
             let found =
                 spans.iter().map(|span| text.get(span.clone()).unwrap_or_default().to_owned()).collect();
@@ -129,14 +130,14 @@ impl Part {
         used.extend(&sides.unused);
         let letters: Vec<usize> = used.into_iter().collect();
         // What computes an index does not matter to where the others reach.
-        let index = target.computed.as_ref().map(|_| Accessed::default());
+        let index = target.computed.as_ref().map(|_| OperandAccess::default());
         let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
-        Ok(Part { target, value, letters, writes })
+        Ok(StatementComponent { target, value, letters, writes })
     }
 }
 
 /// The letters that no index has, such as `k` in `i + 0*k`. They run all the same.
-fn unused_letters(statement: &Resolved) -> Vec<usize> {
+fn unused_letters(statement: &ResolvedStatement) -> Vec<usize> {
     let mut used = BTreeSet::new();
     statement.lhs.iter().for_each(|target| target.letters(&mut used));
     statement.rhs.iter().for_each(|value| value.letters(&mut used));
@@ -152,7 +153,10 @@ fn collected(enter: impl FnOnce(&mut BTreeSet<usize>)) -> BTreeSet<usize> {
     letters
 }
 
-fn only<T>(found: impl Iterator<Item = T>, otherwise: impl FnOnce(Vec<T>) -> Located) -> Result<T, Located> {
+fn only<T>(
+    found: impl Iterator<Item = T>,
+    otherwise: impl FnOnce(Vec<T>) -> LocatedError,
+) -> Result<T, LocatedError> {
     let mut found: Vec<T> = found.collect();
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
@@ -164,7 +168,7 @@ fn only<T>(found: impl Iterator<Item = T>, otherwise: impl FnOnce(Vec<T>) -> Loc
 }
 
 /// An index with each concatenated axis at the letter that is picked there.
-fn in_component(index: &Affine, statement: &Resolved, component: &Component) -> Affine {
+fn in_component(index: &Affine, statement: &ResolvedStatement, component: &Component) -> Affine {
     let axes = (0..statement.letters.len()).filter(|&k| !statement.letters[k].parts.is_empty());
     axes.zip(&component.picked).fold(index.clone(), |index, (axis, &(letter, before))| {
         index.substitute(axis_iterator(axis), &Affine::var(axis_iterator(letter)).plus_constant(before))
@@ -172,7 +176,7 @@ fn in_component(index: &Affine, statement: &Resolved, component: &Component) -> 
 }
 
 /// A plain assignment has no letters to reduce over.
-fn check_reduction(statement: &Resolved, part: &Part) -> Result<(), Located> {
+fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> Result<(), LocatedError> {
     if statement.op != AccumOp::Assign {
         return Ok(());
     }
@@ -187,7 +191,7 @@ fn check_reduction(statement: &Resolved, part: &Part) -> Result<(), Located> {
 }
 
 /// The targets of all parts, and whether no element of each is written twice.
-fn written_once(parts: &[Part]) -> BTreeMap<&TensorNode, bool> {
+fn written_once(parts: &[StatementComponent]) -> BTreeMap<&TensorNode, bool> {
     let mut writes: BTreeMap<&TensorNode, Vec<&Projections>> = BTreeMap::new();
     for part in parts {
         writes.entry(&part.target.node).or_default().push(&part.writes);
@@ -199,27 +203,30 @@ fn written_once(parts: &[Part]) -> BTreeMap<&TensorNode, bool> {
 /// at the element being written, once: else the value would depend on the order of the loops. `targets` tells
 /// of each target whether no element of it is written twice.
 fn check_once(
-    statement: &Resolved,
-    part: &Part,
+    statement: &ResolvedStatement,
+    part: &StatementComponent,
     targets: &BTreeMap<&TensorNode, bool>,
-) -> Result<(), Located> {
+) -> Result<(), LocatedError> {
     let lhs = &part.target;
     let once = targets[&lhs.node];
     if statement.op == AccumOp::Assign && !once {
         return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
     }
-    let mut refused: Option<Located> = None;
-    let mut check = |read: &Read| {
+    let mut refused: Option<LocatedError> = None;
+    let mut check = |read: &NodeAccess| {
         let is_target = targets.contains_key(&read.node);
-        if refused.is_some() || matches!(read.how, How::Merge) || !is_target {
+        if refused.is_some() || matches!(read.how, AccessKind::Merge) || !is_target {
             return;
         }
-        let index = |access: &Read| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
+        let index = |access: &NodeAccess| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
         let why = if statement.init {
             "its values are replaced by the neutral element first"
         } else if !once {
             "an element may be written more than once"
-        } else if read.node != lhs.node || index(read) != index(lhs) || matches!(read.how, How::Padded(_)) {
+        } else if read.node != lhs.node
+            || index(read) != index(lhs)
+            || matches!(read.how, AccessKind::Padded(_))
+        {
             "the element read is not the one written"
         } else if read.computed.is_some() || lhs.computed.is_some() {
             "which element is known only when it runs"
@@ -235,50 +242,53 @@ fn check_once(
 
 /// How an operand is indexed.
 #[derive(Default)]
-struct Accessed {
+struct OperandAccess {
     dims: Dims,
     /// In letters of the statement.
     index: Vec<Affine>,
     /// The axis whose index is computed, and the position of the operand that computes it.
     computed: Option<(usize, usize)>,
-    place: AccessPlace,
+    place: AccessSpan,
 }
 
-impl Accessed {
+impl OperandAccess {
     /// An operand without indices.
-    fn scalar(span: &Span) -> Accessed {
-        Accessed { place: AccessPlace { whole: span.clone(), indices: Vec::new() }, ..Accessed::default() }
+    fn scalar(span: &ByteRange) -> OperandAccess {
+        OperandAccess {
+            place: AccessSpan { whole: span.clone(), indices: Vec::new() },
+            ..OperandAccess::default()
+        }
     }
 }
 
-impl Read {
+impl NodeAccess {
     /// The access with its computed index, if it has one, by the operand at that position.
-    fn accessed(&self, by: usize) -> Accessed {
+    fn accessed(&self, by: usize) -> OperandAccess {
         let (index, indices) = self.index.iter().cloned().unzip();
         let computed = self.computed.as_ref().map(|computed| (computed.axis, by));
-        Accessed {
+        OperandAccess {
             dims: self.dims.clone(),
             index,
             computed,
-            place: AccessPlace { whole: self.span.clone(), indices },
+            place: AccessSpan { whole: self.span.clone(), indices },
         }
     }
 }
 
 /// The accesses of an operation's operands, and the operands that compute indices, which follow them.
 #[derive(Default)]
-struct Operands {
-    own: Vec<Accessed>,
+struct OperandList {
+    own: Vec<OperandAccess>,
     /// How many the operation will have.
     arity: usize,
     /// None while its own index is being found: that one comes after it.
-    computing: Vec<Option<(Operand, Accessed)>>,
+    computing: Vec<Option<(Operand, OperandAccess)>>,
 }
 
-impl Operands {
+impl OperandList {
     /// The operands that compute indices, and the accesses of all.
-    fn finish(self) -> (Vec<Operand>, Vec<Accessed>) {
-        let (computed, accessed): (Vec<Operand>, Vec<Accessed>) =
+    fn finish(self) -> (Vec<Operand>, Vec<OperandAccess>) {
+        let (computed, accessed): (Vec<Operand>, Vec<OperandAccess>) =
             self.computing.into_iter().flatten().unzip();
         (computed, self.own.into_iter().chain(accessed).collect())
     }
@@ -287,18 +297,22 @@ impl Operands {
 struct Emitter<'a> {
     ranges: &'a [i64],
     text: &'a Arc<str>,
-    statement: &'a Span,
+    statement: &'a ByteRange,
     /// The type of the node that the present part writes.
     written: DType,
-    steps: &'a mut Vec<Step>,
+    steps: &'a mut Vec<ProgramStep>,
 }
 
 impl Emitter<'_> {
     /// The accumulation of one part; the nodes of its subexpressions come before.
-    fn part(&mut self, statement: &Resolved, part: &Part) -> Result<Accum, Located> {
+    fn part(
+        &mut self,
+        statement: &ResolvedStatement,
+        part: &StatementComponent,
+    ) -> Result<Accum, LocatedError> {
         let lhs = part.target.node.clone();
         self.written = lhs.dtype();
-        let mut operands = Operands::default();
+        let mut operands = OperandList::default();
         let rhs = self.rhs(&part.value, lhs.dtype(), &mut operands)?;
         let written = self.accessed(&part.target, &mut operands)?;
         let (computed, operands) = operands.finish();
@@ -308,34 +322,39 @@ impl Emitter<'_> {
     }
 
     /// Where the accesses of an accumulation stand.
-    fn origin(&self, written: &Accessed, operands: &[Accessed]) -> Origin {
+    fn origin(&self, written: &OperandAccess, operands: &[OperandAccess]) -> Origin {
         let places = operands.iter().map(|operand| operand.place.clone()).collect();
         Origin::new(self.text, self.statement.clone(), written.place.clone(), places)
     }
 
     /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
-    fn rhs(&mut self, tree: &Tree, wanted: DType, operands: &mut Operands) -> Result<Rhs, Located> {
+    fn rhs(
+        &mut self,
+        tree: &ResolvedExpr,
+        wanted: DType,
+        operands: &mut OperandList,
+    ) -> Result<Rhs, LocatedError> {
         let common = operand_type(tree, wanted, self.written);
         operands.arity = tree.children().len().max(1);
         match &tree.kind {
-            TreeKind::Number(_)
-            | TreeKind::Index(_)
-            | TreeKind::Size(_)
-            | TreeKind::Read(_)
-            | TreeKind::Random(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
-            TreeKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted, operands),
-            TreeKind::Cast(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
-            TreeKind::Unary(op, a) if is_widened(*op, a) && common != DType::F32 => {
-                let (kind, span) = (TreeKind::Cast(common, a.clone()), a.span.clone());
-                Ok(Rhs::Unary(*op, self.own_operand(&Tree { kind, span }, common, operands)?))
+            ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Random(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            ResolvedExprKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted, operands),
+            ResolvedExprKind::Cast(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            ResolvedExprKind::Unary(op, a) if is_widened(*op, a) && common != DType::F32 => {
+                let (kind, span) = (ResolvedExprKind::Cast(common, a.clone()), a.span.clone());
+                Ok(Rhs::Unary(*op, self.own_operand(&ResolvedExpr { kind, span }, common, operands)?))
             }
-            TreeKind::Unary(op, a) => Ok(Rhs::Unary(*op, self.own_operand(a, common, operands)?)),
-            TreeKind::Binary(op, args) => {
+            ResolvedExprKind::Unary(op, a) => Ok(Rhs::Unary(*op, self.own_operand(a, common, operands)?)),
+            ResolvedExprKind::Binary(op, args) => {
                 let a = self.own_operand(&args[0], common, operands)?;
                 let b = self.own_operand(&args[1], common, operands)?;
                 Ok(Rhs::Binary(*op, [a, b]))
             }
-            TreeKind::Ternary(op, args) => {
+            ResolvedExprKind::Ternary(op, args) => {
                 let first = if *op == TernaryOp::Where { DType::Bool } else { common };
                 let a = self.own_operand(&args[0], first, operands)?;
                 let b = self.own_operand(&args[1], common, operands)?;
@@ -348,10 +367,10 @@ impl Emitter<'_> {
     /// The next operand of the operation.
     fn own_operand(
         &mut self,
-        tree: &Tree,
+        tree: &ResolvedExpr,
         wanted: DType,
-        operands: &mut Operands,
-    ) -> Result<Operand, Located> {
+        operands: &mut OperandList,
+    ) -> Result<Operand, LocatedError> {
         let (operand, accessed) = self.operand(tree, wanted, operands)?;
         operands.own.push(accessed);
         Ok(operand)
@@ -360,52 +379,56 @@ impl Emitter<'_> {
     /// The expression as an operand; operations become virtual nodes.
     fn operand(
         &mut self,
-        tree: &Tree,
+        tree: &ResolvedExpr,
         wanted: DType,
-        operands: &mut Operands,
-    ) -> Result<(Operand, Accessed), Located> {
+        operands: &mut OperandList,
+    ) -> Result<(Operand, OperandAccess), LocatedError> {
         match &tree.kind {
-            TreeKind::Number(number) => {
+            ResolvedExprKind::Number(number) => {
                 let value = self.number(*number, type_of(tree).or(wanted), &tree.span)?;
-                Ok((Operand::Constant(value), Accessed::scalar(&tree.span)))
+                Ok((Operand::Constant(value), OperandAccess::scalar(&tree.span)))
             }
-            TreeKind::Index(index) => {
+            ResolvedExprKind::Index(index) => {
                 let dtype = self.index_type(index, wanted, &tree.span)?;
-                let accessed = Accessed {
+                let accessed = OperandAccess {
                     dims: Dims::from_slice(&[1]),
                     index: vec![index.clone()],
-                    ..Accessed::scalar(&tree.span)
+                    ..OperandAccess::scalar(&tree.span)
                 };
                 Ok((Operand::Index(dtype), accessed))
             }
-            TreeKind::Size(letter) => {
+            ResolvedExprKind::Size(letter) => {
                 let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
                 let size = Scalar::from_i64(dtype, self.ranges[*letter]);
-                Ok((Operand::Constant(size), Accessed::scalar(&tree.span)))
+                Ok((Operand::Constant(size), OperandAccess::scalar(&tree.span)))
             }
-            TreeKind::Random(random, cell) => {
+            ResolvedExprKind::Random(random, cell) => {
                 let dtype = type_of(tree).or(wanted);
-                let accessed = Accessed {
+                let accessed = OperandAccess {
                     dims: Dims::from_elem(1, cell.len()),
                     index: cell.clone(),
-                    ..Accessed::scalar(&tree.span)
+                    ..OperandAccess::scalar(&tree.span)
                 };
                 Ok((Operand::Random { random: Box::new(random.clone()), dtype }, accessed))
             }
-            TreeKind::Read(read) => self.read(read, operands),
-            TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),
-            TreeKind::Unary(..) | TreeKind::Binary(..) | TreeKind::Ternary(..) => {
+            ResolvedExprKind::NodeAccess(read) => self.read(read, operands),
+            ResolvedExprKind::Cast(to, a) => self.virtual_node(tree, a, *to),
+            ResolvedExprKind::Unary(..) | ResolvedExprKind::Binary(..) | ResolvedExprKind::Ternary(..) => {
                 self.virtual_node(tree, tree, type_of(tree).or(wanted))
             }
         }
     }
 
-    fn read(&mut self, read: &Read, operands: &mut Operands) -> Result<(Operand, Accessed), Located> {
+    fn read(
+        &mut self,
+        read: &NodeAccess,
+        operands: &mut OperandList,
+    ) -> Result<(Operand, OperandAccess), LocatedError> {
         let node = read.node.clone();
         let operand = match read.how {
-            How::Lhs | How::Plain => Operand::Node(node),
-            How::Merge => Operand::MergeBuffer(node),
-            How::Padded(outside) => {
+            AccessKind::Lhs | AccessKind::Plain => Operand::Node(node),
+            AccessKind::Merge => Operand::MergeBuffer(node),
+            AccessKind::Padded(outside) => {
                 let outside = self.number(outside, read.node.dtype(), &read.span)?;
                 Operand::Padded { node, outside }
             }
@@ -414,7 +437,11 @@ impl Emitter<'_> {
     }
 
     /// An access, with the operand that computes its index, if one does, among the others.
-    fn accessed(&mut self, read: &Read, operands: &mut Operands) -> Result<Accessed, Located> {
+    fn accessed(
+        &mut self,
+        read: &NodeAccess,
+        operands: &mut OperandList,
+    ) -> Result<OperandAccess, LocatedError> {
         let Some(computed) = &read.computed else { return Ok(read.accessed(0)) };
         let at = operands.computing.len();
         operands.computing.push(None);
@@ -423,12 +450,12 @@ impl Emitter<'_> {
     }
 
     /// A number in a type that has it.
-    fn number(&self, number: Number, dtype: DType, span: &Span) -> Result<Scalar, Located> {
+    fn number(&self, number: Number, dtype: DType, span: &ByteRange) -> Result<Scalar, LocatedError> {
         number.checked(dtype, self.text, span)
     }
 
     /// `i32`, which must have all values of the index, unless `i64` is wanted.
-    fn index_type(&self, index: &Affine, wanted: DType, span: &Span) -> Result<DType, Located> {
+    fn index_type(&self, index: &Affine, wanted: DType, span: &ByteRange) -> Result<DType, LocatedError> {
         let bounds = index.bounds(|var| match var {
             Var::Loop(id) => (0, self.ranges[id.index()].max(1) - 1),
             Var::Symbol(_) => (0, 0),
@@ -448,25 +475,28 @@ impl Emitter<'_> {
     /// subexpression it stands for.
     fn virtual_node(
         &mut self,
-        whole: &Tree,
-        value: &Tree,
+        whole: &ResolvedExpr,
+        value: &ResolvedExpr,
         dtype: DType,
-    ) -> Result<(Operand, Accessed), Located> {
+    ) -> Result<(Operand, OperandAccess), LocatedError> {
         let mut letters = BTreeSet::new();
         value.letters(&mut letters);
         let letters: Vec<usize> = letters.into_iter().collect();
-        let mut operands = Operands::default();
+        let mut operands = OperandList::default();
         let rhs = self.rhs(value, dtype, &mut operands)?;
         let (computed, operands) = operands.finish();
         let dims: Dims = letters.iter().map(|&k| usize::try_from(self.ranges[k]).unwrap_or(0)).collect();
         let node = self.make_node(whole, &dims, dtype)?;
         let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
-        let accessed =
-            || Accessed { dims: dims.clone(), index: index.clone(), ..Accessed::scalar(&whole.span) };
+        let accessed = || OperandAccess {
+            dims: dims.clone(),
+            index: index.clone(),
+            ..OperandAccess::scalar(&whole.span)
+        };
         let origin = self.origin(&accessed(), &operands);
         let projections = self.projections(&letters, accessed(), operands, &whole.span);
         let lhs = node.clone();
-        self.steps.push(Step::Accum(Box::new(Accum {
+        self.steps.push(ProgramStep::Accum(Box::new(Accum {
             init_neutral: false,
             op: AccumOp::Assign,
             lhs,
@@ -479,7 +509,7 @@ impl Emitter<'_> {
         Ok((Operand::Node(node), read))
     }
 
-    fn make_node(&self, whole: &Tree, dims: &Dims, dtype: DType) -> Result<TensorNode, Located> {
+    fn make_node(&self, whole: &ResolvedExpr, dims: &Dims, dtype: DType) -> Result<TensorNode, LocatedError> {
         let source = self.text.get(whole.span.clone()).unwrap_or_default();
         let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
         let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
@@ -488,7 +518,13 @@ impl Emitter<'_> {
         node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))
     }
 
-    fn projections(&self, letters: &[usize], lhs: Accessed, rhs: Vec<Accessed>, span: &Span) -> Projections {
+    fn projections(
+        &self,
+        letters: &[usize],
+        lhs: OperandAccess,
+        rhs: Vec<OperandAccess>,
+        span: &ByteRange,
+    ) -> Projections {
         projections(self.ranges, letters, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
     }
 }
@@ -497,8 +533,8 @@ impl Emitter<'_> {
 fn projections(
     ranges: &[i64],
     letters: &[usize],
-    lhs: Accessed,
-    rhs: Vec<Accessed>,
+    lhs: OperandAccess,
+    rhs: Vec<OperandAccess>,
     source: &str,
 ) -> Projections {
     let axes: Vec<usize> = letters.iter().map(|&k| usize::try_from(ranges[k]).unwrap_or(0)).collect();
@@ -513,7 +549,7 @@ fn projections(
             sum.plus(&Affine::term(var, coefficient))
         }))
     };
-    let indexed = |accessed: Accessed| -> Indexed {
+    let indexed = |accessed: OperandAccess| -> Indexed {
         let mut projection: Projection = accessed.index.iter().map(renamed).collect();
         if let Some((axis, by)) = accessed.computed {
             projection[axis] = AxisIndex::Computed(by);

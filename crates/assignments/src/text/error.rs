@@ -10,7 +10,7 @@ pub use super::synonyms::Synonym;
 use lowered_ir::SourceSpan;
 
 /// A range of bytes of the text.
-pub type Span = Range<usize>;
+pub type ByteRange = Range<usize>;
 
 /// What is wrong with a text, and where. Prints the message, the line and a caret under the place.
 pub struct TextError {
@@ -340,8 +340,8 @@ fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
 }
 
 impl TextError {
-    pub(super) fn new(located: Located, text: &Arc<str>) -> TextError {
-        let Located { kind, span } = located;
+    pub(super) fn new(located: LocatedError, text: &Arc<str>) -> TextError {
+        let LocatedError { kind, span } = located;
         TextError { kind, span: SourceSpan::new(text.clone(), span) }
     }
 
@@ -351,7 +351,7 @@ impl TextError {
     }
 
     /// The place, in bytes of the text.
-    pub fn span(&self) -> Span {
+    pub fn span(&self) -> ByteRange {
         self.span.bytes()
     }
 
@@ -383,14 +383,14 @@ impl std::error::Error for TextError {
 
 /// A located error before the text is at hand.
 #[derive(Debug)]
-pub(super) struct Located {
+pub(super) struct LocatedError {
     kind: Box<TextErrorKind>,
-    span: Span,
+    span: ByteRange,
 }
 
 impl TextErrorKind {
     /// This error, at that place.
-    pub(super) fn at(self, span: Span) -> Located {
-        Located { kind: Box::new(self), span }
+    pub(super) fn at(self, span: ByteRange) -> LocatedError {
+        LocatedError { kind: Box::new(self), span }
     }
 }

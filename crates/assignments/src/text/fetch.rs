@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tnode::{DType, Scalar};
 
 use super::ast::{Access, Fetch, Number, Statement};
-use super::error::{Located, Span, TextErrorKind};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
 use super::lex::Token;
 use super::names::NodeNames;
-use super::parse::{Parsed, Parser};
+use super::parse::{ParseResult, Parser};
 use super::random;
 use crate::indexing::StaticSymbol;
-use crate::{AccessPlace, Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchOp, Origin, Step};
+use crate::{AccessSpan, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Origin, ProgramStep, SampleValues};
 
 /// The functions that fill a node, with what stands between their brackets.
 const FORMS: [(&str, &str); 5] =
@@ -41,7 +41,7 @@ impl Parser<'_> {
     }
 
     /// One of the functions that fill a node, which must have no indices.
-    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> Parsed<Fetch> {
+    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> ParseResult<Fetch> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
         let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
         if !whole || !is_plain {
@@ -67,7 +67,7 @@ impl Parser<'_> {
     }
 
     /// A bit pattern.
-    fn bits(&mut self) -> Parsed<Fetch> {
+    fn bits(&mut self) -> ParseResult<Fetch> {
         let bits = match *self.peek() {
             Token::Bits(bits) => bits,
             Token::Number(Number { int: Some(int), .. }) => int.unsigned_abs(),
@@ -77,7 +77,7 @@ impl Parser<'_> {
     }
 
     /// `node, @symbol`
-    fn slice(&mut self) -> Parsed<Fetch> {
+    fn slice(&mut self) -> ParseResult<Fetch> {
         let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
         let of_span = self.next().span;
         self.expect(",")?;
@@ -91,7 +91,7 @@ impl Parser<'_> {
 
 /// Where the node and the call of a statement that fills a node stand.
 pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
-    let place = |span: &Span| AccessPlace { whole: span.clone(), indices: Vec::new() };
+    let place = |span: &ByteRange| AccessSpan { whole: span.clone(), indices: Vec::new() };
     let call = place(&statement.rhs_span);
     Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
 }
@@ -104,7 +104,7 @@ pub(super) fn resolve(
     nodes: &NodeNames,
     assignments: &mut Assignments,
     origin: Origin,
-) -> Result<Step, Located> {
+) -> Result<ProgramStep, LocatedError> {
     let node = nodes.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))?;
     let op = match fetch {
         Fetch::Offsets => FetchOp::RangeOverOffsets,
@@ -137,15 +137,15 @@ pub(super) fn resolve(
             }
             FetchOp::ConstantBits(*bits)
         }
-        Fetch::Random(draws) => FetchOp::Random(random::resolve_fetch(draws, node.id().get(), assignments)?),
-        Fetch::Drawn { distribution, scheme, of, of_span } => {
+        Fetch::Random(call) => FetchOp::Random(random::resolve_fetch(call, node.id().get(), assignments)?),
+        Fetch::SampleValues { distribution, scheme, of, of_span } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
-            FetchOp::Drawn(Drawn { distribution: *distribution, scheme: *scheme, of })
+            FetchOp::SampleValues(SampleValues { distribution: *distribution, scheme: *scheme, of })
         }
         Fetch::Slice { of, of_span, symbol } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
             FetchOp::Slice { index: assignments.symbol(&StaticSymbol::open(symbol)), of }
         }
     };
-    Ok(Step::Fetch { node, op, origin })
+    Ok(ProgramStep::Fetch { node, op, origin })
 }

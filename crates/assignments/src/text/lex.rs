@@ -4,7 +4,7 @@
 //! statement, and before a name that is not `where`. So statements may be broken after or before an operator.
 
 use super::ast::Number;
-use super::error::{Located, Span, TextErrorKind};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
 use crate::AccumOp;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,16 +30,16 @@ pub(super) enum Token {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Spanned {
+pub(super) struct SpannedToken {
     pub(super) token: Token,
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
 /// The signs, longer ones before their beginnings.
 const SIGNS: [&str; 18] =
     ["<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ","];
 
-pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Located> {
+pub(super) fn tokens(text: &str) -> Result<Vec<SpannedToken>, LocatedError> {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), depth: 0, newline: None };
     while lexer.skip_blank() {
         lexer.token()?;
@@ -52,7 +52,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Located> {
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    tokens: Vec<Spanned>,
+    tokens: Vec<SpannedToken>,
     /// Open brackets.
     depth: usize,
     /// A newline that may become a token, depending on what follows.
@@ -82,7 +82,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&mut self) -> Result<(), Located> {
+    fn token(&mut self) -> Result<(), LocatedError> {
         let (rest, start) = (self.rest(), self.at);
         let first = rest.chars().next().unwrap_or('\0');
         let (token, length) = if let Some(found) = assignment(rest) {
@@ -112,12 +112,12 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    fn push(&mut self, token: Token, span: Span) {
+    fn push(&mut self, token: Token, span: ByteRange) {
         if let Some(at) = self.newline.take() {
             let starts = matches!(&token, Token::Name(name) if name != "where");
             let ends = self.tokens.last().is_some_and(|last| can_end(&last.token));
             if self.depth == 0 && starts && ends {
-                self.tokens.push(Spanned { token: Token::End, span: at..at + 1 });
+                self.tokens.push(SpannedToken { token: Token::End, span: at..at + 1 });
             }
         }
         match token {
@@ -127,7 +127,7 @@ impl<'a> Lexer<'a> {
             Token::End => self.depth = 0,
             _ => {}
         }
-        self.tokens.push(Spanned { token, span });
+        self.tokens.push(SpannedToken { token, span });
     }
 }
 

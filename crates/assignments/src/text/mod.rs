@@ -32,18 +32,18 @@ mod ranges;
 mod resolve;
 mod synonyms;
 mod types;
-mod warn;
+mod warnings;
 
 use std::sync::Arc;
 
 use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
-use self::error::Located;
-pub use self::error::{Span, Synonym, TextError, TextErrorKind};
+use self::error::LocatedError;
+pub use self::error::{ByteRange, Synonym, TextError, TextErrorKind};
 use self::names::NodeNames;
-use self::parse::Program;
-use super::{Assignments, Step};
+use self::parse::ParsedProgram;
+use super::{Assignments, ProgramStep};
 use crate::indexing::StaticSymbol;
 use lowered_ir::stack::with_enough;
 
@@ -58,8 +58,8 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     with_enough(|| read(&text, nodes).map_err(|located| TextError::new(located, &text)))
 }
 
-fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
-    let Program { statements, symbols } = parse::program(text)?;
+fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, LocatedError> {
+    let ParsedProgram { statements, symbols } = parse::program(text)?;
     let mut assignments = Assignments::default();
     let names = NodeNames::new(nodes);
     for name in symbols {
@@ -71,20 +71,20 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
             resolve::refuse_letters(statement)?;
             let origin = fetch::origin(text, statement, target);
             let step = fetch::resolve(fetch, target, text, &names, &mut assignments, origin)?;
-            assignments.steps.extend([Step::Remark(on_one_line(&text[statement.span.clone()])), step]);
+            assignments.steps.extend([ProgramStep::Remark(on_one_line(&text[statement.span.clone()])), step]);
             continue;
         }
         let resolved = resolve::resolve(statement, text, &names, &mut assignments)?;
         let ranges = ranges::letter_ranges(&resolved, text)?;
         ranges::check_bounds(&resolved, &ranges, &assignments, text)?;
-        assignments.steps.push(Step::Remark(on_one_line(&text[statement.span.clone()])));
+        assignments.steps.push(ProgramStep::Remark(on_one_line(&text[statement.span.clone()])));
         emit::emit(&resolved, &ranges, text, &mut assignments)?;
     }
     Ok(assignments)
 }
 
 /// Enters the symbols whose range a `where` gives, which holds for the whole text.
-fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), Located> {
+fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), LocatedError> {
     for constraint in &statement.constraints {
         let Atom::Symbol(name) = &constraint.atom else { continue };
         let refuse = |conflict: String| {

@@ -3,8 +3,8 @@
 use tnode::{DType, MAX_RANK};
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
-use super::error::{Located, Span, TextErrorKind};
-use super::lex::{Spanned, Token, describe, tokens};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::lex::{SpannedToken, Token, describe, tokens};
 use super::{fetch, names, random, synonyms};
 use crate::AccumOp;
 use crate::indexing::concat::MAX_COMPONENTS;
@@ -13,18 +13,18 @@ use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 /// The deepest nesting of brackets and operations.
 const MAX_DEPTH: usize = 100;
 
-pub(super) type Parsed<T> = Result<T, Located>;
+pub(super) type ParseResult<T> = Result<T, LocatedError>;
 
 /// A text as a tree.
-pub(super) struct Program {
+pub(super) struct ParsedProgram {
     pub(super) statements: Vec<Statement>,
     /// The names of symbols, in order of mention.
     pub(super) symbols: Vec<String>,
 }
 
-pub(super) fn program(text: &str) -> Parsed<Program> {
+pub(super) fn program(text: &str) -> ParseResult<ParsedProgram> {
     let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0 };
-    let symbol = |token: &Spanned| match &token.token {
+    let symbol = |token: &SpannedToken| match &token.token {
         Token::Symbol(name) => Some(name.clone()),
         _ => None,
     };
@@ -33,7 +33,7 @@ pub(super) fn program(text: &str) -> Parsed<Program> {
     loop {
         while parser.accept(&Token::End).is_some() {}
         if parser.peek() == &Token::Eof {
-            return Ok(Program { statements, symbols });
+            return Ok(ParsedProgram { statements, symbols });
         }
         statements.push(parser.statement()?);
         match parser.peek() {
@@ -46,13 +46,13 @@ pub(super) fn program(text: &str) -> Parsed<Program> {
 pub(super) struct Parser<'a> {
     text: &'a str,
     /// Ends with [`Token::Eof`].
-    tokens: Vec<Spanned>,
+    tokens: Vec<SpannedToken>,
     at: usize,
     depth: usize,
 }
 
 impl Parser<'_> {
-    fn current(&self) -> &Spanned {
+    fn current(&self) -> &SpannedToken {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
@@ -64,30 +64,30 @@ impl Parser<'_> {
         &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
     }
 
-    fn span(&self) -> Span {
+    fn span(&self) -> ByteRange {
         self.current().span.clone()
     }
 
-    pub(super) fn next(&mut self) -> Spanned {
+    pub(super) fn next(&mut self) -> SpannedToken {
         let token = self.current().clone();
         self.at += 1;
         token
     }
 
-    fn accept(&mut self, token: &Token) -> Option<Span> {
+    fn accept(&mut self, token: &Token) -> Option<ByteRange> {
         (self.peek() == token).then(|| self.next().span)
     }
 
-    fn sign(&mut self, sign: &'static str) -> Option<Span> {
+    fn sign(&mut self, sign: &'static str) -> Option<ByteRange> {
         self.accept(&Token::Sign(sign))
     }
 
-    pub(super) fn expect(&mut self, sign: &'static str) -> Parsed<Span> {
+    pub(super) fn expect(&mut self, sign: &'static str) -> ParseResult<ByteRange> {
         self.sign(sign).ok_or_else(|| self.expected(&format!("`{sign}`")))
     }
 
-    pub(super) fn expected(&self, what: &str) -> Located {
-        let Spanned { token, span } = self.current();
+    pub(super) fn expected(&self, what: &str) -> LocatedError {
+        let SpannedToken { token, span } = self.current();
         let found = describe(token, self.text.get(span.clone()).unwrap_or_default());
         TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
     }
@@ -109,7 +109,7 @@ impl Parser<'_> {
     }
 
     /// Runs `f` one level deeper.
-    fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(self.span()));
@@ -120,12 +120,12 @@ impl Parser<'_> {
     }
 
     /// The place from `start` to the last token read.
-    pub(super) fn since(&self, start: usize) -> Span {
+    pub(super) fn since(&self, start: usize) -> ByteRange {
         let last = self.at.saturating_sub(1);
         start..self.tokens.get(last).map_or(start, |token| token.span.end)
     }
 
-    fn statement(&mut self) -> Parsed<Statement> {
+    fn statement(&mut self) -> ParseResult<Statement> {
         let start = self.span().start;
         let lhs = self.list(Self::target)?;
         let Token::Assign { op, init } = *self.peek() else {
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(Statement { lhs, op, init, op_span, rhs, fetch, rhs_span, constraints, span })
     }
 
-    fn target(&mut self) -> Parsed<Access> {
+    fn target(&mut self) -> ParseResult<Access> {
         let Token::Name(name) = self.peek().clone() else {
             return Err(self.expected("a statement such as `y[i] := x[i]`"));
         };
@@ -160,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// One or more items with commas between them.
-    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> ParseResult<T>) -> ParseResult<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.sign(",").is_some() {
             items.push(item(self)?);
@@ -168,7 +168,7 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    fn constraint(&mut self) -> Parsed<Constraint> {
+    fn constraint(&mut self) -> ParseResult<Constraint> {
         let start = self.span().start;
         let atom = match self.peek().clone() {
             Token::Name(name) => Atom::Letter(name),
@@ -185,7 +185,7 @@ impl Parser<'_> {
     }
 
     /// What may follow a node's name: indices.
-    fn access(&mut self, name: String, name_span: Span) -> Parsed<Access> {
+    fn access(&mut self, name: String, name_span: ByteRange) -> ParseResult<Access> {
         let (name, merge) = match name.strip_suffix(".merge") {
             Some(node) => (node.to_owned(), true),
             None => (name, false),
@@ -204,7 +204,7 @@ impl Parser<'_> {
         Ok(Access { name, merge, indices, span: self.since(name_span.start), name_span })
     }
 
-    fn axis_index(&mut self) -> Parsed<Index> {
+    fn axis_index(&mut self) -> ParseResult<Index> {
         let start = self.span().start;
         if self.at_computed() {
             return self.expr().map(Index::Computed);
@@ -242,14 +242,14 @@ impl Parser<'_> {
         false
     }
 
-    fn letter(&mut self) -> Parsed<(String, Span)> {
+    fn letter(&mut self) -> ParseResult<(String, ByteRange)> {
         let Token::Name(name) = self.peek().clone() else {
             return Err(self.expected("a letter: concatenated axes are letters alone, as in `i^j`"));
         };
         Ok((name, self.next().span))
     }
 
-    pub(super) fn index(&mut self) -> Parsed<Linear> {
+    pub(super) fn index(&mut self) -> ParseResult<Linear> {
         self.deeper(|p| {
             let mut sum = p.index_product()?;
             loop {
@@ -265,7 +265,7 @@ impl Parser<'_> {
         })
     }
 
-    fn index_product(&mut self) -> Parsed<Linear> {
+    fn index_product(&mut self) -> ParseResult<Linear> {
         let mut product = self.index_factor()?;
         loop {
             match self.peek() {
@@ -280,7 +280,7 @@ impl Parser<'_> {
         }
     }
 
-    fn index_factor(&mut self) -> Parsed<Linear> {
+    fn index_factor(&mut self) -> ParseResult<Linear> {
         let span = self.span();
         let atom = |atom| Linear { terms: vec![(atom, 1, span.clone())], offset: 0, span: span.clone() };
         let linear = match self.peek().clone() {
@@ -315,11 +315,11 @@ impl Parser<'_> {
         Ok(linear)
     }
 
-    fn expr(&mut self) -> Parsed<Expr> {
+    fn expr(&mut self) -> ParseResult<Expr> {
         self.deeper(Self::comparison)
     }
 
-    fn comparison(&mut self) -> Parsed<Expr> {
+    fn comparison(&mut self) -> ParseResult<Expr> {
         let left = self.sum()?;
         let Some((op, swapped)) = comparison_op(self.peek()) else { return Ok(left) };
         self.next();
@@ -330,7 +330,7 @@ impl Parser<'_> {
         if swapped { binary(op, right, left) } else { binary(op, left, right) }
     }
 
-    fn sum(&mut self) -> Parsed<Expr> {
+    fn sum(&mut self) -> ParseResult<Expr> {
         let mut left = self.product()?;
         loop {
             let op = match self.peek() {
@@ -343,7 +343,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Parsed<Expr> {
+    fn product(&mut self) -> ParseResult<Expr> {
         let mut left = self.factor()?;
         loop {
             let op = match self.peek() {
@@ -357,7 +357,7 @@ impl Parser<'_> {
         }
     }
 
-    fn factor(&mut self) -> Parsed<Expr> {
+    fn factor(&mut self) -> ParseResult<Expr> {
         let start = self.span().start;
         if self.sign("-").is_none() {
             return self.primary();
@@ -370,7 +370,7 @@ impl Parser<'_> {
         }
     }
 
-    fn primary(&mut self) -> Parsed<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         let span = self.span();
         match self.peek().clone() {
             Token::Number(number) => {
@@ -396,7 +396,7 @@ impl Parser<'_> {
     }
 
     /// A call, an access, or a bare name.
-    fn named(&mut self, name: String, span: Span) -> Parsed<Expr> {
+    fn named(&mut self, name: String, span: ByteRange) -> ParseResult<Expr> {
         if let (Token::Sign("("), Some(distribution)) = (self.peek(), random::distribution(&name)) {
             return self.random_value(distribution, &span);
         }
@@ -421,7 +421,7 @@ impl Parser<'_> {
         }
     }
 
-    fn arguments(&mut self) -> Parsed<Vec<Expr>> {
+    fn arguments(&mut self) -> ParseResult<Vec<Expr>> {
         let args = self.list(Self::expr)?;
         if self.sign(")").is_none() {
             return Err(self.expected("`,` or `)`"));
@@ -430,7 +430,7 @@ impl Parser<'_> {
     }
 
     /// `size(letter)`, after the word.
-    fn size(&mut self, start: Span) -> Parsed<Expr> {
+    fn size(&mut self, start: ByteRange) -> ParseResult<Expr> {
         self.expect("(")?;
         let Token::Name(letter) = self.peek().clone() else { return Err(self.expected("a letter")) };
         self.next();
@@ -439,7 +439,7 @@ impl Parser<'_> {
     }
 
     /// `pad(node, number)[indices]`, after the word.
-    fn pad(&mut self, start: Span) -> Parsed<Expr> {
+    fn pad(&mut self, start: ByteRange) -> ParseResult<Expr> {
         self.expect("(")?;
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
         let name_span = self.next().span;
@@ -456,7 +456,7 @@ impl Parser<'_> {
     }
 
     /// A number, with its place.
-    pub(super) fn signed_number(&mut self) -> Parsed<(Number, Span)> {
+    pub(super) fn signed_number(&mut self) -> ParseResult<(Number, ByteRange)> {
         let start = self.span().start;
         let negative = self.sign("-").is_some();
         let named = |name: &str| Number::named(name).ok_or_else(|| self.expected("a number"));
@@ -490,13 +490,13 @@ fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
     }
 }
 
-fn binary(op: BinaryOp, a: Expr, b: Expr) -> Parsed<Expr> {
+fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
     let span = a.span.start.min(b.span.start)..a.span.end.max(b.span.end);
     node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
 
 /// An expression, unless it is nested too deep.
-pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
+pub(super) fn node(kind: ExprKind, span: ByteRange) -> ParseResult<Expr> {
     let below = match &kind {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
         ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
@@ -516,7 +516,7 @@ pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
     Ok(Expr { kind, span, depth: below + 1 })
 }
 
-fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Expr> {
+fn call(name: String, args: Vec<Expr>, name_span: ByteRange, span: ByteRange) -> ParseResult<Expr> {
     let found = args.len();
     let arity = |expected| {
         let instead = synonyms::of_call(&name, found);
@@ -565,7 +565,7 @@ fn functions() -> impl Iterator<Item = String> {
 }
 
 /// `a + factor · b`.
-fn add(a: Linear, b: Linear, factor: i64) -> Parsed<Linear> {
+fn add(a: Linear, b: Linear, factor: i64) -> ParseResult<Linear> {
     let span = a.span.start..b.span.end;
     let overflow = || TextErrorKind::NotAffine { found: "a number that overflows" }.at(span.clone());
     let b = scale(b, factor)?;
@@ -580,7 +580,7 @@ fn add(a: Linear, b: Linear, factor: i64) -> Parsed<Linear> {
     Ok(sum)
 }
 
-fn multiply(a: Linear, b: Linear) -> Parsed<Linear> {
+fn multiply(a: Linear, b: Linear) -> ParseResult<Linear> {
     let span = a.span.start..b.span.end;
     let (linear, factor) = match (a.terms.is_empty(), b.terms.is_empty()) {
         (true, _) => (b, a.offset),
@@ -590,8 +590,8 @@ fn multiply(a: Linear, b: Linear) -> Parsed<Linear> {
     scale(Linear { span, ..linear }, factor)
 }
 
-fn scale(mut linear: Linear, factor: i64) -> Parsed<Linear> {
-    let times = |c: i64, span: &Span| {
+fn scale(mut linear: Linear, factor: i64) -> ParseResult<Linear> {
+    let times = |c: i64, span: &ByteRange| {
         c.checked_mul(factor)
             .ok_or_else(|| TextErrorKind::NotAffine { found: "a number that overflows" }.at(span.clone()))
     };

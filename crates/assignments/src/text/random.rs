@@ -2,10 +2,10 @@
 
 use tnode::DType;
 
-use super::ast::{Atom, DrawPart, Draws, Expr, ExprKind, Fetch, Linear, Number};
-use super::error::{Located, Span, TextErrorKind};
+use super::ast::{Atom, Expr, ExprKind, Fetch, KeyArgument, Linear, Number, RandomCall};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
 use super::lex::Token;
-use super::parse::{Parsed, Parser, node};
+use super::parse::{ParseResult, Parser, node};
 use crate::indexing::StaticSymbol;
 use crate::{Assignments, KeyPart, Random};
 use lowered_ir::random::{Distribution, MAX_CELL, Scheme};
@@ -24,15 +24,16 @@ pub(super) fn distribution(name: &str) -> Option<Distribution> {
 
 impl Parser<'_> {
     /// What fills a node, after the name.
-    pub(super) fn random_fetch(&mut self, distribution: Distribution) -> Parsed<Fetch> {
+    pub(super) fn random_fetch(&mut self, distribution: Distribution) -> ParseResult<Fetch> {
         self.expect("(")?;
         let scheme = self.scheme()?;
         if let Token::Name(of) = self.peek().clone() {
             let of_span = self.next().span;
             self.close_scheme(scheme)?;
-            return Ok(Fetch::Drawn { distribution, scheme, of, of_span });
+            return Ok(Fetch::SampleValues { distribution, scheme, of, of_span });
         }
-        self.draws(distribution, scheme, "a seed such as `42`, or a node with draws").map(Fetch::Random)
+        self.random_call(distribution, scheme, "a seed such as `42`, or a node with samples")
+            .map(Fetch::Random)
     }
 
     /// Whether the call that comes next is the whole of what stands after `:=`.
@@ -43,27 +44,31 @@ impl Parser<'_> {
     }
 
     /// A random number as a value, after the name that begins at `start`.
-    pub(super) fn random_value(&mut self, distribution: Distribution, start: &Span) -> Parsed<Expr> {
+    pub(super) fn random_value(
+        &mut self,
+        distribution: Distribution,
+        start: &ByteRange,
+    ) -> ParseResult<Expr> {
         self.expect("(")?;
         let scheme = self.scheme()?;
-        let draws = self.draws(distribution, scheme, "a seed such as `42`")?;
+        let call = self.random_call(distribution, scheme, "a seed such as `42`")?;
         self.expect(")")?;
-        if let Some(DrawPart::SelfId(span)) =
-            draws.parts.iter().find(|part| matches!(part, DrawPart::SelfId(_)))
+        if let Some(KeyArgument::SelfId(span)) =
+            call.parts.iter().find(|part| matches!(part, KeyArgument::SelfId(_)))
         {
             let expected =
                 "a number, symbol or index: only a node that is filled has a number here".to_owned();
             return Err(TextErrorKind::Syntax { expected, found: "`self_id()`".to_owned() }.at(span.clone()));
         }
-        let cell: Vec<&Linear> = draws.parts.iter().filter_map(|part| split(part).err()).collect();
+        let cell: Vec<&Linear> = call.parts.iter().filter_map(|part| split(part).err()).collect();
         if let Some(extra) = cell.get(MAX_CELL) {
             return Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(extra.span.clone()));
         }
-        node(ExprKind::Random(Box::new(draws)), self.since(start.start))
+        node(ExprKind::Random(Box::new(call)), self.since(start.start))
     }
 
     /// The beginning of `light(42)`, where it stands.
-    fn scheme(&mut self) -> Parsed<Scheme> {
+    fn scheme(&mut self) -> ParseResult<Scheme> {
         let named = |scheme: &Scheme| match self.peek() {
             Token::Name(name) => scheme.token() == Some(name),
             _ => false,
@@ -78,7 +83,7 @@ impl Parser<'_> {
         }
     }
 
-    fn close_scheme(&mut self, scheme: Scheme) -> Parsed<()> {
+    fn close_scheme(&mut self, scheme: Scheme) -> ParseResult<()> {
         if scheme.token().is_some() {
             self.expect(")")?;
         }
@@ -86,7 +91,12 @@ impl Parser<'_> {
     }
 
     /// The seed and the arguments after it.
-    fn draws(&mut self, distribution: Distribution, scheme: Scheme, seed: &str) -> Parsed<Draws> {
+    fn random_call(
+        &mut self,
+        distribution: Distribution,
+        scheme: Scheme,
+        seed: &str,
+    ) -> ParseResult<RandomCall> {
         let Token::Number(Number { int: Some(int), .. }) = *self.peek() else {
             return Err(self.expected(seed));
         };
@@ -94,40 +104,40 @@ impl Parser<'_> {
         let seed = u64::try_from(int)
             .map_err(|_| TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }.at(span))?;
         self.close_scheme(scheme)?;
-        let mut draws = Draws { distribution, scheme, seed, parts: Vec::new() };
+        let mut call = RandomCall { distribution, scheme, seed, parts: Vec::new() };
         while self.peek() == &Token::Sign(",") {
             self.next();
-            draws.parts.push(self.draw_part()?);
+            call.parts.push(self.key_argument()?);
         }
-        Ok(draws)
+        Ok(call)
     }
 
-    fn draw_part(&mut self) -> Parsed<DrawPart> {
+    fn key_argument(&mut self) -> ParseResult<KeyArgument> {
         let is_id = self.peek() == &Token::Name("self_id".to_owned());
         if !is_id || self.peek_after() != &Token::Sign("(") {
-            return self.index().map(DrawPart::Index);
+            return self.index().map(KeyArgument::Index);
         }
         let start = self.next().span.start;
         self.expect("(")?;
         self.expect(")")?;
-        Ok(DrawPart::SelfId(self.since(start)))
+        Ok(KeyArgument::SelfId(self.since(start)))
     }
 }
 
 /// A part of the key.
-enum Part<'a> {
+enum KeyComponent<'a> {
     SelfId,
     Number(i64),
     Symbol(&'a str),
 }
 
 /// The part of the key that an argument is; else the index that it is.
-fn split(part: &DrawPart) -> Result<Part<'_>, &Linear> {
+fn split(part: &KeyArgument) -> Result<KeyComponent<'_>, &Linear> {
     match part {
-        DrawPart::SelfId(_) => Ok(Part::SelfId),
-        DrawPart::Index(linear) => match linear.terms.as_slice() {
-            [] => Ok(Part::Number(linear.offset)),
-            [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(Part::Symbol(name)),
+        KeyArgument::SelfId(_) => Ok(KeyComponent::SelfId),
+        KeyArgument::Index(linear) => match linear.terms.as_slice() {
+            [] => Ok(KeyComponent::Number(linear.offset)),
+            [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(KeyComponent::Symbol(name)),
             _ => Err(linear),
         },
     }
@@ -135,17 +145,17 @@ fn split(part: &DrawPart) -> Result<Part<'_>, &Linear> {
 
 /// The random numbers of a call, and the arguments that are indices. `id` is the number of the node filled.
 pub(super) fn resolve<'a>(
-    draws: &'a Draws,
+    call: &'a RandomCall,
     id: Option<u64>,
     assignments: &mut Assignments,
 ) -> (Random, Vec<&'a Linear>) {
-    let mut random = Random::new(draws.distribution, draws.seed).with_scheme(draws.scheme);
+    let mut random = Random::new(call.distribution, call.seed).with_scheme(call.scheme);
     let mut cell = Vec::new();
-    for part in &draws.parts {
+    for part in &call.parts {
         random = match split(part) {
-            Ok(Part::SelfId) => random.number(id.unwrap_or_default()),
-            Ok(Part::Number(number)) => random.number(number as u64),
-            Ok(Part::Symbol(name)) => {
+            Ok(KeyComponent::SelfId) => random.number(id.unwrap_or_default()),
+            Ok(KeyComponent::Number(number)) => random.number(number as u64),
+            Ok(KeyComponent::Symbol(name)) => {
                 random.part(KeyPart::Symbol(assignments.symbol(&StaticSymbol::open(name))))
             }
             Err(index) => {
@@ -159,11 +169,11 @@ pub(super) fn resolve<'a>(
 
 /// The random numbers that fill a node, which have no indices.
 pub(super) fn resolve_fetch(
-    draws: &Draws,
+    call: &RandomCall,
     id: u64,
     assignments: &mut Assignments,
-) -> Result<Random, Located> {
-    let (random, cell) = resolve(draws, Some(id), assignments);
+) -> Result<Random, LocatedError> {
+    let (random, cell) = resolve(call, Some(id), assignments);
     match cell.first() {
         None => Ok(random),
         Some(index) => {
@@ -174,10 +184,10 @@ pub(super) fn resolve_fetch(
 }
 
 /// The letters in the arguments of a call.
-pub(super) fn letters(draws: &Draws) -> impl Iterator<Item = (&String, &Span)> {
-    let terms = draws.parts.iter().flat_map(|part| match part {
-        DrawPart::SelfId(_) => [].iter(),
-        DrawPart::Index(linear) => linear.terms.iter(),
+pub(super) fn letters(call: &RandomCall) -> impl Iterator<Item = (&String, &ByteRange)> {
+    let terms = call.parts.iter().flat_map(|part| match part {
+        KeyArgument::SelfId(_) => [].iter(),
+        KeyArgument::Index(linear) => linear.terms.iter(),
     });
     terms.filter_map(|(atom, _, span)| match atom {
         Atom::Letter(name) => Some((name, span)),

@@ -7,15 +7,15 @@
 
 use tnode::TensorNode;
 
-use super::error::{Located, TextErrorKind};
-use super::resolve::{How, Read, Resolved};
+use super::error::{LocatedError, TextErrorKind};
+use super::resolve::{AccessKind, NodeAccess, ResolvedStatement};
 use crate::Assignments;
 use crate::indexing::{axis_iterator, extent};
 use lowered_ir::ir::{Affine, Var};
 use lowered_ir::verify::Limits;
 
 /// The range of each letter of the statement.
-pub(super) fn letter_ranges(statement: &Resolved, text: &str) -> Result<Vec<i64>, Located> {
+pub(super) fn letter_ranges(statement: &ResolvedStatement, text: &str) -> Result<Vec<i64>, LocatedError> {
     let letters = 0..statement.letters.len();
     let sized = letters.clone().map(|at| axes_range(statement, at, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ranges =
@@ -26,11 +26,11 @@ pub(super) fn letter_ranges(statement: &Resolved, text: &str) -> Result<Vec<i64>
 
 /// The axes that a letter indexes alone, with their accesses; those of padded reads may be of any size and do
 /// not count.
-fn alone_axes(statement: &Resolved, at: usize) -> Vec<(&Read, usize)> {
+fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usize)> {
     let alone = Affine::var(axis_iterator(at));
     let mut axes = Vec::new();
     statement.each_read(&mut |read| {
-        if !matches!(read.how, How::Padded(_)) {
+        if !matches!(read.how, AccessKind::Padded(_)) {
             let own = read.index.iter().enumerate().filter(|(_, (index, _))| *index == alone);
             axes.extend(own.map(|(axis, _)| (read, axis)));
         }
@@ -39,7 +39,7 @@ fn alone_axes(statement: &Resolved, at: usize) -> Vec<(&Read, usize)> {
 }
 
 /// The size of the axes that a letter indexes alone, if there are any.
-fn axes_range(statement: &Resolved, at: usize, text: &str) -> Result<Option<i64>, Located> {
+fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Option<i64>, LocatedError> {
     let letter = &statement.letters[at];
     let axes = alone_axes(statement, at);
     let Some(&(first, first_axis)) = axes.first() else { return Ok(None) };
@@ -56,7 +56,11 @@ fn axes_range(statement: &Resolved, at: usize, text: &str) -> Result<Option<i64>
 }
 
 /// The range of a `where`, else that of the axes.
-fn declared_or(statement: &Resolved, at: usize, sized: Option<i64>) -> Result<Option<i64>, Located> {
+fn declared_or(
+    statement: &ResolvedStatement,
+    at: usize,
+    sized: Option<i64>,
+) -> Result<Option<i64>, LocatedError> {
     let letter = &statement.letters[at];
     match &letter.declared {
         Some((range, span)) => range_of(*range).map(Some).map_err(|conflict| {
@@ -87,7 +91,11 @@ fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
 }
 
 /// The range of a letter; that of a concatenated axis must be the sum of its letters'.
-fn known_range(statement: &Resolved, at: usize, ranges: &[Option<i64>]) -> Result<i64, Located> {
+fn known_range(
+    statement: &ResolvedStatement,
+    at: usize,
+    ranges: &[Option<i64>],
+) -> Result<i64, LocatedError> {
     let letter = &statement.letters[at];
     if letter.parts.is_empty() {
         let open = || TextErrorKind::OpenRange { letter: letter.name.clone() }.at(letter.span.clone());
@@ -109,11 +117,11 @@ fn known_range(statement: &Resolved, at: usize, ranges: &[Option<i64>]) -> Resul
 
 /// Checks every index against its array. A symbol without a range counts as 0: lowering finds its range.
 pub(super) fn check_bounds(
-    statement: &Resolved,
+    statement: &ResolvedStatement,
     ranges: &[i64],
     assignments: &Assignments,
     text: &str,
-) -> Result<(), Located> {
+) -> Result<(), LocatedError> {
     if ranges.contains(&0) {
         return Ok(());
     }
@@ -133,10 +141,12 @@ pub(super) fn check_bounds(
         {
             let (min, max) = match read.how {
                 // Next to a computed index, nothing is checked when the program runs.
-                How::Padded(_) if read.computed.is_some() => with_margins(&read.node, axis, read.dims[axis]),
-                How::Padded(_) => (i64::MIN, i64::MAX),
-                How::Lhs => (0, extent(read.dims[axis]) - 1),
-                How::Plain | How::Merge => with_margins(&read.node, axis, read.dims[axis]),
+                AccessKind::Padded(_) if read.computed.is_some() => {
+                    with_margins(&read.node, axis, read.dims[axis])
+                }
+                AccessKind::Padded(_) => (i64::MIN, i64::MAX),
+                AccessKind::Lhs => (0, extent(read.dims[axis]) - 1),
+                AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
             };
             // An index too large to compute is out of bounds even where going outside is allowed.
             let (lo, hi) = index.bounds(|var| (0, last(var))).unwrap_or((i64::MIN, i64::MAX));
@@ -154,10 +164,10 @@ pub(super) fn check_bounds(
 }
 
 /// The access that reads 0 outside instead, if one may.
-fn padded(read: &Read, text: &str) -> Option<String> {
+fn padded(read: &NodeAccess, text: &str) -> Option<String> {
     let access = super::on_one_line(text.get(read.span.clone())?);
     let (name, indices) = access.split_once('[')?;
-    let may = matches!(read.how, How::Plain) && read.computed.is_none();
+    let may = matches!(read.how, AccessKind::Plain) && read.computed.is_none();
     may.then(|| format!("pad({}, 0)[{indices}", name.trim_end()))
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Draws, Expr, ExprKind, Index, Linear, Number, Statement};
-use super::error::{Located, Span, TextErrorKind};
+use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Linear, Number, RandomCall, Statement};
+use super::error::{ByteRange, LocatedError, TextErrorKind};
 use super::names::NodeNames;
 use super::random;
 use super::types::type_of;
@@ -15,24 +15,24 @@ use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
 /// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every
 /// index.
-pub(super) struct Resolved {
+pub(super) struct ResolvedStatement {
     /// Those of the targets first.
     pub(super) letters: Vec<Letter>,
     /// The targets; one, unless axes are concatenated.
-    pub(super) lhs: Vec<Read>,
+    pub(super) lhs: Vec<NodeAccess>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
-    pub(super) op_span: Span,
+    pub(super) op_span: ByteRange,
     /// The values; one, unless axes are concatenated.
-    pub(super) rhs: Vec<Tree>,
+    pub(super) rhs: Vec<ResolvedExpr>,
     /// The whole statement.
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
 }
 
-impl Resolved {
+impl ResolvedStatement {
     /// Calls `f` on every access, those of the values first; of an access with a computed index, that index
     /// first.
-    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
         self.rhs.iter().for_each(|tree| tree.each_read(f));
         for target in &self.lhs {
             target.each_index_read(f);
@@ -44,41 +44,41 @@ impl Resolved {
 pub(super) struct Letter {
     pub(super) name: String,
     /// The first mention.
-    pub(super) span: Span,
+    pub(super) span: ByteRange,
     /// The range of a `where`, with its place.
-    pub(super) declared: Option<(i128, Span)>,
+    pub(super) declared: Option<(i128, ByteRange)>,
     /// The letters that follow each other on a concatenated axis, which is a letter of its own; else none.
     pub(super) parts: Vec<usize>,
 }
 
 /// An access to a node.
 #[derive(Clone)]
-pub(super) struct Read {
+pub(super) struct NodeAccess {
     pub(super) node: TensorNode,
     pub(super) dims: Dims,
-    pub(super) how: How,
+    pub(super) how: AccessKind,
     /// Per axis, with its place; 0 where it is computed.
-    pub(super) index: Vec<(Affine, Span)>,
-    pub(super) computed: Option<Box<Computed>>,
-    pub(super) span: Span,
+    pub(super) index: Vec<(Affine, ByteRange)>,
+    pub(super) computed: Option<Box<ComputedIndex>>,
+    pub(super) span: ByteRange,
 }
 
 /// An index that is the value of an expression.
 #[derive(Clone)]
-pub(super) struct Computed {
+pub(super) struct ComputedIndex {
     pub(super) axis: usize,
-    pub(super) value: Tree,
+    pub(super) value: ResolvedExpr,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum How {
+pub(super) enum AccessKind {
     Lhs,
     Plain,
     Merge,
     Padded(Number),
 }
 
-impl Read {
+impl NodeAccess {
     /// Adds the letters that occur.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         self.index.iter().for_each(|(index, _)| enter_loops(index, into));
@@ -86,7 +86,7 @@ impl Read {
     }
 
     /// Calls `f` on every access that the computed index makes.
-    pub(super) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+    pub(super) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
         self.computed.iter().for_each(|computed| computed.value.each_read(f));
     }
 
@@ -96,11 +96,11 @@ impl Read {
     }
 
     /// The access with every index replaced by `f` of it.
-    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Read {
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> NodeAccess {
         let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
         let computed = self.computed.as_deref();
-        let computed = computed.map(|c| Box::new(Computed { axis: c.axis, value: c.value.map(f) }));
-        Read { index, computed, ..self.clone() }
+        let computed = computed.map(|c| Box::new(ComputedIndex { axis: c.axis, value: c.value.map(f) }));
+        NodeAccess { index, computed, ..self.clone() }
     }
 }
 
@@ -112,44 +112,44 @@ fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
 }
 
 #[derive(Clone)]
-pub(super) struct Tree {
-    pub(super) kind: TreeKind,
-    pub(super) span: Span,
+pub(super) struct ResolvedExpr {
+    pub(super) kind: ResolvedExprKind,
+    pub(super) span: ByteRange,
 }
 
 #[derive(Clone)]
-pub(super) enum TreeKind {
+pub(super) enum ResolvedExprKind {
     Number(Number),
     /// The value of an index.
     Index(Affine),
     /// The extent of a letter.
     Size(usize),
-    Read(Read),
-    Unary(UnaryOp, Box<Tree>),
-    Binary(BinaryOp, Box<[Tree; 2]>),
-    Ternary(TernaryOp, Box<[Tree; 3]>),
-    Cast(DType, Box<Tree>),
+    NodeAccess(NodeAccess),
+    Unary(UnaryOp, Box<ResolvedExpr>),
+    Binary(BinaryOp, Box<[ResolvedExpr; 2]>),
+    Ternary(TernaryOp, Box<[ResolvedExpr; 3]>),
+    Cast(DType, Box<ResolvedExpr>),
     /// Random numbers, and the indices that tell them apart.
     Random(Random, Vec<Affine>),
 }
 
-impl Tree {
-    pub(super) fn children(&self) -> &[Tree] {
+impl ResolvedExpr {
+    pub(super) fn children(&self) -> &[ResolvedExpr] {
         match &self.kind {
-            TreeKind::Number(_)
-            | TreeKind::Index(_)
-            | TreeKind::Size(_)
-            | TreeKind::Read(_)
-            | TreeKind::Random(..) => &[],
-            TreeKind::Unary(_, a) | TreeKind::Cast(_, a) => std::slice::from_ref(a),
-            TreeKind::Binary(_, args) => args.as_slice(),
-            TreeKind::Ternary(_, args) => args.as_slice(),
+            ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Random(..) => &[],
+            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_ref(a),
+            ResolvedExprKind::Binary(_, args) => args.as_slice(),
+            ResolvedExprKind::Ternary(_, args) => args.as_slice(),
         }
     }
 
     /// Calls `f` on every access, left to right.
-    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
-        if let TreeKind::Read(read) = &self.kind {
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        if let ResolvedExprKind::NodeAccess(read) = &self.kind {
             read.each_index_read(f);
             f(read);
         }
@@ -161,31 +161,33 @@ impl Tree {
     /// Adds the letters that occur.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         match &self.kind {
-            TreeKind::Index(index) => enter_loops(index, into),
-            TreeKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
-            TreeKind::Read(read) => read.letters(into),
+            ResolvedExprKind::Index(index) => enter_loops(index, into),
+            ResolvedExprKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
+            ResolvedExprKind::NodeAccess(read) => read.letters(into),
             _ => self.children().iter().for_each(|child| child.letters(into)),
         }
     }
 
     /// The expression with every index replaced by `f` of it.
-    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Tree {
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> ResolvedExpr {
         let kind = match &self.kind {
-            TreeKind::Number(number) => TreeKind::Number(*number),
-            TreeKind::Index(index) => TreeKind::Index(f(index)),
-            TreeKind::Random(random, cell) => TreeKind::Random(random.clone(), cell.iter().map(f).collect()),
-            TreeKind::Size(letter) => TreeKind::Size(*letter),
-            TreeKind::Read(read) => TreeKind::Read(read.map(f)),
-            TreeKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(a.map(f))),
-            TreeKind::Binary(op, args) => {
-                TreeKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            ResolvedExprKind::Number(number) => ResolvedExprKind::Number(*number),
+            ResolvedExprKind::Index(index) => ResolvedExprKind::Index(f(index)),
+            ResolvedExprKind::Random(random, cell) => {
+                ResolvedExprKind::Random(random.clone(), cell.iter().map(f).collect())
             }
-            TreeKind::Ternary(op, args) => {
-                TreeKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            ResolvedExprKind::Size(letter) => ResolvedExprKind::Size(*letter),
+            ResolvedExprKind::NodeAccess(read) => ResolvedExprKind::NodeAccess(read.map(f)),
+            ResolvedExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(a.map(f))),
+            ResolvedExprKind::Binary(op, args) => {
+                ResolvedExprKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
             }
-            TreeKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(a.map(f))),
+            ResolvedExprKind::Ternary(op, args) => {
+                ResolvedExprKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            ResolvedExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(a.map(f))),
         };
-        Tree { kind, span: self.span.clone() }
+        ResolvedExpr { kind, span: self.span.clone() }
     }
 }
 
@@ -195,23 +197,24 @@ pub(super) fn resolve(
     text: &str,
     nodes: &NodeNames,
     assignments: &mut Assignments,
-) -> Result<Resolved, Located> {
+) -> Result<ResolvedStatement, LocatedError> {
     let mut letters = Vec::new();
     statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
     for value in &statement.rhs {
         each_access(value, &mut |access| enter_letters(access, &mut letters));
     }
-    let mut names = Names { text, nodes, letters, assignments };
+    let mut names = NameResolver { text, nodes, letters, assignments };
     names.declare(statement)?;
-    let lhs = statement.lhs.iter().map(|target| names.read(target, How::Lhs)).collect::<Result<_, _>>()?;
+    let lhs =
+        statement.lhs.iter().map(|target| names.read(target, AccessKind::Lhs)).collect::<Result<_, _>>()?;
     let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
-    let Names { letters, .. } = names;
+    let NameResolver { letters, .. } = names;
     let Statement { op, init, ref op_span, ref span, .. } = *statement;
-    Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
+    Ok(ResolvedStatement { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
 }
 
 /// Refuses ranges of letters in a statement that has none.
-pub(super) fn refuse_letters(statement: &Statement) -> Result<(), Located> {
+pub(super) fn refuse_letters(statement: &Statement) -> Result<(), LocatedError> {
     let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
         Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
         Atom::Symbol(_) => None,
@@ -231,7 +234,7 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
                 }
             }
             Index::Concat(concat) => {
-                let part = |(name, span): &(String, Span)| enter_letter(name, span, Vec::new(), letters);
+                let part = |(name, span): &(String, ByteRange)| enter_letter(name, span, Vec::new(), letters);
                 let parts = concat.letters.iter().map(part).collect();
                 enter_letter(&concat_name(concat), &concat.span, parts, letters);
             }
@@ -241,7 +244,7 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
 }
 
 /// The position of a letter, entered if it is new.
-fn enter_letter(name: &str, span: &Span, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
+fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
     let known = letters.iter().position(|letter| letter.name == name);
     known.unwrap_or_else(|| {
         letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts });
@@ -271,10 +274,10 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     }
 }
 
-fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
+fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &ByteRange)) {
     match &expr.kind {
         ExprKind::Name(name) => f(name, &expr.span),
-        ExprKind::Random(draws) => random::letters(draws).for_each(|(name, span)| f(name, span)),
+        ExprKind::Random(call) => random::letters(call).for_each(|(name, span)| f(name, span)),
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().for_each(|index| each_name(index, f));
         }
@@ -288,16 +291,16 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
     }
 }
 
-struct Names<'a> {
+struct NameResolver<'a> {
     text: &'a str,
     nodes: &'a NodeNames,
     letters: Vec<Letter>,
     assignments: &'a mut Assignments,
 }
 
-impl Names<'_> {
+impl NameResolver<'_> {
     /// Enters the ranges that `where` gives, and the letters that are used as values alone.
-    fn declare(&mut self, statement: &Statement) -> Result<(), Located> {
+    fn declare(&mut self, statement: &Statement) -> Result<(), LocatedError> {
         for constraint in &statement.constraints {
             let Atom::Letter(name) = &constraint.atom else { continue };
             self.enter_value_letter(name, statement);
@@ -345,7 +348,11 @@ impl Names<'_> {
     }
 
     /// The computed index of an access to a node, which must be one integer.
-    fn computed(&mut self, access: &Access, node: &TensorNode) -> Result<Option<Box<Computed>>, Located> {
+    fn computed(
+        &mut self,
+        access: &Access,
+        node: &TensorNode,
+    ) -> Result<Option<Box<ComputedIndex>>, LocatedError> {
         let is_computed = |index: &Index| matches!(index, Index::Computed(_));
         let found = access.indices.iter().filter(|index| is_computed(index)).count();
         if found > 1 {
@@ -359,7 +366,7 @@ impl Names<'_> {
         };
         let value = self.tree(value)?;
         match type_of(&value).or(DType::I32) {
-            dtype if dtype.is_integer() => Ok(Some(Box::new(Computed { axis, value }))),
+            dtype if dtype.is_integer() => Ok(Some(Box::new(ComputedIndex { axis, value }))),
             dtype => {
                 let node = node.name();
                 Err(TextErrorKind::IndexType { node, axis, dtype }.at(value.span.clone()))
@@ -377,14 +384,19 @@ impl Names<'_> {
         })
     }
 
-    fn read(&mut self, access: &Access, how: How) -> Result<Read, Located> {
+    fn read(&mut self, access: &Access, how: AccessKind) -> Result<NodeAccess, LocatedError> {
         let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
         self.read_node(node, access, how)
     }
 
-    fn read_node(&mut self, node: TensorNode, access: &Access, how: How) -> Result<Read, Located> {
+    fn read_node(
+        &mut self,
+        node: TensorNode,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
         let located = |kind: TextErrorKind| kind.at(access.span.clone());
-        if access.merge && matches!(how, How::Lhs | How::Padded(_)) {
+        if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(_)) {
             let (expected, found) =
                 ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
             return Err(located(TextErrorKind::Syntax { expected, found }));
@@ -395,81 +407,85 @@ impl Names<'_> {
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
         let computed = self.computed(access, &node)?;
-        if computed.is_some() && matches!(how, How::Merge) {
+        if computed.is_some() && matches!(how, AccessKind::Merge) {
             let (expected, found) =
                 ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
             return Err(located(TextErrorKind::Syntax { expected, found }));
         }
         let index = access.indices.iter().map(|index| (self.index(index), index.span().clone())).collect();
-        Ok(Read { node, dims, how, index, computed, span: access.span.clone() })
+        Ok(NodeAccess { node, dims, how, index, computed, span: access.span.clone() })
     }
 
-    fn tree(&mut self, expr: &Expr) -> Result<Tree, Located> {
+    fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {
         let kind = match &expr.kind {
-            ExprKind::Number(number) => TreeKind::Number(*number),
+            ExprKind::Number(number) => ResolvedExprKind::Number(*number),
             ExprKind::Symbol(name) => {
-                TreeKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
+                ResolvedExprKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
             }
             ExprKind::Name(name) => self.name(name, &expr.span)?,
             ExprKind::Size(name) => match self.letter(name) {
-                Some(letter) => TreeKind::Size(letter),
+                Some(letter) => ResolvedExprKind::Size(letter),
                 None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
             },
-            ExprKind::Access(access) => {
-                TreeKind::Read(self.read(access, if access.merge { How::Merge } else { How::Plain })?)
-            }
+            ExprKind::Access(access) => ResolvedExprKind::NodeAccess(
+                self.read(access, if access.merge { AccessKind::Merge } else { AccessKind::Plain })?,
+            ),
             ExprKind::Pad(access, outside, span) => {
-                let read = self.read(access, How::Padded(*outside))?;
+                let read = self.read(access, AccessKind::Padded(*outside))?;
                 outside.checked(read.node.dtype(), self.text, span)?;
-                TreeKind::Read(read)
+                ResolvedExprKind::NodeAccess(read)
             }
-            ExprKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(self.tree(a)?)),
-            ExprKind::Binary(op, a, b) => TreeKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?])),
+            ExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(self.tree(a)?)),
+            ExprKind::Binary(op, a, b) => {
+                ResolvedExprKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?]))
+            }
             ExprKind::Ternary(op, args) => {
                 let [a, b, c] = args.as_ref();
-                TreeKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
+                ResolvedExprKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
             }
-            ExprKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(self.tree(a)?)),
-            ExprKind::Random(draws) => self.random(draws)?,
+            ExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(self.tree(a)?)),
+            ExprKind::Random(call) => self.random(call)?,
         };
-        let tree = Tree { kind, span: expr.span.clone() };
+        let tree = ResolvedExpr { kind, span: expr.span.clone() };
         Ok(match as_index(&tree) {
-            Some(index) if !index.terms().is_empty() => Tree { kind: TreeKind::Index(index), ..tree },
+            Some(index) if !index.terms().is_empty() => {
+                ResolvedExpr { kind: ResolvedExprKind::Index(index), ..tree }
+            }
             _ => tree,
         })
     }
 
     /// Random numbers; the letters in their arguments occur elsewhere in the statement.
-    fn random(&mut self, draws: &Draws) -> Result<TreeKind, Located> {
-        if let Some((name, span)) = random::letters(draws).find(|(name, _)| self.letter(name).is_none()) {
+    fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
+        if let Some((name, span)) = random::letters(call).find(|(name, _)| self.letter(name).is_none()) {
             return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(span.clone()));
         }
-        let (random, cell) = random::resolve(draws, None, self.assignments);
-        Ok(TreeKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
+        let (random, cell) = random::resolve(call, None, self.assignments);
+        Ok(ResolvedExprKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
     }
 
     /// A bare name: a letter, a rank-0 node, or one of two numbers.
-    fn name(&mut self, name: &str, span: &Span) -> Result<TreeKind, Located> {
+    fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind, LocatedError> {
         let letter = self.letter(name);
         // Names that are near are looked for only where there is neither.
         if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
-            return Ok(TreeKind::Index(Affine::var(axis_iterator(letter))));
+            return Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter))));
         }
         match (letter, self.nodes.find(name)) {
-            (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+            (Some(letter), Err(_)) => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
             (Some(letter), Ok(node)) => match node.dims_without_padding() {
                 Ok(dims) if dims.is_empty() => {
                     Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone()))
                 }
-                _ => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+                _ => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
             },
             (None, Ok(node)) => {
                 let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
                 let access = Access { name, name_span, merge: false, indices: Vec::new(), span };
-                Ok(TreeKind::Read(self.read_node(node, &access, How::Plain)?))
+                Ok(ResolvedExprKind::NodeAccess(self.read_node(node, &access, AccessKind::Plain)?))
             }
             (None, Err(kind)) => match (Number::named(name), kind) {
-                (Some(number), _) => Ok(TreeKind::Number(number)),
+                (Some(number), _) => Ok(ResolvedExprKind::Number(number)),
                 (None, TextErrorKind::UnknownNode { name, near }) => {
                     Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
                 }
@@ -480,16 +496,16 @@ impl Names<'_> {
 }
 
 /// Sums and integer multiples of letters and symbols are one index, whose value needs no computation.
-fn as_index(tree: &Tree) -> Option<Affine> {
-    let constant = |tree: &Tree| match tree.kind {
-        TreeKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
+fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
+    let constant = |tree: &ResolvedExpr| match tree.kind {
+        ResolvedExprKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
         _ => None,
     };
     match &tree.kind {
-        TreeKind::Number(_) => constant(tree).map(Affine::constant),
-        TreeKind::Index(index) => Some(index.clone()),
-        TreeKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
-        TreeKind::Binary(op, args) => {
+        ResolvedExprKind::Number(_) => constant(tree).map(Affine::constant),
+        ResolvedExprKind::Index(index) => Some(index.clone()),
+        ResolvedExprKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
+        ResolvedExprKind::Binary(op, args) => {
             let [a, b] = args.as_ref();
             match op {
                 BinaryOp::Add => sum(&as_index(a)?, &as_index(b)?),

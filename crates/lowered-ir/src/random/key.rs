@@ -63,7 +63,7 @@ impl Scheme {
     }
 
     /// The draw for a key and a counter; of constants, a constant.
-    pub fn draw(self, key: Expr, counter: Expr) -> Expr {
+    pub fn sample(self, key: Expr, counter: Expr) -> Expr {
         match (key, counter) {
             (Expr::Const(key), Expr::Const(counter)) => Expr::Const(eval::binary(self.op(), key, counter)),
             (key, counter) => Expr::binary(self.op(), key, counter),
@@ -81,11 +81,11 @@ impl Scheme {
             Scheme::Standard => lanes([number.low.clone(), number.high.clone(), word(0), word(KEY_MARK)]),
             Scheme::CompatLight | Scheme::CompatCrypto => compat_words(&number.low),
         };
-        self.draw(key, counter)
+        self.sample(key, counter)
     }
 
     /// The draw of a fill for a chunk of a row of `chunks`.
-    pub fn chunk_draw(self, key: Expr, row: &Affine, chunk: &Affine, chunks: i64, last_row: i64) -> Expr {
+    pub fn chunk_sample(self, key: Expr, row: &Affine, chunk: &Affine, chunks: i64, last_row: i64) -> Expr {
         let counter = match self {
             Scheme::Standard => {
                 let (row, chunk) = (Number::index(row, last_row), Number::index(chunk, chunks - 1));
@@ -97,19 +97,19 @@ impl Scheme {
                 compat_words(&Number::index(&cell, last).low)
             }
         };
-        self.draw(key, counter)
+        self.sample(key, counter)
     }
 
     /// The draw of one element with at most [`MAX_CELL`] indices, each a `u32`.
-    pub fn cell_draw(self, key: Expr, cell: &[Expr]) -> Expr {
+    pub fn cell_sample(self, key: Expr, cell: &[Expr]) -> Expr {
         let at = |lane: usize| cell.get(lane).cloned().unwrap_or_else(|| word(0));
         match self {
-            Scheme::Standard => self.draw(key, lanes([at(0), at(1), at(2), at(3)])),
+            Scheme::Standard => self.sample(key, lanes([at(0), at(1), at(2), at(3)])),
             Scheme::CompatLight | Scheme::CompatCrypto => {
                 let (last, others) =
                     cell.split_last().map_or((word(0), cell), |(last, rest)| (last.clone(), rest));
-                let key = others.iter().fold(key, |key, index| self.draw(key, compat_words(index)));
-                self.draw(key, compat_words(&last))
+                let key = others.iter().fold(key, |key, index| self.sample(key, compat_words(index)));
+                self.sample(key, compat_words(&last))
             }
         }
     }

@@ -15,8 +15,9 @@
 //! **Counter.** A fill gives the elements of row `r` (the row-major number of all indices but the last) that
 //! lie in chunk `c` of the last axis, `k` elements each, the values 0, 1, … of the draw at
 //! `[c mod 2³², r mod 2³², r / 2³², c / 2³²]`. An element of rank 0 is in row 0, chunk 0. Here `k` is
-//! [`Distribution::per_draw`]; where the last chunk is not full, its last values are not used. A number drawn
-//! for an element alone is value 0 of the draw at `[i₀, i₁, i₂, i₃]`, the index arguments modulo 2³², or 0.
+//! [`Distribution::values_per_sample`]; where the last chunk is not full, its last values are not used. A
+//! number drawn for an element alone is value 0 of the draw at `[i₀, i₁, i₂, i₃]`, the index arguments modulo
+//! 2³², or 0.
 //!
 //! **Values** of a draw: [`uniform`], [`bits`] and [`normal`].
 //!

@@ -31,7 +31,7 @@ impl Distribution {
 
     /// How many values of that type one draw gives: as many as fit 128 bits. Normals take 32 bits, or for
     /// `f64` 64.
-    pub fn per_draw(self, dtype: DType) -> usize {
+    pub fn values_per_sample(self, dtype: DType) -> usize {
         let size = match self {
             Distribution::Normal => dtype.size_bytes().max(4),
             Distribution::Uniform | Distribution::Bits => dtype.size_bytes(),
@@ -45,8 +45,8 @@ impl Distribution {
     }
 }
 
-/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below [`Distribution::per_draw`],
-/// and the type one that [has](Distribution::has) such values.
+/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below
+/// [`Distribution::values_per_sample`], and the type one that [has](Distribution::has) such values.
 pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Expr, at: usize) -> Expr {
     match (distribution, scheme) {
         (Distribution::Normal, _) => normal(dtype, draw, at),

@@ -40,8 +40,8 @@
 //!   dimensions.
 //! * `stride*o + dilation*k` is the index of a window; one integer instead of a kernel shifts it. With `<`
 //!   after the output label all windows lie within the axis. Without it, or with `=`, the axis is padded by
-//!   half the kernel's span to the left, as a convolution that keeps its size needs: [`Resolved::padding`]
-//!   says how much padding the operand must have.
+//!   half the kernel's span to the left, as a convolution that keeps its size needs:
+//!   [`ResolvedEinsum::padding`] says how much padding the operand must have.
 //!
 //! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for
 //!   [`resolve_parts`]: it has several operands (`a; b => a^b` concatenates) or several arrays written
@@ -60,7 +60,7 @@ use lowered_ir::SourceSpan;
 
 /// What an einsum text means for arrays of given dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedEinsum {
     /// The projections. Product axes are those of the array written, in order, then the reduced ones as they
     /// appear.
     pub projections: Projections,
@@ -70,7 +70,7 @@ pub struct Resolved {
 
 /// One part of an einsum text with concatenated axes: where one label of each of them runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct EinsumComponent {
     /// The array written, by position.
     pub target: usize,
     /// The operands that take part, by position.
@@ -88,7 +88,7 @@ pub struct Part {
 ///
 /// # Errors
 /// What is not in the grammar, does not fit the dimensions or is ambiguous, with its place in the text.
-pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Part>, SpecError> {
+pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<EinsumComponent>, SpecError> {
     let parts = parse::parse(spec).and_then(|arrays| solve::solve(spec, &arrays, rhs, lhs, false));
     parts.map_err(|located| SpecError::new(located, spec))
 }
@@ -98,15 +98,16 @@ pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Part>
 ///
 /// # Errors
 /// What is not in the grammar or does not fit the dimensions, with its place in the text.
-pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<Resolved, SpecError> {
+pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<ResolvedEinsum, SpecError> {
     let lhs = [Dims::from_slice(lhs)];
     let parts = parse::parse(spec).and_then(|arrays| {
         arrays.refuse_concatenation()?;
         solve::solve(spec, &arrays, rhs, &lhs, true)
     });
     let mut parts = parts.map_err(|located| SpecError::new(located, spec))?;
-    let Part { projections, padding, .. } = parts.pop().expect("without concatenated axes there is one part");
-    Ok(Resolved { projections, padding })
+    let EinsumComponent { projections, padding, .. } =
+        parts.pop().expect("without concatenated axes there is one part");
+    Ok(ResolvedEinsum { projections, padding })
 }
 
 /// What is wrong with an einsum text, and where. Prints the message, the text and a caret under the place.
@@ -141,7 +142,7 @@ pub enum SpecErrorKind {
         /// The size of each.
         parts: Vec<usize>,
         /// Which array differs.
-        array: super::Place,
+        array: super::ArrayRole,
         /// Its size there.
         found: usize,
     },
@@ -175,7 +176,7 @@ pub enum SpecErrorKind {
     #[error("{array} has {} axes {dims:?}, the text gives it {found}{}", dims.len(), if *open { " or more" } else { "" })]
     Rank {
         /// Which array.
-        array: super::Place,
+        array: super::ArrayRole,
         /// Its dimensions.
         dims: Dims,
         /// How many axes the text has.
@@ -197,7 +198,7 @@ pub enum SpecErrorKind {
         /// Its size.
         expected: usize,
         /// Where it has that size.
-        first: super::Place,
+        first: super::ArrayRole,
         /// The size here.
         found: usize,
     },
@@ -215,7 +216,7 @@ pub enum SpecErrorKind {
         /// The greatest value.
         hi: i64,
         /// Which array.
-        array: super::Place,
+        array: super::ArrayRole,
         /// Its axis.
         axis: usize,
         /// The size of that axis.
@@ -224,16 +225,16 @@ pub enum SpecErrorKind {
 }
 
 /// An error before the text is at hand.
-type Located = (Box<SpecErrorKind>, Range<usize>);
+type LocatedSpecError = (Box<SpecErrorKind>, Range<usize>);
 
 impl SpecErrorKind {
-    fn at(self, span: &Range<usize>) -> Located {
+    fn at(self, span: &Range<usize>) -> LocatedSpecError {
         (Box::new(self), span.clone())
     }
 }
 
 impl SpecError {
-    fn new((kind, span): Located, spec: &str) -> SpecError {
+    fn new((kind, span): LocatedSpecError, spec: &str) -> SpecError {
         SpecError { kind, span: SourceSpan::new(spec, span) }
     }
 

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Located, SpecErrorKind};
+use super::{LocatedSpecError, SpecErrorKind};
 
-type Span = Range<usize>;
+type ByteRange = Range<usize>;
 
 /// The axes of one array, in the order of its dimensions.
 #[derive(Debug)]
 pub(super) struct OperandSpec {
-    pub(super) items: Vec<(Item, Span)>,
-    pub(super) span: Span,
+    pub(super) items: Vec<(Item, ByteRange)>,
+    pub(super) span: ByteRange,
 }
 
 #[derive(Clone, Debug)]
@@ -26,14 +26,14 @@ pub(super) enum Axis {
     /// `_`
     Anonymous,
     Fixed(i64),
-    Window(Window),
+    WindowSpec(WindowSpec),
     /// The axes of these labels, one after the other.
     Concat(Vec<String>),
 }
 
 /// `stride*output + dilation*kernel`, or `stride*output + offset` without a kernel.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(super) struct WindowSpec {
     pub(super) stride: i64,
     pub(super) output: String,
     pub(super) padded: bool,
@@ -43,14 +43,14 @@ pub(super) struct Window {
 
 /// The arrays of a text.
 #[derive(Debug)]
-pub(super) struct Arrays {
+pub(super) struct SpecArrays {
     pub(super) read: Vec<OperandSpec>,
     pub(super) written: Vec<OperandSpec>,
 }
 
-impl Arrays {
+impl SpecArrays {
     /// Fails at the first concatenated axis.
-    pub(super) fn refuse_concatenation(&self) -> Result<(), Located> {
+    pub(super) fn refuse_concatenation(&self) -> Result<(), LocatedSpecError> {
         let mut axes = self.read.iter().chain(&self.written).flat_map(|operand| &operand.items);
         match axes.find(|(item, _)| matches!(item, Item::Axis(Axis::Concat(_)))) {
             Some((_, span)) => Err(SpecErrorKind::Concatenation.at(span)),
@@ -59,7 +59,7 @@ impl Arrays {
     }
 }
 
-pub(super) fn parse(spec: &str) -> Result<Arrays, Located> {
+pub(super) fn parse(spec: &str) -> Result<SpecArrays, LocatedSpecError> {
     let words = spec.contains([',', '*', '+', '<']);
     let mut parser = Parser { tokens: tokens(spec, words)?, at: 0, words };
     let mut read = vec![parser.operand()?];
@@ -74,7 +74,7 @@ pub(super) fn parse(spec: &str) -> Result<Arrays, Located> {
     loop {
         match parser.next() {
             (Token::Sign(";"), _) => written.push(parser.operand()?),
-            (Token::End, _) => return Ok(Arrays { read, written }),
+            (Token::End, _) => return Ok(SpecArrays { read, written }),
             (token, span) => return Err(expected("an axis or the end of the text", &token, &span)),
         }
     }
@@ -89,7 +89,7 @@ enum Token {
 
 const SIGNS: [&str; 13] = ["...", "..", "->", "=>", ";", ",", "|", "_", "*", "+", "<", "=", "^"];
 
-fn expected(what: &'static str, token: &Token, span: &Span) -> Located {
+fn expected(what: &'static str, token: &Token, span: &ByteRange) -> LocatedSpecError {
     let found = match token {
         Token::Word(word) => format!("`{word}`"),
         Token::Sign(sign) => format!("`{sign}`"),
@@ -100,8 +100,8 @@ fn expected(what: &'static str, token: &Token, span: &Span) -> Located {
 
 /// Words are runs of letters, digits and `_`, or single characters; an ellipsis has a whole word in both
 /// modes.
-fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, Span)>, Located> {
-    let mut tokens: Vec<(Token, Span)> = Vec::new();
+fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpecError> {
+    let mut tokens: Vec<(Token, ByteRange)> = Vec::new();
     let mut at = 0;
     while let Some(first) = spec[at..].chars().next() {
         let rest = &spec[at..];
@@ -129,21 +129,21 @@ fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, Span)>, Located> {
 }
 
 /// A row, its ellipsis not yet named after its kind.
-type Row = Vec<(Option<Item>, Span)>;
+type Row = Vec<(Option<Item>, ByteRange)>;
 
 struct Parser {
     /// Ends with [`Token::End`].
-    tokens: Vec<(Token, Span)>,
+    tokens: Vec<(Token, ByteRange)>,
     at: usize,
     words: bool,
 }
 
 impl Parser {
-    fn peek(&self) -> &(Token, Span) {
+    fn peek(&self) -> &(Token, ByteRange) {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn next(&mut self) -> (Token, Span) {
+    fn next(&mut self) -> (Token, ByteRange) {
         let token = self.peek().clone();
         self.at += 1;
         token
@@ -155,14 +155,14 @@ impl Parser {
         accepted
     }
 
-    fn operand(&mut self) -> Result<OperandSpec, Located> {
+    fn operand(&mut self) -> Result<OperandSpec, LocatedSpecError> {
         let start = self.peek().1.start;
         let mut row = self.row()?;
         let batch = if self.accept("|") { std::mem::replace(&mut row, self.row()?) } else { Row::new() };
         let input = if self.accept("->") { std::mem::replace(&mut row, self.row()?) } else { Row::new() };
         let rows = [(batch, "batch"), (row, "output"), (input, "input")];
         let named = |(row, kind): (Row, &str)| {
-            let name = |(item, span): (Option<Item>, Span)| {
+            let name = |(item, span): (Option<Item>, ByteRange)| {
                 (item.unwrap_or_else(|| Item::Row(kind.to_owned())), span)
             };
             row.into_iter().map(name).collect::<Vec<_>>()
@@ -172,7 +172,7 @@ impl Parser {
         Ok(OperandSpec { items, span: start..end.max(start) })
     }
 
-    fn row(&mut self) -> Result<Row, Located> {
+    fn row(&mut self) -> Result<Row, LocatedSpecError> {
         let mut row = Row::new();
         let mut separated = true;
         loop {
@@ -202,7 +202,7 @@ impl Parser {
         }
     }
 
-    fn ellipsis(&mut self) -> Result<(Option<Item>, Span), Located> {
+    fn ellipsis(&mut self) -> Result<(Option<Item>, ByteRange), LocatedSpecError> {
         let (token, start) = self.next();
         if token == Token::Sign("...") {
             return Ok((None, start));
@@ -221,7 +221,7 @@ impl Parser {
         Ok((Some(Item::Row(name)), start.start..end))
     }
 
-    fn axis(&mut self) -> Result<(Axis, Span), Located> {
+    fn axis(&mut self) -> Result<(Axis, ByteRange), LocatedSpecError> {
         let (token, span) = self.next();
         let Token::Word(word) = token else { return Ok((Axis::Anonymous, span)) };
         let (stride, output) = match integer(&word, &span)? {
@@ -237,11 +237,11 @@ impl Parser {
         if !marked && stride == 1 && kernel.is_none() && offset == 0 {
             return Ok((Axis::Label(output), span));
         }
-        Ok((Axis::Window(Window { stride, output, padded: !unpadded, kernel, offset }), span))
+        Ok((Axis::WindowSpec(WindowSpec { stride, output, padded: !unpadded, kernel, offset }), span))
     }
 
     /// The labels that follow `first`, each after a `^`.
-    fn concat(&mut self, first: String, span: Span) -> Result<(Axis, Span), Located> {
+    fn concat(&mut self, first: String, span: ByteRange) -> Result<(Axis, ByteRange), LocatedSpecError> {
         let mut labels = vec![first];
         while self.accept("^") {
             labels.push(self.label()?);
@@ -250,7 +250,7 @@ impl Parser {
     }
 
     /// What is added to the output position: a kernel or an offset.
-    fn kernel(&mut self) -> Result<(Option<(i64, String)>, i64), Located> {
+    fn kernel(&mut self) -> Result<(Option<(i64, String)>, i64), LocatedSpecError> {
         let (token, span) = self.next();
         let Token::Word(word) = token else { return Err(expected("a label or an integer", &token, &span)) };
         Ok(match integer(&word, &span)? {
@@ -260,7 +260,7 @@ impl Parser {
         })
     }
 
-    fn label(&mut self) -> Result<String, Located> {
+    fn label(&mut self) -> Result<String, LocatedSpecError> {
         match self.next() {
             (Token::Word(word), span) if integer(&word, &span)?.is_none() => Ok(word),
             (token, span) => Err(expected("a label", &token, &span)),
@@ -269,7 +269,7 @@ impl Parser {
 }
 
 /// The integer a word is; `None` if it does not begin with a digit.
-fn integer(word: &str, span: &Span) -> Result<Option<i64>, Located> {
+fn integer(word: &str, span: &ByteRange) -> Result<Option<i64>, LocatedSpecError> {
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(None);
     }

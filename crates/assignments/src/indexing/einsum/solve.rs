@@ -5,33 +5,33 @@ use std::ops::Range;
 
 use tnode::Dims;
 
-use super::parse::{Arrays, Axis, Item, OperandSpec, Window};
-use super::{Located, Part, SpecErrorKind};
+use super::parse::{Axis, Item, OperandSpec, SpecArrays, WindowSpec};
+use super::{EinsumComponent, LocatedSpecError, SpecErrorKind};
 use crate::indexing::concat::{self, Component};
-use crate::indexing::{AxisIndex, Indexed, Place, Projections, axis_iterator, extent};
+use crate::indexing::{ArrayRole, AxisIndex, Indexed, Projections, axis_iterator, extent};
 use lowered_ir::ir::Affine;
 
-type Span = Range<usize>;
+type ByteRange = Range<usize>;
 
 /// An array with the axes the text gives it.
-struct Array<'a> {
-    place: Place,
+struct SpecArray<'a> {
+    place: ArrayRole,
     dims: &'a [usize],
     /// What the text says of it.
-    span: Span,
+    span: ByteRange,
     /// One per dimension.
-    axes: Vec<(Axis, Span)>,
+    axes: Vec<(Axis, ByteRange)>,
 }
 
 /// The components of a text. With `together` all operands take part in one operation; else each component has
 /// the one target and the one operand whose labels run there.
 pub(super) fn solve(
     spec: &str,
-    text: &Arrays,
+    text: &SpecArrays,
     rhs: &[Dims],
     lhs: &[Dims],
     together: bool,
-) -> Result<Vec<Part>, Located> {
+) -> Result<Vec<EinsumComponent>, LocatedSpecError> {
     for (specs, dims, written) in [(&text.read, rhs, false), (&text.written, lhs, true)] {
         let (expected, found) = (dims.len(), specs.len());
         if expected != found {
@@ -41,17 +41,17 @@ pub(super) fn solve(
     // The arrays written first: their labels are the outer product axes.
     let specs: Vec<&OperandSpec> = text.written.iter().chain(&text.read).collect();
     let dims: Vec<&[usize]> = lhs.iter().chain(rhs).map(|dims| dims.as_slice()).collect();
-    let place = |at: usize| at.checked_sub(lhs.len()).map_or(Place::Lhs, Place::Rhs);
+    let place = |at: usize| at.checked_sub(lhs.len()).map_or(ArrayRole::Lhs, ArrayRole::Rhs);
     let rows = row_lengths(&specs, &dims, place)?;
     let mut anonymous = 0;
-    let arrays = specs.iter().zip(&dims).enumerate().map(|(at, (operand, &dims))| Array {
+    let arrays = specs.iter().zip(&dims).enumerate().map(|(at, (operand, &dims))| SpecArray {
         place: place(at),
         dims,
         span: operand.span.clone(),
         axes: expand(operand, &rows, &mut anonymous),
     });
-    let arrays: Vec<Array> = arrays.collect();
-    let labels = Labels::new(&arrays)?;
+    let arrays: Vec<SpecArray> = arrays.collect();
+    let labels = LabelTable::new(&arrays)?;
     let (targets, operands) = arrays.split_at(lhs.len());
     labels
         .components(spec)?
@@ -65,8 +65,8 @@ pub(super) fn solve(
 fn row_lengths(
     operands: &[&OperandSpec],
     dims: &[&[usize]],
-    place: impl Fn(usize) -> Place,
-) -> Result<BTreeMap<String, usize>, Located> {
+    place: impl Fn(usize) -> ArrayRole,
+) -> Result<BTreeMap<String, usize>, LocatedSpecError> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     loop {
         let before = known.len();
@@ -122,7 +122,11 @@ fn solve_row(
 }
 
 /// The axes of an array, ellipses replaced by labels that no text can contain.
-fn expand(operand: &OperandSpec, rows: &BTreeMap<String, usize>, anonymous: &mut usize) -> Vec<(Axis, Span)> {
+fn expand(
+    operand: &OperandSpec,
+    rows: &BTreeMap<String, usize>,
+    anonymous: &mut usize,
+) -> Vec<(Axis, ByteRange)> {
     let mut axes = Vec::new();
     for (item, span) in &operand.items {
         match item {
@@ -141,20 +145,20 @@ fn expand(operand: &OperandSpec, rows: &BTreeMap<String, usize>, anonymous: &mut
 }
 
 /// The labels in the order of the product axes, with their sizes.
-struct Labels {
+struct LabelTable {
     names: Vec<String>,
     sizes: Vec<usize>,
     /// The labels of each concatenated axis, by position; each once.
     concats: Vec<Vec<usize>>,
 }
 
-impl Labels {
-    fn new(arrays: &[Array]) -> Result<Labels, Located> {
+impl LabelTable {
+    fn new(arrays: &[SpecArray]) -> Result<LabelTable, LocatedSpecError> {
         let axes = || {
             arrays.iter().flat_map(|array| array.axes.iter().zip(array.dims).map(move |axis| (array, axis)))
         };
-        let mut names: Vec<(String, Span)> = Vec::new();
-        let mut sizes: BTreeMap<String, (usize, Place)> = BTreeMap::new();
+        let mut names: Vec<(String, ByteRange)> = Vec::new();
+        let mut sizes: BTreeMap<String, (usize, ArrayRole)> = BTreeMap::new();
         for (array, ((axis, span), &dim)) in axes() {
             for label in labels_of(axis) {
                 if !names.iter().any(|(name, _)| name == label) {
@@ -170,13 +174,13 @@ impl Labels {
                 check_parts(parts, dim, array.place, span, &sizes)?;
             }
         }
-        let size = |(name, span): &(String, Span)| match sizes.get(name) {
+        let size = |(name, span): &(String, ByteRange)| match sizes.get(name) {
             Some(&(size, _)) => Ok(size),
             None => Err(SpecErrorKind::OpenSize { label: name.clone() }.at(span)),
         };
         let sizes = names.iter().map(size).collect::<Result<_, _>>()?;
         let names = names.into_iter().map(|(name, _)| name).collect();
-        let mut labels = Labels { names, sizes, concats: Vec::new() };
+        let mut labels = LabelTable { names, sizes, concats: Vec::new() };
         for (_, ((axis, _), _)) in axes() {
             if let Axis::Concat(parts) = axis {
                 let parts = labels.positions(parts);
@@ -193,7 +197,7 @@ impl Labels {
     }
 
     /// The ways to pick labels of concatenated axes.
-    fn components(&self, spec: &str) -> Result<Vec<Component>, Located> {
+    fn components(&self, spec: &str) -> Result<Vec<Component>, LocatedSpecError> {
         let sizes: Vec<i64> = self.sizes.iter().map(|&size| extent(size)).collect();
         let limit = concat::MAX_COMPONENTS;
         concat::components(&sizes, &self.concats)
@@ -204,15 +208,15 @@ impl Labels {
         &self,
         spec: &str,
         component: &Component,
-        targets: &[Array],
-        operands: &[Array],
+        targets: &[SpecArray],
+        operands: &[SpecArray],
         together: bool,
-    ) -> Result<Part, Located> {
-        let runs = |array: &Array| {
+    ) -> Result<EinsumComponent, LocatedSpecError> {
+        let runs = |array: &SpecArray| {
             let mut labels = array.axes.iter().filter(|(axis, _)| !matches!(axis, Axis::Concat(_)));
             labels.all(|(axis, _)| labels_of(axis).iter().all(|label| component.live[self.position(label)]))
         };
-        let only = |arrays: &[Array], what: &'static str| {
+        let only = |arrays: &[SpecArray], what: &'static str| {
             let found: Vec<usize> = (0..arrays.len()).filter(|&at| runs(&arrays[at])).collect();
             match found.as_slice() {
                 [one] => Ok(*one),
@@ -226,7 +230,7 @@ impl Labels {
             }
         };
         let target = only(targets, "array written")?;
-        let operands: Vec<(usize, &Array)> = match together {
+        let operands: Vec<(usize, &SpecArray)> = match together {
             true => operands.iter().enumerate().collect(),
             false => vec![only(operands, "operand").map(|at| (at, &operands[at]))?],
         };
@@ -239,7 +243,12 @@ impl Labels {
         let (sizes, lhs, rhs) = self.used(lhs, rhs);
         let projections = Projections::new(&sizes, lhs, rhs, spec)
             .expect("ranks were checked with the rows, and iterators are those of the labels");
-        Ok(Part { target, operands: operands.into_iter().map(|(at, _)| at).collect(), projections, padding })
+        Ok(EinsumComponent {
+            target,
+            operands: operands.into_iter().map(|(at, _)| at).collect(),
+            projections,
+            padding,
+        })
     }
 
     /// The sizes of the labels that occur, and indices in terms of those alone.
@@ -274,16 +283,16 @@ impl Labels {
     /// The array's projection and the padding it needs.
     fn project(
         &self,
-        array: &Array,
+        array: &SpecArray,
         component: &Component,
-    ) -> Result<(Indexed, Vec<(usize, usize)>), Located> {
+    ) -> Result<(Indexed, Vec<(usize, usize)>), LocatedSpecError> {
         let axes = array.axes.iter().zip(array.dims).enumerate();
         let projected = axes.map(|(axis, ((spec, span), &dim))| {
             let (index, bounds, margins) = match spec {
                 Axis::Label(label) => return Ok((AxisIndex::axis(self.position(label)), (0, 0))),
                 Axis::Anonymous => return Ok((AxisIndex::Fixed(0), (0, 0))),
                 Axis::Fixed(at) => (Affine::constant(*at), (*at, *at), false),
-                Axis::Window(window) => self.window(window),
+                Axis::WindowSpec(window) => self.window(window),
                 Axis::Concat(parts) => {
                     let at = self.concats.iter().position(|known| *known == self.positions(parts));
                     let (letter, before) = at.map_or((0, 0), |at| component.picked[at]);
@@ -296,7 +305,7 @@ impl Labels {
             let (lo, hi) = bounds;
             let padding =
                 (usize::try_from(-lo).unwrap_or(0), usize::try_from(hi - extent(dim) + 1).unwrap_or(0));
-            if padding != (0, 0) && (!margins || array.place == Place::Lhs) {
+            if padding != (0, 0) && (!margins || array.place == ArrayRole::Lhs) {
                 return Err(
                     SpecErrorKind::OutOfBounds { lo, hi, array: array.place, axis, size: dim }.at(span)
                 );
@@ -309,7 +318,7 @@ impl Labels {
     }
 
     /// The index of a window, its least and greatest value, and whether it may reach into margins.
-    fn window(&self, window: &Window) -> (Affine, (i64, i64), bool) {
+    fn window(&self, window: &WindowSpec) -> (Affine, (i64, i64), bool) {
         let variable = |label: &str| Affine::var(axis_iterator(self.position(label)));
         let last = |label: &str| (self.size(label) - 1).max(0);
         let mut index = variable(&window.output).times(window.stride).plus_constant(window.offset);
@@ -330,7 +339,7 @@ fn labels_of(axis: &Axis) -> Vec<&str> {
         Axis::Label(label) => vec![label],
         Axis::Anonymous | Axis::Fixed(_) => Vec::new(),
         Axis::Concat(parts) => parts.iter().map(String::as_str).collect(),
-        Axis::Window(Window { output, kernel, .. }) => std::iter::once(output)
+        Axis::WindowSpec(WindowSpec { output, kernel, .. }) => std::iter::once(output)
             .chain(kernel.as_ref().map(|(_, label)| label))
             .map(String::as_str)
             .collect(),
@@ -340,10 +349,10 @@ fn labels_of(axis: &Axis) -> Vec<&str> {
 fn note_size(
     label: &str,
     dim: usize,
-    place: Place,
-    span: &Span,
-    sizes: &mut BTreeMap<String, (usize, Place)>,
-) -> Result<(), Located> {
+    place: ArrayRole,
+    span: &ByteRange,
+    sizes: &mut BTreeMap<String, (usize, ArrayRole)>,
+) -> Result<(), LocatedSpecError> {
     let &mut (expected, first) = sizes.entry(label.to_owned()).or_insert((dim, place));
     if expected == dim {
         return Ok(());
@@ -356,10 +365,10 @@ fn note_size(
 fn check_parts(
     parts: &[String],
     dim: usize,
-    place: Place,
-    span: &Span,
-    sizes: &BTreeMap<String, (usize, Place)>,
-) -> Result<(), Located> {
+    place: ArrayRole,
+    span: &ByteRange,
+    sizes: &BTreeMap<String, (usize, ArrayRole)>,
+) -> Result<(), LocatedSpecError> {
     let known: Option<Vec<usize>> =
         parts.iter().map(|label| sizes.get(label).map(|&(size, _)| size)).collect();
     match known {

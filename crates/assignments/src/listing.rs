@@ -9,7 +9,7 @@ use std::fmt;
 
 use tnode::{AmbiguousIdents, IdentStyle, TensorNode};
 
-use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, Rhs, SampleValues};
 use crate::indexing::{AxisIndex, StaticSymbol};
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, Var};
 use lowered_ir::random::Scheme;
@@ -18,18 +18,18 @@ impl fmt::Display for Assignments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes();
         let ambiguous = AmbiguousIdents::among(nodes.iter().map(TensorNode::label), &[]);
-        steps(f, &self.steps, Names { symbols: &self.symbols, ambiguous: &ambiguous }, 0)
+        steps(f, &self.steps, PrintedNames { symbols: &self.symbols, ambiguous: &ambiguous }, 0)
     }
 }
 
 /// What nodes and symbols are called.
 #[derive(Clone, Copy)]
-struct Names<'a> {
+struct PrintedNames<'a> {
     symbols: &'a [StaticSymbol],
     ambiguous: &'a AmbiguousIdents,
 }
 
-impl Names<'_> {
+impl PrintedNames<'_> {
     /// The code name of a node that has one, else its identifier.
     fn node(&self, node: &TensorNode) -> String {
         match node.code_name() {
@@ -40,10 +40,10 @@ impl Names<'_> {
 }
 
 /// The listing of one step, on one line.
-pub(crate) fn listing(step: &Step, symbols: &[StaticSymbol]) -> String {
-    let names = Names { symbols, ambiguous: &AmbiguousIdents::default() };
+pub(crate) fn listing(step: &ProgramStep, symbols: &[StaticSymbol]) -> String {
+    let names = PrintedNames { symbols, ambiguous: &AmbiguousIdents::default() };
     match step {
-        Step::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
+        ProgramStep::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
         step => {
             let listed = |accum| Accumulation { accum, names }.to_string();
             step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
@@ -51,21 +51,28 @@ pub(crate) fn listing(step: &Step, symbols: &[StaticSymbol]) -> String {
     }
 }
 
-fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], names: Names<'_>, depth: usize) -> fmt::Result {
+fn steps(
+    f: &mut fmt::Formatter<'_>,
+    list: &[ProgramStep],
+    names: PrintedNames<'_>,
+    depth: usize,
+) -> fmt::Result {
     list.iter().try_for_each(|step| {
         write!(f, "{:width$}", "", width = 2 * depth)?;
         match step {
-            Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, names }),
-            Step::Concat(parts) => {
+            ProgramStep::Accum(accum) => writeln!(f, "{};", Accumulation { accum, names }),
+            ProgramStep::Concat(parts) => {
                 writeln!(f, "# concat;")?;
                 for accum in parts {
                     writeln!(f, "{:width$}{};", "", Accumulation { accum, names }, width = 2 * depth + 2)?;
                 }
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
-            Step::Fetch { node, op, .. } => writeln!(f, "{} =: {};", names.node(node), fetch(op, names)),
-            Step::Remark(text) => writeln!(f, "# {text}"),
-            Step::Block { name, steps: inner } => {
+            ProgramStep::Fetch { node, op, .. } => {
+                writeln!(f, "{} =: {};", names.node(node), fetch(op, names))
+            }
+            ProgramStep::Remark(text) => writeln!(f, "# {text}"),
+            ProgramStep::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;
                 steps(f, inner, names, depth + 1)?;
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
@@ -74,7 +81,7 @@ fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], names: Names<'_>, depth: usi
     })
 }
 
-fn fetch(op: &FetchOp, names: Names<'_>) -> String {
+fn fetch(op: &FetchOp, names: PrintedNames<'_>) -> String {
     let symbols = names.symbols;
     match op {
         FetchOp::Constant(value) => value.to_string(),
@@ -84,8 +91,8 @@ fn fetch(op: &FetchOp, names: Names<'_>) -> String {
         FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
         FetchOp::EmbedSelfId => "self_id".to_owned(),
         FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", names.node(of)),
-        FetchOp::Random(random) => draws(random, symbols, Vec::new()),
-        FetchOp::Drawn(Drawn { distribution, scheme, of }) => {
+        FetchOp::Random(random) => random_call(random, symbols, Vec::new()),
+        FetchOp::SampleValues(SampleValues { distribution, scheme, of }) => {
             format!("{}({})", distribution.token(), in_scheme(*scheme, names.node(of)))
         }
         FetchOp::Slice { index, of } => {
@@ -95,7 +102,7 @@ fn fetch(op: &FetchOp, names: Names<'_>) -> String {
 }
 
 /// Random numbers as the assignment text has them.
-fn draws(random: &Random, symbols: &[StaticSymbol], cell: Vec<String>) -> String {
+fn random_call(random: &Random, symbols: &[StaticSymbol], cell: Vec<String>) -> String {
     let part = |part: &KeyPart| match part {
         KeyPart::Number(number) => number.to_string(),
         KeyPart::Symbol(id) => symbol_name(*id, symbols),
@@ -120,7 +127,7 @@ fn symbol_name(id: SymbolId, symbols: &[StaticSymbol]) -> String {
 /// One accumulation on one line.
 struct Accumulation<'a> {
     accum: &'a Accum,
-    names: Names<'a>,
+    names: PrintedNames<'a>,
 }
 
 impl fmt::Display for Accumulation<'_> {
@@ -154,9 +161,11 @@ impl Accumulation<'_> {
                 format!("pad({}, {outside}){}", self.names.node(node), indices())
             }
             Some(Operand::Constant(value)) => value.to_string(),
-            Some(Operand::Random { random, .. }) => {
-                draws(random, self.names.symbols, projection.iter().map(|index| self.index(index)).collect())
-            }
+            Some(Operand::Random { random, .. }) => random_call(
+                random,
+                self.names.symbols,
+                projection.iter().map(|index| self.index(index)).collect(),
+            ),
             Some(Operand::Index(_)) => projection.iter().map(|index| self.index(index)).collect(),
             None => String::new(),
         }

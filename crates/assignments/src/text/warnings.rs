@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::error::Span;
-use super::resolve::{Tree, TreeKind};
+use super::error::ByteRange;
+use super::resolve::{ResolvedExpr, ResolvedExprKind};
 use super::types::type_of;
 use crate::{Warning, WarningKind};
 use lowered_ir::SourceSpan;
@@ -13,7 +13,7 @@ use lowered_ir::ir::{BinaryOp, TernaryOp, Var};
 use lowered_ir::random::MAX_CELL;
 
 /// A statement whose value is looked through.
-pub(super) struct Watched<'a> {
+pub(super) struct ValueWarnings<'a> {
     pub(super) text: &'a Arc<str>,
     /// The node written.
     pub(super) node: &'a TensorNode,
@@ -24,9 +24,9 @@ pub(super) struct Watched<'a> {
     pub(super) warnings: &'a mut Vec<Warning>,
 }
 
-impl Watched<'_> {
+impl ValueWarnings<'_> {
     /// Adds the warnings about a value that is stored.
-    pub(super) fn value(&mut self, tree: &Tree) {
+    pub(super) fn value(&mut self, tree: &ResolvedExpr) {
         if self.node.dtype().is_float() {
             self.divisions(tree);
         }
@@ -37,9 +37,9 @@ impl Watched<'_> {
 
     /// Quotients of integers that become part of a float, but for those in a conversion, a comparison or
     /// integer arithmetic.
-    fn divisions(&mut self, tree: &Tree) {
+    fn divisions(&mut self, tree: &ResolvedExpr) {
         match &tree.kind {
-            TreeKind::Binary(BinaryOp::Div, args) => {
+            ResolvedExprKind::Binary(BinaryOp::Div, args) => {
                 let dtype = type_of(tree).or(self.node.dtype());
                 if dtype.is_float() {
                     return args.iter().for_each(|arg| self.divisions(arg));
@@ -55,29 +55,29 @@ impl Watched<'_> {
                     &tree.span,
                 );
             }
-            TreeKind::Binary(op, args) if is_arithmetic(*op) => {
+            ResolvedExprKind::Binary(op, args) if is_arithmetic(*op) => {
                 args.iter().for_each(|arg| self.divisions(arg))
             }
-            TreeKind::Ternary(TernaryOp::Where, args) => {
+            ResolvedExprKind::Ternary(TernaryOp::Where, args) => {
                 args[1..].iter().for_each(|arm| self.divisions(arm));
             }
-            TreeKind::Unary(..) | TreeKind::Ternary(..) => {
+            ResolvedExprKind::Unary(..) | ResolvedExprKind::Ternary(..) => {
                 tree.children().iter().for_each(|child| self.divisions(child));
             }
-            TreeKind::Binary(..)
-            | TreeKind::Number(_)
-            | TreeKind::Index(_)
-            | TreeKind::Size(_)
-            | TreeKind::Read(_)
-            | TreeKind::Cast(..)
-            | TreeKind::Random(..) => {}
+            ResolvedExprKind::Binary(..)
+            | ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Cast(..)
+            | ResolvedExprKind::Random(..) => {}
         }
     }
 
     /// Random numbers without an index that tells the elements apart.
-    fn random_numbers(&mut self, tree: &Tree) {
+    fn random_numbers(&mut self, tree: &ResolvedExpr) {
         match &tree.kind {
-            TreeKind::Random(_, cell) => {
+            ResolvedExprKind::Random(_, cell) => {
                 let is_letter = |term: &(Var, i64)| matches!(term.0, Var::Loop(_));
                 if cell.iter().any(|index| index.terms().iter().any(is_letter)) {
                     return;
@@ -92,11 +92,11 @@ impl Watched<'_> {
         }
     }
 
-    fn add(&mut self, kind: WarningKind, span: &Span) {
+    fn add(&mut self, kind: WarningKind, span: &ByteRange) {
         self.warnings.push(Warning::new(kind, Some(SourceSpan::new(self.text.clone(), span.clone()))));
     }
 
-    fn source(&self, span: &Span) -> String {
+    fn source(&self, span: &ByteRange) -> String {
         super::on_one_line(self.text.get(span.clone()).unwrap_or_default())
     }
 }

@@ -3,7 +3,7 @@
 use tnode::{Dims, TensorNode};
 
 use super::builder::{BuildError, single};
-use super::{Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 
 /// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its
@@ -29,7 +29,7 @@ pub fn gather(
     axis: usize,
     ids: &TensorNode,
 ) -> Result<Assignments, BuildError> {
-    let Shapes { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
+    let GatherAccesses { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
     let rhs = Rhs::Copy(table.into());
     let projections = projections(&space, plain, vec![at, by], values)?;
     Ok(accumulate_at(false, AccumOp::Assign, values, rhs, vec![ids.into()], projections))
@@ -50,7 +50,7 @@ pub fn scatter(
     op: AccumOp,
     values: &TensorNode,
 ) -> Result<Assignments, BuildError> {
-    let Shapes { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
+    let GatherAccesses { space, table: at, values: plain, ids: by } = shapes(values, table, axis, ids, 1)?;
     let projections = projections(&space, at, vec![plain, by], table)?;
     Ok(accumulate_at(init_neutral, op, table, Rhs::Copy(values.into()), vec![ids.into()], projections))
 }
@@ -66,11 +66,11 @@ pub fn accumulate_at(
     projections: Projections,
 ) -> Assignments {
     let (lhs, origin) = (lhs.clone(), Origin::default());
-    single(Step::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections, origin })))
+    single(ProgramStep::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections, origin })))
 }
 
 /// The product space and the accesses to each node.
-struct Shapes {
+struct GatherAccesses {
     space: Dims,
     table: Indexed,
     values: Indexed,
@@ -84,7 +84,7 @@ fn shapes(
     axis: usize,
     ids: &TensorNode,
     by: usize,
-) -> Result<Shapes, BuildError> {
+) -> Result<GatherAccesses, BuildError> {
     let (outer, rows, space) =
         (table.dims_without_padding()?, ids.dims_without_padding()?, values.dims_without_padding()?);
     if axis >= outer.len() {
@@ -105,7 +105,7 @@ fn shapes(
     let at: Projection =
         axes(0..axis).chain([AxisIndex::Computed(by)]).chain(axes(after..space.len())).collect();
     let plain = (space.clone(), axes(0..space.len()).collect());
-    Ok(Shapes { table: (outer, at), values: plain, ids: (rows, axes(axis..after).collect()), space })
+    Ok(GatherAccesses { table: (outer, at), values: plain, ids: (rows, axes(axis..after).collect()), space })
 }
 
 fn projections(
