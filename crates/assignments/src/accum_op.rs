@@ -1,4 +1,4 @@
-//! Accumulating operations, and the element type an operation computes in.
+//! Accumulating operations, and the element types in which operations compute.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use tnode::{DType, Scalar};
 
 use lowered_ir::ir::{BinaryOp, Expr, TernaryOp, UnaryOp};
 
-/// How a new value is combined with the one already there.
+/// An operation that combines a new value with the element's old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccumOp {
     /// The new value replaces the old one.
@@ -60,20 +60,20 @@ impl AccumOp {
         })
     }
 
-    /// The accumulating operation that a binary one gives, if it may accumulate: comparisons, remainder and
-    /// bit operations may not.
+    /// The accumulating operation of a binary operation; `None` for comparisons, remainder, bit operations
+    /// and random bits, which do not accumulate.
     pub fn from_binary(op: BinaryOp) -> Option<AccumOp> {
         AccumOp::ALL.into_iter().find(|accum| accum.binary() == Some(op))
     }
 
-    /// What the assignment text writes before the `=`.
+    /// The token before the `=` in assignment text; empty for assignment.
     pub fn token(self) -> &'static str {
         self.binary().map_or("", BinaryOp::token)
     }
 
-    /// The value to start from: the neutral element as far as the operation has one.
+    /// The initial value: the neutral element, as far as the operation has one.
     ///
-    /// A type without infinities starts `max` and `min` from its extreme values.
+    /// For types without infinities, `max` and `min` start from the extreme values.
     pub fn neutral(self, dtype: DType) -> Scalar {
         let start = match self {
             AccumOp::Assign | AccumOp::Add | AccumOp::Sub | AccumOp::Or => 0.0,
@@ -85,7 +85,7 @@ impl AccumOp {
         Scalar::from_f64(dtype, start)
     }
 
-    /// The value of `old ⊕ new`, in their common type.
+    /// `old ⊕ new`, both of the same type.
     pub fn apply(self, old: Expr, new: Expr) -> Expr {
         match self.binary() {
             None => new,
@@ -94,7 +94,7 @@ impl AccumOp {
         }
     }
 
-    /// The value of `neutral ⊕ new`, simplified: what is stored where nothing else is accumulated.
+    /// `neutral ⊕ new`, simplified: the value to store if the element accumulates one value only.
     pub fn apply_to_neutral(self, dtype: DType, new: Expr) -> Expr {
         use AccumOp::{Add, And, Assign, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate, Sub};
         match self {
@@ -140,8 +140,8 @@ pub fn unary_dtype(op: UnaryOp, operand: DType) -> DType {
 
 /// The type in which a binary operation computes; comparisons then give `bool`.
 ///
-/// The promotion of both operands, but arithmetic on two booleans is that of `i32`, and generators of random
-/// bits convert key and counter to `u32x4`.
+/// This is the promotion of both operands, with two exceptions: arithmetic on two booleans computes in `i32`,
+/// and generators of random bits convert key and counter to `u32x4`.
 pub fn binary_dtype(op: BinaryOp, a: DType, b: DType) -> DType {
     if op.is_random() {
         return DType::U32x4;
@@ -151,7 +151,7 @@ pub fn binary_dtype(op: BinaryOp, a: DType, b: DType) -> DType {
     if promoted == DType::Bool && !logical { DType::I32 } else { promoted }
 }
 
-/// The type in which a ternary operation computes; the condition of `where` is `bool` apart from that.
+/// The type in which a ternary operation computes. The condition of `where` is always `bool`.
 pub fn ternary_dtype(op: TernaryOp, a: DType, b: DType, c: DType) -> DType {
     match op {
         TernaryOp::Where => b.promote(c),

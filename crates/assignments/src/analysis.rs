@@ -1,4 +1,4 @@
-//! What a program needs and makes: its nodes, which of them a link must find, and the routine's name.
+//! The nodes that a program uses, how it uses each first, and the routine's name.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use crate::indexing::{Projections, are_surjective};
 /// How one step uses a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeUse {
-    /// Earlier values count.
+    /// The step reads earlier values.
     Reads,
-    /// Every element gets a new value, and earlier ones do not count.
+    /// The step gives every element a new value, independent of earlier ones.
     Fills,
-    /// Some elements keep their earlier values.
+    /// The step writes some elements; the others keep their values.
     Patches,
 }
 
 impl Assignments {
-    /// Every node mentioned, in order of first mention; the node of a merge buffer included.
+    /// Every node that a step mentions, nodes of merge buffers included, in order of first mention.
     pub fn nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -33,8 +33,8 @@ impl Assignments {
         nodes
     }
 
-    /// The nodes that are computed here from nothing of theirs, so that they need not exist before; in order
-    /// of first mention.
+    /// The nodes whose first use fills them, so that a context need not hold them before; in order of first
+    /// mention.
     pub fn embedded_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
@@ -43,8 +43,8 @@ impl Assignments {
             .collect()
     }
 
-    /// The nodes whose earlier values count: they are read, accumulated into or written in part before they
-    /// are filled. A link must find them in its context. In order of first mention.
+    /// The nodes that are read, accumulated into or written in part before they are filled. Linking must find
+    /// them in its context. In order of first mention.
     pub fn context_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
@@ -53,7 +53,7 @@ impl Assignments {
             .collect()
     }
 
-    /// The nodes whose merge buffers are read; lowering accepts at most one.
+    /// The nodes whose merge buffers are read. Lowering accepts at most one.
     pub fn merge_nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         each_step(&self.steps, &mut |step| {
@@ -86,7 +86,7 @@ impl Assignments {
         let mut seen = BTreeSet::new();
         each_step(&self.steps, &mut |step| {
             for (node, how) in uses(step) {
-                // A write of a whole view writes a part of its parent.
+                // A write of all elements of a view writes a part of its parent.
                 let (node, how) = match home(node) {
                     home if home == *node => (home, how),
                     home if how == NodeUse::Fills => (home, NodeUse::Patches),
@@ -100,8 +100,8 @@ impl Assignments {
         firsts
     }
 
-    /// The name for a routine that does this: the words of the outermost blocks joined by `_then_`; without
-    /// blocks, of the last node written that is not known to be virtual. Always an identifier.
+    /// The routine's name, always an identifier: the names of the outermost blocks joined by `_then_`;
+    /// without blocks, the name of the last node written that is not known to be virtual.
     pub fn routine_name(&self) -> String {
         let blocks = self.steps.iter().filter_map(|step| match step {
             ProgramStep::Block { name, .. } => Some(identifier(name)).filter(|name| !name.is_empty()),
@@ -129,7 +129,7 @@ pub(crate) fn identifier(text: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// Calls `f` on every step, a block before what is in it.
+/// Calls `f` on every step, on a block before its steps.
 pub(crate) fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a ProgramStep)) {
     for step in steps {
         f(step);
@@ -139,7 +139,7 @@ pub(crate) fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a Pro
     }
 }
 
-/// The nodes a step itself writes, each once.
+/// The nodes that this step writes, each once; none for a block.
 pub(crate) fn written(step: &ProgramStep) -> Vec<&TensorNode> {
     let mut nodes: Vec<&TensorNode> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -163,12 +163,12 @@ pub(crate) fn projections_into<'a>(accums: &'a [Accum], node: &TensorNode) -> Ve
     accums.iter().filter(|accum| accum.lhs == *node).map(|accum| &accum.projections).collect()
 }
 
-/// The node that has the elements of a node: its parent, if an earlier program made it a view.
+/// The node that owns the memory of `node`: the parent of a view of an earlier program, transitively.
 fn home(node: &TensorNode) -> TensorNode {
     node.view().map_or_else(|| node.clone(), |view| home(&view.parent))
 }
 
-/// The node a step reads that is no operand.
+/// The node that a fill reads: the parent of a slice, or the node with samples.
 pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
     match step {
         ProgramStep::Fetch {
@@ -183,7 +183,7 @@ pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
     }
 }
 
-/// Every node a step itself mentions, reads first.
+/// Every node that this step mentions, reads first.
 pub(crate) fn mentioned(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let operands = step.accums().iter().flat_map(Accum::operands);
     let read = operands.filter_map(|operand| match operand {
@@ -201,10 +201,10 @@ fn uses(step: &ProgramStep) -> Vec<(&TensorNode, NodeUse)> {
     reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
 }
 
-/// How the accumulations of a step use a node that the step writes.
+/// How a step uses a node that it writes.
 fn write(accums: &[Accum], node: &TensorNode) -> NodeUse {
     match accums.first() {
-        // All have the same operation; without any the node is fetched.
+        // All accumulations of a step have the same operation. A step without accumulations fills the node.
         Some(accum) if !accum.init_neutral && accum.op != AccumOp::Assign => NodeUse::Reads,
         Some(accum) if !accum.init_neutral && !are_surjective(&projections_into(accums, node)) => {
             NodeUse::Patches

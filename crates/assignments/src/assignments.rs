@@ -1,8 +1,8 @@
-//! Steps over tensor nodes: the form of a program between its text and its loops.
+//! The program between its text and its loops: a sequence of steps over tensor nodes.
 //!
-//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text](crate::text), or
-//! with the functions of [`builder`](crate::builder); join several with [`Assignments::then`]; lower it with
-//! [`lower`](crate::lower::lower). Nothing here settles a memory mode.
+//! [`text::parse`](crate::text::parse) and the functions of [`builder`](crate::builder) make [`Assignments`],
+//! [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them into loops. No
+//! function of this crate settles a memory mode.
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -13,16 +13,16 @@ use crate::{
 };
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
-/// A sequence of assignments.
+/// A program: a sequence of steps.
 ///
-/// The empty one does nothing.
+/// A program without steps does nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignments {
     /// The symbols that indices mention by position; names are distinct.
     pub symbols: SymbolTable,
-    /// What is done, in order.
+    /// The steps, in the order in which they run.
     pub steps: Vec<ProgramStep>,
-    /// What reading the text found that is legal and often a mistake.
+    /// Warnings that the parser found.
     pub warnings: Vec<Warning>,
 }
 
@@ -31,31 +31,32 @@ pub struct Assignments {
 pub enum ProgramStep {
     /// Combines operands and stores or accumulates the result.
     Accum(Box<Accum>),
-    /// Accumulations that are one: each writes the part of its target where other letters of concatenated
-    /// axes run. All have the same operation, and each target gets the neutral element before any of them.
+    /// The components of a statement with concatenated axes: each writes another part of its target. All have
+    /// the same operation. If they initialise their targets, then all targets are set to the neutral element
+    /// before the first accumulation.
     Concat(Vec<Accum>),
-    /// Fills a node from something that is no node.
+    /// Fills a node with values that are no elements of another node, or with a slice.
     Fetch {
         /// The node filled.
         node: TensorNode,
-        /// With what.
+        /// The values.
         op: FetchOp,
-        /// Where in a text this stands.
+        /// The source spans, if the step comes from a text.
         origin: Origin,
     },
-    /// A group of steps with a name. The outermost names make the name of the routine.
+    /// A group of steps with a name. The names of the outermost blocks make the routine's name.
     Block {
         /// The name, in words.
         name: String,
-        /// What it does.
+        /// The steps of the group.
         steps: Vec<ProgramStep>,
     },
-    /// A line for readers of the loop IR, such as the statement that the next steps come from.
+    /// A comment in the loop IR, such as the statement from which the next steps come.
     Remark(String),
 }
 
 impl ProgramStep {
-    /// The accumulations of the step itself, not of the steps in a block.
+    /// The accumulations of this step, without those inside a block.
     pub fn accums(&self) -> &[Accum] {
         match self {
             ProgramStep::Accum(accum) => std::slice::from_ref(accum),
@@ -64,7 +65,7 @@ impl ProgramStep {
         }
     }
 
-    /// Where in a text the step itself stands.
+    /// The source spans of this step; unknown for blocks and remarks.
     pub fn origin(&self) -> &Origin {
         match self {
             ProgramStep::Accum(accum) => &accum.origin,
@@ -78,36 +79,36 @@ impl ProgramStep {
 /// `lhs ⊕= op(operands)` at every point of a product space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accum {
-    /// Whether the node is set to the neutral element of `op` first. Otherwise its values count.
+    /// Whether the node is set to the neutral element of `op` first. Otherwise the accumulation starts from
+    /// its earlier values.
     pub init_neutral: bool,
-    /// How the result is combined with what is there.
+    /// The operation that combines the result with the element's earlier value.
     pub op: AccumOp,
     /// The node written.
     pub lhs: TensorNode,
-    /// The result to accumulate.
+    /// The operation whose result is accumulated.
     pub rhs: Rhs,
-    /// What computed indices are: operands of integer types that come after those of `rhs`
-    /// ([`AxisIndex::Computed`] counts them all). Where such an index is outside of its dimension, what is
-    /// read is the neutral value ([`Accum::outside`]) and what is written has no effect.
+    /// The operands that compute indices, of integer types. [`AxisIndex::Computed`] numbers them after the
+    /// operands of `rhs`. If such an index is outside its dimension, a read gives [`Accum::outside`] and a
+    /// write has no effect.
     ///
     /// [`AxisIndex::Computed`]: crate::indexing::AxisIndex::Computed
     pub computed: Vec<Operand>,
     /// The product space, and the indices of `lhs` and of each operand.
     pub projections: Projections,
-    /// Where in a text this stands.
+    /// The source spans, if the step comes from a text.
     pub origin: Origin,
 }
 
 impl Accum {
-    /// The operands of the operation, then those that indices are computed by, in the order of their
-    /// projections.
+    /// The operands of `rhs`, then `computed`, in the order of the projections.
     pub fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.rhs.operands().iter().chain(&self.computed)
     }
 
-    /// What the operand at that position is where its computed index is outside: what `pad` says; else, where
-    /// the operand alone is accumulated, the neutral element of the accumulation, so that it adds nothing;
-    /// else 0. Settles the node's type.
+    /// The value of the operand at position `at` if its computed index is outside the dimension: the value
+    /// given to `pad`; the neutral element of the accumulation if the operand itself is accumulated; 0
+    /// otherwise. Settles the node's type.
     pub fn outside(&self, at: usize) -> Scalar {
         match (self.operands().nth(at), &self.rhs) {
             (Some(Operand::Padded { node, outside }), _) => literal(*outside, node.dtype()),
@@ -118,8 +119,8 @@ impl Accum {
     }
 }
 
-/// An operation on operands. Operands are converted to the type in which the operation computes, and the
-/// result to that of the node written.
+/// An operation on operands. Operands are converted to the operation's type ([`Rhs::operation_dtype`]), the
+/// result to the type of the node written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rhs {
     /// The operand itself.
@@ -150,7 +151,7 @@ impl Rhs {
         }
     }
 
-    /// The type of the result; settles the types of the nodes.
+    /// The type of the result. Settles the types of the nodes.
     pub fn dtype(&self) -> DType {
         match self {
             Rhs::Binary(op, _) => op.result(self.operation_dtype()),
@@ -158,7 +159,7 @@ impl Rhs {
         }
     }
 
-    /// The type in which the operation computes; settles the types of the nodes.
+    /// The type in which the operation computes. Settles the types of the nodes.
     pub fn operation_dtype(&self) -> DType {
         match self {
             Rhs::Copy(a) => a.dtype(),
@@ -169,7 +170,8 @@ impl Rhs {
     }
 }
 
-/// A number of the program in another type: unlike a value, it becomes random bits by what it counts.
+/// Converts a number written in the program. For `u32x4`, a float converts by its numeric value; conversions
+/// of values keep the bits instead.
 pub(crate) fn literal(value: Scalar, to: DType) -> Scalar {
     if to == DType::U32x4 && value.dtype().is_float() {
         return Scalar::from_f64(to, value.as_f64());
@@ -177,7 +179,7 @@ pub(crate) fn literal(value: Scalar, to: DType) -> Scalar {
     value.convert(to)
 }
 
-/// Where a value comes from.
+/// The source of an operand's values.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operand {
@@ -189,19 +191,19 @@ pub enum Operand {
     Padded {
         /// The node read.
         node: TensorNode,
-        /// The value elsewhere.
+        /// The value outside the dimensions.
         outside: Scalar,
     },
     /// A constant. It has no dimensions.
     Constant(Scalar),
-    /// The value of an index. Its projection has that one index; its dimension is not used.
+    /// The value of an index. The operand's projection has that one index; the dimension is ignored.
     Index(DType),
-    /// A random number of its own for each combination of the indices that its projection has, at most
-    /// [`MAX_CELL`](lowered_ir::random::MAX_CELL); their dimensions are not used.
+    /// A random number for each combination of the indices in the operand's projection. There are at most
+    /// [`MAX_CELL`](lowered_ir::random::MAX_CELL) indices; their dimensions are ignored.
     Random {
-        /// From which draws.
+        /// The distribution and the key.
         random: Box<Random>,
-        /// Its type.
+        /// The number's type.
         dtype: DType,
     },
 }
@@ -217,7 +219,7 @@ impl Operand {
         }
     }
 
-    /// The type of the values; settles the node's type.
+    /// The type of the values. Settles the node's type.
     pub fn dtype(&self) -> DType {
         match self {
             Operand::Node(node) | Operand::Padded { node, .. } | Operand::MergeBuffer(node) => node.dtype(),
@@ -239,7 +241,7 @@ impl From<Scalar> for Operand {
     }
 }
 
-/// What fills a node.
+/// The values that fill a node.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FetchOp {
@@ -255,44 +257,44 @@ pub enum FetchOp {
     EmbedSymbol(SymbolId),
     /// The id of the node.
     EmbedSelfId,
-    /// The size of an axis of a node, without margins. That node need not have memory.
+    /// The size of an axis of a node, without margins. The node needs no memory.
     EmbedDim {
-        /// Whose axis.
+        /// The node with the axis.
         of: TensorNode,
-        /// Which one.
+        /// The axis, from 0.
         axis: usize,
     },
-    /// The part of a node at one index of its first axis. Where it can be, the node filled becomes a view of
-    /// that part, which takes neither memory nor time, and writes to it write the other node;
-    /// [`crate::lower`] says where.
+    /// The slice of a node at one index of its first axis. If possible the node filled becomes a view of the
+    /// slice, which costs no memory and no code; writes to the view then write the parent. [`crate::lower`]
+    /// has the conditions.
     Slice {
         /// The index, by the symbol's position in [`Assignments::symbols`].
         index: SymbolId,
-        /// Whose part.
+        /// The parent of the slice.
         of: TensorNode,
     },
-    /// Random numbers, each element its own.
+    /// An independent random number for each element.
     Random(Random),
-    /// Random numbers from draws that a node holds.
+    /// Random numbers made of samples that a node holds.
     SampleValues(SampleValues),
 }
 
-/// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
+/// The largest number of elements that [`FetchOp::ConstantFill`] may fill: each becomes a statement.
 pub const CONSTANT_FILL_LIMIT: usize = 16;
 
 impl Assignments {
-    /// Whether there is nothing to do.
+    /// Whether the program has no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The symbol of that name, entered if it is new. A range given for a symbol that has none is adopted;
-    /// one that differs is entered as a second symbol, which lowering refuses by name.
+    /// The position of the symbol of that name, which is entered if it is new. A symbol without a range
+    /// adopts the given range. A different range is entered as a second symbol, which lowering rejects.
     pub fn symbol(&mut self, symbol: &StaticSymbol) -> SymbolId {
         self.symbols.enter(symbol)
     }
 
-    /// These assignments, then those. Symbols of one name become one.
+    /// Appends `next` to these assignments. Symbols of the same name become one.
     #[must_use]
     pub fn then(mut self, mut next: Assignments) -> Assignments {
         let renumbered: Vec<SymbolId> = next.symbols.iter().map(|symbol| self.symbol(symbol)).collect();
@@ -302,7 +304,7 @@ impl Assignments {
         self
     }
 
-    /// These assignments as one block of that name.
+    /// Wraps these assignments in one block of that name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Assignments {
         Assignments {
@@ -353,7 +355,7 @@ fn renumber_key(random: &mut Random, new: impl Fn(SymbolId) -> SymbolId) {
     }
 }
 
-/// The operands of the step itself.
+/// The operands of this step, without those inside a block.
 fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     let accums: &mut [Accum] = match step {
         ProgramStep::Accum(accum) => std::slice::from_mut(accum),
@@ -363,7 +365,7 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))
 }
 
-/// All at once: one after another could renumber a symbol twice.
+/// Renumbers all symbols at once. One after another could renumber a symbol twice.
 fn renumber_index(index: &Affine, new: impl Fn(SymbolId) -> SymbolId) -> Affine {
     index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
         let var = match var {

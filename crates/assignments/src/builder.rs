@@ -1,4 +1,4 @@
-//! Building assignments without text.
+//! Builds assignments without a text.
 //!
 //! ```
 //! use assignments::{AccumOp, builder};
@@ -23,7 +23,7 @@ use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
 
-/// Assignments that could not be built.
+/// A reason why assignments cannot be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -35,35 +35,35 @@ pub enum BuildError {
     Index {
         /// The name of the node written.
         node: String,
-        /// What does not fit.
+        /// The misfit.
         source: IndexError,
     },
     /// The einsum text is wrong or does not fit the nodes.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Nothing to concatenate, or nothing to split into.
+    /// A concatenation of no nodes, or a split into no nodes.
     #[error("node {node}: expected at least one part, found none")]
     NoParts {
-        /// The name of the whole.
+        /// The name of the concatenated node.
         node: String,
     },
-    /// Nodes of a gather or scatter that do not fit each other.
+    /// The dimensions of the nodes of a gather or scatter do not fit.
     #[error(
         "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of the indices for axis {axis}"
     )]
     Gathered {
-        /// The name of the node with an element per index.
+        /// The name of the node with the gathered or scattered values.
         values: String,
         /// Its dimensions.
         found: Vec<usize>,
-        /// Those it should have.
+        /// The expected dimensions.
         expected: Vec<usize>,
         /// The name of the node indexed.
         table: String,
-        /// The axis indexed by them.
+        /// The axis with computed indices.
         axis: usize,
     },
-    /// Operands of a pointwise operation differ in size.
+    /// An operand of a pointwise operation has other dimensions than the node written.
     #[error("node {operand} has dimensions {found:?}, expected {expected:?} as node {lhs} has")]
     Shape {
         /// The operand's name.
@@ -77,7 +77,7 @@ pub enum BuildError {
     },
 }
 
-/// One step as a program.
+/// A program of one step.
 pub(super) fn single(step: ProgramStep) -> Assignments {
     Assignments { steps: vec![step], ..Assignments::default() }
 }
@@ -104,7 +104,7 @@ pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     assignments
 }
 
-/// `node := slice(of, @symbol)`: the part of `of` at one index of its first axis; a view where it can be.
+/// `node := slice(of, @symbol)`: the slice of `of` at one index of its first axis; a view if possible.
 pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     let mut assignments = Assignments::default();
     let op = FetchOp::Slice { index: assignments.symbol(symbol), of: of.clone() };
@@ -112,13 +112,13 @@ pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assig
     assignments
 }
 
-/// Fills `node` with random numbers. Symbols of the key are by position: enter them into what this is joined
-/// with, or use [`random_at`].
+/// Fills `node` with random numbers. The key refers to symbols by their position in the program that this one
+/// is joined with; [`random_at`] enters them by name.
 pub fn random(node: &TensorNode, random: Random) -> Assignments {
     fetch(node, FetchOp::Random(random))
 }
 
-/// Fills `node` with random numbers, with the symbols' values added to the key, such as that of the step.
+/// Fills `node` with random numbers, and folds the values of `symbols` (such as a step number) into the key.
 pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) -> Assignments {
     let mut assignments = Assignments::default();
     let random = symbols
@@ -128,8 +128,8 @@ pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) ->
     assignments
 }
 
-/// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last
-/// axis.
+/// Fills `node` with values of the samples in `of`, a node of type `u32x4` with one sample for each chunk of
+/// the last axis.
 pub fn sample_values(
     node: &TensorNode,
     distribution: Distribution,
@@ -139,26 +139,26 @@ pub fn sample_values(
     fetch(node, FetchOp::SampleValues(SampleValues { distribution, scheme, of: of.clone() }))
 }
 
-/// `lhs := op(operand)`, element by element.
+/// `lhs := op(operand)`, element by element; all dimensions are equal.
 ///
 /// # Errors
-/// When dimensions are unsettled or differ.
+/// If dimensions are unsettled or differ.
 pub fn unary(lhs: &TensorNode, op: UnaryOp, operand: &TensorNode) -> Result<Assignments, BuildError> {
     pointwise(lhs, Rhs::Unary(op, operand.into()))
 }
 
-/// `lhs := a op b`, element by element.
+/// `lhs := a op b`, element by element; all dimensions are equal.
 ///
 /// # Errors
-/// When dimensions are unsettled or differ.
+/// If dimensions are unsettled or differ.
 pub fn binary(lhs: &TensorNode, op: BinaryOp, operands: [&TensorNode; 2]) -> Result<Assignments, BuildError> {
     pointwise(lhs, Rhs::Binary(op, operands.map(Operand::from)))
 }
 
-/// `lhs := op(a, b, c)`, element by element.
+/// `lhs := op(a, b, c)`, element by element; all dimensions are equal.
 ///
 /// # Errors
-/// When dimensions are unsettled or differ.
+/// If dimensions are unsettled or differ.
 pub fn ternary(
     lhs: &TensorNode,
     op: TernaryOp,
@@ -167,10 +167,10 @@ pub fn ternary(
     pointwise(lhs, Rhs::Ternary(op, operands.map(Operand::from)))
 }
 
-/// `lhs := operand`, element by element; a constant fills.
+/// `lhs := operand`, element by element; a constant fills `lhs`.
 ///
 /// # Errors
-/// When dimensions are unsettled or differ.
+/// If dimensions are unsettled or differ.
 pub fn copy(lhs: &TensorNode, operand: impl Into<Operand>) -> Result<Assignments, BuildError> {
     pointwise(lhs, Rhs::Copy(operand.into()))
 }
@@ -194,7 +194,7 @@ fn pointwise(lhs: &TensorNode, rhs: Rhs) -> Result<Assignments, BuildError> {
     Ok(accumulate(false, AccumOp::Assign, lhs, rhs, projections))
 }
 
-/// The dimensions of the array an operand is an element of; `None` for constants.
+/// The dimensions of an operand's node, without padding; `None` for operands without a node.
 fn dims_of(operand: &Operand) -> Result<Option<Dims>, BuildError> {
     match operand {
         Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => {
@@ -213,7 +213,7 @@ fn name_of(operand: &Operand) -> String {
     }
 }
 
-/// The general form: any operation over any projections. Lowering checks that they fit the nodes.
+/// Accumulates any operation over any projections. Lowering checks that they fit the nodes.
 pub fn accumulate(
     init_neutral: bool,
     op: AccumOp,
@@ -232,11 +232,11 @@ pub fn accumulate(
     })))
 }
 
-/// `lhs` starts from the neutral element of `accum` and accumulates `a op b` as the einsum text says; see
-/// [`einsum`](mod@crate::indexing::einsum) for its grammar.
+/// Sets `lhs` to the neutral element of `accum` and accumulates `a op b` over the indices of an einsum text,
+/// whose grammar is in [`einsum`](mod@crate::indexing::einsum).
 ///
 /// # Errors
-/// When the text is wrong, the nodes do not fit it, or dimensions are unsettled.
+/// If the text is wrong, the nodes do not fit it, or dimensions are unsettled.
 pub fn einsum(
     spec: &str,
     lhs: &TensorNode,
@@ -247,11 +247,11 @@ pub fn einsum(
     einsum_of(spec, lhs, accum, Rhs::Binary(op, operands.map(Operand::from)))
 }
 
-/// `lhs` starts from the neutral element of `accum` and accumulates the elements of one operand as the einsum
-/// text says.
+/// Sets `lhs` to the neutral element of `accum` and accumulates the elements of one operand over the indices
+/// of an einsum text.
 ///
 /// # Errors
-/// As for [`einsum`](fn@einsum).
+/// Returns the same errors as [`einsum`](fn@einsum).
 pub fn permute(
     spec: &str,
     lhs: &TensorNode,
@@ -268,12 +268,13 @@ fn einsum_of(spec: &str, lhs: &TensorNode, accum: AccumOp, rhs: Rhs) -> Result<A
     Ok(accumulate(true, accum, lhs, rhs, resolved.projections))
 }
 
-/// Each of `targets` accumulates, with the neutral element first if `init_neutral`, the operands that the
-/// einsum text with concatenated axes pairs it with: `i; j => i^j` concatenates two operands, `i^j => i; j`
-/// splits one.
+/// Accumulates operands into targets over an einsum text with concatenated axes: `i; j => i^j` concatenates
+/// two operands, `i^j => i; j` splits one. With `init_neutral`, all targets are set to the neutral element
+/// first.
 ///
 /// # Errors
-/// As for [`einsum`](fn@einsum), and where a part has no operand or target, or more than one.
+/// Returns the same errors as [`einsum`](fn@einsum), and an error if a component has no operand or target, or
+/// several.
 pub fn block(
     spec: &str,
     targets: &[&TensorNode],
@@ -296,26 +297,25 @@ pub fn block(
     Ok(single(ProgramStep::Concat(parts)))
 }
 
-/// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other
-/// axes.
+/// Concatenates the operands along `axis` into `lhs`. On all other axes they have the dimensions of `lhs`.
 ///
 /// # Errors
-/// When there are no operands, or dimensions are unsettled or do not fit.
+/// If there are no operands, or dimensions are unsettled or do not fit.
 pub fn concat(lhs: &TensorNode, axis: usize, operands: &[&TensorNode]) -> Result<Assignments, BuildError> {
     let (whole, parts) = along(lhs, axis, operands.len())?;
     block(&format!("{parts} => {whole}"), &[lhs], false, AccumOp::Assign, operands)
 }
 
-/// The inverse of [`concat()`]: each target gets its part of `operand` along `axis`.
+/// Splits `operand` along `axis` into the targets: the inverse of [`concat()`].
 ///
 /// # Errors
-/// As for [`concat()`].
+/// Returns the same errors as [`concat()`].
 pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Result<Assignments, BuildError> {
     let (whole, parts) = along(operand, axis, targets.len())?;
     block(&format!("{whole} => {parts}"), targets, false, AccumOp::Assign, &[operand])
 }
 
-/// Einsum text of an array of which `axis` is concatenated from `count` parts, and of the parts.
+/// The einsum texts of an array whose `axis` is concatenated of `count` parts, and of the parts.
 fn along(whole: &TensorNode, axis: usize, count: usize) -> Result<(String, String), BuildError> {
     let dims = whole.dims_without_padding()?;
     if axis >= dims.len() {

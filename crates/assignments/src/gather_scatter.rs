@@ -1,4 +1,4 @@
-//! Building gathers and scatters without text: accesses with an index that is an element of a node.
+//! Builds gathers and scatters: accesses in which an element of a node is the index.
 
 use tnode::{Dims, TensorNode};
 
@@ -6,8 +6,8 @@ use super::builder::{BuildError, single};
 use super::{Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 
-/// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its
-/// elements at the indices `ids`, 0 for those outside.
+/// `values[i.., b.., e..] := table[i.., ids[b..], e..]` with the computed index on `axis` of the table.
+/// Indices outside the axis give 0.
 ///
 /// ```
 /// use assignments::builder;
@@ -21,8 +21,8 @@ use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 /// ```
 ///
 /// # Errors
-/// When the dimensions of `values` are not those of `table` with the ones of `ids` for `axis`, or are
-/// unsettled.
+/// If dimensions are unsettled, or `values` does not have the dimensions of `table` with `axis` replaced by
+/// the dimensions of `ids`.
 pub fn gather(
     values: &TensorNode,
     table: &TensorNode,
@@ -35,13 +35,13 @@ pub fn gather(
     Ok(accumulate_at(false, AccumOp::Assign, values, rhs, vec![ids.into()], projections))
 }
 
-/// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]`, with the computed index on `axis` of the table,
-/// which starts from the neutral element of `op` if `init_neutral`. Indices outside have no effect; the
-/// others accumulate in row-major order of `values`, so sums of floats have one value, and with
-/// [`AccumOp::Assign`] the last of equal indices is left.
+/// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]` with the computed index on `axis` of the table, which
+/// is set to the neutral element of `op` first if `init_neutral`. Indices outside the axis have no effect.
+/// The others accumulate in row-major order of `values`: sums of floats are reproducible, and with
+/// [`AccumOp::Assign`] the last value for an index stays.
 ///
 /// # Errors
-/// As for [`gather`].
+/// Returns the same errors as [`gather`].
 pub fn scatter(
     table: &TensorNode,
     axis: usize,
@@ -55,8 +55,7 @@ pub fn scatter(
     Ok(accumulate_at(init_neutral, op, table, Rhs::Copy(values.into()), vec![ids.into()], projections))
 }
 
-/// The general form with computed indices: see [`Accum::computed`]. Lowering checks that everything fits the
-/// nodes.
+/// Accumulates with computed indices ([`Accum::computed`]). Lowering checks that everything fits the nodes.
 pub fn accumulate_at(
     init_neutral: bool,
     op: AccumOp,
@@ -69,7 +68,7 @@ pub fn accumulate_at(
     single(ProgramStep::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections, origin })))
 }
 
-/// The product space and the accesses to each node.
+/// The product space of a gather or scatter, and how it indexes each node.
 struct GatherAccesses {
     space: Dims,
     table: Indexed,
@@ -77,7 +76,7 @@ struct GatherAccesses {
     ids: Indexed,
 }
 
-/// The accesses over the product space that `values` has; operand `by` is `ids`.
+/// The accesses over the product space of `values`. Operand `by` computes the index.
 fn shapes(
     values: &TensorNode,
     table: &TensorNode,

@@ -7,7 +7,7 @@
 //!
 //! # Example
 //!
-//! From assignment text to a verified routine of the loop IR, and what the interpreter computes with it:
+//! Parses assignment text, lowers it to a verified routine of the loop IR, and interprets the routine:
 //!
 //! ```
 //! use assignments::{lower, text};
@@ -30,7 +30,7 @@
 //! # Promises
 //!
 //! * [`lower::lower`] returns a routine that [`lowered_ir::verify`] accepts, or a typed error that names the
-//!   user's nodes; it decides no memory mode.
+//!   user's nodes. It settles no memory mode.
 //! * No text, however damaged, makes [`text::parse`] panic; its errors point into the text.
 //! * The listing of equal assignments is the same in every run.
 //!

@@ -1,9 +1,9 @@
-//! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+`
-//! accumulates).
+//! Prints assignments for people: each step on a line, in the notation of the project's predecessor (`=:+`
+//! initialises, `=+` accumulates).
 //!
 //! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of
-//! their label, with their id where another node of the assignments has the same one (`n12_w`). For people:
-//! unlike the assignment text it is not read back.
+//! their label; if another node of the assignments has the same identifier, with their id (`n12_w`). No
+//! parser reads listings.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for Assignments {
     }
 }
 
-/// What nodes and symbols are called.
+/// The printed names of nodes and symbols.
 #[derive(Clone, Copy)]
 struct PrintedNames<'a> {
     symbols: &'a [StaticSymbol],
@@ -30,7 +30,7 @@ struct PrintedNames<'a> {
 }
 
 impl PrintedNames<'_> {
-    /// The code name of a node that has one, else its identifier.
+    /// The node's code name, else its identifier.
     fn node(&self, node: &TensorNode) -> String {
         match node.code_name() {
             Some(_) => node.name(),
@@ -39,7 +39,7 @@ impl PrintedNames<'_> {
     }
 }
 
-/// The listing of one step, on one line.
+/// Prints one step on one line.
 pub(crate) fn listing(step: &ProgramStep, symbols: &[StaticSymbol]) -> String {
     let names = PrintedNames { symbols, ambiguous: &AmbiguousIdents::default() };
     match step {
@@ -101,7 +101,7 @@ fn fetch(op: &FetchOp, names: PrintedNames<'_>) -> String {
     }
 }
 
-/// Random numbers as the assignment text has them.
+/// Random numbers in the notation of assignment text.
 fn random_call(random: &Random, symbols: &[StaticSymbol], cell: Vec<String>) -> String {
     let part = |part: &KeyPart| match part {
         KeyPart::Number(number) => number.to_string(),
@@ -190,7 +190,7 @@ impl Accumulation<'_> {
     }
 }
 
-/// An affine form in the usual notation, such as `2*i0 + i1 - 1`.
+/// Prints an affine form, such as `2*i0 + i1 - 1`.
 pub(crate) fn affine(index: &Affine, name: impl Fn(Var) -> String) -> String {
     let mut text = String::new();
     let mut push = |negative: bool, term: String| {
@@ -217,7 +217,7 @@ fn is_infix(op: BinaryOp) -> bool {
     !op.token().starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// The seed's sign of an accumulating operation.
+/// The sign of an accumulating operation in the predecessor's notation.
 fn spelling(op: AccumOp) -> &'static str {
     match op {
         AccumOp::Assign => "",

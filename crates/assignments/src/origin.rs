@@ -1,18 +1,21 @@
-//! Where in a text an assignment stands, for the messages about it.
+//! Source spans of steps, for messages about them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use lowered_ir::SourceSpan;
 
-/// The place of a step in a text: its statement, and each access in it. Steps that are built without a text
+/// A range of bytes of a text.
+pub(crate) type ByteRange = Range<usize>;
+
+/// The source spans of a step: of its statement and of each access in it. Steps that are built without a text
 /// have none.
 ///
-/// All origins are equal, so that equal steps are equal wherever they come from.
+/// All origins are equal, so that equal steps compare equal even if they come from different texts.
 #[derive(Clone, Debug, Default)]
 pub struct Origin(Option<Arc<StatementSpans>>);
 
-/// The bytes of an access, or of an operand that is no access, and of each of its indices.
+/// The byte ranges of an operand and of each of its indices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccessSpan {
     pub(crate) whole: Range<usize>,
@@ -44,28 +47,30 @@ impl Origin {
         Origin(Some(Arc::new(StatementSpans { text: text.clone(), statement, target, operands })))
     }
 
-    /// The statement, from its first target to its last constraint.
+    /// The span of the statement, from its first target to its last constraint.
     pub fn statement(&self) -> Option<SourceSpan> {
         self.place(|places| Some(&places.statement))
     }
 
-    /// The access to the node written; of the node of a subexpression, the subexpression.
+    /// The span of the access to the node written; for the node of a subexpression, the span of the
+    /// subexpression.
     pub fn target(&self) -> Option<SourceSpan> {
         self.place(|places| Some(&places.target.whole))
     }
 
-    /// The index of that axis of the node written; the access where the text has no such index.
+    /// The span of the index on `axis` of the node written; the span of the access if the text has no such
+    /// index.
     pub fn target_index(&self, axis: usize) -> Option<SourceSpan> {
         self.place(|places| Some(places.target.indices.get(axis).unwrap_or(&places.target.whole)))
     }
 
-    /// The operand at that position, in the order of [`Accum::operands`](super::Accum::operands). A fill has
-    /// one operand, the call.
+    /// The span of the operand at position `at`, in the order of [`Accum::operands`](super::Accum::operands).
+    /// A fill has one operand, the call.
     pub fn operand(&self, at: usize) -> Option<SourceSpan> {
         self.place(|places| Some(&places.operands.get(at)?.whole))
     }
 
-    /// The index of that axis of an operand; the operand where the text has no such index.
+    /// The span of the index on `axis` of an operand; the span of the operand if the text has no such index.
     pub fn operand_index(&self, at: usize, axis: usize) -> Option<SourceSpan> {
         self.place(|places| {
             let operand = places.operands.get(at)?;

@@ -1,12 +1,11 @@
-//! Random numbers as what assignments fill nodes with and as operands. [`lowered_ir::random`] defines their
-//! bits.
+//! Random numbers that fill nodes or are operands. [`lowered_ir::random`] defines their bits.
 
 use tnode::TensorNode;
 
 use lowered_ir::ir::SymbolId;
 use lowered_ir::random::{Distribution, Scheme};
 
-/// Which random numbers: a distribution and the key of the draws.
+/// A distribution of random numbers and the key of their samples.
 ///
 /// ```
 /// use assignments::{Random, builder};
@@ -20,17 +19,17 @@ use lowered_ir::random::{Distribution, Scheme};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Random {
-    /// What the numbers are like.
+    /// The distribution of the numbers.
     pub distribution: Distribution,
-    /// How they are made.
+    /// The generator and the rules for keys and counters.
     pub scheme: Scheme,
     /// The seed.
     pub seed: u64,
-    /// What else the key is made of, in order.
+    /// The numbers folded into the key after the seed, in order.
     pub key: Vec<KeyPart>,
 }
 
-/// A number that a key is made of.
+/// A number that is folded into a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPart {
     /// A constant, such as the number of a node.
@@ -41,39 +40,39 @@ pub enum KeyPart {
 }
 
 impl Random {
-    /// Numbers of that distribution, with the key of the seed alone.
+    /// Numbers of a distribution whose key is the seed alone.
     pub fn new(distribution: Distribution, seed: u64) -> Random {
         Random { distribution, scheme: Scheme::Standard, seed, key: Vec::new() }
     }
 
-    /// Uniform in [0, 1); all values of other types than floats.
+    /// Uniform numbers: in [0, 1) for floats, over all values for other types.
     pub fn uniform(seed: u64) -> Random {
         Random::new(Distribution::Uniform, seed)
     }
 
-    /// Normally distributed with mean 0 and variance 1.
+    /// Normally distributed numbers with mean 0 and variance 1.
     pub fn normal(seed: u64) -> Random {
         Random::new(Distribution::Normal, seed)
     }
 
-    /// Bit patterns.
+    /// Uniform bit patterns.
     pub fn bits(seed: u64) -> Random {
         Random::new(Distribution::Bits, seed)
     }
 
-    /// From another scheme.
+    /// Replaces the scheme.
     #[must_use]
     pub fn with_scheme(self, scheme: Scheme) -> Random {
         Random { scheme, ..self }
     }
 
-    /// With one more constant in the key.
+    /// Folds a constant into the key.
     #[must_use]
     pub fn number(self, number: u64) -> Random {
         self.part(KeyPart::Number(number))
     }
 
-    /// With one more part in the key.
+    /// Folds a part into the key.
     #[must_use]
     pub fn part(mut self, part: KeyPart) -> Random {
         self.key.push(part);
@@ -81,14 +80,14 @@ impl Random {
     }
 }
 
-/// What the values of draws that a node of `u32x4` holds are made to.
+/// Random numbers made of samples that a node of type `u32x4` holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleValues {
-    /// What the numbers are like.
+    /// The distribution of the numbers.
     pub distribution: Distribution,
-    /// Which uniforms.
+    /// The scheme, which decides how uniform numbers are made of bits.
     pub scheme: Scheme,
-    /// The node with the draws: one for each chunk of the last axis of the node filled, of
-    /// [`Distribution::values_per_sample`] elements.
+    /// The node with the samples: one for each chunk of [`Distribution::values_per_sample`] elements along
+    /// the last axis of the node filled.
     pub of: TensorNode,
 }

@@ -1,4 +1,4 @@
-//! Warnings: legal statements that are often mistakes.
+//! Warnings about legal statements that are often mistakes.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use tnode::{DType, MemoryMode};
 
 use lowered_ir::SourceSpan;
 
-/// A legal statement that is often a mistake, with its place. Displays the message and, if the program comes
-/// from a text, the line with carets under the place.
+/// A warning about a legal statement that is often a mistake. Displays the message and, if the program comes
+/// from a text, the line with carets under the source span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warning {
     kind: WarningKind,
     span: Option<SourceSpan>,
 }
 
-/// A kind of warning, with the names in its message.
+/// The kind of a warning, with the names in its message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WarningKind {
-    /// A quotient of integers, which has no fraction, in a node of floats.
+    /// A node of floats stores a quotient of integers, which drops the fraction.
     IntegerDivision {
         /// The division.
         division: String,
-        /// The type in which it divides.
+        /// The type of the operands.
         dtype: DType,
         /// The name of the node written.
         node: String,
-        /// The type of that node.
+        /// The type of the node written.
         written: DType,
-        /// The division of floats.
+        /// The same division in floats.
         instead: String,
     },
-    /// A random number that is the same for all elements of a statement.
+    /// All elements that a statement writes get the same random number.
     OneRandomNumber {
-        /// The call.
+        /// The call in the text.
         call: String,
         /// The name of the node written.
         node: String,
-        /// The call with a number for each element.
+        /// A call that gives a number for each element.
         instead: String,
     },
-    /// A node without memory whose values the routine does not use.
+    /// The routine does not use the values of a node without memory.
     UnusedValue {
         /// The node's name.
         node: String,
@@ -59,7 +59,7 @@ impl Warning {
         &self.kind
     }
 
-    /// The place; none for assignments that were built without a text.
+    /// The source span; `None` for assignments that are built without a text.
     pub fn span(&self) -> Option<&SourceSpan> {
         self.span.as_ref()
     }

@@ -1,26 +1,25 @@
-//! Concatenated axes: an axis `i^j` is that of `i`, followed by that of `j`, and one of the two letters runs
-//! at a time.
+//! Concatenated axes: the axis `i^j` is the axis of `i` followed by the axis of `j`.
 //!
-//! A statement with such axes is several plain ones, its *components*. Each picks one letter of each
-//! concatenated axis; letters that were passed over do not run. A letter of two axes is picked in both or in
-//! neither. What a component reads and writes is [indexed](super::Projections) as in any other statement,
-//! with the extents of the letters before the picked one as offset, so nothing behind this file knows of
-//! concatenation.
+//! A statement with concatenated axes is split into *components*, statements without such axes. A component
+//! picks one letter of each concatenated axis. The picked letters are active in the component, the other
+//! letters of these axes are not. A letter on two axes is picked on both or on neither. A component indexes
+//! arrays by [projections](super::Projections) as any other statement does; the offset of an index is the sum
+//! of the extents of the letters before the picked one. So no other module handles concatenation.
 
-/// The most components of one statement: each becomes a loop nest.
+/// The largest number of components of a statement. Each becomes a loop nest.
 pub(crate) const MAX_COMPONENTS: usize = 256;
 
-/// One way to pick letters.
+/// One combination of letters, one for each concatenated axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Component {
-    /// Whether each letter runs; one that is in no concatenated axis always does.
+    /// Whether each letter is active. A letter on no concatenated axis is active in every component.
     pub(crate) live: Vec<bool>,
-    /// Per concatenated axis, the letter picked and the sum of the extents before it.
+    /// For each concatenated axis, the picked letter and the sum of the extents of the letters before it.
     pub(crate) picked: Vec<(usize, i64)>,
 }
 
 impl Component {
-    /// The letters picked, without repetition.
+    /// The picked letters, each once.
     pub(crate) fn letters(&self) -> Vec<usize> {
         let mut letters: Vec<usize> = self.picked.iter().map(|&(letter, _)| letter).collect();
         letters.sort_unstable();
@@ -29,8 +28,8 @@ impl Component {
     }
 }
 
-/// The components for letters of extents `sizes`, where `axes` are the letters of each concatenated axis; the
-/// first axis varies slowest. `None` if there are more than [`MAX_COMPONENTS`].
+/// All components, for letters of extents `sizes` and the letters of each concatenated axis. The choice on
+/// the first axis varies slowest. `None` if there are more than [`MAX_COMPONENTS`].
 pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Component>> {
     let mut partial: Vec<Vec<(usize, i64)>> = vec![Vec::new()];
     for (at, axis) in axes.iter().enumerate() {
@@ -59,8 +58,8 @@ pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Compo
     Some(partial.into_iter().map(|picked| Component { live: live(&picked), picked }).collect())
 }
 
-/// Whether picking `letter` in `axis` goes with what was picked in earlier axes: every letter that both have
-/// is picked in both or in neither.
+/// Whether picking `letter` on `axis` is consistent with the choices on earlier axes: a letter on two axes is
+/// picked on both or on neither.
 fn agrees(letter: usize, axis: &[usize], picked: &[(usize, i64)], earlier: &[Vec<usize>]) -> bool {
     earlier
         .iter()
@@ -81,7 +80,7 @@ mod tests {
     fn offsets_are_cumulative() {
         assert_eq!(picked(&[2, 3, 4], &[&[0, 1, 2]]), [[(0, 0)], [(1, 2)], [(2, 5)]]);
         assert_eq!(picked(&[2], &[]), [[]]);
-        // A letter may come twice: its axis is repeated.
+        // A letter may occur twice on an axis.
         assert_eq!(picked(&[2], &[&[0, 0]]), [[(0, 0)], [(0, 2)]]);
     }
 
@@ -89,7 +88,7 @@ mod tests {
     fn independent_axes_multiply_and_shared_letters_go_together() {
         let found = picked(&[1, 2, 3, 4], &[&[0, 1], &[2, 3]]);
         assert_eq!(found, [[(0, 0), (2, 0)], [(0, 0), (3, 3)], [(1, 1), (2, 0)], [(1, 1), (3, 3)]]);
-        // The same letters in another order: what one axis has first, the other has last.
+        // Two axes with the same letters in opposite order.
         assert_eq!(picked(&[2, 3], &[&[0, 1], &[1, 0]]), [[(0, 0), (0, 3)], [(1, 2), (1, 0)]]);
         // A block diagonal: `(i, i)` and `(j, k)`, but not `(i, k)`.
         assert_eq!(picked(&[2, 3, 4], &[&[0, 1], &[0, 2]]), [[(0, 0), (0, 0)], [(1, 2), (2, 2)]]);

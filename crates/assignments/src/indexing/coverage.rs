@@ -1,12 +1,12 @@
-//! Whether an assignment writes every element of its target, and each at most once.
+//! Tests whether an assignment writes every element of its target, and whether it writes each at most once.
 //!
-//! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a
-//! result.
+//! Both tests are conservative: `true` is a proof, `false` may be a missed proof and costs a redundant fill.
 
 use super::{AxisIndex, Projections, extent};
 use lowered_ir::ir::{Affine, LoopId, Var, is_mixed_radix};
 
-/// Indices of one axis: the values `lo..=hi`, each plus the value of `symbols`, which is one number in a run.
+/// An interval of indices of one axis: `lo..=hi`, shifted by the value of `symbols`, which is constant during
+/// a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AxisSpan {
     pub(crate) symbols: Affine,
@@ -15,45 +15,44 @@ pub(crate) struct AxisSpan {
 }
 
 impl AxisSpan {
-    /// The indices of a whole axis.
+    /// All indices of an axis.
     pub(crate) fn whole(dim: usize) -> AxisSpan {
         AxisSpan { symbols: Affine::constant(0), lo: 0, hi: extent(dim) - 1 }
     }
 
-    /// The one index that a symbol has as its value.
+    /// The interval that holds only the value of a symbol.
     pub(crate) fn at(var: impl Into<Var>) -> AxisSpan {
         AxisSpan { symbols: Affine::var(var), lo: 0, hi: 0 }
     }
 
-    /// Every index there is.
+    /// The interval of all integers.
     fn anywhere() -> AxisSpan {
         AxisSpan { symbols: Affine::constant(0), lo: i64::MIN, hi: i64::MAX }
     }
 
-    /// Whether the indices surely are among those of `other`, or those of `other` are all of an axis of that
-    /// size.
+    /// Whether `other` provably contains this interval, or contains all indices of an axis of size `dim`.
     pub(crate) fn is_within(&self, other: &AxisSpan, dim: usize) -> bool {
         let is_whole = other.symbols.as_constant() == Some(0) && other.lo <= 0 && extent(dim) - 1 <= other.hi;
         is_whole || (self.symbols == other.symbols && other.lo <= self.lo && self.hi <= other.hi)
     }
 
-    /// Whether the two surely have no index in common.
+    /// Whether the intervals are provably disjoint.
     pub(crate) fn is_apart(&self, other: &AxisSpan) -> bool {
         self.symbols == other.symbols && (self.hi < other.lo || other.hi < self.lo)
     }
 }
 
 impl Projections {
-    /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
+    /// Whether every element of the left-hand side is provably written.
     ///
-    /// Each position must cover its dimension, and no iterator may stand in two positions, so that the
-    /// positions cover all their combinations.
+    /// The index of each axis must take every value of its dimension. No iterator may occur in the indices of
+    /// two axes, so that all combinations of these values occur.
     pub fn is_surjective(&self) -> bool {
         let writes = !self.product_space().contains(&0);
         self.lhs_dims().contains(&0) || (writes && self.uncovered_axis().is_none())
     }
 
-    /// The first axis of the left-hand side that cannot be shown to be written in full.
+    /// The first axis of the left-hand side that is not provably written in full.
     pub fn uncovered_axis(&self) -> Option<usize> {
         let mut seen: Vec<LoopId> = Vec::new();
         self.project_lhs().iter().zip(self.lhs_dims()).position(|(index, &dim)| {
@@ -64,9 +63,7 @@ impl Projections {
         })
     }
 
-    /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and
-    /// leave no gap. With coefficients in order of size there is no gap if each is at most one more than all
-    /// before it reach. A computed index may be anywhere, outside too.
+    /// Whether the index takes exactly the values `0..dim`. A computed index may take any value.
     fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
         if index.computed().is_some() {
             return false;
@@ -77,7 +74,9 @@ impl Projections {
         self.interval(index) == Some((0, dim - 1))
     }
 
-    /// The least and greatest value of `index`, if it is known to take every value between them.
+    /// The least and the greatest value of `index`, if it provably takes every value between them. There is
+    /// no gap if, with the terms sorted by coefficient, each coefficient is at most one more than the sum of
+    /// the greatest values of the terms before it.
     fn interval(&self, index: &AxisIndex) -> Option<(i64, i64)> {
         if !is_static(index) {
             return None;
@@ -90,8 +89,8 @@ impl Projections {
         self.bounds_of(index)
     }
 
-    /// The box of elements of the left-hand side that are written, per axis the first and the last, if all of
-    /// it is.
+    /// The bounding box of the elements written, as the first and last index per axis, if every element of it
+    /// is provably written.
     fn written_box(&self) -> Option<Vec<(i64, i64)>> {
         let mut seen: Vec<LoopId> = Vec::new();
         let axis = |index: &AxisIndex| {
@@ -103,7 +102,7 @@ impl Projections {
         self.project_lhs().iter().map(axis).collect()
     }
 
-    /// A box around the elements that indices of these projections reach, axis by axis.
+    /// A box that contains all elements that `indices` reach, one interval per axis.
     pub(crate) fn outer_box(&self, indices: &[AxisIndex]) -> Vec<AxisSpan> {
         let axis = |index: &AxisIndex| match index.computed() {
             Some(_) => AxisSpan::anywhere(),
@@ -116,7 +115,7 @@ impl Projections {
         indices.iter().map(axis).collect()
     }
 
-    /// The box of the elements of the left-hand side that are written, if every element of it surely is.
+    /// The bounding box of the elements written, with symbols, if every element of it is provably written.
     pub(crate) fn inner_box(&self) -> Option<Vec<AxisSpan>> {
         let mut seen: Vec<LoopId> = Vec::new();
         let axis = |index: &AxisIndex| {
@@ -134,7 +133,8 @@ impl Projections {
         self.project_lhs().iter().map(axis).collect::<Option<_>>().filter(|_| writes)
     }
 
-    /// Whether the two surely write the same elements: by equal indices over equal ranges.
+    /// Whether both provably write the same elements: their indices and the extents of their iterators are
+    /// equal.
     pub(crate) fn writes_as(&self, other: &Projections) -> bool {
         let known = |index: &AxisIndex| index.computed().is_none();
         let same_extents = |index: &AxisIndex| {
@@ -144,8 +144,7 @@ impl Projections {
         ours == theirs && ours.iter().all(|index| known(index) && same_extents(index))
     }
 
-    /// Whether no element of the left-hand side is written by both: on some axis their indices have no value
-    /// in common.
+    /// Whether no element is written by both: on some axis the ranges of their indices are disjoint.
     fn is_disjoint(&self, other: &Projections) -> bool {
         let never_writes = |p: &Projections| p.product_space().contains(&0);
         let mut axes = self.project_lhs().iter().zip(other.project_lhs());
@@ -157,13 +156,13 @@ impl Projections {
         never_writes(self) || never_writes(other) || axes.any(|(a, b)| apart(a, b))
     }
 
-    /// `(|coefficient|, extent - 1)` of each product iterator in `index`.
+    /// For each product iterator in `index`, the pair `(|coefficient|, extent - 1)`.
     fn sized_terms(&self, index: &AxisIndex) -> Vec<(i64, i64)> {
         let sized = |(id, c): (LoopId, i64)| (c.saturating_abs(), extent(self.extent_of(id).max(1)) - 1);
         index.loop_terms().into_iter().map(sized).collect()
     }
 
-    /// The least and greatest value of an index, with symbols at 0.
+    /// The least and the greatest value of an index if all symbols are 0.
     fn bounds_of(&self, index: &AxisIndex) -> Option<(i64, i64)> {
         index.affine().bounds(|var| match var {
             Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
@@ -171,11 +170,11 @@ impl Projections {
         })
     }
 
-    /// Whether no element of the left-hand side is written twice. If false, the answer may be unknown
-    /// instead.
+    /// Whether each element of the left-hand side is provably written at most once.
     ///
-    /// A position determines its iterators if they are digits of a mixed-radix number. Iterators that one
-    /// position determines are constants to the others, so that `(a, a + b)` determines both.
+    /// The value of an index determines its iterators if they are the digits of a mixed-radix number.
+    /// Iterators that the index of one axis determines count as constants in the other indices; for instance,
+    /// `(a, a + b)` determines both.
     pub fn is_injective(&self) -> bool {
         let mut pinned: Vec<LoopId> = Vec::new();
         loop {
@@ -189,7 +188,7 @@ impl Projections {
         }
     }
 
-    /// Adds to `pinned` the iterators that the value of `index` determines once those in `pinned` are known.
+    /// Adds the iterators that the value of `index` determines, if those in `pinned` are known, to `pinned`.
     fn pin(&self, index: &AxisIndex, pinned: &mut Vec<LoopId>) {
         let open = index.loop_terms().into_iter().filter(|(id, _)| !pinned.contains(id));
         let (ids, mut digits): (Vec<LoopId>, Vec<(u64, u64)>) =
@@ -200,7 +199,7 @@ impl Projections {
     }
 }
 
-/// The symbols of an index with their coefficients, and the rest of it.
+/// Splits an index into its terms with symbols and the rest.
 fn split_symbols(index: &Affine) -> (Affine, Affine) {
     let (mut symbols, mut loops) = (Affine::constant(0), Affine::constant(index.offset()));
     for &(var, coefficient) in index.terms() {
@@ -212,15 +211,15 @@ fn split_symbols(index: &Affine) -> (Affine, Affine) {
     (symbols, loops)
 }
 
-/// Whether the values of an index are known before the routine runs.
+/// Whether the index is neither computed nor depends on a symbol.
 fn is_static(index: &AxisIndex) -> bool {
     index.computed().is_none() && index.loop_terms().len() == index.affine().terms().len()
 }
 
-/// Whether assignments into one array together write every element of it. If false, the answer may be unknown
-/// instead.
+/// Whether assignments to one array together provably write every element of it.
 ///
-/// One alone does, or they write boxes that do not overlap and have as many elements as the array.
+/// Either one of them writes every element, or they fill disjoint boxes that together have as many elements
+/// as the array.
 pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
     if parts.iter().any(|part| part.is_surjective()) {
         return true;
@@ -238,8 +237,7 @@ pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
     written.is_some() && written == all && are_disjoint(parts)
 }
 
-/// Whether assignments into one array together write no element of it twice. If false, the answer may be
-/// unknown instead.
+/// Whether assignments to one array together provably write each element at most once.
 pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
     parts.iter().all(|part| part.is_injective()) && are_disjoint(parts)
 }
@@ -251,8 +249,7 @@ fn are_disjoint(parts: &[&Projections]) -> bool {
     parts.iter().enumerate().all(|(at, part)| parts[..at].iter().all(|other| part.is_disjoint(other)))
 }
 
-/// Whether the indices of one axis have no value in common, any two parts: in order of their least values,
-/// each ends before the next begins.
+/// Whether the ranges of the indices of one axis are pairwise disjoint.
 fn are_apart(parts: &[&Projections], axis: usize) -> bool {
     let values = |part: &&Projections| {
         let index = part.project_lhs().get(axis).filter(|index| is_static(index))?;

@@ -1,11 +1,12 @@
-//! Indexing: how the points of a product space reach the elements of the arrays an assignment reads and
+//! Indexing: maps the points of a product space to elements of the arrays that an assignment reads and
 //! writes.
 //!
-//! An assignment runs over a *product space*: one axis per letter of its statement. Each array it mentions is
-//! indexed by a *projection*, one [`AxisIndex`] per dimension, made of product iterators and static symbols;
-//! one of them may be computed by an operand when the routine runs. Invariants of [`Projections`]: no product
-//! axis has extent 1 (such iterators are 0 and vanish), every loop variable in an index is a product
-//! iterator, ranks agree with dimensions, and no index depends on itself.
+//! An assignment iterates over a *product space* with one axis per letter of its statement. A *projection*
+//! indexes each array of the assignment: it has one [`AxisIndex`] per dimension, an affine form of product
+//! iterators and static symbols. One index of an array may be computed by an operand at run time.
+//! [`Projections`] has these invariants: no product axis has extent 1 (its iterator is replaced by 0), every
+//! loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on
+//! itself.
 
 pub(crate) mod concat;
 mod coverage;
@@ -21,24 +22,25 @@ use tnode::Dims;
 
 use lowered_ir::ir::{Affine, LoopId, Var};
 
-/// A static symbol: an integer that is bound each time a routine runs, such as the number of a batch.
+/// A static symbol: an integer parameter of a routine, such as the number of a batch, bound at each run.
 ///
-/// Two symbols are the same if they have the same name; one program gives a name one range.
+/// Symbols of the same name are the same symbol, and a program gives a name one range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StaticSymbol {
     /// The name, without `@`.
     pub name: String,
-    /// Bindings are `0..range`; `None` means the largest range for which every access is in bounds.
+    /// The symbol is bound to values in `0..range`. `None` stands for the largest range that keeps every
+    /// access in bounds.
     pub range: Option<i64>,
 }
 
 impl StaticSymbol {
-    /// A symbol whose bindings are `0..range`.
+    /// A symbol that is bound to values in `0..range`.
     pub fn ranged(name: impl Into<String>, range: i64) -> StaticSymbol {
         StaticSymbol { name: name.into(), range: Some(range) }
     }
 
-    /// A symbol whose range follows from its uses.
+    /// A symbol whose range is derived from its uses.
     pub fn open(name: impl Into<String>) -> StaticSymbol {
         StaticSymbol { name: name.into(), range: None }
     }
@@ -50,24 +52,24 @@ impl fmt::Display for StaticSymbol {
     }
 }
 
-/// The index of one dimension of one array.
+/// The index into one dimension of an array.
 ///
-/// Build it with [`AxisIndex::new`], which picks the simplest form, so equal indices are equal values.
+/// [`AxisIndex::new`] picks the simplest form, so that equal indices compare equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AxisIndex {
-    /// Always the same element.
+    /// A constant.
     Fixed(i64),
-    /// A product iterator or static symbol as it is.
+    /// A product iterator or static symbol alone.
     Iterator(Var),
-    /// `offset + Σ coefficient · variable`, neither of the above.
+    /// `offset + Σ coefficient · variable`, in none of the simpler forms.
     Affine(Affine),
-    /// The integer that the operand at that position has as its value, known when the routine runs.
+    /// The integer value of the operand at that position, known at run time only.
     Computed(usize),
 }
 
 impl AxisIndex {
-    /// The simplest form of `index`.
+    /// The simplest form of an affine index.
     pub fn new(index: Affine) -> AxisIndex {
         match (index.as_constant(), index.as_var()) {
             (Some(i), _) => AxisIndex::Fixed(i),
@@ -76,12 +78,12 @@ impl AxisIndex {
         }
     }
 
-    /// The product iterator of axis `axis`, or 0 if that axis vanished.
+    /// The product iterator of axis `axis`. [`Projections::new`] replaces it by 0 if the axis has extent 1.
     pub fn axis(axis: usize) -> AxisIndex {
         AxisIndex::Iterator(Var::Loop(axis_iterator(axis)))
     }
 
-    /// The index as an affine form; 0 for a computed one, as the loop IR writes it.
+    /// The index as an affine form; 0 for a computed index, as in the loop IR.
     pub fn affine(&self) -> Affine {
         match self {
             AxisIndex::Fixed(i) => Affine::constant(*i),
@@ -91,7 +93,7 @@ impl AxisIndex {
         }
     }
 
-    /// The operand whose value the index is, if it is a computed one.
+    /// The position of the operand that computes the index, if one does.
     pub fn computed(&self) -> Option<usize> {
         match self {
             AxisIndex::Computed(operand) => Some(*operand),
@@ -99,7 +101,7 @@ impl AxisIndex {
         }
     }
 
-    /// The index with each index form replaced by `f` of it.
+    /// Applies `f` to the affine form; a computed index stays as it is.
     pub fn map(&self, f: impl FnOnce(Affine) -> Affine) -> AxisIndex {
         match self {
             AxisIndex::Computed(operand) => AxisIndex::Computed(*operand),
@@ -109,7 +111,7 @@ impl AxisIndex {
         }
     }
 
-    /// The product iterators that occur, each with its coefficient.
+    /// The product iterators that occur in the index, each with its coefficient.
     pub fn loop_terms(&self) -> SmallVec<[(LoopId, i64); 2]> {
         let affine = self.affine();
         let loops = affine.terms().iter().filter_map(|&(var, c)| match var {
@@ -135,20 +137,20 @@ impl From<i64> for AxisIndex {
 /// One index per dimension of an array.
 pub type Projection = SmallVec<[AxisIndex; 4]>;
 
-/// The name that projections give to the iterator of a product axis.
+/// The loop variable that projections use as the iterator of a product axis.
 pub fn axis_iterator(axis: usize) -> LoopId {
     LoopId(u32::try_from(axis).unwrap_or(u32::MAX))
 }
 
-/// An extent as the integer type of indices. Node sizes are checked against the address space, so nothing is
-/// lost.
+/// Converts an extent to the integer type of indices. Sizes of nodes are bounded by the address space, so the
+/// conversion is exact.
 pub(crate) fn extent(dim: usize) -> i64 {
     i64::try_from(dim).unwrap_or(i64::MAX)
 }
 
 /// A product space and its projections to the arrays of one assignment.
 ///
-/// Dimensions are those without padding; lowering adds the margins.
+/// Dimensions exclude padding; lowering shifts indices by the margins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projections {
     product_space: Dims,
@@ -160,57 +162,57 @@ pub struct Projections {
     debug_info: String,
 }
 
-/// An array's dimensions with the projection that reaches it.
+/// The dimensions of an array and its projection.
 pub type Indexed = (Dims, Projection);
 
-/// Projections that do not fit together.
+/// A reason why projections do not fit together.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// Another number of indices than dimensions.
+    /// The number of indices differs from the number of dimensions.
     #[error("{place} has dimensions {dims:?}, found {found} indices")]
     Rank {
-        /// Which array: the left-hand side or an operand.
+        /// The array.
         place: ArrayRole,
         /// Its dimensions.
         dims: Dims,
         /// The number of indices.
         found: usize,
     },
-    /// A loop variable that is no product iterator.
+    /// An index has a loop variable that is no product iterator.
     #[error("{place} is indexed by {iterator}, which is none of the {axes} product iterators")]
     UnknownIterator {
-        /// Which array.
+        /// The array.
         place: ArrayRole,
         /// The variable.
         iterator: LoopId,
         /// The number of product axes.
         axes: usize,
     },
-    /// A computed index by an operand that is not there, or that has an index computed by this one in turn.
+    /// The operand that computes an index does not exist, or does not come after the array that it indexes.
     #[error("{place} has an index computed by operand {}, expected one of those after it, of {operands}", operand + 1)]
     NoOperand {
-        /// Which array.
+        /// The array.
         place: ArrayRole,
         /// The operand's position.
         operand: usize,
         /// The number of operands.
         operands: usize,
     },
-    /// More than one computed index.
+    /// An array has more than one computed index.
     #[error("{place} has {found} computed indices, expected at most one")]
     SeveralComputed {
-        /// Which array.
+        /// The array.
         place: ArrayRole,
-        /// How many.
+        /// The number of computed indices.
         found: usize,
     },
 }
 
-/// A place among the arrays of an assignment.
+/// The role of an array in an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayRole {
-    /// The array written.
+    /// The array that is written.
     Lhs,
     /// The operand at that position.
     Rhs(usize),
@@ -226,16 +228,16 @@ impl fmt::Display for ArrayRole {
 }
 
 impl Projections {
-    /// Projections over a product space with extents `axes`, outermost first; the iterator of axis `k` is
-    /// [`axis_iterator`]`(k)`. `debug_info` says where they come from, for listings.
+    /// Makes projections over a product space with extents `axes`, outermost first. The iterator of axis `k`
+    /// is [`axis_iterator`]`(k)`. `debug_info` describes the origin of the projections, for listings.
     ///
-    /// Axes of extent 1 vanish: their iterators are replaced by 0. An index computed by an operand
-    /// ([`AxisIndex::Computed`]) is the only one of its array, and the operand comes after the array, so that
-    /// no index depends on itself.
+    /// Axes of extent 1 are removed and their iterators replaced by 0. An array has at most one computed
+    /// index ([`AxisIndex::Computed`]), and the operand that computes it comes after the array, so that no
+    /// index depends on itself.
     ///
     /// # Errors
-    /// When a rank differs from the number of indices, an index has a variable that is no product iterator,
-    /// or a computed index is not as said above.
+    /// If a rank differs from the number of indices, an index has a variable that is no product iterator, or
+    /// a computed index violates the rules above.
     pub fn new(
         axes: &[usize],
         lhs: Indexed,
@@ -262,7 +264,7 @@ impl Projections {
         })
     }
 
-    /// The projections of a pointwise operation: every operand has the dimensions of the left-hand side.
+    /// The projections of a pointwise operation, in which every array has the same dimensions.
     pub fn pointwise(dims: &[usize], operands: usize) -> Projections {
         let identity = identity_projections(dims);
         let indexed = |_| (Dims::from_slice(dims), identity.clone());
@@ -271,7 +273,7 @@ impl Projections {
             .expect("the identity has an iterator per axis and nothing else")
     }
 
-    /// Extents of the product axes, outermost first; none is 1.
+    /// The extents of the product axes, outermost first; none is 1.
     pub fn product_space(&self) -> &[usize] {
         &self.product_space
     }
@@ -281,38 +283,38 @@ impl Projections {
         &self.product_iterators
     }
 
-    /// Dimensions of the array written.
+    /// The dimensions of the array written.
     pub fn lhs_dims(&self) -> &[usize] {
         &self.lhs_dims
     }
 
-    /// Dimensions of each operand.
+    /// The dimensions of each operand.
     pub fn rhs_dims(&self) -> &[Dims] {
         &self.rhs_dims
     }
 
-    /// How the array written is indexed.
+    /// The projection of the array written.
     pub fn project_lhs(&self) -> &[AxisIndex] {
         &self.project_lhs
     }
 
-    /// How each operand is indexed.
+    /// The projection of each operand.
     pub fn project_rhs(&self) -> &[Projection] {
         &self.project_rhs
     }
 
-    /// Where the projections come from.
+    /// A description of the origin of the projections.
     pub fn debug_info(&self) -> &str {
         &self.debug_info
     }
 
-    /// The extent of a product iterator; 1 for one that vanished.
+    /// The extent of a product iterator; 1 if its axis was removed.
     pub fn extent_of(&self, iterator: LoopId) -> usize {
         let at = self.product_iterators.iter().position(|&i| i == iterator);
         at.map_or(1, |at| self.product_space[at])
     }
 
-    /// Rewrites every index, for instance to renumber symbols.
+    /// Replaces the affine form of every index by `f` of it, for instance to renumber symbols.
     pub fn map_indices(&mut self, mut f: impl FnMut(Affine) -> Affine) {
         let indices = self.project_lhs.iter_mut().chain(self.project_rhs.iter_mut().flatten());
         for index in indices {
@@ -346,7 +348,7 @@ fn check_computed(operands: usize, place: ArrayRole, projection: &[AxisIndex]) -
     }
 }
 
-/// `projection` with 0 for the iterators of axes of extent 1.
+/// Replaces the iterators of axes of extent 1 by 0.
 fn without_trivial(projection: &[AxisIndex], axes: &[usize]) -> Projection {
     let zero = Affine::constant(0);
     let fix = |index: &AxisIndex| {
@@ -360,16 +362,14 @@ fn without_trivial(projection: &[AxisIndex], axes: &[usize]) -> Projection {
     projection.iter().map(fix).collect()
 }
 
-/// The projection that maps each product axis to the dimension at its place; dimensions of size 1 are fixed
-/// at 0.
+/// The projection that indexes dimension `k` by product axis `k`; the index of a dimension of size 1 is 0.
 pub fn identity_projections(dims: &[usize]) -> Projection {
     let index =
         |(axis, &dim): (usize, &usize)| if dim == 1 { AxisIndex::Fixed(0) } else { AxisIndex::axis(axis) };
     dims.iter().enumerate().map(index).collect()
 }
 
-/// The row-major offset, in elements, of the element that `projection` reaches in an array of dimensions
-/// `dims`.
+/// The row-major offset, in elements, of the element at `projection` in an array of dimensions `dims`.
 pub fn reflect_projection(dims: &[usize], projection: &[AxisIndex]) -> Affine {
     dims.iter()
         .zip(projection)

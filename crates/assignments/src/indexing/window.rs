@@ -1,18 +1,18 @@
-//! Windows: how many positions a kernel has along an axis.
+//! Windows: the number of positions of a kernel along an axis, and the padding that it needs.
 
 /// A kernel that moves along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many elements the kernel has.
+    /// The number of elements of the kernel.
     pub kernel: usize,
-    /// How far apart they are on the axis.
+    /// The distance between neighbouring elements of the kernel on the axis.
     pub dilation: usize,
-    /// How far the kernel moves from one position to the next; 0 counts as 1.
+    /// The distance between neighbouring positions of the kernel; 0 counts as 1.
     pub stride: usize,
 }
 
 impl Window {
-    /// How many elements of the axis lie between the first and the last of the kernel, both included.
+    /// The extent of the kernel on the axis, from its first to its last element, both included.
     pub fn span(self) -> usize {
         match self.kernel {
             0 => 0,
@@ -20,20 +20,20 @@ impl Window {
         }
     }
 
-    /// The number of positions at which the kernel lies within an axis of size `size`.
+    /// The number of positions at which the kernel lies entirely within an axis of size `size`.
     pub fn valid_positions(self, size: usize) -> usize {
         size.checked_sub(self.span()).map_or(0, |room| room / self.stride.max(1) + 1)
     }
 
-    /// The number of positions around every `stride`-th element: the kernel may reach out of the axis by half
-    /// its span.
+    /// The number of positions centred on every `stride`-th element. The kernel may extend beyond the axis by
+    /// half its span.
     pub fn padded_positions(self, size: usize) -> usize {
         size.div_ceil(self.stride.max(1))
     }
 
-    /// The margins, left and right, that the windows of [`padded_positions`](Window::padded_positions) reach
-    /// into. The kernel's element in the middle, or after it for an even span, is on the element that the
-    /// window is around.
+    /// The left and right padding that the windows of [`padded_positions`](Window::padded_positions) need, in
+    /// elements. The middle of the kernel is on the centre of the window; for an even span, the left one of
+    /// the two middle elements.
     pub fn padding(self, size: usize) -> (usize, usize) {
         let Some(last) = self.padded_positions(size).checked_sub(1) else { return (0, 0) };
         let left = self.span().saturating_sub(1) / 2;

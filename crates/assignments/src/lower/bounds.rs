@@ -1,4 +1,4 @@
-//! Which values indices take: checks every access, and finds the ranges of symbols left open.
+//! Checks that every access is in bounds, and derives the ranges of symbols that have none.
 
 use tnode::{Dims, TensorNode};
 
@@ -11,10 +11,10 @@ use crate::{Accum, Assignments, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Affine, SymbolId, Var};
 
-/// One index into one axis of a node's memory, in coordinates without padding.
+/// An index into one axis of a node, in coordinates without padding, and the values that it may take.
 pub(super) struct AxisPosition<'a> {
     node: &'a TensorNode,
-    /// The position of the operand; none for the node written.
+    /// The position of the operand; `None` for the node written.
     operand: Option<usize>,
     axis: usize,
     index: Affine,
@@ -22,7 +22,7 @@ pub(super) struct AxisPosition<'a> {
     max: i64,
 }
 
-/// The left margin of each axis and the dimensions without and with margins.
+/// The left margin of each axis, and the dimensions without and with margins.
 pub(super) struct NodeLayout {
     pub(super) left: Vec<i64>,
     pub(super) inner: Dims,
@@ -38,10 +38,10 @@ pub(super) fn layout(node: &TensorNode) -> Result<NodeLayout, LowerError> {
     Ok(NodeLayout { left, inner, padded })
 }
 
-/// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in
+/// The range of every symbol in `table`: the declared range, else the largest that keeps all accesses in
 /// bounds.
 ///
-/// Every access is checked on the way.
+/// Also checks every access.
 pub(super) fn symbol_ranges(
     assignments: &Assignments,
     views: &Views,
@@ -76,11 +76,11 @@ pub(super) fn symbol_ranges(
     table.iter().zip(solver.limits).map(ranged).collect()
 }
 
-/// Checks accesses and notes how far symbols without a range may go.
+/// Checks accesses, and records the upper limits of symbols without a range.
 struct RangeSolver<'a> {
     table: &'a [StaticSymbol],
     renumbering: &'a [SymbolId],
-    /// The largest range so far of each symbol of the table that has none.
+    /// For each symbol of the table without a range, the largest range that the accesses so far allow.
     limits: Vec<Option<i64>>,
 }
 
@@ -88,14 +88,14 @@ impl RangeSolver<'_> {
     fn accum(&mut self, accum: &Accum) -> Result<(), LowerError> {
         self.check_symbols(accum)?;
         let positions = positions(accum)?;
-        // Without iterations nothing is accessed, whatever the indices say.
+        // A product space without points accesses nothing.
         if accum.projections.product_space().contains(&0) {
             return Ok(());
         }
         positions.iter().try_for_each(|position| self.position(position, &accum.projections, &accum.origin))
     }
 
-    /// A symbol as the index of a node's first axis.
+    /// Checks a symbol as the index into the first axis of a slice's parent.
     fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<(), LowerError> {
         let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
         let index = Affine::var(symbol);
@@ -125,7 +125,7 @@ impl RangeSolver<'_> {
         Ok(())
     }
 
-    /// The place in the table of a symbol of the assignments.
+    /// The position in the table of a symbol of the assignments.
     fn at(&self, id: SymbolId) -> usize {
         self.renumbering[id.index()].index()
     }
@@ -186,7 +186,7 @@ impl RangeSolver<'_> {
 }
 
 impl AxisPosition<'_> {
-    /// Where the index stands.
+    /// The source span of the index.
     fn place(&self, origin: &Origin) -> Option<SourceSpan> {
         match self.operand {
             None => origin.target_index(self.axis),
@@ -194,16 +194,14 @@ impl AxisPosition<'_> {
         }
     }
 
-    /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes
-    /// `lo..=hi`.
+    /// The largest range of a symbol with this coefficient, if the rest of the index takes values `lo..=hi`.
     fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
         let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
         room / coefficient.saturating_abs().max(1) + 1
     }
 }
 
-/// Every position that must be in bounds; of guarded reads none must, unless one of their indices is
-/// computed.
+/// All indices that must be in bounds. Guarded reads have none, unless one of their indices is computed.
 fn positions(accum: &Accum) -> Result<Vec<AxisPosition<'_>>, LowerError> {
     let p = &accum.projections;
     let operands = accum.rhs.operands().len() + accum.computed.len();
@@ -248,7 +246,7 @@ fn push_positions<'a>(
     let layout = layout(node)?;
     for (axis, index) in projection.iter().enumerate().filter(|(_, index)| index.computed().is_none()) {
         let (left, inner) = (layout.left[axis], extent(layout.inner[axis]));
-        // Only reads may reach into margins: a write there would destroy what readers expect of them.
+        // Only reads may reach into margins. A write would destroy the values that readers expect there.
         let (min, max) = match operand {
             Some(_) => (-left, extent(layout.padded[axis]) - left),
             None => (0, inner),
@@ -258,7 +256,7 @@ fn push_positions<'a>(
     Ok(())
 }
 
-/// The values an index takes, unless they are too large to compute.
+/// The least and the greatest value of an index; `None` if they overflow.
 pub(super) fn bounds_of(
     index: &Affine,
     projections: &Projections,

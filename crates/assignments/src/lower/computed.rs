@@ -1,10 +1,8 @@
-//! Indices computed when the routine runs: what is gathered from such an element, and what is scattered into
-//! it.
+//! Lowers accesses with computed indices: gathers and scatters.
 //!
-//! The loop IR checks a computed index against the whole dimension, margins included, and has no margins of
-//! its own. So the index into a dimension with margins is shifted here, after it is checked against the
-//! elements without them: `at' = 0 <= at < inner ? at + left : -1`, in `i64`, and -1 is outside of
-//! everything.
+//! At run time the loop IR checks a computed index against the whole dimension, and knows no margins. So an
+//! index into a dimension with margins is first checked against the dimension without margins, then shifted:
+//! `at' = 0 <= at < inner ? at + left : -1`, computed in `i64`; -1 is outside every dimension.
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -16,7 +14,7 @@ use crate::indexing::{AxisIndex, extent};
 use crate::{Operand, Rhs};
 use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
 
-/// An element that is computed in one dimension.
+/// An element of a node with a computed index in one dimension.
 struct ComputedElement {
     node: NodeRef,
     index: Indices,
@@ -26,13 +24,13 @@ struct ComputedElement {
     at_type: DType,
 }
 
-/// The axis that is computed, and the operand that computes it.
+/// The axis with a computed index, and the position of the operand that computes it.
 pub(super) fn computed_axis(projection: &[AxisIndex]) -> Option<(usize, usize)> {
     projection.iter().enumerate().find_map(|(axis, index)| Some((axis, index.computed()?)))
 }
 
 impl AccumPoint<'_> {
-    /// The read of an operand whose index on `axis` is the value of operand `by`.
+    /// Reads an operand whose index on `axis` is the value of operand `by`.
     pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
         let node = match self.accum.operands().nth(operand) {
             Some(Operand::Node(node) | Operand::Padded { node, .. }) => node,
@@ -47,9 +45,9 @@ impl AccumPoint<'_> {
         Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
     }
 
-    /// The gather that an accumulation copies into a target of another type, if it is one. Outside, it gives
-    /// the neutral element of the target's type: that of the node's type need not convert to it, as `i64`'s
-    /// least value wraps to 0.
+    /// If the accumulation copies a gather into a target of another type, the gathered value. Outside the
+    /// dimension this must be the neutral element in the target's type. The neutral element in the node's
+    /// type does not always convert to it: the least `i64`, for instance, wraps to 0.
     pub(super) fn gathered_alone(&self) -> Result<Option<Expr>, LowerError> {
         let Rhs::Copy(Operand::Node(source)) = &self.accum.rhs else { return Ok(None) };
         let projection = &self.accum.projections.project_rhs()[0];
@@ -74,8 +72,8 @@ impl AccumPoint<'_> {
         Ok(Some(Expr::select(inside, read(Scalar::zero(from)), Expr::Const(neutral))))
     }
 
-    /// The store into the target, whose index on `axis` is the value of operand `by`; an accumulation if `op`
-    /// is given.
+    /// Stores into the target, whose index on `axis` is the value of operand `by`. With `op`, the store
+    /// accumulates.
     pub(super) fn scatter(
         &self,
         (axis, by): (usize, usize),
@@ -124,12 +122,13 @@ fn shifted(at: Expr, dtype: DType, left: i64, inner: i64) -> Expr {
     Expr::select(is_inside(at, inner), shifted, number(-1))
 }
 
-/// An index as `i64`. A `u64` that is too large for it becomes negative, and is outside either way.
+/// Converts an index to `i64`. A `u64` beyond the range of `i64` becomes negative, and is outside in both
+/// types.
 fn in_i64(at: Expr, dtype: DType) -> Expr {
     if dtype == DType::I64 { at } else { Expr::convert(DType::I64, at) }
 }
 
-/// `0 <= at < size`, of an index in `i64`.
+/// `0 <= at < size`, for an index in `i64`.
 fn is_inside(at: Expr, size: i64) -> Expr {
     let below = Expr::binary(BinaryOp::Lt, at.clone(), number(size));
     Expr::binary(BinaryOp::And, Expr::binary(BinaryOp::Le, number(0), at), below)

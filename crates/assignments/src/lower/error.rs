@@ -1,84 +1,84 @@
-//! Why lowering refuses a program, and where in its text.
+//! Errors of lowering, with source spans.
 
 use std::fmt;
 
 use lowered_ir::SourceSpan;
 
-/// Why assignments have no loops, with the place in their text. Displays the message and, for assignments
-/// from a text, the line with carets under the place; a message about two statements shows both.
+/// A reason why assignments cannot be lowered. Displays the message and, for assignments from a text, the
+/// line with carets under the source span; a message about two statements shows both lines.
 pub struct LowerError {
     kind: Box<LowerErrorKind>,
     spans: Vec<SourceSpan>,
 }
 
-/// Why assignments have no loops.
+/// The kind of an error of lowering.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum LowerErrorKind {
-    /// Sizes are not settled, or something else about a node.
+    /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::Error),
-    /// A node has other dimensions than its projection is for.
+    /// A node and its projection have different dimensions.
     #[error("node {node} has dimensions {found:?}, but the assignment indexes dimensions {expected:?}")]
     Dims {
         /// The node's name.
         node: String,
         /// Its dimensions.
         found: Vec<usize>,
-        /// Those of the projection.
+        /// The dimensions of the projection.
         expected: Vec<usize>,
     },
-    /// The number of projections differs from that of operands.
+    /// The number of projections differs from the number of operands.
     #[error("assignment to node {node}: {operands} operands, but {projections} projections")]
     Operands {
         /// The name of the node written.
         node: String,
-        /// How many operands.
+        /// The number of operands.
         operands: usize,
-        /// How many projections.
+        /// The number of projections.
         projections: usize,
     },
-    /// An index leaves its array.
+    /// An index is outside its axis.
     #[error(
         "node {node}: index {index} on axis {axis} takes values {lo}..={hi}, expected within {min}..{max}"
     )]
     OutOfBounds {
         /// The node's name.
         node: String,
-        /// The position of the index.
+        /// The axis.
         axis: usize,
         /// The index.
         index: String,
-        /// Its least value.
+        /// The least value of the index.
         lo: i64,
-        /// Its greatest value.
+        /// The greatest value of the index.
         hi: i64,
         /// The least allowed value.
         min: i64,
         /// One past the greatest allowed value.
         max: i64,
     },
-    /// An index too large to compute.
+    /// The value of an index overflows.
     #[error("node {node}: index {index} on axis {axis} overflows")]
     Overflow {
         /// The node's name.
         node: String,
-        /// The position of the index.
+        /// The axis.
         axis: usize,
         /// The index.
         index: String,
     },
-    /// An index of a symbol that the program does not have.
+    /// An index mentions a symbol that the program does not have.
     #[error("node {node}: an index mentions symbol number {symbol}, but the assignments have {symbols}")]
     UnknownSymbol {
         /// The name of the node written.
         node: String,
-        /// The position.
+        /// The position of the symbol.
         symbol: u32,
-        /// How many there are.
+        /// The number found.
         symbols: usize,
     },
-    /// A symbol with two ranges.
+    /// A symbol has two ranges.
     #[error("symbol @{name} has range {first} and range {second}")]
     SymbolConflict {
         /// The symbol's name.
@@ -88,7 +88,7 @@ pub enum LowerErrorKind {
         /// The other.
         second: i64,
     },
-    /// A symbol whose range does not follow from its uses.
+    /// A symbol has no range, and none follows from its uses.
     #[error(
         "symbol @{name} has no range, and no index bounds it alone; expected a range, as in `where @{name} < 10`"
     )]
@@ -96,7 +96,7 @@ pub enum LowerErrorKind {
         /// The symbol's name.
         name: String,
     },
-    /// A symbol whose name is none in the loop IR.
+    /// The name of a symbol is no identifier of the loop IR.
     #[error(
         "symbol @{name} has a name that is none: expected a letter or `_` of ASCII, then letters, digits and `_`"
     )]
@@ -104,7 +104,7 @@ pub enum LowerErrorKind {
         /// The symbol's name.
         name: String,
     },
-    /// A symbol of more values than a loop may count.
+    /// The range of a symbol exceeds the limit.
     #[error("symbol @{name} has range {range}, expected at most {max}")]
     SymbolRange {
         /// The symbol's name.
@@ -114,13 +114,13 @@ pub enum LowerErrorKind {
         /// The limit.
         max: i64,
     },
-    /// A name for the routine that is none in the loop IR.
+    /// The name of the routine is no identifier of the loop IR.
     #[error("the routine is named {name:?}, expected a letter or `_` of ASCII, then letters, digits and `_`")]
     RoutineName {
         /// The name.
         name: String,
     },
-    /// A node of more bytes than any may have.
+    /// A node has too many bytes.
     #[error(
         "node {node} of dimensions {dims:?} has {bytes} bytes, expected at most {max}; compute it in parts that are smaller"
     )]
@@ -134,27 +134,27 @@ pub enum LowerErrorKind {
         /// The limit.
         max: u64,
     },
-    /// An assignment over more letters than loops nest.
+    /// An assignment has more letters than the limit of nested loops.
     #[error("assignment to node {node}: {found} letters of more than one value, expected at most {max}")]
     TooManyLoops {
         /// The name of the node written.
         node: String,
-        /// How many there are.
+        /// The number found.
         found: usize,
         /// The limit.
         max: usize,
     },
-    /// A letter of more values than a loop may count.
+    /// The range of a letter exceeds the limit.
     #[error("assignment to node {node}: a letter runs over {found} values, expected at most {max}")]
     LoopRange {
         /// The name of the node written.
         node: String,
-        /// How many values.
+        /// The range.
         found: usize,
         /// The limit.
         max: i64,
     },
-    /// A program of more statements than a routine may have.
+    /// A program has too many statements.
     #[error(
         "the program has more than {max} statements, loops and elements of lists included; split it into routines"
     )]
@@ -162,47 +162,47 @@ pub enum LowerErrorKind {
         /// The limit.
         max: u64,
     },
-    /// An index whose distance from the beginning of the node is too large to compute.
+    /// The byte offset of an index overflows.
     #[error(
         "node {node}: index {index} on axis {axis} has the factor {factor}, which is farther than any node reaches"
     )]
     TooSteep {
         /// The node's name.
         node: String,
-        /// The position of the index.
+        /// The axis.
         axis: usize,
         /// The index.
         index: String,
-        /// The coefficient or constant.
+        /// The coefficient or constant that is too large.
         factor: i64,
     },
-    /// An index, used as a value, that its type does not have.
+    /// The type of an index used as a value cannot represent it.
     #[error(
         "the value of index {index} is within {lo}..={hi}, which {dtype} does not hold; use it in a node of i64, or make it smaller"
     )]
     IndexValue {
         /// The index.
         index: String,
-        /// Its least value.
+        /// The least value of the index.
         lo: i64,
-        /// Its greatest value.
+        /// The greatest value of the index.
         hi: i64,
         /// The type.
         dtype: tnode::DType,
     },
-    /// A key of random numbers with too many parts.
+    /// A key of random numbers has too many parts.
     #[error(
         "node {node}: a random number has at most {max} numbers and symbols after the seed, found {found}"
     )]
     RandomKey {
         /// The name of the node written.
         node: String,
-        /// How many there are.
+        /// The number found.
         found: usize,
-        /// How many there may be.
+        /// The limit.
         max: usize,
     },
-    /// A symbol without values.
+    /// The range of a symbol is empty.
     #[error("symbol @{name} has range {range}, expected at least 1")]
     SymbolEmpty {
         /// The symbol's name.
@@ -210,7 +210,7 @@ pub enum LowerErrorKind {
         /// The range.
         range: i64,
     },
-    /// A write that leaves elements without a value.
+    /// A write leaves elements of a node uninitialised.
     #[error(
         "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initialises the node \
          before; expected an initialisation such as `{fill}`, or a node of `MemoryMode::Materialized`, whose values stay"
@@ -225,7 +225,7 @@ pub enum LowerErrorKind {
         /// A statement that would initialise it.
         fill: String,
     },
-    /// A statement without effect.
+    /// All values of a statement are overwritten before they are read.
     #[error(
         "every value that {statement} stores in node {node} is overwritten by {by} before anything reads it; {remedy}"
     )]
@@ -234,12 +234,12 @@ pub enum LowerErrorKind {
         node: String,
         /// The statement whose values are lost: `this statement` where a text shows it, else its listing.
         statement: String,
-        /// The one that overwrites them: its line, or its listing.
+        /// The statement that overwrites them: its line, or its listing.
         by: String,
         /// A correction, in words.
         remedy: String,
     },
-    /// A slice of other dimensions than its parent's but for the first.
+    /// A slice must have the dimensions of its parent without the first, and has others.
     #[error("node {node} has dimensions {dims:?}, but a slice of {of} {parent:?} has {}", if parent.is_empty() { "no axis to be at".to_owned() } else { format!("{:?}", &parent[1..]) })]
     SliceShape {
         /// The node's name.
@@ -248,10 +248,10 @@ pub enum LowerErrorKind {
         dims: Vec<usize>,
         /// The name of the node it is a slice of.
         of: String,
-        /// The dimensions of that.
+        /// The dimensions of the parent.
         parent: Vec<usize>,
     },
-    /// A node read where it is being changed, under another name.
+    /// A statement reads, through a view, a node that it writes.
     #[error(
         "node {node} is read while node {target} is written, and the elements of both are in {home}; write to another \
          node first"
@@ -261,44 +261,44 @@ pub enum LowerErrorKind {
         node: String,
         /// The node written.
         target: String,
-        /// The node that has the elements of both.
+        /// The node that owns the memory of both.
         home: String,
     },
-    /// Samples that are too few or too many for the node that they fill.
+    /// A node has another number of samples than the node that they fill needs.
     #[error(
         "node {node}: `{distribution}({of})` takes a sample for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
     )]
     SamplesShape {
         /// The node's name.
         node: String,
-        /// The name of the node with the draws.
+        /// The name of the node with the samples.
         of: String,
-        /// What is made of them.
+        /// The distribution of the values.
         distribution: &'static str,
         /// Its dimensions.
         found: Vec<usize>,
-        /// What they should be.
+        /// The expected dimensions.
         expected: Vec<usize>,
     },
-    /// A random number with more indices than a counter holds.
+    /// A random number has too many indices.
     #[error("node {node}: a random number has at most {limit} indices, found {found}")]
     RandomIndices {
         /// The name of the node written.
         node: String,
-        /// How many there are.
+        /// The number found.
         found: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The merge buffer of a node without memory.
+    /// A program reads the merge buffer of a view.
     #[error("node {node} is {view} and has no merge buffer of its own; read that of its parent")]
     MergeOfView {
         /// The node's name.
         node: String,
-        /// What it is a view of.
+        /// The view, in words.
         view: String,
     },
-    /// The size of an axis that a node does not have.
+    /// A program asks for the size of an axis that a node does not have.
     #[error("node {node} has dimensions {dims:?}, found axis {axis}")]
     NoSuchAxis {
         /// The node's name.
@@ -308,7 +308,7 @@ pub enum LowerErrorKind {
         /// The axis asked for.
         axis: usize,
     },
-    /// Two merge buffers in one routine.
+    /// A program reads two merge buffers.
     #[error("a routine reads at most one merge buffer, found those of nodes {first} and {second}")]
     TwoMergeBuffers {
         /// One node.
@@ -316,7 +316,7 @@ pub enum LowerErrorKind {
         /// The other.
         second: String,
     },
-    /// A list of constants that is too long.
+    /// A list of constants is too long.
     #[error(
         "node {node}: a list of {found} constants, expected at most {limit}; give larger constants as host arrays"
     )]
@@ -328,35 +328,35 @@ pub enum LowerErrorKind {
         /// The limit.
         limit: usize,
     },
-    /// A list of constants of the wrong length.
+    /// A list of constants has the wrong length.
     #[error("node {node} has {expected} elements, found a list of {found} constants")]
     FillLength {
         /// The node's name.
         node: String,
-        /// How many elements.
+        /// The number of elements of the node.
         expected: usize,
         /// The length.
         found: usize,
     },
-    /// A computed index of a type that is no integer.
+    /// The type of a computed index is no integer type.
     #[error("node {node}: the index on axis {axis} is computed in {dtype}, expected an integer type")]
     IndexType {
         /// The name of the node indexed.
         node: String,
-        /// The position of the index.
+        /// The axis.
         axis: usize,
         /// The type of the index.
         dtype: tnode::DType,
     },
-    /// A computed index of an operand that has no memory to look into.
+    /// An operand without memory has a computed index.
     #[error("assignment to node {node}: {what} has a computed index, expected a node")]
     NothingToCompute {
         /// The name of the node written.
         node: String,
-        /// What the operand is.
+        /// The kind of operand, in words.
         what: &'static str,
     },
-    /// An operation that its type does not have.
+    /// An operation is not defined for its type.
     #[error("assignment to node {node}: operation {op} is not defined for {dtype}")]
     Type {
         /// The name of the node written.
@@ -369,25 +369,25 @@ pub enum LowerErrorKind {
 }
 
 impl LowerErrorKind {
-    /// This error, at that place if there is one.
+    /// Attaches a source span, if there is one.
     pub(super) fn at(self, span: Option<SourceSpan>) -> LowerError {
         LowerError { kind: Box::new(self), spans: span.into_iter().collect() }
     }
 }
 
 impl LowerError {
-    /// The kind of the error. Messages name nodes and symbols as the user does.
+    /// The kind of the error. Its message uses the user's names of nodes and symbols.
     pub fn kind(&self) -> &LowerErrorKind {
         &self.kind
     }
 
-    /// The places that the message is about, the guilty one first; none for assignments that were built
-    /// without a text.
+    /// The source spans of the error, the faulty one first; none for assignments that are built without a
+    /// text.
     pub fn spans(&self) -> &[SourceSpan] {
         &self.spans
     }
 
-    /// The error at that place, unless it has one.
+    /// Attaches a source span, unless the error has one.
     pub(super) fn or_at(mut self, span: impl FnOnce() -> Option<SourceSpan>) -> LowerError {
         if self.spans.is_empty() {
             self.spans.extend(span());
@@ -395,7 +395,7 @@ impl LowerError {
         self
     }
 
-    /// The error with a further place.
+    /// Adds a source span.
     pub(super) fn and_at(mut self, span: Option<SourceSpan>) -> LowerError {
         self.spans.extend(span);
         self

@@ -1,5 +1,5 @@
-//! Refuses nodes, ranges, indices and statements beyond the verifier's [`Limits`], so that the error names
-//! the user's objects.
+//! Rejects nodes, ranges, indices and programs beyond the verifier's [`Limits`], with errors that name the
+//! user's objects.
 
 use tnode::TensorNode;
 
@@ -13,13 +13,14 @@ use lowered_ir::ir::{Affine, Block, LoopKind, NodeDecl, Stmt, Var};
 use lowered_ir::text::is_identifier;
 use lowered_ir::verify::{Limits, MAX_OFFSET_BYTES};
 
-/// The most numbers and symbols after the seed of a random number: each is an operation within the next.
+/// The largest number of numbers and symbols after the seed of a random number. Each nests the expression of
+/// the key one level deeper.
 pub(super) const MAX_KEY: usize = 64;
 
-/// Refuses a node of more bytes than a node may have; of how many axes it may have, `tnode` sees to.
+/// Rejects a node with too many bytes. The number of axes is limited by `tnode`.
 pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
     let (node, node_bytes) = (decl.name.clone(), Limits::default().node_bytes);
-    // An axis of size 0 counts as 1: it must not hide others that are too large to compute with.
+    // An axis of size 0 counts as 1, so that it does not hide other axes that are too large.
     let sized = |all: u128, &dim: &usize| all.saturating_mul((dim as u128).max(1));
     let bytes = decl.dims.iter().fold(decl.dtype.size_bytes() as u128, sized);
     if bytes > u128::from(node_bytes) {
@@ -28,7 +29,7 @@ pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
     Ok(())
 }
 
-/// Refuses a symbol whose name or range the loop IR does not have.
+/// Rejects a symbol whose name or range is invalid in the loop IR.
 pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> {
     let (name, max) = (symbol.name.clone(), Limits::default().extent);
     match symbol.range {
@@ -38,7 +39,7 @@ pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> 
     }
 }
 
-/// Refuses the first step whose loops, indices or keys are too large; the ranges of symbols are known.
+/// Rejects the first step whose loops, indices or keys are too large. The ranges of symbols are known.
 pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> Result<(), LowerError> {
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
@@ -68,7 +69,7 @@ fn check_key(node: &TensorNode, random: &Random) -> Result<(), LowerErrorKind> {
     Err(LowerErrorKind::RandomKey { node: node.name(), found, max: MAX_KEY })
 }
 
-/// An accumulation that is checked.
+/// Checks one accumulation against the limits.
 struct AccumLimits<'a> {
     accum: &'a Accum,
     assignments: &'a Assignments,
@@ -114,7 +115,7 @@ impl AccumLimits<'_> {
         Ok(())
     }
 
-    /// Every index can be computed, and so can its distance in bytes from the beginning of the node.
+    /// Checks that no index overflows, nor the byte offset of the element.
     fn array(
         &self,
         node: &TensorNode,
@@ -138,7 +139,7 @@ impl AccumLimits<'_> {
         Ok(())
     }
 
-    /// The value of an index fits the type that it has as a value.
+    /// Checks that an index used as a value fits its type.
     fn value(
         &self,
         index: &AxisIndex,
@@ -154,7 +155,7 @@ impl AccumLimits<'_> {
         }
     }
 
-    /// The least and greatest value of an index.
+    /// The least and the greatest value of an index; an error if they overflow.
     fn bounds(
         &self,
         index: &Affine,
@@ -176,7 +177,7 @@ impl AccumLimits<'_> {
     }
 }
 
-/// How many statements a block counts as, those in unrolled loops as often as they are repeated.
+/// The number of statements of a block. A statement in an unrolled loop counts once per iteration.
 pub(super) fn statements(block: &Block) -> u64 {
     let each = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, kind, body, .. } => {

@@ -1,17 +1,17 @@
-//! Refuses statements whose values are all overwritten before anything reads them.
+//! Rejects statements whose values are all overwritten before they are read.
 //!
-//! A statement is *pending* for a node from when it stores values there until something may read one of them:
-//! an operand, a slice that is copied, or an accumulation onto them. It is refused if one later statement
-//! overwrites every element that it gives a value while it is pending. Statements overwrite
-//! * the whole node, if they start from the neutral element or fill it;
-//! * the elements they index, if they are plain.
+//! A statement that stores values in a node is *pending* for that node until one of the values may be read:
+//! by an operand, by a copied slice, or by an accumulation. A statement is rejected if, while it is pending,
+//! a single later statement overwrites every element that it stored. A statement overwrites
+//! * the whole node, if it initialises the node with the neutral element or fills it;
+//! * the elements that it indexes, if it is a plain assignment.
 //!
-//! A refused statement has no effect in any run: computed indices may be anywhere, and a static symbol equals
-//! itself alone. Several statements that overwrite another piece by piece are legal, since it may be a fill
-//! from which they begin. Values that are left at the end of a routine are read by others.
+//! So a rejected statement has no effect in any run: a computed index counts as any index, and a static
+//! symbol is only equal to itself. Several statements that together overwrite an earlier one are legal, since
+//! the earlier one may be an initial fill. Values that remain at the end of a routine count as read.
 //!
-//! Time is linear in the number of statements: of the pending ones of a node only the last [`MAX_PENDING`]
-//! are looked at.
+//! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
+//! a node are compared.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,31 +26,31 @@ use crate::indexing::{AxisIndex, AxisSpan, Projections, are_surjective};
 use crate::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
 
-/// How many pending statements of one node are looked at.
+/// The largest number of pending statements of a node that are compared.
 const MAX_PENDING: usize = 64;
 
-/// A box of elements of the node that has them, axis by axis.
+/// A box of elements of a node that is no view, one interval per axis.
 type Region = SmallVec<[AxisSpan; 4]>;
 
-/// Elements that a step writes.
+/// The elements that an accumulation or fill writes.
 struct WrittenRegion<'a> {
-    /// They are in this box.
+    /// A box that contains them.
     outer: Region,
-    /// All of this box.
+    /// A box whose elements are all written.
     inner: Option<Region>,
-    /// The indices that reach them.
+    /// The projections that index them, for comparison; `None` for fills, initialised targets and views.
     by: Option<&'a Projections>,
 }
 
-/// A step that gave elements of one node values that nothing has read.
+/// A step that wrote elements of one node which no step has read yet.
 struct PendingWrite<'a> {
-    /// The position of the step.
+    /// The position of the step in the program.
     step: usize,
     node: &'a TensorNode,
     written: Vec<WrittenRegion<'a>>,
 }
 
-/// Refuses the first statement whose values are lost.
+/// Rejects the first statement whose values are lost.
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
     let mut steps: Vec<&ProgramStep> = Vec::new();
     crate::each_step(&assignments.steps, &mut |step| steps.push(step));
@@ -66,19 +66,20 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), Lowe
 
 struct LostValueScan<'a> {
     views: &'a Views,
-    /// By the node that has the elements.
+    /// The pending writes of each node that is no view, oldest first.
     pending: BTreeMap<TensorNode, VecDeque<PendingWrite<'a>>>,
-    /// For each step, how many of the nodes it writes still show its values, or may have.
+    /// For each step, the number of nodes whose values from this step are not all overwritten; `usize::MAX`
+    /// once one of its values may have been read.
     visible: Vec<usize>,
 }
 
 impl<'a> LostValueScan<'a> {
-    /// Whether the step is a slice that needs no code.
+    /// Whether the step makes a view, which needs no code.
     fn is_view(&self, step: &ProgramStep) -> bool {
         matches!(step, ProgramStep::Fetch { node, op: FetchOp::Slice { .. }, .. } if self.views.contains(node))
     }
 
-    /// Notes the elements that the step reads.
+    /// Ends the pending writes that the step reads.
     fn read(&mut self, step: &'a ProgramStep) -> Result<(), LowerError> {
         if self.is_view(step) {
             return Ok(());
@@ -106,7 +107,7 @@ impl<'a> LostValueScan<'a> {
         self.seen(&home, &region);
     }
 
-    /// Takes the steps out whose values in a region are read.
+    /// Ends the pending writes that a read of `region` may see.
     fn seen(&mut self, home: &TensorNode, region: &Region) {
         let Some(pending) = self.pending.get_mut(home) else { return };
         let apart = |written: &WrittenRegion| written.outer.iter().zip(region).any(|(a, b)| a.is_apart(b));
@@ -119,8 +120,8 @@ impl<'a> LostValueScan<'a> {
         });
     }
 
-    /// Notes the elements that the step at a position writes. Returns an earlier step whose last values it
-    /// overwrites.
+    /// Records the elements that the step at position `at` writes. Returns an earlier step whose last visible
+    /// values it overwrites.
     fn write(&mut self, at: usize, step: &'a ProgramStep) -> Result<Option<PendingWrite<'a>>, LowerError> {
         if self.is_view(step) {
             return Ok(None);
@@ -143,8 +144,8 @@ impl<'a> LostValueScan<'a> {
         Ok(None)
     }
 
-    /// Removes the pending writes that are overwritten. Returns the first write whose step has no other
-    /// visible value.
+    /// Removes the pending writes that are overwritten. Returns the first one whose step has no other visible
+    /// values.
     fn overwrite(
         &mut self,
         home: &TensorNode,
@@ -177,7 +178,7 @@ impl<'a> LostValueScan<'a> {
         Ok(None)
     }
 
-    /// The elements of a node that the step gives values; none if its loops do not run.
+    /// The elements of a node that the step writes; none if the product space is empty.
     fn written(&self, step: &'a ProgramStep, node: &TensorNode, whole: &Region) -> Vec<WrittenRegion<'a>> {
         let of_node = || step.accums().iter().filter(|accum| accum.lhs == *node);
         if step.accums().is_empty() {
@@ -202,7 +203,7 @@ impl<'a> LostValueScan<'a> {
         parts
     }
 
-    /// The node that has the elements of a node, and where they are there.
+    /// The node that owns the memory of `node`, and the region of `node` in it.
     fn whole(&self, node: &TensorNode) -> Result<(TensorNode, Region), LowerError> {
         let (home, leading) = self.views.home(node);
         let axes = node.dims_without_padding()?.iter().map(|&dim| AxisSpan::whole(dim)).collect();
@@ -210,17 +211,17 @@ impl<'a> LostValueScan<'a> {
     }
 }
 
-/// The box in the node that has the elements of a view: behind the symbols that are its first indices there.
+/// The box of a view in the node that owns its memory: the symbols are the first indices.
 fn located(leading: &[SymbolId], axes: Vec<AxisSpan>) -> Region {
     leading.iter().map(|&symbol| AxisSpan::at(symbol)).chain(axes).collect()
 }
 
-/// Whether the step gives every element of the nodes that it writes a value, whatever its indices.
+/// Whether the step writes every element of its targets, whatever its indices: it initialises or fills them.
 fn starts(step: &ProgramStep) -> bool {
     step.accums().iter().all(|accum| accum.init_neutral)
 }
 
-/// The error that shows both statements.
+/// The error with the source spans of both statements.
 fn refusal(lost: &ProgramStep, by: &ProgramStep, node: &TensorNode, assignments: &Assignments) -> LowerError {
     let remedy = match by.accums().first() {
         Some(accum) if accum.init_neutral => {
@@ -239,7 +240,7 @@ fn refusal(lost: &ProgramStep, by: &ProgramStep, node: &TensorNode, assignments:
     LowerErrorKind::LostValues { node: node.name(), statement, by, remedy }.at(at).and_at(by_at)
 }
 
-/// A number as the assignment text writes it.
+/// A number in the notation of assignment text.
 fn number(value: Scalar) -> String {
     if value.dtype().is_float() { value.as_f64().to_string() } else { value.as_i64().to_string() }
 }

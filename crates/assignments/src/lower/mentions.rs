@@ -1,4 +1,5 @@
-//! Where in a text a program mentions something, for errors about it. Looked for only once there is an error.
+//! Finds the source span at which a program first mentions a node or symbol, for errors. Only called after an
+//! error occurs.
 
 use tnode::TensorNode;
 
@@ -8,7 +9,7 @@ use crate::{Accum, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, 
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{SymbolId, Var};
 
-/// The first of the places that `of` gives for the steps, in order.
+/// The first source span that `of` returns for the steps, in order.
 fn first(
     assignments: &Assignments,
     of: impl Fn(&ProgramStep) -> Option<Option<SourceSpan>>,
@@ -22,7 +23,7 @@ fn first(
     found.flatten()
 }
 
-/// The first access to a node, or to a view of it.
+/// The span of the first access to a node or to a view of it.
 pub(super) fn of_node(assignments: &Assignments, views: &Views, node: &TensorNode) -> Option<SourceSpan> {
     let is_it = |mentioned: &TensorNode| views.home(mentioned).0 == *node;
     first(assignments, |step| match step {
@@ -46,7 +47,7 @@ pub(super) fn of_node(assignments: &Assignments, views: &Views, node: &TensorNod
     })
 }
 
-/// The first read of the merge buffer as that node.
+/// The span of the first read of the node's merge buffer.
 pub(super) fn of_merge(assignments: &Assignments, node: &TensorNode) -> Option<SourceSpan> {
     first(assignments, |step| {
         step.accums().iter().find_map(|accum| {
@@ -57,7 +58,7 @@ pub(super) fn of_merge(assignments: &Assignments, node: &TensorNode) -> Option<S
     })
 }
 
-/// The first mention of a static symbol.
+/// The span of the first mention of a static symbol.
 pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceSpan> {
     let is_it = |id: SymbolId| assignments.symbols.get(id.index()).is_some_and(|symbol| symbol.name == *name);
     let in_key =
@@ -75,8 +76,8 @@ pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceS
     })
 }
 
-/// The first mention in an accumulation of a symbol that the two functions know, in an index or in the key of
-/// random numbers.
+/// The span of the first index (`is_it`) or key of random numbers (`in_key`) in an accumulation that mentions
+/// the symbol.
 fn in_accum(
     accum: &Accum,
     is_it: &impl Fn(SymbolId) -> bool,

@@ -1,6 +1,7 @@
-//! Lowering of random fills: a loop over chunks of the last axis with one draw and a store per value of it.
+//! Lowers random fills: a loop over chunks of the last axis, with one sample and a store for each of its
+//! values.
 //!
-//! The values of a chunk go through an array in registers, so that their stores are one loop over consecutive
+//! The values of a chunk are kept in an array in registers, so that a single loop stores them to consecutive
 //! elements.
 
 use smallvec::SmallVec;
@@ -15,7 +16,7 @@ use crate::{KeyPart, Random, SampleValues};
 use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
 use lowered_ir::random::{Distribution, Number, Scheme, value};
 
-/// Sets every element to a value of the key's draws.
+/// Fills a node with values of samples that are computed from the key.
 pub(super) fn fill(
     node: &TensorNode,
     random: &Random,
@@ -34,7 +35,7 @@ pub(super) fn fill(
     })
 }
 
-/// Sets every element to a value of the draws that another node holds.
+/// Fills a node with values of samples that another node holds.
 pub(super) fn fill_from_samples(
     node: &TensorNode,
     samples: &SampleValues,
@@ -57,7 +58,7 @@ pub(super) fn fill_from_samples(
     })
 }
 
-/// There is a draw for every chunk of the last axis.
+/// Checks that there is one sample for every chunk of the last axis.
 fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), LowerError> {
     let mut expected = node.dims_without_padding()?.to_vec();
     if let Some(last) = expected.last_mut() {
@@ -71,7 +72,7 @@ fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), 
     Err(LowerErrorKind::SamplesShape { node, of, distribution, found, expected }.into())
 }
 
-/// The key as an expression.
+/// The expression of the key.
 pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> Result<Expr, LowerError> {
     random.key.iter().try_fold(random.scheme.seed_key(random.seed), |key, part| {
         let number = match part {
@@ -85,31 +86,31 @@ pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> 
     })
 }
 
-/// A node whose elements are values of draws.
+/// A node that is filled with values of samples.
 struct RandomFill<'a> {
     node: &'a TensorNode,
     distribution: Distribution,
     scheme: Scheme,
 }
 
-/// Where a chunk is.
+/// The position of a chunk.
 struct ChunkPosition {
-    /// The dimensions but for the last.
+    /// All dimensions but the last.
     dims: Dims,
-    /// The index in each.
+    /// The index into each of these dimensions.
     rows: SmallVec<[AxisIndex; 4]>,
     chunk: Affine,
 }
 
 impl ChunkPosition {
-    /// The row-major number of the row.
+    /// The row-major number of the chunk's row.
     fn row(&self) -> Affine {
         reflect_projection(&self.dims, &self.rows)
     }
 }
 
 impl RandomFill<'_> {
-    /// The loops, with the draw that `draw` gives for each chunk.
+    /// Appends the loops of the fill. `sample` gives the sample of a chunk.
     fn lower(
         &self,
         ctx: &mut LoweringContext,
@@ -151,7 +152,7 @@ impl RandomFill<'_> {
         Ok(())
     }
 
-    /// The first `count` values of one draw, stored.
+    /// The statements that store the first `count` values of one sample.
     fn chunk(
         &self,
         place: &ChunkPosition,
@@ -192,8 +193,8 @@ impl RandomFill<'_> {
     }
 }
 
-/// The `u32x4` whose first lanes are the bits of a value: [`Scalar::convert`] in the IR, where `convert` is
-/// for numbers.
+/// The `u32x4` whose first lanes are the bits of a value, as [`Scalar::convert`] computes it. The IR's
+/// `convert` has no such conversion.
 pub(super) fn bits_in_lanes(value: Expr, from: DType) -> Expr {
     let unsigned = match from.size_bytes() {
         1 => DType::U8,

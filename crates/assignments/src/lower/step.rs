@@ -1,4 +1,4 @@
-//! Lowering of single steps.
+//! Lowers single steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,31 +23,31 @@ use lowered_ir::ir::{
 use lowered_ir::random::{MAX_CELL, value};
 use lowered_ir::verify::Limits;
 
-/// What lowering knows while it walks the steps.
+/// The state of lowering between steps.
 pub(super) struct LoweringContext {
-    /// Where each node is declared.
+    /// The declaration of each node in the routine.
     pub(super) refs: BTreeMap<TensorNode, NodeRef>,
-    /// The nodes that are part of others.
+    /// The views.
     pub(super) views: Views,
-    /// What the margins of padded nodes hold.
+    /// The values that the margins of padded nodes hold.
     pub(super) margins: Margins,
     /// The range of each symbol of the routine.
     pub(super) ranges: Vec<i64>,
-    /// The routine's symbol for each symbol of the assignments.
+    /// For each symbol of the assignments, the symbol of the routine.
     pub(super) renumbering: Vec<SymbolId>,
-    /// Loop variables not used yet.
+    /// The source of fresh loop variables and locals.
     pub(super) fresh: Fresh,
-    /// How many statements there are so far.
+    /// The number of statements so far.
     pub(super) statements: u64,
 }
 
 impl LoweringContext {
-    /// The symbol of the routine.
+    /// The routine's symbol for a checked symbol of the assignments.
     fn symbol(&self, id: SymbolId) -> SymbolId {
         self.renumbering[id.index()]
     }
 
-    /// The symbol of the routine, for an id that nothing has checked yet.
+    /// The routine's symbol for a symbol of the assignments that is not checked yet.
     pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId, LowerError> {
         self.renumbering.get(id.index()).copied().ok_or_else(|| {
             let (node, symbols) = (node.name(), self.renumbering.len());
@@ -55,38 +55,37 @@ impl LoweringContext {
         })
     }
 
-    /// Counts statements, of which a routine has not more than a limit.
+    /// Counts statements; an error beyond the limit of a routine.
     fn count(&mut self, block: &Block) -> Result<(), LowerErrorKind> {
         let max = Limits::default().statements;
         self.statements = self.statements.saturating_add(limits::statements(block));
         if self.statements > max { Err(LowerErrorKind::TooManyStatements { max }) } else { Ok(()) }
     }
 
-    /// Where an element of a node is in memory: the array declared for it or its parent, and the indices
-    /// there.
+    /// The memory position of an element: the declaration of the node or of the parent of a view, and the
+    /// indices there.
     pub(super) fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
         let (home, leading) = self.views.home(node);
         let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
         (self.refs[&home], leading.chain(index).collect())
     }
 
-    /// The least and greatest value of an index of an assignment; the widest there are, if they are too large
-    /// to compute.
+    /// The least and the greatest value of an index of an assignment; the extremes of `i64` if they overflow.
     pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
         self.exact_bounds(index, projections).unwrap_or((i64::MIN, i64::MAX))
     }
 
-    /// The least and greatest value of an index of an assignment, unless they are too large to compute.
+    /// The least and the greatest value of an index of an assignment; `None` if they overflow.
     pub(super) fn exact_bounds(&self, index: &Affine, projections: &Projections) -> Option<(i64, i64)> {
         bounds_of(index, projections, |id| self.ranges[self.symbol(id).index()])
     }
 }
 
-/// Refuses the first write that leaves elements of a node without a value.
+/// Rejects the first write that leaves elements of a node uninitialised.
 ///
-/// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values:
-/// from a step before, or from outside, as a node that was read before or is known to be materialized has
-/// them.
+/// A plain assignment that does not cover its target keeps the other elements, so they need earlier values.
+/// These come from an earlier step, or from outside the routine if the program has read the node before or
+/// the node is known to be materialized.
 pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     let mut result = Ok(());
@@ -105,8 +104,8 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     result
 }
 
-/// Refuses an accumulation, the first of `all` of its step into a target, if they leave elements of it
-/// without a value.
+/// Rejects the first accumulation into a target if `all` accumulations of its step leave elements of the
+/// target uninitialised.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
@@ -120,7 +119,7 @@ fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     Err(kind.at(accum.origin.target_index(axis)))
 }
 
-/// The statement that gives every element of a node one value.
+/// The text of a statement that fills a node with `value`.
 pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
     let rank = node.dims_without_padding().map_or(0, |dims| dims.len());
     let letters: Vec<String> = match rank {
@@ -156,7 +155,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
     Ok(block)
 }
 
-/// The accumulations of one step: every target is filled before any of them accumulates.
+/// Lowers the accumulations of one step. All targets are initialised before the first accumulation.
 fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
     accums.iter().try_for_each(check_types)?;
     ctx.views.check_reads(accums)?;
@@ -176,7 +175,7 @@ fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) 
     accums.iter().try_for_each(|accum| lower_accum(accum, injective[&accum.lhs], ctx, block))
 }
 
-/// The loops of an accumulation; `injective` says that no element of its target is written twice in the step.
+/// Lowers one accumulation. `injective` says that the step writes each element of the target at most once.
 fn lower_accum(
     accum: &Accum,
     injective: bool,
@@ -211,7 +210,7 @@ fn lower_accum(
     Ok(())
 }
 
-/// Refuses operations that the type in which they would compute does not have.
+/// Rejects operations that are not defined for their type.
 fn check_types(accum: &Accum) -> Result<(), LowerError> {
     let refuse = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
     let dtype = accum.rhs.operation_dtype();
@@ -235,10 +234,10 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
     }
 }
 
-/// The loops of a nest, outermost first.
+/// The variables and extents of nested loops, outermost first.
 pub(super) type LoopNest = SmallVec<[(LoopId, i64); 4]>;
 
-/// A fresh variable for each iterator of a product space.
+/// Makes a loop with a fresh variable for each iterator of a product space.
 fn fresh_loops(
     space: &[usize],
     iterators: &[LoopId],
@@ -253,7 +252,7 @@ pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, &(var, extent)| vec![Stmt::serial(var, extent, body)])
 }
 
-/// An accumulation at one point of its product space.
+/// An accumulation at one point of its product space, in terms of the routine's loop variables.
 pub(super) struct AccumPoint<'a> {
     pub(super) accum: &'a Accum,
     /// The loop variable of each product iterator.
@@ -262,8 +261,8 @@ pub(super) struct AccumPoint<'a> {
 }
 
 impl AccumPoint<'_> {
-    /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same
-    /// numbers.
+    /// Converts an index of the assignment to an index of the routine. All variables are replaced at once,
+    /// since fresh variables may have the same numbers as iterators.
     fn index(&self, index: &AxisIndex) -> Affine {
         let index = index.affine();
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
@@ -275,13 +274,13 @@ impl AccumPoint<'_> {
         })
     }
 
-    /// The indices into a node's memory.
+    /// The indices into a node's memory, shifted by the left margins.
     fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices, LowerError> {
         let left = layout(node)?.left;
         Ok(projection.iter().zip(left).map(|(index, left)| self.index(index).plus_constant(left)).collect())
     }
 
-    /// Where an element of a node is in memory.
+    /// The memory position of an element of a node.
     pub(super) fn element(
         &self,
         node: &TensorNode,
@@ -306,7 +305,7 @@ impl AccumPoint<'_> {
         })
     }
 
-    /// An operand in the type it is needed in.
+    /// The value of an operand, converted to `dtype`.
     pub(super) fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
         let Some(operand) = self.accum.operands().nth(at) else {
             return Ok(Expr::Const(Scalar::zero(dtype)));
@@ -332,8 +331,8 @@ impl AccumPoint<'_> {
         Ok(convert(value, operand.dtype(), dtype))
     }
 
-    /// A read that touches memory only where every index is within the dimensions; a plain one where all
-    /// always are, and no read where one never is.
+    /// A read that accesses memory only if every index is within its dimension. Indices that are always
+    /// inside need no guard; an index that is always outside makes the value constant.
     fn guarded(
         &self,
         node: &TensorNode,
@@ -365,7 +364,7 @@ impl AccumPoint<'_> {
         self.ctx.bounds(index, &self.accum.projections)
     }
 
-    /// The random number of one combination of indices.
+    /// The random number for one combination of indices.
     fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr, LowerError> {
         let node = &self.accum.lhs;
         if !random.distribution.has(dtype) {
@@ -393,7 +392,7 @@ impl AccumPoint<'_> {
     }
 }
 
-/// `index`, whose values are within `bounds`, as a number of type `to`.
+/// The value of an index within `bounds` as a number of type `to`.
 fn embed(index: Affine, bounds: (i64, i64), to: DType) -> Expr {
     if let Some(value) = index.as_constant() {
         return Expr::Const(Scalar::from_i64(to, value));
@@ -416,7 +415,7 @@ fn convert(value: Expr, from: DType, to: DType) -> Expr {
     }
 }
 
-/// Sets every element to one value; the margins of a padded node stay.
+/// Fills a node with one value. Margins keep their values.
 fn fill(
     node: &TensorNode,
     value: Scalar,
@@ -435,7 +434,7 @@ fn fill(
     fill_with(node, ctx, block, |_, _, _| Expr::Const(value))
 }
 
-/// Sets every element to `value` of its index, its row-major offset and the greatest offset.
+/// Fills a node. `value` takes the index of an element, its row-major offset and the greatest offset.
 fn fill_with(
     node: &TensorNode,
     ctx: &mut LoweringContext,
@@ -499,7 +498,7 @@ fn lower_fetch(
     }
 }
 
-/// A statement per element.
+/// Fills a node from a list, with one statement per element.
 fn constant_fill(
     node: &TensorNode,
     values: &[f64],
@@ -524,7 +523,7 @@ fn constant_fill(
     Ok(())
 }
 
-/// A loop that stores each element of a slice.
+/// Copies a slice in a loop.
 fn copy_slice(
     node: &TensorNode,
     of: &TensorNode,
@@ -546,7 +545,7 @@ fn copy_slice(
     })
 }
 
-/// The constant index of the element at a row-major offset.
+/// The constant indices of the element at a row-major offset.
 fn point_at(offset: usize, dims: &[usize], left: &[i64]) -> Indices {
     let mut rest = offset;
     let mut point: Indices = dims

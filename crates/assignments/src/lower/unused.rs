@@ -1,4 +1,4 @@
-//! Warnings about values that a routine computes and nobody can see.
+//! Warnings about values that a routine computes and no one can read.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use tnode::{MemoryMode, TensorNode};
 use super::view::Views;
 use crate::{Accum, Assignments, Operand, ProgramStep, Warning, WarningKind};
 
-/// A warning for each node that the assignments write and do not read, and that has no memory which outlives
-/// the routine.
+/// Warns of each node that the assignments write and never read, if it has no memory that outlives the
+/// routine.
 pub(super) fn values(assignments: &Assignments, views: &Views) -> Vec<Warning> {
     let (mut read, mut written): (BTreeSet<&TensorNode>, Vec<(&TensorNode, &ProgramStep)>) =
         Default::default();

@@ -1,15 +1,15 @@
-//! Slices: which of them are views, and where the elements of a view are.
+//! Decides which slices become views, and maps views to the nodes that own their memory.
 //!
-//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can mean `x[@b, ..]`. It cannot,
-//! and the slice is copied by a loop, if
+//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can be replaced by `x[@b, ..]`.
+//! A loop copies the slice instead if
 //! * the element types differ, or either node has margins;
-//! * the parent has no memory by decision (it is virtual);
+//! * the parent is virtual;
 //! * the user or an earlier program gave `s` memory of its own;
-//! * the program mentions `s` before the slice, takes two different slices into it, or reads its merge
+//! * the program mentions `s` before the slice, assigns two different slices to it, or reads its merge
 //!   buffer.
 //!
-//! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this
-//! program too. Nothing is recorded here: what this program makes is in
+//! A view of an earlier program is recorded in its node ([`TensorNode::view`]), and is a view in this program
+//! too. Lowering records nothing in nodes; the new views of this program are in
 //! [`LoweredAssignments::views`](super::LoweredAssignments::views).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,14 +26,14 @@ use lowered_ir::ir::{Affine, SymbolId};
 /// The views that a program mentions.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// The parent of each, and the index of its first axis.
+    /// The parent of each view, and the symbol that is the index into its first axis.
     of: BTreeMap<TensorNode, (TensorNode, SymbolId)>,
-    /// Those that this program makes.
+    /// The new views of this program, in the order of their slices.
     fresh: Vec<TensorNode>,
 }
 
 impl Views {
-    /// Finds the views; the symbols of recorded ones are entered into `assignments`.
+    /// Finds the views of a program. The symbols of recorded views are entered into `assignments`.
     pub(super) fn find(assignments: &mut Assignments) -> Result<Views, LowerError> {
         let mut views = Views::default();
         assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
@@ -91,12 +91,12 @@ impl Views {
         }
     }
 
-    /// Whether mentions of the node mean its parent.
+    /// Whether the node is a view.
     pub(super) fn contains(&self, node: &TensorNode) -> bool {
         self.of.contains_key(node)
     }
 
-    /// The node that has the elements of `node`, and the indices that come before those into `node`.
+    /// The node that owns the memory of `node`, and the indices that precede those into `node`.
     pub(super) fn home(&self, node: &TensorNode) -> (TensorNode, SmallVec<[SymbolId; 2]>) {
         let (mut home, mut leading) = (node, SmallVec::new());
         while let Some((parent, symbol)) = self.of.get(home) {
@@ -106,16 +106,16 @@ impl Views {
         (home.clone(), leading)
     }
 
-    /// The node that has an element, and the element's index there.
+    /// The node that owns the memory of an element, and the element's indices there.
     fn located(&self, node: &TensorNode, projection: &[AxisIndex]) -> (TensorNode, Vec<Affine>) {
         let (home, leading) = self.home(node);
         let inner = projection.iter().map(AxisIndex::affine);
         (home, leading.iter().map(|&symbol| Affine::var(symbol)).chain(inner).collect())
     }
 
-    /// Refuses accumulations of one step of which one reads, under another name, what one writes: the values
-    /// would depend on the order of the loops. Reading just the element being written, once, is as good under
-    /// two names as under one.
+    /// Rejects a step that reads, through a view, elements that it writes, since the result would depend on
+    /// the order of the loops. Reading only the element being written is legal if each element is written
+    /// once.
     pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<(), LowerError> {
         if self.of.is_empty() {
             return Ok(());
@@ -142,12 +142,12 @@ impl Views {
         Ok(())
     }
 
-    /// Every view's parent with the symbol that is an index of its first axis.
+    /// The parent of every view, with the symbol that is the index into its first axis.
     pub(super) fn indexed(&self) -> impl Iterator<Item = &(TensorNode, SymbolId)> {
         self.of.values()
     }
 
-    /// The views that this program makes, in the order of their slices.
+    /// The new views of this program, in the order of their slices.
     pub(super) fn made(&self, assignments: &Assignments) -> Vec<(TensorNode, View)> {
         let view = |node: &TensorNode| {
             let (parent, symbol) = &self.of[node];
@@ -158,7 +158,7 @@ impl Views {
     }
 }
 
-/// A slice has the dimensions of its parent but for the first.
+/// Checks that a slice has the dimensions of its parent without the first.
 fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
     let (dims, parent) = (node.dims_without_padding()?, of.dims_without_padding()?);
     if parent.split_first().is_some_and(|(_, rest)| rest == dims.as_slice()) {
@@ -168,7 +168,7 @@ fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
     Err(LowerErrorKind::SliceShape { node, dims: dims.to_vec(), of, parent: parent.to_vec() }.into())
 }
 
-/// Whether the two nodes allow it, whatever the program does.
+/// Whether types, modes and padding of the two nodes allow a view.
 fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
     let free = matches!(node.mode().mode(), None | Some(MemoryMode::Virtual));
     let padded = node.padding().is_some() || of.padding().is_some();
@@ -176,8 +176,8 @@ fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
     free && !padded && node.dtype() == of.dtype() && has_memory
 }
 
-/// The nodes that a program first makes slices, always the same ones, and whose merge buffers it does not
-/// read.
+/// The nodes that a program first mentions as the target of a slice, that are always assigned the same slice,
+/// and whose merge buffers it does not read.
 fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
     let mut made: BTreeMap<&TensorNode, &FetchOp> = BTreeMap::new();
     let mut others: BTreeSet<&TensorNode> = BTreeSet::new();

@@ -1,35 +1,36 @@
-//! The assignment text as a tree, names not resolved yet.
+//! The syntax tree of assignment text, with unresolved names.
 
 use tnode::{DType, Scalar};
 
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use crate::AccumOp;
+use crate::origin::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
 
 #[derive(Debug)]
 pub(super) struct Statement {
-    /// The targets: one, unless there are concatenated axes.
+    /// The targets; several only with concatenated axes.
     pub(super) lhs: Vec<Access>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
     pub(super) op_span: ByteRange,
-    /// The values: one, unless there are concatenated axes; none with `fetch`.
+    /// The values; several only with concatenated axes, none with `fetch`.
     pub(super) rhs: Vec<Expr>,
-    /// What fills the whole of the one target.
+    /// The function that fills the whole target.
     pub(super) fetch: Option<Fetch>,
-    /// From the first value to the last, or what fills.
+    /// The byte range of all values, or of the function that fills.
     pub(super) rhs_span: ByteRange,
     pub(super) constraints: Vec<Constraint>,
     pub(super) span: ByteRange,
 }
 
-/// What fills a node from no elements.
+/// A function that fills a node.
 #[derive(Debug)]
 pub(super) enum Fetch {
     Offsets,
     SelfId,
-    /// Each with its place.
+    /// The numbers, each with its byte range.
     Values(Vec<(Number, ByteRange)>),
     Bits(u128, ByteRange),
     Slice {
@@ -46,7 +47,7 @@ pub(super) enum Fetch {
     },
 }
 
-/// `uniform(seed, ..)`: random numbers.
+/// A call of `uniform(seed, ..)` or another function of random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct RandomCall {
     pub(super) distribution: Distribution,
@@ -55,10 +56,10 @@ pub(super) struct RandomCall {
     pub(super) parts: Vec<KeyArgument>,
 }
 
-/// An argument after the seed.
+/// An argument after the seed, which becomes part of the key or of the counter.
 #[derive(Clone, Debug)]
 pub(super) enum KeyArgument {
-    /// `self_id()`, with its place.
+    /// `self_id()`, with its byte range.
     SelfId(ByteRange),
     Index(Linear),
 }
@@ -89,7 +90,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The indices that are values of expressions.
+    /// The expressions that compute indices.
     pub(super) fn computed(&self) -> impl Iterator<Item = &Expr> {
         self.indices.iter().filter_map(|index| match index {
             Index::Computed(expr) => Some(expr),
@@ -103,7 +104,7 @@ impl Access {
 pub(super) enum Index {
     Linear(Linear),
     Concat(Concat),
-    /// The value of an expression with accesses in it.
+    /// The value of an expression that contains accesses.
     Computed(Expr),
 }
 
@@ -117,15 +118,15 @@ impl Index {
     }
 }
 
-/// `i^j`: letters whose axes follow each other, each with its place.
+/// `i^j`: an axis concatenated of the axes of letters, each with its byte range.
 #[derive(Debug)]
 pub(super) struct Concat {
     pub(super) letters: Vec<(String, ByteRange)>,
     pub(super) span: ByteRange,
 }
 
-/// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that
-/// mention.
+/// `offset + Σ coefficient · atom`. Each atom occurs once, in order of first mention, with the byte range of
+/// that mention.
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
     pub(super) terms: Vec<(Atom, i64, ByteRange)>,
@@ -137,7 +138,7 @@ pub(super) struct Linear {
 pub(super) struct Expr {
     pub(super) kind: ExprKind,
     pub(super) span: ByteRange,
-    /// Nesting, limited so that no walk over the tree overflows the stack.
+    /// The nesting depth, which is limited so that no walk over the tree overflows the stack.
     pub(super) depth: usize,
 }
 
@@ -146,14 +147,14 @@ pub(super) struct Expr {
 pub(super) struct Number {
     /// The nearest `f64`: infinite for digits beyond its range, as for `inf`.
     pub(super) value: f64,
-    /// The value, if it is written as an integer.
+    /// The value of an integer literal.
     pub(super) int: Option<i128>,
-    /// Whether it is written in digits.
+    /// Whether the number is written in digits, unlike `inf` and `nan`.
     pub(super) is_literal: bool,
 }
 
 impl Number {
-    /// The number of a name.
+    /// The number `inf` or `nan`.
     pub(super) fn named(name: &str) -> Option<Number> {
         let value = match name {
             "inf" => f64::INFINITY,
@@ -167,7 +168,7 @@ impl Number {
         Number { value: -self.value, int: self.int.map(|int| -int), ..self }
     }
 
-    /// The number in a type; an error at its place in the text if the type does not have it.
+    /// Converts the number to a type; an error at `span` if the type cannot represent it.
     pub(super) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
         self.in_type(dtype).ok_or_else(|| {
             let value = text.get(span.clone()).unwrap_or_default().to_owned();
@@ -175,7 +176,8 @@ impl Number {
         })
     }
 
-    /// The number in a type, if the type has it: integers exactly, others rounded, but not to an infinity.
+    /// Converts the number to a type if the type can represent it: integers exactly, fractions rounded, but
+    /// not to an infinity.
     fn in_type(self, dtype: DType) -> Option<Scalar> {
         match self.int {
             Some(int) if dtype == DType::Bool => Some(Scalar::from_i64(dtype, i64::from(int != 0))),
@@ -204,7 +206,7 @@ pub(super) enum ExprKind {
     Name(String),
     Symbol(String),
     Access(Box<Access>),
-    /// With the value outside and its place.
+    /// A padded access, with the value outside the dimensions and that value's byte range.
     Pad(Box<Access>, Number, ByteRange),
     /// The extent of a letter.
     Size(String),

@@ -1,10 +1,11 @@
-//! From resolved statements to assignments.
+//! Turns resolved statements into assignments.
 //!
-//! A statement with concatenated axes is emitted as its components, each with the one target and the one
-//! value whose letters run there.
+//! A statement with concatenated axes becomes one accumulation per component, with the only target and the
+//! only value whose letters are active in that component.
 //!
-//! An operation on operands that are elements of nodes, numbers or index values is one accumulation. Every
-//! deeper operation gets a node of its own, specified to be virtual, over the letters that occur in it.
+//! An operation whose operands are elements of nodes, numbers or index values becomes one accumulation. Each
+//! subexpression with a further operation is assigned to a new virtual node, over the letters that occur in
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +13,18 @@ use std::sync::Arc;
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::ast::Number;
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use super::resolve::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{is_widened, operand_type, type_of};
 use super::warnings::ValueWarnings;
 use crate::indexing::concat::{self, Component};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
+use crate::origin::ByteRange;
 use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::passes::modes::SUBEXPRESSION_REASON;
 
-/// Appends the steps of a statement whose letters have these ranges, and warnings about it.
+/// Appends the steps of a statement, and warnings about it. `ranges` has the range of each letter.
 pub(super) fn emit(
     statement: &ResolvedStatement,
     ranges: &[i64],
@@ -68,17 +70,17 @@ pub(super) fn emit(
     Ok(())
 }
 
-/// One part of a statement: everything in letters that run.
+/// A component of a statement: its target and value in terms of active letters.
 struct StatementComponent {
     target: NodeAccess,
     value: ResolvedExpr,
-    /// The letters, in order; those of the target come first.
+    /// The active letters; the letters of the target come first.
     letters: Vec<usize>,
-    /// The product space and how it reaches the target.
+    /// The product space, and the projection to the target.
     writes: Projections,
 }
 
-/// The targets and the values of a statement, each with its letters, and the letters that none has.
+/// The targets and the values of a statement, each with its letters, and the letters that occur in neither.
 struct TargetsAndValues<'a> {
     targets: Vec<(&'a NodeAccess, BTreeSet<usize>)>,
     values: Vec<(&'a ResolvedExpr, BTreeSet<usize>)>,
@@ -102,7 +104,7 @@ fn letters_of(read: &NodeAccess) -> BTreeSet<usize> {
 }
 
 impl StatementComponent {
-    /// The only target and the only value of a component.
+    /// Selects the only target and the only value of a component.
     fn new(
         statement: &ResolvedStatement,
         sides: &TargetsAndValues<'_>,
@@ -129,14 +131,16 @@ impl StatementComponent {
         value.letters(&mut used);
         used.extend(&sides.unused);
         let letters: Vec<usize> = used.into_iter().collect();
-        // What computes an index does not matter to where the others reach.
+        // The operand that computes an index does not affect the other indices, so an empty access stands for
+        // it.
         let index = target.computed.as_ref().map(|_| OperandAccess::default());
         let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
         Ok(StatementComponent { target, value, letters, writes })
     }
 }
 
-/// The letters that no index has, such as `k` in `i + 0*k`. They run all the same.
+/// The letters whose coefficient is 0 in every index, such as `k` in `i + 0*k`. They are iterated
+/// nevertheless.
 fn unused_letters(statement: &ResolvedStatement) -> Vec<usize> {
     let mut used = BTreeSet::new();
     statement.lhs.iter().for_each(|target| target.letters(&mut used));
@@ -167,7 +171,7 @@ fn only<T>(
     }
 }
 
-/// An index with each concatenated axis at the letter that is picked there.
+/// An index in which each concatenated axis is replaced by its active letter plus the offset of that letter.
 fn in_component(index: &Affine, statement: &ResolvedStatement, component: &Component) -> Affine {
     let axes = (0..statement.letters.len()).filter(|&k| !statement.letters[k].parts.is_empty());
     axes.zip(&component.picked).fold(index.clone(), |index, (axis, &(letter, before))| {
@@ -175,7 +179,7 @@ fn in_component(index: &Affine, statement: &ResolvedStatement, component: &Compo
     })
 }
 
-/// A plain assignment has no letters to reduce over.
+/// Rejects a plain assignment with a letter that its target lacks.
 fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> Result<(), LocatedError> {
     if statement.op != AccumOp::Assign {
         return Ok(());
@@ -190,7 +194,7 @@ fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> 
     }
 }
 
-/// The targets of all parts, and whether no element of each is written twice.
+/// The nodes that the components write, each with whether no element is written twice.
 fn written_once(parts: &[StatementComponent]) -> BTreeMap<&TensorNode, bool> {
     let mut writes: BTreeMap<&TensorNode, Vec<&Projections>> = BTreeMap::new();
     for part in parts {
@@ -199,9 +203,9 @@ fn written_once(parts: &[StatementComponent]) -> BTreeMap<&TensorNode, bool> {
     writes.into_iter().map(|(node, writes)| (node, are_injective(&writes))).collect()
 }
 
-/// A plain assignment stores one value per element, and a node may be read in a statement that writes it only
-/// at the element being written, once: else the value would depend on the order of the loops. `targets` tells
-/// of each target whether no element of it is written twice.
+/// Rejects statements whose result would depend on the order of the loops. A plain assignment must write each
+/// element at most once. A statement may read a node that it writes only at the element being written, and
+/// only if each element is written once. `targets` says which nodes are written at most once per element.
 fn check_once(
     statement: &ResolvedStatement,
     part: &StatementComponent,
@@ -240,19 +244,19 @@ fn check_once(
     refused.map_or(Ok(()), Err)
 }
 
-/// How an operand is indexed.
+/// The access of an operand to its node.
 #[derive(Default)]
 struct OperandAccess {
     dims: Dims,
-    /// In letters of the statement.
+    /// One index per axis, in letters of the statement.
     index: Vec<Affine>,
-    /// The axis whose index is computed, and the position of the operand that computes it.
+    /// The axis with a computed index, and the position of the operand that computes it.
     computed: Option<(usize, usize)>,
     place: AccessSpan,
 }
 
 impl OperandAccess {
-    /// An operand without indices.
+    /// The access of an operand without a node.
     fn scalar(span: &ByteRange) -> OperandAccess {
         OperandAccess {
             place: AccessSpan { whole: span.clone(), indices: Vec::new() },
@@ -262,7 +266,7 @@ impl OperandAccess {
 }
 
 impl NodeAccess {
-    /// The access with its computed index, if it has one, by the operand at that position.
+    /// Converts the access. Operand `by` computes the index, if one is computed.
     fn accessed(&self, by: usize) -> OperandAccess {
         let (index, indices) = self.index.iter().cloned().unzip();
         let computed = self.computed.as_ref().map(|computed| (computed.axis, by));
@@ -275,18 +279,20 @@ impl NodeAccess {
     }
 }
 
-/// The accesses of an operation's operands, and the operands that compute indices, which follow them.
+/// The operands of an accumulation: first the operands of the operation, then the operands that compute
+/// indices.
 #[derive(Default)]
 struct OperandList {
     own: Vec<OperandAccess>,
-    /// How many the operation will have.
+    /// The number of operands of the operation.
     arity: usize,
-    /// None while its own index is being found: that one comes after it.
+    /// The operands that compute indices. An entry is `None` while the index of that operand is itself being
+    /// computed, since the operand of that index comes later.
     computing: Vec<Option<(Operand, OperandAccess)>>,
 }
 
 impl OperandList {
-    /// The operands that compute indices, and the accesses of all.
+    /// The operands that compute indices, and the accesses of all operands in order.
     fn finish(self) -> (Vec<Operand>, Vec<OperandAccess>) {
         let (computed, accessed): (Vec<Operand>, Vec<OperandAccess>) =
             self.computing.into_iter().flatten().unzip();
@@ -298,13 +304,13 @@ struct Emitter<'a> {
     ranges: &'a [i64],
     text: &'a Arc<str>,
     statement: &'a ByteRange,
-    /// The type of the node that the present part writes.
+    /// The type of the node that the current component writes.
     written: DType,
     steps: &'a mut Vec<ProgramStep>,
 }
 
 impl Emitter<'_> {
-    /// The accumulation of one part; the nodes of its subexpressions come before.
+    /// The accumulation of one component. The steps of its subexpressions are appended first.
     fn part(
         &mut self,
         statement: &ResolvedStatement,
@@ -321,13 +327,13 @@ impl Emitter<'_> {
         Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections, origin })
     }
 
-    /// Where the accesses of an accumulation stand.
+    /// The source spans of an accumulation.
     fn origin(&self, written: &OperandAccess, operands: &[OperandAccess]) -> Origin {
         let places = operands.iter().map(|operand| operand.place.clone()).collect();
         Origin::new(self.text, self.statement.clone(), written.place.clone(), places)
     }
 
-    /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
+    /// The expression as one operation. Numbers, which have no type of their own, take the type `wanted`.
     fn rhs(
         &mut self,
         tree: &ResolvedExpr,
@@ -364,7 +370,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The next operand of the operation.
+    /// Adds an operand of the operation.
     fn own_operand(
         &mut self,
         tree: &ResolvedExpr,
@@ -376,7 +382,7 @@ impl Emitter<'_> {
         Ok(operand)
     }
 
-    /// The expression as an operand; operations become virtual nodes.
+    /// The expression as an operand. An operation becomes a virtual node.
     fn operand(
         &mut self,
         tree: &ResolvedExpr,
@@ -436,7 +442,7 @@ impl Emitter<'_> {
         Ok((operand, self.accessed(read, operands)?))
     }
 
-    /// An access, with the operand that computes its index, if one does, among the others.
+    /// The access to a node. If an operand computes its index, that operand is added to `operands`.
     fn accessed(
         &mut self,
         read: &NodeAccess,
@@ -449,12 +455,12 @@ impl Emitter<'_> {
         Ok(read.accessed(operands.arity + at))
     }
 
-    /// A number in a type that has it.
+    /// Converts a number; an error if the type cannot represent it.
     fn number(&self, number: Number, dtype: DType, span: &ByteRange) -> Result<Scalar, LocatedError> {
         number.checked(dtype, self.text, span)
     }
 
-    /// `i32`, which must have all values of the index, unless `i64` is wanted.
+    /// The type of an index used as a value: `i64` if wanted, else `i32`, which must hold all its values.
     fn index_type(&self, index: &Affine, wanted: DType, span: &ByteRange) -> Result<DType, LocatedError> {
         let bounds = index.bounds(|var| match var {
             Var::Loop(id) => (0, self.ranges[id.index()].max(1) - 1),
@@ -471,8 +477,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A virtual node of type `dtype` that holds the values of `value` for all letters in it; `whole` is the
-    /// subexpression it stands for.
+    /// Assigns the values of `value`, for all letters in it, to a new virtual node of type `dtype`. `whole`
+    /// is the subexpression that the node replaces.
     fn virtual_node(
         &mut self,
         whole: &ResolvedExpr,
@@ -529,7 +535,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Projections over the product of some letters, in order; all indices mention those alone.
+/// Projections over the product space of `letters`, in that order. The indices mention no other letters.
 fn projections(
     ranges: &[i64],
     letters: &[usize],

@@ -7,27 +7,25 @@ use std::sync::Arc;
 use tnode::{DType, Dims};
 
 pub use super::synonyms::Synonym;
+use crate::origin::ByteRange;
 use lowered_ir::SourceSpan;
 
-/// A range of bytes of the text.
-pub type ByteRange = Range<usize>;
-
-/// What is wrong with a text, and where. Prints the message, the line and a caret under the place.
+/// An error in assignment text. Displays the message and the line with carets under the source span.
 pub struct TextError {
     kind: Box<TextErrorKind>,
     span: SourceSpan,
 }
 
-/// What is wrong with a text.
+/// The kind of an error in assignment text.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TextErrorKind {
-    /// The grammar wants something else here.
+    /// The text does not follow the grammar.
     #[error("expected {expected}, found {found}")]
     Syntax {
-        /// What could stand here.
+        /// The constructs that the grammar allows here.
         expected: String,
-        /// What does.
+        /// The construct that the text has.
         found: String,
     },
     /// Brackets or operations nested too deep to be read.
@@ -41,15 +39,16 @@ pub enum TextErrorKind {
     UnknownNode {
         /// The name.
         name: String,
-        /// Similar names, the nearest first; if there is none, all there are, or the nearest of many.
+        /// Similar names, the nearest first; if there are none, all names, or the nearest if there are many.
         near: Vec<String>,
     },
-    /// A name that is nothing.
+    /// A name that is neither a letter nor a node.
     #[error("`{name}` is neither an index letter of this statement nor a node; {}", near_names(near))]
     UnknownName {
         /// The name.
         name: String,
-        /// Similar node names, the nearest first; if there is none, all there are, or the nearest of many.
+        /// Similar names of nodes, the nearest first; if there are none, all names, or the nearest if there
+        /// are many.
         near: Vec<String>,
     },
     /// A name that several nodes have.
@@ -60,7 +59,7 @@ pub enum TextErrorKind {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// A name that is a node and a letter.
+    /// A name of both a node and a letter.
     #[error(
         "`{name}` is an index letter of this statement and a node; write `{name}[]` for the node, or rename the letter"
     )]
@@ -68,14 +67,14 @@ pub enum TextErrorKind {
         /// The name.
         name: String,
     },
-    /// A name of no function.
+    /// A name that no function has.
     #[error("unknown function `{name}`{}", function_hint(near, *instead))]
     UnknownFunction {
         /// The name.
         name: String,
         /// Similar names, the nearest first.
         near: Vec<String>,
-        /// What the function is called or written as here, if it is known elsewhere.
+        /// The counterpart of a function that other array languages have.
         instead: Option<Synonym>,
     },
     /// The wrong number of arguments.
@@ -87,11 +86,11 @@ pub enum TextErrorKind {
     Arity {
         /// The function.
         name: String,
-        /// How many it takes.
+        /// The number of arguments that the function takes.
         expected: usize,
         /// How many there are.
         found: usize,
-        /// What a call with so many is written as here, if functions of that name have them elsewhere.
+        /// The counterpart of such a call in other array languages.
         instead: Option<Synonym>,
     },
     /// The wrong number of indices.
@@ -101,25 +100,25 @@ pub enum TextErrorKind {
         node: String,
         /// Its dimensions.
         dims: Dims,
-        /// How many indices there are.
+        /// The number of indices.
         found: usize,
     },
     /// An index that is not a sum of multiples of letters and symbols.
     #[error("an index is a sum of integers and integer multiples of letters and symbols; found {found}")]
     NotAffine {
-        /// What it is instead.
+        /// The construct that is not affine.
         found: &'static str,
     },
-    /// Two axes of different sizes under one letter.
+    /// One letter indexes two axes of different sizes.
     #[error(
         "letter `{letter}` runs over {expected} elements (axis {from}), but axis {axis} of node `{node}` has {found}"
     )]
     Size {
         /// The letter.
         letter: String,
-        /// Its range.
+        /// The letter's range.
         expected: i64,
-        /// Which axis it has the range from.
+        /// The axis that gives the letter its range.
         from: String,
         /// The node that differs.
         node: String,
@@ -128,7 +127,7 @@ pub enum TextErrorKind {
         /// The size of that axis.
         found: usize,
     },
-    /// A concatenated axis whose letters do not add up to it.
+    /// The ranges of the letters of a concatenated axis do not add up to its size.
     #[error("`{letter}` has {} elements, but axis {axis} of node `{node}` has {found}", sum_text(parts))]
     ConcatSize {
         /// The letters.
@@ -142,23 +141,23 @@ pub enum TextErrorKind {
         /// The size of that axis.
         found: usize,
     },
-    /// A part of concatenated axes with no target or value, or more than one.
+    /// A component of concatenated axes has no target or no value, or several.
     #[error("ambiguous{}: expected one {what}, found {}", where_runs(letters), found_list(found))]
     Ambiguous {
-        /// The letters that run there.
+        /// The active letters of the component.
         letters: Vec<String>,
         /// `target` or `value`.
         what: &'static str,
-        /// Those that could be meant.
+        /// The candidates, as the text has them.
         found: Vec<String>,
     },
-    /// Too many ways to pick letters of concatenated axes.
+    /// Too many combinations of letters of concatenated axes.
     #[error("the concatenated axes have more than {limit} combinations of letters; split the statement")]
     TooManyParts {
         /// The limit.
         limit: usize,
     },
-    /// A letter whose range does not follow from anything.
+    /// A letter without a range.
     #[error(
         "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or a range as in `where {letter} < 8`"
     )]
@@ -166,23 +165,23 @@ pub enum TextErrorKind {
         /// The letter.
         letter: String,
     },
-    /// A range that contradicts another, or is none.
+    /// A range that contradicts another, is empty or is too large.
     #[error("`{name} < {range}` {conflict}")]
     BadRange {
         /// The letter or symbol.
         name: String,
         /// The range.
         range: i128,
-        /// Why it cannot be.
+        /// The reason, as the end of the message.
         conflict: String,
     },
-    /// A constrained letter that is not used.
+    /// A `where` constrains a letter that does not occur in the statement.
     #[error("letter `{letter}` does not occur in the statement")]
     UnusedLetter {
         /// The letter.
         letter: String,
     },
-    /// An index that leaves its array.
+    /// An index outside its axis.
     #[error(
         "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}",
         padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default()
@@ -190,9 +189,9 @@ pub enum TextErrorKind {
     OutOfBounds {
         /// The index.
         index: String,
-        /// Its least value.
+        /// The least value of the index.
         lo: i64,
-        /// Its greatest value.
+        /// The greatest value of the index.
         hi: i64,
         /// The node's name.
         node: String,
@@ -200,10 +199,10 @@ pub enum TextErrorKind {
         axis: usize,
         /// The size of that axis.
         size: usize,
-        /// The access that reads 0 outside, where one may.
+        /// The padded access that reads 0 outside, if it is possible here.
         padded: Option<String>,
     },
-    /// A computed index that is no integer.
+    /// A computed index whose type is no integer type.
     #[error("the index of axis {axis} of node `{node}` is of type {dtype}, expected an integer type")]
     IndexType {
         /// The node's name.
@@ -218,10 +217,10 @@ pub enum TextErrorKind {
     SeveralComputed {
         /// The access.
         access: String,
-        /// How many.
+        /// The number of computed indices.
         found: usize,
     },
-    /// A plain assignment of many values to one element.
+    /// A plain assignment with a letter that its target lacks, so that several values go to one element.
     #[error(
         "`:=` stores one value per element, but `{letter}` is not among the indices of `{node}`; expected an accumulation such as `:+=`"
     )]
@@ -231,7 +230,7 @@ pub enum TextErrorKind {
         /// The node written.
         node: String,
     },
-    /// A plain assignment whose indices may coincide.
+    /// A plain assignment whose indices may reach one element several times.
     #[error(
         "`:=` stores one value per element, but these indices may reach an element of `{node}` more than once; expected an \
          accumulation such as `:+=`"
@@ -240,16 +239,16 @@ pub enum TextErrorKind {
         /// The node written.
         node: String,
     },
-    /// A list of values of the wrong length, or too long to be written in a program.
+    /// A list of values of the wrong length, or longer than the limit.
     #[error("node `{node}` has {elements} elements, found {found} values; at most {limit} may be given")]
     Values {
         /// The node.
         node: String,
-        /// How many elements it has.
+        /// The number of elements of the node.
         elements: usize,
-        /// How many values there are.
+        /// The number of values.
         found: usize,
-        /// The most there may be.
+        /// The largest number of values.
         limit: usize,
     },
     /// A function that fills a node, used as a value.
@@ -257,30 +256,30 @@ pub enum TextErrorKind {
     NoValue {
         /// The function.
         name: String,
-        /// How it is used.
+        /// An example of its use.
         form: String,
     },
     /// A random number with too many indices.
     #[error("a random number has at most {limit} indices")]
     RandomIndices {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A size of no letter.
+    /// The size of a name that is no letter.
     #[error("`{name}` is no index letter of this statement, so it has no size")]
     NoLetter {
         /// The name.
         name: String,
     },
-    /// A node read where it is being changed.
+    /// A statement reads a node that it writes, and the result would depend on the order of the loops.
     #[error("node `{node}` is read while it is written: {why}; write to another node first")]
     SelfRead {
         /// The node.
         node: String,
-        /// What makes the value depend on the order.
+        /// The reason.
         why: &'static str,
     },
-    /// A number that the type does not have.
+    /// A number that the type cannot represent.
     #[error("{value} is out of the range of {dtype}")]
     Literal {
         /// The number.
@@ -288,7 +287,7 @@ pub enum TextErrorKind {
         /// The type.
         dtype: DType,
     },
-    /// An integer in a list of values that `f64` does not have.
+    /// An integer in a list of values that `f64` cannot represent.
     #[error(
         "{value} is not exact in a list of values, which is one of f64; assign it to its element, as in `y[0] := {value}`"
     )]
@@ -296,7 +295,7 @@ pub enum TextErrorKind {
         /// The number.
         value: String,
     },
-    /// Something about a node.
+    /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::Error),
 }
@@ -345,22 +344,22 @@ impl TextError {
         TextError { kind, span: SourceSpan::new(text.clone(), span) }
     }
 
-    /// What is wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> &TextErrorKind {
         &self.kind
     }
 
-    /// The place, in bytes of the text.
-    pub fn span(&self) -> ByteRange {
+    /// The source span, in bytes of the text.
+    pub fn span(&self) -> Range<usize> {
         self.span.bytes()
     }
 
-    /// The line, from 1.
+    /// The number of the line at which the span begins, from 1.
     pub fn line(&self) -> usize {
         self.span.line()
     }
 
-    /// The column, in characters from 1.
+    /// The column at which the span begins, in characters from 1.
     pub fn column(&self) -> usize {
         self.span.column()
     }
@@ -381,7 +380,7 @@ impl std::error::Error for TextError {
     }
 }
 
-/// A located error before the text is at hand.
+/// An error with a byte range, before the text is attached.
 #[derive(Debug)]
 pub(super) struct LocatedError {
     kind: Box<TextErrorKind>,
@@ -389,7 +388,7 @@ pub(super) struct LocatedError {
 }
 
 impl TextErrorKind {
-    /// This error, at that place.
+    /// Attaches a byte range.
     pub(super) fn at(self, span: ByteRange) -> LocatedError {
         LocatedError { kind: Box::new(self), span }
     }

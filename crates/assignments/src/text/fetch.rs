@@ -1,36 +1,37 @@
-//! Statements that fill a whole node from something that is no element: `y := offsets()`.
+//! Statements that fill a whole node by a function, such as `y := offsets()`.
 
 use std::sync::Arc;
 
 use tnode::{DType, Scalar};
 
 use super::ast::{Access, Fetch, Number, Statement};
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use super::lex::Token;
 use super::names::NodeNames;
 use super::parse::{ParseResult, Parser};
 use super::random;
 use crate::indexing::StaticSymbol;
+use crate::origin::ByteRange;
 use crate::{AccessSpan, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Origin, ProgramStep, SampleValues};
 
-/// The functions that fill a node, with what stands between their brackets.
+/// The functions that fill a node, each with an example of its arguments.
 const FORMS: [(&str, &str); 5] =
     [("offsets", ""), ("self_id", ""), ("values", "1, 2.5"), ("bits", "0x7fc0"), ("slice", "x, @step")];
 
-/// An example of a statement with that function; empty if it fills no node.
+/// An example of a statement with that function; empty if the function fills no node.
 fn statement_form(name: &str) -> String {
     let form = FORMS.iter().find(|(form, _)| *form == name);
     form.map_or_else(String::new, |(form, inside)| format!("y := {form}({inside})"))
 }
 
-/// The error for a function that fills a node within an expression.
+/// The error for a function inside an expression although it fills a whole node.
 pub(super) fn within_expression(name: &str) -> Option<TextErrorKind> {
     let form = Some(statement_form(name)).filter(|form| !form.is_empty())?;
     Some(TextErrorKind::NoValue { name: name.to_owned(), form })
 }
 
 impl Parser<'_> {
-    /// Whether a function that fills a node comes next.
+    /// Whether the next tokens call a function that fills a node.
     pub(super) fn at_fetch(&self) -> bool {
         match self.peek() {
             Token::Name(name) => {
@@ -40,7 +41,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One of the functions that fill a node, which must have no indices.
+    /// Parses a function that fills a node. The target must be a node without indices.
     pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> ParseResult<Fetch> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
         let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
@@ -66,7 +67,7 @@ impl Parser<'_> {
         Ok(fetch)
     }
 
-    /// A bit pattern.
+    /// Parses a bit pattern.
     fn bits(&mut self) -> ParseResult<Fetch> {
         let bits = match *self.peek() {
             Token::Bits(bits) => bits,
@@ -76,7 +77,7 @@ impl Parser<'_> {
         Ok(Fetch::Bits(bits, self.next().span))
     }
 
-    /// `node, @symbol`
+    /// Parses `node, @symbol`.
     fn slice(&mut self) -> ParseResult<Fetch> {
         let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
         let of_span = self.next().span;
@@ -89,7 +90,7 @@ impl Parser<'_> {
     }
 }
 
-/// Where the node and the call of a statement that fills a node stand.
+/// The source spans of a statement that fills a node.
 pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
     let place = |span: &ByteRange| AccessSpan { whole: span.clone(), indices: Vec::new() };
     let call = place(&statement.rhs_span);
@@ -129,7 +130,7 @@ pub(super) fn resolve(
         }
         Fetch::Bits(bits, span) => {
             let dtype = node.dtype();
-            // A truth value has two of the patterns of its byte.
+            // A truth value takes a byte, but only 0 and 1 are valid bit patterns.
             let width = if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 };
             if bits.checked_shr(width).unwrap_or(0) != 0 {
                 let value = format!("{bits:#x}");

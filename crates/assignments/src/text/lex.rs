@@ -1,27 +1,28 @@
-//! Tokens of the assignment text.
+//! The tokens of assignment text.
 //!
-//! A newline is a token only where a statement can end: outside brackets, after something that can end a
-//! statement, and before a name that is not `where`. So statements may be broken after or before an operator.
+//! A newline is a token only where a statement can end: outside brackets, after a token that can end a
+//! statement, and before a name other than `where`. So a statement may be broken before or after an operator.
 
 use super::ast::Number;
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use crate::AccumOp;
+use crate::origin::ByteRange;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    /// A name, dots included: `w1.grad`.
+    /// A name with its dots, such as `w1.grad`.
     Name(String),
-    /// `@name`, without the sign.
+    /// The name in `@name`.
     Symbol(String),
     Number(Number),
-    /// A bit pattern, `0x..`.
+    /// A bit pattern in hexadecimal digits, `0x..`.
     Bits(u128),
     /// `:=`, `+=`, `:max=` and so on.
     Assign {
         op: AccumOp,
         init: bool,
     },
-    /// Any other sign.
+    /// A sign of [`SIGNS`].
     Sign(&'static str),
     /// The end of a statement: `;` or a newline.
     End,
@@ -35,7 +36,7 @@ pub(super) struct SpannedToken {
     pub(super) span: ByteRange,
 }
 
-/// The signs, longer ones before their beginnings.
+/// The signs. A sign that begins with another one comes before it.
 const SIGNS: [&str; 18] =
     ["<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ","];
 
@@ -53,9 +54,9 @@ struct Lexer<'a> {
     text: &'a str,
     at: usize,
     tokens: Vec<SpannedToken>,
-    /// Open brackets.
+    /// The number of open brackets.
     depth: usize,
-    /// A newline that may become a token, depending on what follows.
+    /// The position of a newline that becomes a token if the next token can begin a statement.
     newline: Option<usize>,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    /// Moves to the next token; false at the end.
+    /// Moves to the next token; false at the end of the text.
     fn skip_blank(&mut self) -> bool {
         loop {
             let rest = self.rest();
@@ -123,7 +124,7 @@ impl<'a> Lexer<'a> {
         match token {
             Token::Sign("(" | "[") => self.depth += 1,
             Token::Sign(")" | "]") => self.depth = self.depth.saturating_sub(1),
-            // A statement that forgot a bracket ends here all the same.
+            // A `;` ends the statement even if a bracket is not closed.
             Token::End => self.depth = 0,
             _ => {}
         }
@@ -139,7 +140,7 @@ fn can_end(token: &Token) -> bool {
     }
 }
 
-/// An assignment sign at the beginning of `rest`, with its length.
+/// The assignment sign at the beginning of `rest`, with its length.
 fn assignment(rest: &str) -> Option<(Token, usize)> {
     let (init, body) = match rest.strip_prefix(':') {
         Some(body) => (true, body),
@@ -165,7 +166,7 @@ fn word_length(rest: &str) -> usize {
     rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())
 }
 
-/// The length of words joined by dots.
+/// The length of a name of words joined by dots.
 fn name_length(rest: &str) -> usize {
     let length = word_length(rest);
     match rest[length..].strip_prefix('.') {
@@ -174,7 +175,7 @@ fn name_length(rest: &str) -> usize {
     }
 }
 
-/// `0x` and up to 32 hexadecimal digits.
+/// The bit pattern at the beginning of `rest` with its length: `0x` and up to 32 hexadecimal digits.
 fn bit_pattern(rest: &str) -> Option<(Token, usize)> {
     let digits = rest.strip_prefix("0x")?;
     let digits = &digits[..digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len())];
@@ -195,7 +196,7 @@ fn number(rest: &str) -> (Token, usize) {
     (Token::Number(Number { value, int, is_literal: true }), end)
 }
 
-/// The token for messages.
+/// Describes a token in error messages.
 pub(super) fn describe(token: &Token, text: &str) -> String {
     match token {
         Token::Eof => "the end of the text".to_owned(),

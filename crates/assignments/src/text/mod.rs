@@ -1,4 +1,4 @@
-//! The assignment text: programs as statements over named nodes, in index notation.
+//! The parser of assignment text: statements over named nodes in index notation.
 //!
 //! ```
 //! use assignments::text::parse;
@@ -17,8 +17,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Names are resolved against the nodes given, ranges follow from their dimensions, and whatever stays open
-//! or does not fit is an error with its place.
+//! Names are resolved against the given nodes, and the ranges of letters follow from their dimensions. An
+//! ambiguity or a misfit is an error that points into the text.
 
 mod ast;
 mod emit;
@@ -40,19 +40,19 @@ use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
 use self::error::LocatedError;
-pub use self::error::{ByteRange, Synonym, TextError, TextErrorKind};
+pub use self::error::{Synonym, TextError, TextErrorKind};
 use self::names::NodeNames;
 use self::parse::ParsedProgram;
 use super::{Assignments, ProgramStep};
 use crate::indexing::StaticSymbol;
 use lowered_ir::stack::with_enough;
 
-/// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole
-/// name as in `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of
-/// mention.
+/// Parses a program over the given nodes. A node is found by the last part of its label, or by its whole name
+/// as in `w1.grad`. Settles the element types of the nodes that occur. Symbols are bound in order of mention.
 ///
 /// # Errors
-/// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
+/// If the text does not follow the grammar, does not fit the nodes or is ambiguous. The error points to the
+/// first such position.
 pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
     let text: Arc<str> = text.into();
     with_enough(|| read(&text, nodes).map_err(|located| TextError::new(located, &text)))
@@ -83,7 +83,7 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, LocatedErr
     Ok(assignments)
 }
 
-/// Enters the symbols whose range a `where` gives, which holds for the whole text.
+/// Enters the symbols whose range a `where` declares; the range holds for the whole text.
 fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), LocatedError> {
     for constraint in &statement.constraints {
         let Atom::Symbol(name) = &constraint.atom else { continue };

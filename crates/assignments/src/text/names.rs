@@ -1,4 +1,4 @@
-//! Finding nodes by what people call them.
+//! Finds nodes by name, and similar names for misspelled ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use tnode::TensorNode;
 
 use super::error::TextErrorKind;
 
-/// The nodes of a text by name: by the whole name first, else by the last part of the label.
+/// The nodes of a text by name. A whole name takes precedence over the last part of a label.
 pub(super) struct NodeNames {
     whole: BTreeMap<String, BTreeSet<TensorNode>>,
     last: BTreeMap<String, BTreeSet<TensorNode>>,
@@ -24,12 +24,12 @@ impl NodeNames {
         names
     }
 
-    /// Whether some node is called that.
+    /// Whether some node has that name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.whole.contains_key(name) || self.last.contains_key(name)
     }
 
-    /// The one node of that name.
+    /// The only node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
         let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {
             return Err(TextErrorKind::UnknownNode {
@@ -52,14 +52,14 @@ fn described(node: &TensorNode) -> String {
     format!("{} (label {:?})", node.id(), node.label().join("."))
 }
 
-/// The names among `all` that `name` may be a misspelling of, the nearest first.
+/// The names among `all` within a few edits of `name`, the nearest first.
 pub(super) fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
     let limit = 1 + name.chars().count() / 4;
     let near = by_distance(name, all).into_iter().take_while(|(distance, _)| *distance <= limit);
     near.map(|(_, name)| name).collect()
 }
 
-/// As [`similar`]; if there is none, all there are, or the nearest of many.
+/// The similar names; if there are none, all names, or the nearest if there are many.
 fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
     let all: Vec<String> = all.into_iter().collect();
     match similar(name, all.iter().cloned()) {
@@ -69,10 +69,10 @@ fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<
     }
 }
 
-/// How many names an error lists.
+/// The largest number of names in an error.
 const MAX_NAMES: usize = 6;
 
-/// The names with the number of edits that make each of `name`, whatever the case, in order.
+/// All names with their edit distance from `name`, case ignored, in increasing order.
 fn by_distance(name: &str, all: impl IntoIterator<Item = String>) -> Vec<(usize, String)> {
     let lower = name.to_lowercase();
     let distance = |other: String| (strsim::osa_distance(&lower, &other.to_lowercase()), other);

@@ -1,24 +1,25 @@
-//! From tokens to the tree, by recursive descent.
+//! The parser of assignment text, by recursive descent.
 
 use tnode::{DType, MAX_RANK};
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use super::lex::{SpannedToken, Token, describe, tokens};
 use super::{fetch, names, random, synonyms};
 use crate::AccumOp;
 use crate::indexing::concat::MAX_COMPONENTS;
+use crate::origin::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 
-/// The deepest nesting of brackets and operations.
+/// The largest nesting depth of brackets and operations.
 const MAX_DEPTH: usize = 100;
 
 pub(super) type ParseResult<T> = Result<T, LocatedError>;
 
-/// A text as a tree.
+/// The syntax trees of a text.
 pub(super) struct ParsedProgram {
     pub(super) statements: Vec<Statement>,
-    /// The names of symbols, in order of mention.
+    /// The names of the symbols, in order of mention, with repetitions.
     pub(super) symbols: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ impl Parser<'_> {
         TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
     }
 
-    /// Whether the call that comes next is followed by the end of the statement or `where`.
+    /// Whether the end of the statement or a `where` follows the next call.
     pub(super) fn ends_after_call(&self) -> bool {
         let mut open = 0usize;
         for spanned in &self.tokens[self.at.min(self.tokens.len())..] {
@@ -108,7 +109,7 @@ impl Parser<'_> {
         true
     }
 
-    /// Runs `f` one level deeper.
+    /// Runs `f` one nesting level deeper; an error beyond the limit.
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -119,7 +120,7 @@ impl Parser<'_> {
         result
     }
 
-    /// The place from `start` to the last token read.
+    /// The byte range from `start` to the end of the last token read.
     pub(super) fn since(&self, start: usize) -> ByteRange {
         let last = self.at.saturating_sub(1);
         start..self.tokens.get(last).map_or(start, |token| token.span.end)
@@ -159,7 +160,7 @@ impl Parser<'_> {
         self.access(name, name_span)
     }
 
-    /// One or more items with commas between them.
+    /// Parses one or more items, separated by commas.
     pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> ParseResult<T>) -> ParseResult<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.sign(",").is_some() {
@@ -184,7 +185,7 @@ impl Parser<'_> {
         Ok(Constraint { atom, limit, span: self.since(start) })
     }
 
-    /// What may follow a node's name: indices.
+    /// Parses the optional indices after a node's name, which may end with `.merge`.
     fn access(&mut self, name: String, name_span: ByteRange) -> ParseResult<Access> {
         let (name, merge) = match name.strip_suffix(".merge") {
             Some(node) => (node.to_owned(), true),
@@ -217,14 +218,14 @@ impl Parser<'_> {
             letters.push(self.letter()?);
         }
         let span = self.since(start);
-        // Each letter alone is a part of the statement.
+        // Each component has one letter active, so there can be no more letters than components.
         if letters.len() > MAX_COMPONENTS {
             return Err(TextErrorKind::TooManyParts { limit: MAX_COMPONENTS }.at(span));
         }
         Ok(Index::Concat(Concat { letters, span }))
     }
 
-    /// Whether the index that begins here is computed: it has an access in it.
+    /// Whether the next index is computed, that is, contains an access.
     fn at_computed(&self) -> bool {
         let mut depth = 0usize;
         let here = self.tokens.iter().skip(self.at);
@@ -395,7 +396,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A call, an access, or a bare name.
+    /// Parses a call, an access or a bare name.
     fn named(&mut self, name: String, span: ByteRange) -> ParseResult<Expr> {
         if let (Token::Sign("("), Some(distribution)) = (self.peek(), random::distribution(&name)) {
             return self.random_value(distribution, &span);
@@ -429,7 +430,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    /// `size(letter)`, after the word.
+    /// Parses `(letter)` after `size`.
     fn size(&mut self, start: ByteRange) -> ParseResult<Expr> {
         self.expect("(")?;
         let Token::Name(letter) = self.peek().clone() else { return Err(self.expected("a letter")) };
@@ -438,7 +439,7 @@ impl Parser<'_> {
         node(ExprKind::Size(letter), self.since(start.start))
     }
 
-    /// `pad(node, number)[indices]`, after the word.
+    /// Parses `(node, number)[indices]` after `pad`.
     fn pad(&mut self, start: ByteRange) -> ParseResult<Expr> {
         self.expect("(")?;
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
@@ -455,7 +456,7 @@ impl Parser<'_> {
         node(ExprKind::Pad(Box::new(access), outside, outside_span), span)
     }
 
-    /// A number, with its place.
+    /// Parses a number with an optional sign.
     pub(super) fn signed_number(&mut self) -> ParseResult<(Number, ByteRange)> {
         let start = self.span().start;
         let negative = self.sign("-").is_some();
@@ -477,7 +478,7 @@ fn assignment_signs() -> String {
     std::iter::once(plain).chain(signs).collect::<Vec<_>>().join(" ")
 }
 
-/// The operation of a comparison sign, and whether its sides are exchanged.
+/// The operation of a comparison sign, and whether its operands are exchanged.
 fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
     match token {
         Token::Sign("<") => Some((BinaryOp::Lt, false)),
@@ -495,7 +496,7 @@ fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
     node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
 
-/// An expression, unless it is nested too deep.
+/// An expression; an error if it is nested too deep.
 pub(super) fn node(kind: ExprKind, span: ByteRange) -> ParseResult<Expr> {
     let below = match &kind {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,

@@ -1,18 +1,20 @@
-//! Random numbers in the text: `uniform(seed, ..)`, as what fills a node and as values.
+//! Calls that give random numbers, such as `uniform(seed, ..)`: as statements that fill a node, and as
+//! values.
 
 use tnode::DType;
 
 use super::ast::{Atom, Expr, ExprKind, Fetch, KeyArgument, Linear, Number, RandomCall};
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use super::lex::Token;
 use super::parse::{ParseResult, Parser, node};
 use crate::indexing::StaticSymbol;
+use crate::origin::ByteRange;
 use crate::{Assignments, KeyPart, Random};
 use lowered_ir::random::{Distribution, MAX_CELL, Scheme};
 
 const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Uniform, Distribution::Normal, Distribution::Bits];
 
-/// The names of the functions.
+/// The names of the functions that give random numbers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     DISTRIBUTIONS.into_iter().map(Distribution::token)
 }
@@ -23,7 +25,7 @@ pub(super) fn distribution(name: &str) -> Option<Distribution> {
 }
 
 impl Parser<'_> {
-    /// What fills a node, after the name.
+    /// Parses a call that fills a node, after its name.
     pub(super) fn random_fetch(&mut self, distribution: Distribution) -> ParseResult<Fetch> {
         self.expect("(")?;
         let scheme = self.scheme()?;
@@ -36,14 +38,15 @@ impl Parser<'_> {
             .map(Fetch::Random)
     }
 
-    /// Whether the call that comes next is the whole of what stands after `:=`.
+    /// Whether the next tokens are a call that gives random numbers and ends the statement. `is_whole` says
+    /// that they follow `:=`.
     pub(super) fn at_random_fetch(&mut self, is_whole: bool) -> bool {
         let Token::Name(name) = self.peek() else { return false };
         let is_call = distribution(name).is_some() && self.peek_after() == &Token::Sign("(");
         is_whole && is_call && self.ends_after_call()
     }
 
-    /// A random number as a value, after the name that begins at `start`.
+    /// Parses a call that gives a value, after its name, which begins at `start`.
     pub(super) fn random_value(
         &mut self,
         distribution: Distribution,
@@ -67,7 +70,7 @@ impl Parser<'_> {
         node(ExprKind::Random(Box::new(call)), self.since(start.start))
     }
 
-    /// The beginning of `light(42)`, where it stands.
+    /// Parses `light(` or `crypto(`; without either, the scheme is the standard one.
     fn scheme(&mut self) -> ParseResult<Scheme> {
         let named = |scheme: &Scheme| match self.peek() {
             Token::Name(name) => scheme.token() == Some(name),
@@ -90,7 +93,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The seed and the arguments after it.
+    /// Parses the seed and the arguments after it.
     fn random_call(
         &mut self,
         distribution: Distribution,
@@ -124,14 +127,14 @@ impl Parser<'_> {
     }
 }
 
-/// A part of the key.
+/// A number that is folded into the key.
 enum KeyComponent<'a> {
     SelfId,
     Number(i64),
     Symbol(&'a str),
 }
 
-/// The part of the key that an argument is; else the index that it is.
+/// Splits the arguments into numbers of the key (`Ok`) and indices of the counter (`Err`).
 fn split(part: &KeyArgument) -> Result<KeyComponent<'_>, &Linear> {
     match part {
         KeyArgument::SelfId(_) => Ok(KeyComponent::SelfId),
@@ -143,7 +146,7 @@ fn split(part: &KeyArgument) -> Result<KeyComponent<'_>, &Linear> {
     }
 }
 
-/// The random numbers of a call, and the arguments that are indices. `id` is the number of the node filled.
+/// The random numbers of a call, and the arguments that are indices. `id` is the id of the node filled.
 pub(super) fn resolve<'a>(
     call: &'a RandomCall,
     id: Option<u64>,
@@ -167,7 +170,7 @@ pub(super) fn resolve<'a>(
     (random, cell)
 }
 
-/// The random numbers that fill a node, which have no indices.
+/// The random numbers of a call that fills a node. Such a call has no indices.
 pub(super) fn resolve_fetch(
     call: &RandomCall,
     id: u64,
@@ -183,7 +186,7 @@ pub(super) fn resolve_fetch(
     }
 }
 
-/// The letters in the arguments of a call.
+/// The letters in the arguments of a call, each with its byte range.
 pub(super) fn letters(call: &RandomCall) -> impl Iterator<Item = (&String, &ByteRange)> {
     let terms = call.parts.iter().flat_map(|part| match part {
         KeyArgument::SelfId(_) => [].iter(),

@@ -1,9 +1,10 @@
-//! The ranges of letters, and whether every index stays within its array.
+//! The ranges of letters, and checks that indices are in bounds.
 //!
-//! A letter takes its range from, in this order: `where`; the first operand axis it indexes alone; the first
-//! axis of the left-hand side it indexes alone. All other axes it indexes alone must have that size, unless
-//! `where` makes it smaller. Padded reads give no range: they may go outside. A concatenated axis has the
-//! ranges of its letters together; one of them may be open, and takes what is left of the first such axis.
+//! A letter takes its range from the first of these: a `where`, the first operand axis that it indexes alone,
+//! the first axis of the left-hand side that it indexes alone. All other axes that it indexes alone must have
+//! the same size, unless `where` makes the range smaller. Padded reads give no range, since they may go
+//! outside. The range of a concatenated axis is the sum of the ranges of its letters. If one of these letters
+//! has no range, it takes the remainder of the first such axis.
 
 use tnode::TensorNode;
 
@@ -24,8 +25,8 @@ pub(super) fn letter_ranges(statement: &ResolvedStatement, text: &str) -> Result
     letters.map(|at| known_range(statement, at, &ranges)).collect()
 }
 
-/// The axes that a letter indexes alone, with their accesses; those of padded reads may be of any size and do
-/// not count.
+/// The axes that a letter indexes alone, with their accesses. Padded reads are left out, since their axes may
+/// have any size.
 fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usize)> {
     let alone = Affine::var(axis_iterator(at));
     let mut axes = Vec::new();
@@ -38,7 +39,7 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
     axes
 }
 
-/// The size of the axes that a letter indexes alone, if there are any.
+/// The common size of the axes that a letter indexes alone; `None` if there are none.
 fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Option<i64>, LocatedError> {
     let letter = &statement.letters[at];
     let axes = alone_axes(statement, at);
@@ -55,7 +56,7 @@ fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Op
     }
 }
 
-/// The range of a `where`, else that of the axes.
+/// The range that a `where` declares, else `sized`.
 fn declared_or(
     statement: &ResolvedStatement,
     at: usize,
@@ -70,7 +71,7 @@ fn declared_or(
     }
 }
 
-/// A number of values that a letter or symbol may have; else why it may not.
+/// Checks the range of a letter or symbol. The error is the end of a message.
 pub(super) fn range_of(limit: i128) -> Result<i64, String> {
     let max = Limits::default().extent;
     match i64::try_from(limit) {
@@ -80,7 +81,7 @@ pub(super) fn range_of(limit: i128) -> Result<i64, String> {
     }
 }
 
-/// Gives the only open letter of a concatenated axis what the others leave.
+/// Gives the only letter without a range on a concatenated axis the remainder of that axis.
 fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
     let Some(&open) = parts.iter().find(|&&part| ranges[part].is_none()) else { return };
     let known = parts.iter().filter(|&&part| part != open).map(|&part| ranges[part]);
@@ -90,7 +91,7 @@ fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
     }
 }
 
-/// The range of a letter; that of a concatenated axis must be the sum of its letters'.
+/// The range of a letter. The size of a concatenated axis must be the sum of the ranges of its letters.
 fn known_range(
     statement: &ResolvedStatement,
     at: usize,
@@ -115,7 +116,7 @@ fn known_range(
     }
 }
 
-/// Checks every index against its array. A symbol without a range counts as 0: lowering finds its range.
+/// Checks every index against its axis. A symbol without a range counts as 0, since lowering finds its range.
 pub(super) fn check_bounds(
     statement: &ResolvedStatement,
     ranges: &[i64],
@@ -140,7 +141,8 @@ pub(super) fn check_bounds(
             read.index.iter().enumerate().filter(|(axis, _)| !read.is_computed(*axis))
         {
             let (min, max) = match read.how {
-                // Next to a computed index, nothing is checked when the program runs.
+                // An access with a computed index has no guard at run time, so its other indices must be in
+                // bounds.
                 AccessKind::Padded(_) if read.computed.is_some() => {
                     with_margins(&read.node, axis, read.dims[axis])
                 }
@@ -148,7 +150,7 @@ pub(super) fn check_bounds(
                 AccessKind::Lhs => (0, extent(read.dims[axis]) - 1),
                 AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
             };
-            // An index too large to compute is out of bounds even where going outside is allowed.
+            // An index that overflows is out of bounds even in a padded read.
             let (lo, hi) = index.bounds(|var| (0, last(var))).unwrap_or((i64::MIN, i64::MAX));
             if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
                 let (node, size) = (read.node.name(), read.dims[axis]);
@@ -163,7 +165,7 @@ pub(super) fn check_bounds(
     Ok(())
 }
 
-/// The access that reads 0 outside instead, if one may.
+/// The padded form of an access, for a hint; `None` if the access cannot be padded.
 fn padded(read: &NodeAccess, text: &str) -> Option<String> {
     let access = super::on_one_line(text.get(read.span.clone())?);
     let (name, indices) = access.split_once('[')?;
@@ -171,7 +173,7 @@ fn padded(read: &NodeAccess, text: &str) -> Option<String> {
     may.then(|| format!("pad({}, 0)[{indices}", name.trim_end()))
 }
 
-/// The least and greatest index into an axis, margins included.
+/// The least and the greatest index into an axis with its margins.
 fn with_margins(node: &TensorNode, axis: usize, dim: usize) -> (i64, i64) {
     let margins = node.padding().and_then(|padding| padding.axes.get(axis).copied()).unwrap_or_default();
     (-extent(margins.left), extent(dim) + extent(margins.right) - 1)

@@ -1,37 +1,37 @@
-//! From names to letters, symbols and nodes.
+//! Resolves names to letters, symbols and nodes.
 
 use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
 use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Linear, Number, RandomCall, Statement};
-use super::error::{ByteRange, LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind};
 use super::names::NodeNames;
 use super::random;
 use super::types::type_of;
 use crate::indexing::{StaticSymbol, axis_iterator};
+use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, Random};
 use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
-/// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every
-/// index.
+/// A statement with resolved names. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
 pub(super) struct ResolvedStatement {
-    /// Those of the targets first.
+    /// The letters of the targets come first.
     pub(super) letters: Vec<Letter>,
-    /// The targets; one, unless axes are concatenated.
+    /// The targets; several only with concatenated axes.
     pub(super) lhs: Vec<NodeAccess>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
     pub(super) op_span: ByteRange,
-    /// The values; one, unless axes are concatenated.
+    /// The values; several only with concatenated axes.
     pub(super) rhs: Vec<ResolvedExpr>,
     /// The whole statement.
     pub(super) span: ByteRange,
 }
 
 impl ResolvedStatement {
-    /// Calls `f` on every access, those of the values first; of an access with a computed index, that index
-    /// first.
+    /// Calls `f` on every access: first in the values, then in the targets. The accesses of a computed index
+    /// precede the access that has this index.
     pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
         self.rhs.iter().for_each(|tree| tree.each_read(f));
         for target in &self.lhs {
@@ -45,9 +45,9 @@ pub(super) struct Letter {
     pub(super) name: String,
     /// The first mention.
     pub(super) span: ByteRange,
-    /// The range of a `where`, with its place.
+    /// The range that a `where` declares, with its byte range.
     pub(super) declared: Option<(i128, ByteRange)>,
-    /// The letters that follow each other on a concatenated axis, which is a letter of its own; else none.
+    /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
     pub(super) parts: Vec<usize>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct NodeAccess {
     pub(super) node: TensorNode,
     pub(super) dims: Dims,
     pub(super) how: AccessKind,
-    /// Per axis, with its place; 0 where it is computed.
+    /// The index of each axis with its byte range; 0 for a computed index.
     pub(super) index: Vec<(Affine, ByteRange)>,
     pub(super) computed: Option<Box<ComputedIndex>>,
     pub(super) span: ByteRange,
@@ -79,7 +79,7 @@ pub(super) enum AccessKind {
 }
 
 impl NodeAccess {
-    /// Adds the letters that occur.
+    /// Adds the letters that occur to `into`.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         self.index.iter().for_each(|(index, _)| enter_loops(index, into));
         self.computed.iter().for_each(|computed| computed.value.letters(into));
@@ -95,7 +95,7 @@ impl NodeAccess {
         self.computed.as_ref().is_some_and(|computed| computed.axis == axis)
     }
 
-    /// The access with every index replaced by `f` of it.
+    /// Replaces every index by `f` of it.
     pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> NodeAccess {
         let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
         let computed = self.computed.as_deref();
@@ -129,7 +129,7 @@ pub(super) enum ResolvedExprKind {
     Binary(BinaryOp, Box<[ResolvedExpr; 2]>),
     Ternary(TernaryOp, Box<[ResolvedExpr; 3]>),
     Cast(DType, Box<ResolvedExpr>),
-    /// Random numbers, and the indices that tell them apart.
+    /// A random number for each combination of the indices.
     Random(Random, Vec<Affine>),
 }
 
@@ -158,7 +158,7 @@ impl ResolvedExpr {
         }
     }
 
-    /// Adds the letters that occur.
+    /// Adds the letters that occur to `into`.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         match &self.kind {
             ResolvedExprKind::Index(index) => enter_loops(index, into),
@@ -168,7 +168,7 @@ impl ResolvedExpr {
         }
     }
 
-    /// The expression with every index replaced by `f` of it.
+    /// Replaces every index by `f` of it.
     pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> ResolvedExpr {
         let kind = match &self.kind {
             ResolvedExprKind::Number(number) => ResolvedExprKind::Number(*number),
@@ -191,7 +191,7 @@ impl ResolvedExpr {
     }
 }
 
-/// Resolves one statement; symbols are entered into `assignments`.
+/// Resolves one statement. Its symbols are entered into `assignments`.
 pub(super) fn resolve(
     statement: &Statement,
     text: &str,
@@ -213,7 +213,7 @@ pub(super) fn resolve(
     Ok(ResolvedStatement { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
 }
 
-/// Refuses ranges of letters in a statement that has none.
+/// Rejects the declared range of a letter in a statement without letters.
 pub(super) fn refuse_letters(statement: &Statement) -> Result<(), LocatedError> {
     let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
         Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
@@ -222,7 +222,7 @@ pub(super) fn refuse_letters(statement: &Statement) -> Result<(), LocatedError> 
     letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
 }
 
-/// Adds the letters of an access that are new.
+/// Enters the new letters of an access.
 fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
     for index in &access.indices {
         match index {
@@ -243,7 +243,7 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
     }
 }
 
-/// The position of a letter, entered if it is new.
+/// The position of a letter, which is entered if it is new.
 fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
     let known = letters.iter().position(|letter| letter.name == name);
     known.unwrap_or_else(|| {
@@ -252,7 +252,7 @@ fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut V
     })
 }
 
-/// The name of a concatenated axis, which no letter has.
+/// The name of a concatenated axis. No letter has such a name.
 fn concat_name(concat: &Concat) -> String {
     concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
 }
@@ -299,7 +299,7 @@ struct NameResolver<'a> {
 }
 
 impl NameResolver<'_> {
-    /// Enters the ranges that `where` gives, and the letters that are used as values alone.
+    /// Enters the ranges that `where` declares, and the letters that occur only as values.
     fn declare(&mut self, statement: &Statement) -> Result<(), LocatedError> {
         for constraint in &statement.constraints {
             let Atom::Letter(name) = &constraint.atom else { continue };
@@ -347,7 +347,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// The computed index of an access to a node, which must be one integer.
+    /// The computed index of an access. There is at most one, of an integer type.
     fn computed(
         &mut self,
         access: &Access,
@@ -455,7 +455,7 @@ impl NameResolver<'_> {
         })
     }
 
-    /// Random numbers; the letters in their arguments occur elsewhere in the statement.
+    /// A call that gives random numbers. Each letter in its arguments must occur elsewhere in the statement.
     fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
         if let Some((name, span)) = random::letters(call).find(|(name, _)| self.letter(name).is_none()) {
             return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(span.clone()));
@@ -464,10 +464,11 @@ impl NameResolver<'_> {
         Ok(ResolvedExprKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
     }
 
-    /// A bare name: a letter, a rank-0 node, or one of two numbers.
+    /// A bare name: a letter, a node of rank 0, `inf` or `nan`.
     fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind, LocatedError> {
         let letter = self.letter(name);
-        // Names that are near are looked for only where there is neither.
+        // A failed search for a node collects similar names, so letters without a node of that name return
+        // first.
         if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
             return Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter))));
         }
@@ -495,7 +496,7 @@ impl NameResolver<'_> {
     }
 }
 
-/// Sums and integer multiples of letters and symbols are one index, whose value needs no computation.
+/// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.
 fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
     let constant = |tree: &ResolvedExpr| match tree.kind {
         ResolvedExprKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
@@ -522,14 +523,14 @@ fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
     }
 }
 
-/// `factor · index`, unless a number in it overflows.
+/// `factor · index`; `None` if a coefficient overflows.
 fn scaled(index: &Affine, factor: i64) -> Option<Affine> {
     let fits = |c: i64| c.checked_mul(factor).is_some();
     let all = fits(index.offset()) && index.terms().iter().all(|&(_, c)| fits(c));
     all.then(|| index.times(factor))
 }
 
-/// `a + b`, unless a number in it overflows.
+/// `a + b`; `None` if a coefficient overflows.
 fn sum(a: &Affine, b: &Affine) -> Option<Affine> {
     let fits = |x: i64, y: i64| x.checked_add(y).is_some();
     let terms = b.terms().iter().all(|&(var, c)| fits(a.coefficient(var), c));

@@ -1,13 +1,13 @@
-//! Functions that other languages of arrays have, and how programs say the same here.
+//! Functions of other array languages, and their counterparts in assignment text.
 
 use std::fmt;
 
-/// The counterpart of a function of another language. Displays as the end of a sentence.
+/// The counterpart of a function of another array language. Displays as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synonym {
     /// The explanation, without the example.
     says: &'static str,
-    /// A statement that does it.
+    /// A statement with the function's effect.
     example: &'static str,
 }
 
@@ -24,20 +24,21 @@ impl fmt::Display for Synonym {
     }
 }
 
-/// The counterpart of a function of that name that other languages have.
+/// The counterpart of a function of that name; `None` if the name is unknown.
 pub(super) fn of(name: &str) -> Option<Synonym> {
     let name = name.to_lowercase();
     let row = SYNONYMS.iter().find(|(names, ..)| names.split(' ').any(|known| known == name));
     row.map(|&(_, says, example)| Synonym { says, example })
 }
 
-/// The counterpart of a call of a known function with one argument, where other languages reduce.
+/// The counterpart of a call with one argument that reduces in other languages, such as `max(x)`.
 pub(super) fn of_call(name: &str, arguments: usize) -> Option<Synonym> {
     let row = REDUCTIONS.iter().find(|(known, ..)| *known == name).filter(|_| arguments == 1)?;
     Some(Synonym { says: row.1, example: row.2 })
 }
 
-/// Functions of two arguments that other languages reduce by, each with an explanation and an example.
+/// Functions of two arguments that reduce over one argument in other languages, each with an explanation and
+/// an example.
 const REDUCTIONS: [(&str, &str, &str); 4] = [
     ("max", "the maximum over a letter is an accumulation", "y[i] :max= x[i,k]"),
     ("min", "the minimum over a letter is an accumulation", "y[i] :min= x[i,k]"),
@@ -45,7 +46,7 @@ const REDUCTIONS: [(&str, &str, &str); 4] = [
     ("or", "whether any is true is an accumulation", "y[i] :or= x[i,k]"),
 ];
 
-/// Names of functions, each row with an explanation and an example. A test reads and lowers every example.
+/// Names of functions, with an explanation and an example per row. A test parses and lowers every example.
 const SYNONYMS: [(&str, &str, &str); 46] = [
     ("sum reduce_sum add_reduce cumsum", "a sum over a letter is an accumulation", "y[i] :+= x[i,k]"),
     ("mean average avg reduce_mean", "a mean is a sum of quotients", "y[i] :+= x[i,k] / size(k)"),

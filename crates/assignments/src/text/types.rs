@@ -1,9 +1,9 @@
 //! Element types of expressions.
 //!
-//! Types go upwards: operands promote. Numbers have no type of their own; they take that of the other
-//! operand, or of the context: the node written, or what a conversion converts to. A number with a fraction
-//! next to integers, and a function such as `exp` of them, makes the operation one of floats: of the larger
-//! of `f32` and the type of the context.
+//! Types are inferred bottom-up: operands promote to a common type. Numbers have no type of their own; they
+//! take the type of the other operand, or of the context: the node written, or the type of an enclosing
+//! conversion. If a fraction is combined with integers, or a function such as `exp` is applied to integers,
+//! the operation computes in floats: in the larger of `f32` and the type of the context.
 
 use tnode::DType;
 
@@ -13,21 +13,21 @@ use crate::{binary_dtype, unary_dtype};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::Distribution;
 
-/// The type of an expression, as far as it has one.
+/// The type of an expression, which may depend on the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExprType {
-    /// A type of its own.
+    /// A type that is independent of the context.
     Known(DType),
-    /// Made of integer numbers alone.
+    /// An expression of integer literals only.
     Integer,
-    /// Made of numbers alone, with a fraction.
+    /// An expression of literals only, with a fraction or a function of floats.
     Fraction,
-    /// Made of integer values, and of what makes floats of them.
+    /// An expression that computes in floats on integer values.
     Widened,
 }
 
 impl ExprType {
-    /// The type, with `wanted` for numbers.
+    /// The type in a context of type `wanted`.
     pub(super) fn or(self, wanted: DType) -> DType {
         match self {
             ExprType::Known(dtype) => dtype,
@@ -46,7 +46,7 @@ pub(super) fn type_of(tree: &ResolvedExpr) -> ExprType {
     match &tree.kind {
         ResolvedExprKind::Number(Number { int: Some(_), .. }) => ExprType::Integer,
         ResolvedExprKind::Number(_) => ExprType::Fraction,
-        // Like a number with a fraction, it has the type that is wanted; bits have one size.
+        // A random number takes the type of the context, as a fraction does; random bits are always `u32`.
         ResolvedExprKind::Random(random, _) if random.distribution == Distribution::Bits => {
             ExprType::Known(DType::U32)
         }
@@ -88,7 +88,7 @@ fn common_type(tree: &ResolvedExpr) -> ExprType {
     }
 }
 
-/// Whether an operand is an integer that the operation takes as a float.
+/// Whether the operation converts its integer operand to a float.
 pub(super) fn is_widened(op: UnaryOp, operand: &ResolvedExpr) -> bool {
     is_float_function(op) && matches!(type_of(operand), ExprType::Known(dtype) if !dtype.is_float())
 }
@@ -100,7 +100,7 @@ fn is_float_function(op: UnaryOp) -> bool {
 fn join(op: BinaryOp, a: ExprType, b: ExprType) -> ExprType {
     match (a, b) {
         (ExprType::Known(a), ExprType::Known(b)) => ExprType::Known(binary_dtype(op, a, b)),
-        // A number is no truth value.
+        // An integer literal is no truth value.
         (ExprType::Known(DType::Bool), ExprType::Integer)
         | (ExprType::Integer, ExprType::Known(DType::Bool)) => ExprType::Known(DType::I32),
         (ExprType::Known(dtype), ExprType::Integer) | (ExprType::Integer, ExprType::Known(dtype)) => {
@@ -111,7 +111,7 @@ fn join(op: BinaryOp, a: ExprType, b: ExprType) -> ExprType {
         {
             ExprType::Known(dtype)
         }
-        // Nothing is larger.
+        // No float type is larger.
         (ExprType::Known(DType::F64), _) | (_, ExprType::Known(DType::F64)) => ExprType::Known(DType::F64),
         (ExprType::Known(_) | ExprType::Widened, _) | (_, ExprType::Known(_) | ExprType::Widened) => {
             ExprType::Widened
@@ -121,9 +121,9 @@ fn join(op: BinaryOp, a: ExprType, b: ExprType) -> ExprType {
     }
 }
 
-/// The type that the operands of an operation have, or are given if they have none: `wanted`, and of
-/// comparisons, whose result says nothing about what is compared, `i32` or floats as far as `written`, the
-/// type of the node written, needs them.
+/// The common type of an operation's operands. Operands without a type take `wanted`. The result of a
+/// comparison says nothing about the types compared, so operands of comparisons without a type take `i32`, or
+/// a float type that depends on `written`, the type of the node written.
 pub(super) fn operand_type(tree: &ResolvedExpr, wanted: DType, written: DType) -> DType {
     match &tree.kind {
         ResolvedExprKind::Binary(op, _) if op.is_comparison() => match common_type(tree) {

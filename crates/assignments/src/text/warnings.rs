@@ -1,18 +1,18 @@
-//! Warnings about the values of statements.
+//! Warnings about the values that statements store.
 
 use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::error::ByteRange;
 use super::resolve::{ResolvedExpr, ResolvedExprKind};
 use super::types::type_of;
+use crate::origin::ByteRange;
 use crate::{Warning, WarningKind};
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{BinaryOp, TernaryOp, Var};
 use lowered_ir::random::MAX_CELL;
 
-/// A statement whose value is looked through.
+/// Finds warnings in the value of one statement.
 pub(super) struct ValueWarnings<'a> {
     pub(super) text: &'a Arc<str>,
     /// The node written.
@@ -35,8 +35,8 @@ impl ValueWarnings<'_> {
         }
     }
 
-    /// Quotients of integers that become part of a float, but for those in a conversion, a comparison or
-    /// integer arithmetic.
+    /// Finds quotients of integers whose value becomes part of a float. Quotients inside a conversion, a
+    /// comparison or integer arithmetic are left out.
     fn divisions(&mut self, tree: &ResolvedExpr) {
         match &tree.kind {
             ResolvedExprKind::Binary(BinaryOp::Div, args) => {
@@ -74,7 +74,7 @@ impl ValueWarnings<'_> {
         }
     }
 
-    /// Random numbers without an index that tells the elements apart.
+    /// Finds random numbers that are the same for all elements of the statement.
     fn random_numbers(&mut self, tree: &ResolvedExpr) {
         match &tree.kind {
             ResolvedExprKind::Random(_, cell) => {
@@ -101,13 +101,13 @@ impl ValueWarnings<'_> {
     }
 }
 
-/// Whether a fraction of an operand would show in the result.
+/// Whether a fraction in an operand affects the result.
 fn is_arithmetic(op: BinaryOp) -> bool {
     use BinaryOp::{Add, Max, Min, Mul, Pow, Sub};
     matches!(op, Add | Sub | Mul | Max | Min | Pow)
 }
 
-/// `(a)` as `a`, which brackets of a call enclose anyway.
+/// Removes one pair of parentheses around the text.
 fn without_parentheses(text: &str) -> &str {
     let inner = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     inner.filter(|inner| !inner.contains(['(', ')'])).unwrap_or(text)

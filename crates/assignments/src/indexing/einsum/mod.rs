@@ -29,23 +29,23 @@
 //! ```
 //!
 //! * If there is a `,`, `*`, `+` or `<` anywhere in the text, labels are whole words and commas separate
-//!   axes; otherwise every letter or digit is an axis of its own. White space means nothing else.
-//! * The dimensions of an array are its batch axes, then its output axes, then its input axes: a matrix is
-//!   `input -> output` and has its rows first. Kinds that are left out have no axes.
-//! * Axes with one label run together and have one size; nothing is broadcast. `_` is a label of its own each
-//!   time. A label that the array written lacks is reduced over.
+//!   axes; otherwise every letter or digit is an axis of its own. White space only separates words.
+//! * The dimensions of an array are its batch axes, its output axes and its input axes, in this order: a
+//!   matrix is `input -> output`, and its first dimension is the rows. A kind that the text omits has no
+//!   axes.
+//! * Axes with the same label share an iterator and have the same size; nothing is broadcast. Each `_` is a
+//!   distinct label. Labels that the array written lacks are reduced over.
 //! * An integer is a fixed index.
-//! * An ellipsis stands for any number of axes: `..r..` for the same ones wherever `r` is written, `...` for
-//!   those named `batch`, `input` or `output` after the row it is in. Their number follows from the
+//! * An ellipsis stands for any number of axes: `..r..` for the same axes wherever `r` occurs, `...` for axes
+//!   that are named after the kind of their row (`batch`, `input` or `output`). Their number follows from the
 //!   dimensions.
-//! * `stride*o + dilation*k` is the index of a window; one integer instead of a kernel shifts it. With `<`
-//!   after the output label all windows lie within the axis. Without it, or with `=`, the axis is padded by
-//!   half the kernel's span to the left, as a convolution that keeps its size needs:
-//!   [`ResolvedEinsum::padding`] says how much padding the operand must have.
-//!
-//! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for
-//!   [`resolve_parts`]: it has several operands (`a; b => a^b` concatenates) or several arrays written
-//!   (`a^b => a; b` splits), of which one each takes part where a label runs.
+//! * `stride*o + dilation*k` is the index of a window; an integer in place of the kernel term is an offset.
+//!   With `<` after the output label, all windows lie within the axis. Without it, or with `=`, the axis is
+//!   padded on the left by half the kernel's span, as for a convolution that preserves the size;
+//!   [`ResolvedEinsum::padding`] is the padding that the operand must have.
+//! * `a^b` is the concatenation of the axes `a` and `b`. Only [`resolve_parts`] accepts such axes, with
+//!   several operands (`a; b => a^b` concatenates) or several arrays written (`a^b => a; b` splits). For each
+//!   label it pairs one operand with one array written.
 
 mod parse;
 mod solve;
@@ -58,46 +58,47 @@ use tnode::Dims;
 use super::Projections;
 use lowered_ir::SourceSpan;
 
-/// What an einsum text means for arrays of given dimensions.
+/// The meaning of an einsum text for arrays of given dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedEinsum {
-    /// The projections. Product axes are those of the array written, in order, then the reduced ones as they
-    /// appear.
+    /// The projections. The product axes are the axes of the array written, in order, then the reduced axes
+    /// in order of appearance.
     pub projections: Projections,
-    /// For each operand and axis, the padding that windows need to the left and right, in elements.
+    /// For each operand and axis, the left and right padding that windows need, in elements.
     pub padding: Vec<Vec<(usize, usize)>>,
 }
 
-/// One part of an einsum text with concatenated axes: where one label of each of them runs.
+/// A component of an einsum text with concatenated axes: one label of each such axis is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EinsumComponent {
-    /// The array written, by position.
+    /// The position of the array written.
     pub target: usize,
-    /// The operands that take part, by position.
+    /// The positions of the component's operands.
     pub operands: Vec<usize>,
     /// The projections of these arrays.
     pub projections: Projections,
-    /// For each operand that takes part and axis, the padding that windows need to the left and right, in
+    /// For each of the component's operands and each axis, the left and right padding that windows need, in
     /// elements.
     pub padding: Vec<Vec<(usize, usize)>>,
 }
 
-/// Reads an einsum text with concatenated axes for operands of dimensions `rhs` and arrays written of
-/// dimensions `lhs`, all without padding. Each part has one operand and one array written: those whose labels
-/// run there.
+/// Parses an einsum text with concatenated axes, for operands of dimensions `rhs` and arrays written of
+/// dimensions `lhs`, all without padding. Each component has the only operand and the only array written
+/// whose labels are all active.
 ///
 /// # Errors
-/// What is not in the grammar, does not fit the dimensions or is ambiguous, with its place in the text.
+/// If the text does not follow the grammar, does not fit the dimensions or is ambiguous. The error points
+/// into the text.
 pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<EinsumComponent>, SpecError> {
     let parts = parse::parse(spec).and_then(|arrays| solve::solve(spec, &arrays, rhs, lhs, false));
     parts.map_err(|located| SpecError::new(located, spec))
 }
 
-/// Reads an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without
+/// Parses an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without
 /// padding.
 ///
 /// # Errors
-/// What is not in the grammar or does not fit the dimensions, with its place in the text.
+/// If the text does not follow the grammar or does not fit the dimensions. The error points into the text.
 pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<ResolvedEinsum, SpecError> {
     let lhs = [Dims::from_slice(lhs)];
     let parts = parse::parse(spec).and_then(|arrays| {
@@ -110,99 +111,99 @@ pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<ResolvedEinsum
     Ok(ResolvedEinsum { projections, padding })
 }
 
-/// What is wrong with an einsum text, and where. Prints the message, the text and a caret under the place.
+/// An error in an einsum text. Displays the message and the text with carets under the source span.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpecError {
     kind: Box<SpecErrorKind>,
     span: SourceSpan,
 }
 
-/// What is wrong with an einsum text.
+/// The kind of an error in an einsum text.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecErrorKind {
-    /// The grammar wants something else here.
+    /// The text does not follow the grammar.
     #[error("expected {expected}, found {found}")]
     Syntax {
-        /// What could stand here.
+        /// The constructs that the grammar allows here.
         expected: &'static str,
-        /// What does.
+        /// The construct that the text has.
         found: String,
     },
-    /// Concatenated axes in the text of one operation.
+    /// A concatenated axis in a text for [`resolve`].
     #[error(
         "concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined"
     )]
     Concatenation,
-    /// Concatenated axes whose labels do not add up to them.
+    /// The sizes of the labels of a concatenated axis do not add up to its size.
     #[error("`{label}` has {} elements, but {array} has {found}", parts.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "))]
     Parts {
         /// The labels.
         label: String,
         /// The size of each.
         parts: Vec<usize>,
-        /// Which array differs.
+        /// The array with another size.
         array: super::ArrayRole,
         /// Its size there.
         found: usize,
     },
-    /// A part of concatenated axes with no array, or more than one.
+    /// A component of concatenated axes has no operand or array written, or several.
     #[error("ambiguous where {} runs: expected one {what}, found {}", labels.join(" and "), if found.is_empty() { "none".to_owned() } else { found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and ") })]
     Ambiguous {
-        /// The labels that run there.
+        /// The active labels of the component.
         labels: Vec<String>,
         /// `operand` or `array written`.
         what: &'static str,
-        /// Those that could be meant.
+        /// The candidates, as the text has them.
         found: Vec<String>,
     },
-    /// Too many ways to pick labels of concatenated axes.
+    /// Too many combinations of labels of concatenated axes.
     #[error("the concatenated axes have more than {limit} combinations of labels")]
     TooManyParts {
         /// The limit.
         limit: usize,
     },
-    /// Another number of operands than given.
+    /// The text has another number of arrays than the caller.
     #[error("the text has {found} {}, expected {expected}", if *written { "arrays written" } else { "operands" })]
     Operands {
-        /// How many arrays there are.
+        /// The number of arrays of the caller.
         expected: usize,
-        /// How many the text has.
+        /// The number of arrays in the text.
         found: usize,
         /// Whether these are the arrays written.
         written: bool,
     },
-    /// Another number of axes than the array has.
+    /// The text gives an array another number of axes than it has.
     #[error("{array} has {} axes {dims:?}, the text gives it {found}{}", dims.len(), if *open { " or more" } else { "" })]
     Rank {
-        /// Which array.
+        /// The array.
         array: super::ArrayRole,
         /// Its dimensions.
         dims: Dims,
-        /// How many axes the text has.
+        /// The number of axes in the text.
         found: usize,
-        /// Whether there is an ellipsis too.
+        /// Whether the text also has an ellipsis for the array.
         open: bool,
     },
-    /// An ellipsis of unknown length.
+    /// The length of an ellipsis does not follow from the dimensions.
     #[error("the number of axes of `..{row}..` does not follow from the dimensions")]
     OpenRow {
-        /// Its name.
+        /// The name of the ellipsis.
         row: String,
     },
-    /// A label on axes of different sizes.
+    /// One label on axes of different sizes.
     #[error("label `{label}` has {expected} elements in {first}, found {found}")]
     Size {
         /// The label.
         label: String,
         /// Its size.
         expected: usize,
-        /// Where it has that size.
+        /// The array in which it has that size.
         first: super::ArrayRole,
         /// The size here.
         found: usize,
     },
-    /// A label that never stands alone.
+    /// A label that is no axis by itself, so that its size is unknown.
     #[error("the size of label `{label}` is open; expected it as an axis of its own somewhere")]
     OpenSize {
         /// The label.
@@ -215,7 +216,7 @@ pub enum SpecErrorKind {
         lo: i64,
         /// The greatest value.
         hi: i64,
-        /// Which array.
+        /// The array.
         array: super::ArrayRole,
         /// Its axis.
         axis: usize,
@@ -224,7 +225,7 @@ pub enum SpecErrorKind {
     },
 }
 
-/// An error before the text is at hand.
+/// An error with a byte range, before the text is attached.
 type LocatedSpecError = (Box<SpecErrorKind>, Range<usize>);
 
 impl SpecErrorKind {
@@ -238,12 +239,12 @@ impl SpecError {
         SpecError { kind, span: SourceSpan::new(spec, span) }
     }
 
-    /// What is wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> &SpecErrorKind {
         &self.kind
     }
 
-    /// The place, in bytes of the text.
+    /// The source span, in bytes of the text.
     pub fn span(&self) -> Range<usize> {
         self.span.bytes()
     }

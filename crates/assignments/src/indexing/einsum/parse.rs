@@ -1,10 +1,7 @@
 //! The grammar of einsum text.
 
-use std::ops::Range;
-
 use super::{LocatedSpecError, SpecErrorKind};
-
-type ByteRange = Range<usize>;
+use crate::origin::ByteRange;
 
 /// The axes of one array, in the order of its dimensions.
 #[derive(Debug)]
@@ -15,7 +12,7 @@ pub(super) struct OperandSpec {
 
 #[derive(Clone, Debug)]
 pub(super) enum Item {
-    /// Any number of axes, by the name of the row variable.
+    /// An ellipsis: any number of axes, by the name of the row variable.
     Row(String),
     Axis(Axis),
 }
@@ -27,7 +24,7 @@ pub(super) enum Axis {
     Anonymous,
     Fixed(i64),
     WindowSpec(WindowSpec),
-    /// The axes of these labels, one after the other.
+    /// The concatenation of the axes of these labels.
     Concat(Vec<String>),
 }
 
@@ -49,7 +46,7 @@ pub(super) struct SpecArrays {
 }
 
 impl SpecArrays {
-    /// Fails at the first concatenated axis.
+    /// Rejects concatenated axes.
     pub(super) fn refuse_concatenation(&self) -> Result<(), LocatedSpecError> {
         let mut axes = self.read.iter().chain(&self.written).flat_map(|operand| &operand.items);
         match axes.find(|(item, _)| matches!(item, Item::Axis(Axis::Concat(_)))) {
@@ -98,8 +95,8 @@ fn expected(what: &'static str, token: &Token, span: &ByteRange) -> LocatedSpecE
     SpecErrorKind::Syntax { expected: what, found }.at(span)
 }
 
-/// Words are runs of letters, digits and `_`, or single characters; an ellipsis has a whole word in both
-/// modes.
+/// Splits a text into tokens. With `words`, a word is a sequence of letters, digits and `_`; without, it is a
+/// single character, except in the name of an ellipsis.
 fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpecError> {
     let mut tokens: Vec<(Token, ByteRange)> = Vec::new();
     let mut at = 0;
@@ -128,7 +125,7 @@ fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpe
     Ok(tokens)
 }
 
-/// A row, its ellipsis not yet named after its kind.
+/// A row of axes. `None` stands for `...`, which is named after the kind of the row later.
 type Row = Vec<(Option<Item>, ByteRange)>;
 
 struct Parser {
@@ -187,7 +184,7 @@ impl Parser {
                         return Err(expected("at most one ellipsis in a row", &token, &span));
                     }
                     row.push(self.ellipsis()?);
-                    // An ellipsis separates by itself; a comma may stand after it.
+                    // An ellipsis needs no comma after it, but may have one.
                     self.accept(",");
                     separated = true;
                 }
@@ -240,7 +237,7 @@ impl Parser {
         Ok((Axis::WindowSpec(WindowSpec { stride, output, padded: !unpadded, kernel, offset }), span))
     }
 
-    /// The labels that follow `first`, each after a `^`.
+    /// Parses the labels after `first`, each after a `^`.
     fn concat(&mut self, first: String, span: ByteRange) -> Result<(Axis, ByteRange), LocatedSpecError> {
         let mut labels = vec![first];
         while self.accept("^") {
@@ -249,7 +246,7 @@ impl Parser {
         Ok((Axis::Concat(labels), span.start..self.tokens[self.at - 1].1.end))
     }
 
-    /// What is added to the output position: a kernel or an offset.
+    /// Parses the term after the `+` of a window: a kernel or an offset.
     fn kernel(&mut self) -> Result<(Option<(i64, String)>, i64), LocatedSpecError> {
         let (token, span) = self.next();
         let Token::Word(word) = token else { return Err(expected("a label or an integer", &token, &span)) };
@@ -268,12 +265,12 @@ impl Parser {
     }
 }
 
-/// The integer a word is; `None` if it does not begin with a digit.
+/// The value of an integer word; `None` if the word does not begin with a digit.
 fn integer(word: &str, span: &ByteRange) -> Result<Option<i64>, LocatedSpecError> {
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(None);
     }
-    // Strides and extents that multiply without overflow.
+    // The limit ensures that products of strides and extents do not overflow.
     match word.parse::<u32>() {
         Ok(value) => Ok(Some(i64::from(value))),
         Err(_) => {

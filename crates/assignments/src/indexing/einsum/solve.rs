@@ -1,7 +1,6 @@
-//! From parsed einsum text and dimensions to projections.
+//! Makes projections of a parsed einsum text and dimensions.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use tnode::Dims;
 
@@ -9,22 +8,21 @@ use super::parse::{Axis, Item, OperandSpec, SpecArrays, WindowSpec};
 use super::{EinsumComponent, LocatedSpecError, SpecErrorKind};
 use crate::indexing::concat::{self, Component};
 use crate::indexing::{ArrayRole, AxisIndex, Indexed, Projections, axis_iterator, extent};
+use crate::origin::ByteRange;
 use lowered_ir::ir::Affine;
 
-type ByteRange = Range<usize>;
-
-/// An array with the axes the text gives it.
+/// An array with the axes that the text gives it.
 struct SpecArray<'a> {
     place: ArrayRole,
     dims: &'a [usize],
-    /// What the text says of it.
+    /// The byte range of the array's axes in the text.
     span: ByteRange,
-    /// One per dimension.
+    /// One axis per dimension, with its byte range.
     axes: Vec<(Axis, ByteRange)>,
 }
 
-/// The components of a text. With `together` all operands take part in one operation; else each component has
-/// the one target and the one operand whose labels run there.
+/// The components of a text. With `together`, one component has all operands; otherwise each component has
+/// the only target and the only operand whose labels are all active.
 pub(super) fn solve(
     spec: &str,
     text: &SpecArrays,
@@ -38,7 +36,7 @@ pub(super) fn solve(
             return Err(SpecErrorKind::Operands { expected, found, written }.at(&(0..spec.len())));
         }
     }
-    // The arrays written first: their labels are the outer product axes.
+    // The arrays written come first because their labels are the outer product axes.
     let specs: Vec<&OperandSpec> = text.written.iter().chain(&text.read).collect();
     let dims: Vec<&[usize]> = lhs.iter().chain(rhs).map(|dims| dims.as_slice()).collect();
     let place = |at: usize| at.checked_sub(lhs.len()).map_or(ArrayRole::Lhs, ArrayRole::Rhs);
@@ -60,8 +58,7 @@ pub(super) fn solve(
         .collect()
 }
 
-/// How many axes each row variable stands for: solved from arrays with one unknown variable until none is
-/// left.
+/// The number of axes of each row variable, solved repeatedly from arrays with one unknown variable.
 fn row_lengths(
     operands: &[&OperandSpec],
     dims: &[&[usize]],
@@ -91,8 +88,8 @@ fn row_lengths(
     Ok(known)
 }
 
-/// Learns the length of the only unknown row variable of an array, or checks its rank; else its number of
-/// axes so far, and whether there are unknown ones.
+/// Solves for the length of the only unknown row variable of an array, or checks the rank. The error has the
+/// number of axes with known length, and whether there is an unknown row variable.
 fn solve_row(
     operand: &OperandSpec,
     dims: &[usize],
@@ -121,7 +118,7 @@ fn solve_row(
     }
 }
 
-/// The axes of an array, ellipses replaced by labels that no text can contain.
+/// The axes of an array. Ellipses and `_` are replaced by labels that no text can contain.
 fn expand(
     operand: &OperandSpec,
     rows: &BTreeMap<String, usize>,
@@ -144,11 +141,11 @@ fn expand(
     axes
 }
 
-/// The labels in the order of the product axes, with their sizes.
+/// The labels of a text in the order of the product axes, with their sizes.
 struct LabelTable {
     names: Vec<String>,
     sizes: Vec<usize>,
-    /// The labels of each concatenated axis, by position; each once.
+    /// The positions of the labels of each distinct concatenated axis.
     concats: Vec<Vec<usize>>,
 }
 
@@ -196,7 +193,7 @@ impl LabelTable {
         labels.iter().map(|label| self.position(label)).collect()
     }
 
-    /// The ways to pick labels of concatenated axes.
+    /// The combinations of labels of concatenated axes.
     fn components(&self, spec: &str) -> Result<Vec<Component>, LocatedSpecError> {
         let sizes: Vec<i64> = self.sizes.iter().map(|&size| extent(size)).collect();
         let limit = concat::MAX_COMPONENTS;
@@ -251,7 +248,8 @@ impl LabelTable {
         })
     }
 
-    /// The sizes of the labels that occur, and indices in terms of those alone.
+    /// Renumbers the iterators of the indices so that unused labels are left out. Returns the sizes of the
+    /// used labels too.
     fn used(&self, lhs: Indexed, rhs: Vec<Indexed>) -> (Vec<usize>, Indexed, Vec<Indexed>) {
         let mut used: Vec<usize> = Vec::new();
         for (_, projection) in std::iter::once(&lhs).chain(&rhs) {
@@ -259,8 +257,8 @@ impl LabelTable {
         }
         used.sort_unstable();
         used.dedup();
-        // From low to high, so that no iterator is renamed twice: each gets a lower number, which is free by
-        // then.
+        // Each iterator gets an equal or lower number. Renaming in increasing order ensures that this number
+        // is free and that no iterator is renamed twice.
         let renamed = |index: Affine| {
             used.iter().enumerate().fold(index, |index, (to, &from)| {
                 index.substitute(axis_iterator(from), &Affine::var(axis_iterator(to)))
@@ -280,7 +278,7 @@ impl LabelTable {
         self.sizes.get(self.position(label)).map_or(0, |&size| extent(size))
     }
 
-    /// The array's projection and the padding it needs.
+    /// The array's projection, and the padding that its windows need.
     fn project(
         &self,
         array: &SpecArray,
@@ -317,7 +315,7 @@ impl LabelTable {
         Ok(((Dims::from_slice(array.dims), index.into_iter().collect()), padding))
     }
 
-    /// The index of a window, its least and greatest value, and whether it may reach into margins.
+    /// The index of a window, its least and its greatest value, and whether it may reach into padding.
     fn window(&self, window: &WindowSpec) -> (Affine, (i64, i64), bool) {
         let variable = |label: &str| Affine::var(axis_iterator(self.position(label)));
         let last = |label: &str| (self.size(label) - 1).max(0);
@@ -361,7 +359,7 @@ fn note_size(
     Err(SpecErrorKind::Size { label, expected, first, found: dim }.at(span))
 }
 
-/// Checks that the labels of a concatenated axis, as far as all have a size, add up to it.
+/// Checks that the sizes of the labels of a concatenated axis add up to its size, if all of them are known.
 fn check_parts(
     parts: &[String],
     dim: usize,
