@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use filetests::{File, run_line::RunLine};
 use lowered_ir::{
     passes, pipeline,
-    text::{Parsed, print},
+    text::{ParsedRoutine, print},
     verify::verify,
 };
 
@@ -65,7 +65,7 @@ fn read(path: &Path) -> Result<File> {
 }
 
 /// Prints the result of `f` for each routine of a file.
-fn each(path: &Path, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
+fn each(path: &Path, f: impl Fn(ParsedRoutine) -> Result<String>) -> Result<()> {
     for parsed in read(path)?.routines().with_context(|| format!("in {}", path.display()))? {
         let line = parsed.lines.routine;
         print!("{}", f(parsed).with_context(|| format!("{}, routine on line {line}", path.display()))?);
@@ -73,7 +73,7 @@ fn each(path: &Path, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
     Ok(())
 }
 
-fn pass(mut parsed: Parsed, name: &str) -> Result<Parsed> {
+fn pass(mut parsed: ParsedRoutine, name: &str) -> Result<ParsedRoutine> {
     if name == "optimize" {
         parsed.routine = pipeline::optimize(parsed.routine, &passes::Settings::default())?.routine;
         return Ok(parsed);

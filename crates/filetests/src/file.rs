@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lowered_ir::text::{ParseError, Parsed, parse_file};
+use lowered_ir::text::{ParseError, ParsedRoutine, parse_file};
 
 /// The beginning of a section's first line.
 const SECTION: &str = "; ---- ";
@@ -96,7 +96,7 @@ impl File {
     /// # Errors
     ///
     /// The first chunk that does not parse.
-    pub fn routines(&self) -> Result<Vec<Parsed>, ParseError> {
+    pub fn routines(&self) -> Result<Vec<ParsedRoutine>, ParseError> {
         self.chunks().map(Chunk::parse).collect()
     }
 
@@ -116,7 +116,7 @@ impl<'f> Chunk<'f> {
     /// # Errors
     ///
     /// The chunk does not parse.
-    pub fn parse(self) -> Result<Parsed, ParseError> {
+    pub fn parse(self) -> Result<ParsedRoutine, ParseError> {
         let padded = format!("{}{}", "\n".repeat(self.first_line - 1), self.text);
         let mut routines = parse_file(&padded)?;
         match routines.len() {

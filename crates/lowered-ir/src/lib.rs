@@ -73,9 +73,9 @@ pub use source_span::SourceSpan;
 
 tnode::debug_as_display!(
     interp::InterpError,
-    passes::halves::LargeHalf,
+    passes::half_overflow::HalfOverflow,
     passes::ModeError,
-    passes::Refusal,
+    passes::InlineRejection,
     pipeline::OptimizeError,
     text::ParseError,
     verify::VerifyError,

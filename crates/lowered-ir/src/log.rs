@@ -13,11 +13,11 @@ use crate::ir::{LogPart, Routine, Stmt, walk};
 /// A line of the log without its values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LogLine {
-    pieces: Vec<Piece>,
+    pieces: Vec<LinePiece>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Piece {
+enum LinePiece {
     Text(String),
     Value(DType),
 }
@@ -37,8 +37,8 @@ pub enum LogStyle {
 pub fn lines(routine: &Routine) -> Vec<LogLine> {
     let locals = routine.locals();
     let piece = |part: &LogPart| match part {
-        LogPart::Text(text) => Piece::Text(text.clone()),
-        LogPart::Value(value) => Piece::Value(routine.dtype_of(value, &locals)),
+        LogPart::Text(text) => LinePiece::Text(text.clone()),
+        LogPart::Value(value) => LinePiece::Value(routine.dtype_of(value, &locals)),
     };
     let mut lines = Vec::new();
     walk::each_stmt(&routine.body, &mut |stmt| {
@@ -53,8 +53,8 @@ impl LogLine {
     /// The types of the values in the line, in order.
     pub fn dtypes(&self) -> impl Iterator<Item = DType> + '_ {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Value(dtype) => Some(*dtype),
+            LinePiece::Text(_) => None,
+            LinePiece::Value(dtype) => Some(*dtype),
         })
     }
 
@@ -63,8 +63,8 @@ impl LogLine {
         let mut values = values.iter();
         for piece in &self.pieces {
             match (piece, style) {
-                (Piece::Text(text), _) => out.push_str(text),
-                (Piece::Value(_), style) => match values.next() {
+                (LinePiece::Text(text), _) => out.push_str(text),
+                (LinePiece::Value(_), style) => match values.next() {
                     Some(value) => write_value(*value, style, out),
                     None => out.push('?'),
                 },

@@ -61,6 +61,6 @@ fn the_error_names_routine_value_type_and_statement() {
         "routine \"scale\": the constant 20000 of type f16 in `%1[i0] := %0[i0] + 20000.0f16`, expected a magnitude below \
          16384: use a type with more range, or set half_constant_cutoff"
     );
-    let OptimizeError::LargeHalf(large) = error else { panic!("another error") };
+    let OptimizeError::HalfOverflow(large) = error else { panic!("another error") };
     assert_eq!((large.value, large.dtype, large.cutoff), (20000.0, DType::F16, 16384.0));
 }

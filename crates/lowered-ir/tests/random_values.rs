@@ -3,7 +3,7 @@
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Affine, Expr, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt};
-use lowered_ir::random::{Distribution, Number, Scheme, Words, bits_of, value};
+use lowered_ir::random::{Distribution, KeyNumber, Scheme, Words, bits_of, value};
 use lowered_ir::verify::verify;
 use tnode::{DType, ModeState, Scalar};
 
@@ -93,7 +93,7 @@ fn compatible_schemes_give_the_published_numbers() {
 fn compatible_schemes_spread_numbers_over_four_words() {
     let words = |x: u64| {
         let key = Scheme::CompatLight.seed_key(7);
-        constant(&Scheme::CompatLight.fold(key, &Number::constant(x))).bits()
+        constant(&Scheme::CompatLight.fold(key, &KeyNumber::constant(x))).bits()
     };
     let x = 0xdead_beef_u32;
     let counter = [x, x ^ 0x9E37_79B9, x ^ 0x6C07_8965, x ^ 0xbeef_dead];
@@ -107,7 +107,7 @@ fn keys_and_counters_are_as_documented() {
     let generator = Scheme::Standard.generator();
     let key = Scheme::Standard.seed_key(0x1_0000_0002);
     assert_eq!(constant(&key).bits(), bits_of([2, 1, 0, 0]));
-    let folded = Scheme::Standard.fold(key.clone(), &Number::constant(0x5_0000_0006));
+    let folded = Scheme::Standard.fold(key.clone(), &KeyNumber::constant(0x5_0000_0006));
     let expected = generator.words([2, 1, 0, 0], [6, 5, 0, 1 << 31]);
     assert_eq!(constant(&folded).bits(), bits_of(expected));
     let chunk = Scheme::Standard.chunk_sample(folded, &Affine::constant(3), &Affine::constant(9), 10, 4);
@@ -287,7 +287,7 @@ fn lanes_seeds_and_keys_are_not_correlated() {
     // Counters and seeds that differ in one bit, and keys next to each other.
     let generator = Scheme::Standard.generator();
     let folded = |number: u64| -> Vec<Words> {
-        let key = Scheme::Standard.fold(Scheme::Standard.seed_key(3), &Number::constant(number));
+        let key = Scheme::Standard.fold(Scheme::Standard.seed_key(3), &KeyNumber::constant(number));
         let key = lowered_ir::random::words_of(constant(&key).bits());
         (0..count).map(|c| generator.words(key, [c as u32, 0, 0, 0])).collect()
     };

@@ -7,7 +7,7 @@ use lowered_ir::{
         Var,
     },
     text::parse,
-    verify::{Limits, Place, Violation, verify, verify_with},
+    verify::{Limits, RoutinePosition, Violation, verify, verify_with},
 };
 use tnode::{DType, ModeState, Scalar};
 
@@ -33,7 +33,7 @@ fn set(index: Affine, value: Expr) -> Stmt {
 fn out_of_scope(stmt: Stmt, expected: &str) {
     let error = verify(&routine(vec![stmt])).expect_err("a reference to nothing");
     assert!(matches!(&*error.violation, Violation::OutOfScope { what, .. } if what == expected), "{error}");
-    assert_eq!(error.place, Place::Stmt(vec![0]));
+    assert_eq!(error.place, RoutinePosition::Stmt(vec![0]));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn odd_names_are_found() {
     assert_eq!(*verify(&named).unwrap_err().violation, Violation::Name { found: "two words".into() });
     let mut twice = routine(Vec::new());
     twice.symbols = vec![Symbol { name: "s".into(), range: 2 }; 2];
-    assert_eq!(verify(&twice).unwrap_err().place, Place::Symbol(SymbolId(1)));
+    assert_eq!(verify(&twice).unwrap_err().place, RoutinePosition::Symbol(SymbolId(1)));
 }
 
 /// Deeper than the stack would allow anybody to recurse, so the verifier has to stop before.

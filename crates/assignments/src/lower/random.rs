@@ -14,7 +14,7 @@ use super::step::{LoopNest, LoweringContext, nest};
 use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
 use crate::{KeyPart, Random, SampleValues};
 use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
-use lowered_ir::random::{Distribution, Number, Scheme, value};
+use lowered_ir::random::{Distribution, KeyNumber, Scheme, value};
 
 /// Fills a node with values of samples that are computed from the key.
 pub(super) fn fill(
@@ -76,10 +76,10 @@ fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), 
 pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> Result<Expr, LowerError> {
     random.key.iter().try_fold(random.scheme.seed_key(random.seed), |key, part| {
         let number = match part {
-            KeyPart::Number(number) => Number::constant(*number),
+            KeyPart::Number(number) => KeyNumber::constant(*number),
             KeyPart::Symbol(id) => {
                 let symbol = ctx.known_symbol(*id, node)?;
-                Number::index(&Affine::var(symbol), ctx.ranges[symbol.index()] - 1)
+                KeyNumber::index(&Affine::var(symbol), ctx.ranges[symbol.index()] - 1)
             }
         };
         Ok(random.scheme.fold(key, &number))

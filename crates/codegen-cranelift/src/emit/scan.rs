@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
-use lowered_ir::passes::cover::{Cuboid, Written};
+use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
 use lowered_ir::passes::ranges::LoopInfo;
 use tnode::DType;
 
@@ -51,7 +51,7 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
 /// around a single store.
 pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let whole: Cuboid = dims.iter().map(|&dim| (0, dim as i64)).collect();
-    let mut written = Written::default();
+    let mut written = WrittenPatches::default();
     for stmt in rest.iter().filter(|stmt| mentions(stmt, local)) {
         if !only_stores(stmt, local, &mut written) {
             return false;
@@ -65,7 +65,7 @@ pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
 
 /// Whether a nest of loops has exactly one statement that accesses the local, a store that does not read it.
 /// Adds the stored elements to `written`.
-fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut Written) -> bool {
+fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) -> bool {
     let mut loops = Vec::new();
     while let Stmt::For { var, lo, hi: hi @ Bound { symbol: None, .. }, kind, body } = stmt {
         let mut mentioning = body.iter().filter(|stmt| mentions(stmt, local));

@@ -2,8 +2,8 @@
 //! error: text`. Then parser or verifier must reject it at that line with a message that contains the text.
 
 use lowered_ir::{
-    text::Lines,
-    verify::{Place, verify},
+    text::RoutineLines,
+    verify::{RoutinePosition, verify},
 };
 
 use super::Kind;
@@ -43,12 +43,12 @@ fn rejection(chunk: Chunk<'_>) -> Option<(usize, String)> {
     }
 }
 
-fn line_of(place: &Place, lines: &Lines) -> usize {
+fn line_of(place: &RoutinePosition, lines: &RoutineLines) -> usize {
     let line = match place {
-        Place::Routine => None,
-        Place::Symbol(symbol) => lines.symbols.get(symbol.index()),
-        Place::Node(node) => lines.nodes.get(node.index()),
-        Place::Stmt(path) => lines.stmts.get(path),
+        RoutinePosition::Routine => None,
+        RoutinePosition::Symbol(symbol) => lines.symbols.get(symbol.index()),
+        RoutinePosition::Node(node) => lines.nodes.get(node.index()),
+        RoutinePosition::Stmt(path) => lines.stmts.get(path),
     };
     line.copied().unwrap_or(lines.routine)
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use tnode::DType;
 
 use super::InterpError;
-use super::step::{Array, Dynamic, Linear, Place, Program, Step, Value};
+use super::step::{
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, Program, ProgramStep,
+};
 use crate::ir::{
     Affine, BinaryOp, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId,
     TernaryOp, UnaryOp, Var,
@@ -22,7 +24,7 @@ impl Program {
     /// [`InterpError::TooLarge`]; none for a routine that the verifier accepts.
     pub fn new(routine: &Routine) -> Result<Program, InterpError> {
         let nodes = routine.node_refs().map(node_array).collect::<Result<Vec<_>, _>>()?;
-        let mut prepare = Prepare {
+        let mut prepare = Preparer {
             routine,
             nodes: &nodes,
             locals: Vec::new(),
@@ -33,7 +35,7 @@ impl Program {
             local_slots: BTreeMap::new(),
         };
         let body = with_enough(|| prepare.block(&routine.body))?;
-        let Prepare { locals, merge, loops, .. } = prepare;
+        let Preparer { locals, merge, loops, .. } = prepare;
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
         // Only now are all types known to be right.
         let lines = log::lines(routine);
@@ -50,23 +52,23 @@ fn elements(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
 }
 
-fn node_array((id, decl): (NodeRef, &NodeDecl)) -> Result<Array, InterpError> {
+fn node_array((id, decl): (NodeRef, &NodeDecl)) -> Result<ArrayLayout, InterpError> {
     array(format!("node {id} \"{}\"", decl.name), decl.dtype, &decl.dims)
 }
 
-fn array(title: String, dtype: DType, dims: &[usize]) -> Result<Array, InterpError> {
+fn array(title: String, dtype: DType, dims: &[usize]) -> Result<ArrayLayout, InterpError> {
     let addressable =
         elements(dims).filter(|n| n.checked_mul(16).is_some_and(|bytes| bytes < isize::MAX as usize));
     let Some(elements) = addressable else {
         return Err(InterpError::TooLarge { array: title });
     };
-    Ok(Array { title, dtype, dims: dims.iter().map(|&dim| dim as i64).collect(), elements })
+    Ok(ArrayLayout { title, dtype, dims: dims.iter().map(|&dim| dim as i64).collect(), elements })
 }
 
-struct Prepare<'a> {
+struct Preparer<'a> {
     routine: &'a Routine,
-    nodes: &'a [Array],
-    locals: Vec<Array>,
+    nodes: &'a [ArrayLayout],
+    locals: Vec<ArrayLayout>,
     merge: Option<usize>,
     loops: usize,
     /// Statements that log so far.
@@ -78,10 +80,10 @@ struct Prepare<'a> {
 }
 
 /// An expression with its type.
-type Typed = (Value, DType);
+type TypedValue = (CompiledExpr, DType);
 
-impl Prepare<'_> {
-    fn block(&mut self, block: &[Stmt]) -> Result<Vec<Step>, InterpError> {
+impl Preparer<'_> {
+    fn block(&mut self, block: &[Stmt]) -> Result<Vec<ProgramStep>, InterpError> {
         let outer = self.local_slots.clone();
         let mut steps = Vec::with_capacity(block.len());
         for stmt in block {
@@ -93,12 +95,12 @@ impl Prepare<'_> {
 
     /// Appends the step of a statement. Loops recurse through here, so the rest is kept out of this stack
     /// frame.
-    fn step(&mut self, stmt: &Stmt, steps: &mut Vec<Step>) -> Result<(), InterpError> {
+    fn step(&mut self, stmt: &Stmt, steps: &mut Vec<ProgramStep>) -> Result<(), InterpError> {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
                 let symbol = hi.symbol.map(|s| self.symbol(s)).transpose()?;
                 let (slot, body) = self.looped(*var, body)?;
-                steps.push(Step::For { var: slot, lo: *lo, limit: hi.limit, symbol, body });
+                steps.push(ProgramStep::For { var: slot, lo: *lo, limit: hi.limit, symbol, body });
                 Ok(())
             }
             Stmt::Comment(_) => Ok(()),
@@ -106,39 +108,39 @@ impl Prepare<'_> {
         }
     }
 
-    fn simple_step(&mut self, stmt: &Stmt, steps: &mut Vec<Step>) -> Result<(), InterpError> {
+    fn simple_step(&mut self, stmt: &Stmt, steps: &mut Vec<ProgramStep>) -> Result<(), InterpError> {
         steps.push(match stmt {
             Stmt::For { .. } | Stmt::Comment(_) => return Ok(()),
             Stmt::Set { node, index, value } => {
                 let position = self.node(*node)?;
                 let at = self.place(&self.nodes[position], index)?;
                 let value = self.value_of(value, self.nodes[position].dtype, node)?;
-                Step::SetNode { node: position, at, value }
+                ProgramStep::SetNode { node: position, at, value }
             }
-            Stmt::Zero { node } => Step::ZeroNode { node: self.node(*node)? },
+            Stmt::Zero { node } => ProgramStep::ZeroNode { node: self.node(*node)? },
             Stmt::Declare { local, dtype, dims, .. } => {
                 self.locals.push(array(format!("local {local}"), *dtype, dims)?);
                 self.local_slots.insert(*local, self.locals.len() - 1);
-                Step::ClearLocal { local: self.locals.len() - 1 }
+                ProgramStep::ClearLocal { local: self.locals.len() - 1 }
             }
             Stmt::SetLocal { local, index, value } => {
                 let position = self.local(*local)?;
                 let at = self.place(&self.locals[position], index)?;
                 let value = self.value_of(value, self.locals[position].dtype, local)?;
-                Step::SetLocal { local: position, at, value }
+                ProgramStep::SetLocal { local: position, at, value }
             }
             Stmt::SetDynamic { node, index, axis, at, op, value } => {
                 let position = self.node(*node)?;
                 let at = self.dynamic(position, index, *axis, at)?;
                 let value = self.value_of(value, self.nodes[position].dtype, node)?;
-                Step::SetDynamic { node: position, at, op: *op, value }
+                ProgramStep::SetDynamic { node: position, at, op: *op, value }
             }
             Stmt::Log { parts } => {
                 let line = self.logs;
                 self.logs += 1;
                 let values = parts.iter().filter_map(LogPart::value);
                 let values = values.map(|value| Ok(self.value(value)?.0)).collect::<Result<_, _>>()?;
-                Step::Log { line, values }
+                ProgramStep::Log { line, values }
             }
         });
         Ok(())
@@ -151,7 +153,7 @@ impl Prepare<'_> {
         index: &[Affine],
         axis: usize,
         at: &Expr,
-    ) -> Result<Dynamic, InterpError> {
+    ) -> Result<DynamicAddress, InterpError> {
         let array = &self.nodes[node];
         let mut first = self.place(array, index)?;
         if axis >= first.dims.len() {
@@ -164,10 +166,10 @@ impl Prepare<'_> {
             let what = format!("the computed index of {}", array.title);
             return Err(InterpError::IllTyped { what, expected: DType::I64, found });
         }
-        Ok(Dynamic { first, extent, stride, index })
+        Ok(DynamicAddress { first, extent, stride, index })
     }
 
-    fn looped(&mut self, var: LoopId, body: &[Stmt]) -> Result<(usize, Vec<Step>), InterpError> {
+    fn looped(&mut self, var: LoopId, body: &[Stmt]) -> Result<(usize, Vec<ProgramStep>), InterpError> {
         let slot = self.loops;
         self.loops += 1;
         let hidden = self.loop_slots.insert(var, slot);
@@ -185,7 +187,7 @@ impl Prepare<'_> {
         expr: &Expr,
         dtype: DType,
         target: &dyn std::fmt::Display,
-    ) -> Result<Value, InterpError> {
+    ) -> Result<CompiledExpr, InterpError> {
         let (value, found) = self.value(expr)?;
         check_type(|| format!("the value of {target}"), dtype, found)?;
         Ok(value)
@@ -193,7 +195,7 @@ impl Prepare<'_> {
 
     /// Recursion goes through here, so every case is a call: its temporaries are not part of this stack
     /// frame.
-    fn value(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
+    fn value(&mut self, expr: &Expr) -> Result<TypedValue, InterpError> {
         match expr {
             Expr::Unary { op, arg } => self.unary(*op, arg),
             Expr::Binary { op, a, b } => self.binary(*op, a, b),
@@ -212,60 +214,60 @@ impl Prepare<'_> {
         }
     }
 
-    fn leaf(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
+    fn leaf(&mut self, expr: &Expr) -> Result<TypedValue, InterpError> {
         Ok(match expr {
-            Expr::Const(scalar) => (Value::Const(*scalar), scalar.dtype()),
+            Expr::Const(scalar) => (CompiledExpr::Const(*scalar), scalar.dtype()),
             Expr::Index { index, dtype } => {
-                (Value::Index { index: self.linear(index)?, dtype: *dtype }, *dtype)
+                (CompiledExpr::Index { index: self.linear(index)?, dtype: *dtype }, *dtype)
             }
             Expr::Get { node, index } => {
                 let node = self.node(*node)?;
                 let at = self.place(&self.nodes[node], index)?;
-                (Value::Node { node, at }, self.nodes[node].dtype)
+                (CompiledExpr::Node { node, at }, self.nodes[node].dtype)
             }
             Expr::GetMerge { node, index } => {
                 let node = self.node(*node)?;
                 let at = self.place(&self.nodes[node], index)?;
                 self.merge = Some(node);
-                (Value::Merge { node, at }, self.nodes[node].dtype)
+                (CompiledExpr::Merge { node, at }, self.nodes[node].dtype)
             }
             Expr::GetLocal { local, index } => {
                 let local = self.local(*local)?;
                 let at = self.place(&self.locals[local], index)?;
-                (Value::Local { local, at }, self.locals[local].dtype)
+                (CompiledExpr::Local { local, at }, self.locals[local].dtype)
             }
             _ => self.value(expr)?,
         })
     }
 
-    fn unary(&mut self, op: UnaryOp, arg: &Expr) -> Result<Typed, InterpError> {
+    fn unary(&mut self, op: UnaryOp, arg: &Expr) -> Result<TypedValue, InterpError> {
         let (arg, dtype) = self.value(arg)?;
-        Ok((Value::Unary { op, arg: Box::new(arg) }, dtype))
+        Ok((CompiledExpr::Unary { op, arg: Box::new(arg) }, dtype))
     }
 
-    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<Typed, InterpError> {
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<TypedValue, InterpError> {
         let ((a, dtype), (b, right)) = (self.value(a)?, self.value(b)?);
         check_type(|| format!("the right operand of `{op}`"), dtype, right)?;
-        Ok((Value::Binary { op, a: Box::new(a), b: Box::new(b) }, op.result(dtype)))
+        Ok((CompiledExpr::Binary { op, a: Box::new(a), b: Box::new(b) }, op.result(dtype)))
     }
 
-    fn convert(&mut self, to: DType, arg: &Expr) -> Result<Typed, InterpError> {
+    fn convert(&mut self, to: DType, arg: &Expr) -> Result<TypedValue, InterpError> {
         let (arg, _) = self.value(arg)?;
-        Ok((Value::Convert { to, arg: Box::new(arg) }, to))
+        Ok((CompiledExpr::Convert { to, arg: Box::new(arg) }, to))
     }
 
-    fn bitcast(&mut self, to: DType, arg: &Expr) -> Result<Typed, InterpError> {
+    fn bitcast(&mut self, to: DType, arg: &Expr) -> Result<TypedValue, InterpError> {
         let (arg, _) = self.value(arg)?;
-        Ok((Value::Bitcast { to, arg: Box::new(arg) }, to))
+        Ok((CompiledExpr::Bitcast { to, arg: Box::new(arg) }, to))
     }
 
-    fn lane(&mut self, lane: u8, arg: &Expr) -> Result<Typed, InterpError> {
+    fn lane(&mut self, lane: u8, arg: &Expr) -> Result<TypedValue, InterpError> {
         let (arg, found) = self.value(arg)?;
         check_type(|| "the operand of `lane`".into(), DType::U32x4, found)?;
-        Ok((Value::Lane { lane, arg: Box::new(arg) }, DType::U32))
+        Ok((CompiledExpr::Lane { lane, arg: Box::new(arg) }, DType::U32))
     }
 
-    fn lanes(&mut self, lanes: &[Expr; 4]) -> Result<Typed, InterpError> {
+    fn lanes(&mut self, lanes: &[Expr; 4]) -> Result<TypedValue, InterpError> {
         let mut word = |lane: &Expr| {
             let (value, found) = self.value(lane)?;
             check_type(|| "an operand of `lanes`".into(), DType::U32, found)?;
@@ -273,7 +275,7 @@ impl Prepare<'_> {
         };
         let [a, b, c, d] = lanes;
         let lanes = [word(a)?, word(b)?, word(c)?, word(d)?];
-        Ok((Value::Lanes(Box::new(lanes)), DType::U32x4))
+        Ok((CompiledExpr::Lanes(Box::new(lanes)), DType::U32x4))
     }
 
     fn gathered(
@@ -283,13 +285,13 @@ impl Prepare<'_> {
         axis: usize,
         at: &Expr,
         otherwise: &Expr,
-    ) -> Result<Typed, InterpError> {
+    ) -> Result<TypedValue, InterpError> {
         let node = self.node(node)?;
         let dtype = self.nodes[node].dtype;
         let at = Box::new(self.dynamic(node, index, axis, at)?);
         let (otherwise, found) = self.value(otherwise)?;
         check_type(|| format!("the value outside of {}", self.nodes[node].title), dtype, found)?;
-        Ok((Value::Dynamic { node, at, otherwise: Box::new(otherwise) }, dtype))
+        Ok((CompiledExpr::DynamicAddress { node, at, otherwise: Box::new(otherwise) }, dtype))
     }
 
     fn guarded(
@@ -298,7 +300,7 @@ impl Prepare<'_> {
         node: NodeRef,
         index: &[Affine],
         otherwise: &Expr,
-    ) -> Result<Typed, InterpError> {
+    ) -> Result<TypedValue, InterpError> {
         let node = self.node(node)?;
         let dtype = self.nodes[node].dtype;
         let guard =
@@ -306,18 +308,18 @@ impl Prepare<'_> {
         let at = self.place(&self.nodes[node], index)?;
         let (otherwise, found) = self.value(otherwise)?;
         check_type(|| format!("the value where {} is not read", self.nodes[node].title), dtype, found)?;
-        Ok((Value::Guarded { guard, node, at, otherwise: Box::new(otherwise) }, dtype))
+        Ok((CompiledExpr::Guarded { guard, node, at, otherwise: Box::new(otherwise) }, dtype))
     }
 
-    fn ternary(&mut self, op: TernaryOp, args: [&Expr; 3]) -> Result<Typed, InterpError> {
+    fn ternary(&mut self, op: TernaryOp, args: [&Expr; 3]) -> Result<TypedValue, InterpError> {
         let [(a, ta), (b, tb), (c, tc)] = [self.value(args[0])?, self.value(args[1])?, self.value(args[2])?];
         let first = if op == TernaryOp::Where { DType::Bool } else { tb };
         check_type(|| format!("the first operand of `{op}`"), first, ta)?;
         check_type(|| format!("the third operand of `{op}`"), tb, tc)?;
-        Ok((Value::Ternary { op, args: Box::new([a, b, c]) }, tb))
+        Ok((CompiledExpr::Ternary { op, args: Box::new([a, b, c]) }, tb))
     }
 
-    fn place(&self, array: &Array, index: &[Affine]) -> Result<Place, InterpError> {
+    fn place(&self, array: &ArrayLayout, index: &[Affine]) -> Result<ElementAddress, InterpError> {
         if index.len() != array.dims.len() {
             return Err(InterpError::Rank {
                 array: array.title.clone(),
@@ -332,12 +334,12 @@ impl Prepare<'_> {
             stride *= extent;
         }
         dims.reverse();
-        Ok(Place { dims })
+        Ok(ElementAddress { dims })
     }
 
-    fn linear(&self, affine: &Affine) -> Result<Linear, InterpError> {
+    fn linear(&self, affine: &Affine) -> Result<LinearIndex, InterpError> {
         let terms = affine.terms().iter().map(|&(var, c)| Ok((self.variable(var)?, c)));
-        Ok(Linear { terms: terms.collect::<Result<_, _>>()?, offset: affine.offset() })
+        Ok(LinearIndex { terms: terms.collect::<Result<_, _>>()?, offset: affine.offset() })
     }
 
     /// The position of a variable: symbols come first, loop variables after them.

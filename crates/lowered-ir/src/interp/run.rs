@@ -2,7 +2,9 @@
 
 use tnode::{DType, Scalar};
 
-use super::step::{Array, Dynamic, Linear, Place, Program, Step, Value};
+use super::step::{
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, Program, ProgramStep,
+};
 use super::{Buffer, InterpError};
 use crate::eval;
 use crate::ir::BinaryOp;
@@ -106,7 +108,7 @@ impl Program {
     }
 }
 
-fn check_size(array: &Array, prefix: &str, bytes: &[u8]) -> std::result::Result<(), InterpError> {
+fn check_size(array: &ArrayLayout, prefix: &str, bytes: &[u8]) -> std::result::Result<(), InterpError> {
     let expected = array.elements * array.dtype.size_bytes();
     if bytes.len() == expected {
         return Ok(());
@@ -126,46 +128,52 @@ struct Frame<'a, 'b> {
 }
 
 impl Frame<'_, '_> {
-    fn block(&mut self, steps: &[Step]) -> Result<()> {
+    fn block(&mut self, steps: &[ProgramStep]) -> Result<()> {
         for step in steps {
             self.step(step)?;
         }
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Result<()> {
+    fn step(&mut self, step: &ProgramStep) -> Result<()> {
         match step {
-            Step::For { var, lo, limit, symbol, body } => {
+            ProgramStep::For { var, lo, limit, symbol, body } => {
                 let hi = symbol.map_or(*limit, |symbol| self.vars[symbol].min(*limit));
                 for value in *lo..hi {
                     self.vars[self.program.symbols.len() + var] = value;
                     self.block(body)?;
                 }
             }
-            Step::SetNode { node, at, value } => {
+            ProgramStep::SetNode { node, at, value } => {
                 let value = self.value(value)?;
                 let at = self.offset(at, &self.program.nodes[*node])?;
                 let size = value.dtype().size_bytes();
                 value.write(&mut self.written(*node)?[at * size..]);
             }
-            Step::ZeroNode { node } => self.written(*node)?.fill(0),
-            Step::ClearLocal { local } => {
+            ProgramStep::ZeroNode { node } => self.written(*node)?.fill(0),
+            ProgramStep::ClearLocal { local } => {
                 let zero = Scalar::zero(self.program.locals[*local].dtype);
                 self.locals[*local].fill(zero);
             }
-            Step::SetLocal { local, at, value } => {
+            ProgramStep::SetLocal { local, at, value } => {
                 let value = self.value(value)?;
                 let at = self.offset(at, &self.program.locals[*local])?;
                 self.locals[*local][at] = value;
             }
-            Step::SetDynamic { node, at, op, value } => self.scatter(*node, at, *op, value)?,
-            Step::Log { line, values } => self.log(*line, values)?,
+            ProgramStep::SetDynamic { node, at, op, value } => self.scatter(*node, at, *op, value)?,
+            ProgramStep::Log { line, values } => self.log(*line, values)?,
         }
         Ok(())
     }
 
     /// Stores where the computed index is within its dimension, combined with what is there.
-    fn scatter(&mut self, node: usize, at: &Dynamic, op: Option<BinaryOp>, value: &Value) -> Result<()> {
+    fn scatter(
+        &mut self,
+        node: usize,
+        at: &DynamicAddress,
+        op: Option<BinaryOp>,
+        value: &CompiledExpr,
+    ) -> Result<()> {
         let new = self.value(value)?;
         let Some(at) = self.dynamic(node, at)? else { return Ok(()) };
         let value = match op {
@@ -177,43 +185,43 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    fn log(&mut self, line: usize, values: &[Value]) -> Result<()> {
+    fn log(&mut self, line: usize, values: &[CompiledExpr]) -> Result<()> {
         let values = values.iter().map(|value| self.value(value)).collect::<Result<Vec<_>>>()?;
         (self.log)(line, &values);
         Ok(())
     }
 
-    fn value(&self, value: &Value) -> Result<Scalar> {
+    fn value(&self, value: &CompiledExpr) -> Result<Scalar> {
         Ok(match value {
-            Value::Const(scalar) => *scalar,
-            Value::Index { index, dtype } => Scalar::from_i64(*dtype, self.linear(index)),
-            Value::Node { node, at } => self.read(*node, at, self.nodes[*node].bytes())?,
-            Value::Guarded { guard, node, at, otherwise } => {
+            CompiledExpr::Const(scalar) => *scalar,
+            CompiledExpr::Index { index, dtype } => Scalar::from_i64(*dtype, self.linear(index)),
+            CompiledExpr::Node { node, at } => self.read(*node, at, self.nodes[*node].bytes())?,
+            CompiledExpr::Guarded { guard, node, at, otherwise } => {
                 let holds = guard.iter().all(|(index, lo, hi)| (*lo..*hi).contains(&self.linear(index)));
                 match holds {
                     true => self.read(*node, at, self.nodes[*node].bytes())?,
                     false => self.value(otherwise)?,
                 }
             }
-            Value::Merge { node, at } => self.read(*node, at, self.merge)?,
-            Value::Local { local, at } => {
+            CompiledExpr::Merge { node, at } => self.read(*node, at, self.merge)?,
+            CompiledExpr::Local { local, at } => {
                 let at = self.offset(at, &self.program.locals[*local])?;
                 self.locals[*local][at]
             }
-            Value::Unary { op, arg } => eval::unary(*op, self.value(arg)?),
-            Value::Binary { op, a, b } => eval::binary(*op, self.value(a)?, self.value(b)?),
-            Value::Ternary { op, args } => {
+            CompiledExpr::Unary { op, arg } => eval::unary(*op, self.value(arg)?),
+            CompiledExpr::Binary { op, a, b } => eval::binary(*op, self.value(a)?, self.value(b)?),
+            CompiledExpr::Ternary { op, args } => {
                 let [a, b, c] = args.as_ref();
                 eval::ternary(*op, self.value(a)?, self.value(b)?, self.value(c)?)
             }
-            Value::Convert { to, arg } => self.value(arg)?.convert(*to),
-            Value::Bitcast { to, arg } => eval::bitcast(*to, self.value(arg)?),
-            Value::Lane { lane, arg } => eval::lane(*lane, self.value(arg)?),
-            Value::Lanes(lanes) => {
+            CompiledExpr::Convert { to, arg } => self.value(arg)?.convert(*to),
+            CompiledExpr::Bitcast { to, arg } => eval::bitcast(*to, self.value(arg)?),
+            CompiledExpr::Lane { lane, arg } => eval::lane(*lane, self.value(arg)?),
+            CompiledExpr::Lanes(lanes) => {
                 let [a, b, c, d] = lanes.as_ref();
                 eval::lanes([self.value(a)?, self.value(b)?, self.value(c)?, self.value(d)?])
             }
-            Value::Dynamic { node, at, otherwise } => match self.dynamic(*node, at)? {
+            CompiledExpr::DynamicAddress { node, at, otherwise } => match self.dynamic(*node, at)? {
                 Some(at) => self.element(*node, at),
                 None => self.value(otherwise)?,
             },
@@ -221,7 +229,7 @@ impl Frame<'_, '_> {
     }
 
     /// An element of a node, from its own memory or from the merge buffer. Both were measured before the run.
-    fn read(&self, node: usize, at: &Place, bytes: &[u8]) -> Result<Scalar> {
+    fn read(&self, node: usize, at: &ElementAddress, bytes: &[u8]) -> Result<Scalar> {
         let array = &self.program.nodes[node];
         let at = self.offset(at, array)? * array.dtype.size_bytes();
         Ok(Scalar::read(array.dtype, &bytes[at..]).unwrap_or(Scalar::zero(array.dtype)))
@@ -234,7 +242,7 @@ impl Frame<'_, '_> {
     }
 
     /// The position of an element whose index in one dimension is computed; none outside of that dimension.
-    fn dynamic(&self, node: usize, at: &Dynamic) -> Result<Option<usize>> {
+    fn dynamic(&self, node: usize, at: &DynamicAddress) -> Result<Option<usize>> {
         let index = self.value(&at.index)?;
         // Beyond i64 is beyond any dimension.
         let index = if index.dtype() == DType::U64 {
@@ -259,7 +267,7 @@ impl Frame<'_, '_> {
     }
 
     /// The position of an element, within the array's elements.
-    fn offset(&self, place: &Place, array: &Array) -> Result<usize> {
+    fn offset(&self, place: &ElementAddress, array: &ArrayLayout) -> Result<usize> {
         let mut offset = 0;
         for (dim, (index, extent, stride)) in place.dims.iter().enumerate() {
             let index = self.linear(index);
@@ -271,7 +279,7 @@ impl Frame<'_, '_> {
         Ok(offset as usize)
     }
 
-    fn linear(&self, linear: &Linear) -> i64 {
+    fn linear(&self, linear: &LinearIndex) -> i64 {
         linear
             .terms
             .iter()
@@ -280,6 +288,6 @@ impl Frame<'_, '_> {
 }
 
 #[cold]
-fn out_of_bounds(array: &Array, dim: usize, index: i64) -> Box<InterpError> {
+fn out_of_bounds(array: &ArrayLayout, dim: usize, index: i64) -> Box<InterpError> {
     Box::new(InterpError::OutOfBounds { array: array.title.clone(), dim, index, extent: array.dims[dim] })
 }

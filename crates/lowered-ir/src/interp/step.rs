@@ -10,20 +10,20 @@ use crate::log::LogLine;
 pub struct Program {
     pub(super) name: String,
     pub(super) symbols: Vec<(String, i64)>,
-    pub(super) nodes: Vec<Array>,
+    pub(super) nodes: Vec<ArrayLayout>,
     /// The node whose copy the merge buffer holds, if the routine reads one.
     pub(super) merge: Option<usize>,
-    pub(super) locals: Vec<Array>,
+    pub(super) locals: Vec<ArrayLayout>,
     /// How many loop variables there are.
     pub(super) loops: usize,
     /// What the routine logs, by number.
     pub(super) lines: Vec<LogLine>,
-    pub(super) body: Vec<Step>,
+    pub(super) body: Vec<ProgramStep>,
 }
 
 /// A node or a local: what messages call it, and its elements.
 #[derive(Clone, Debug)]
-pub(super) struct Array {
+pub(super) struct ArrayLayout {
     pub(super) title: String,
     pub(super) dtype: DType,
     pub(super) dims: Vec<i64>,
@@ -32,54 +32,94 @@ pub(super) struct Array {
 
 /// A statement.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
-    For { var: usize, lo: i64, limit: i64, symbol: Option<usize>, body: Vec<Step> },
-    SetNode { node: usize, at: Place, value: Value },
+pub(super) enum ProgramStep {
+    For { var: usize, lo: i64, limit: i64, symbol: Option<usize>, body: Vec<ProgramStep> },
+    SetNode { node: usize, at: ElementAddress, value: CompiledExpr },
     ZeroNode { node: usize },
     ClearLocal { local: usize },
-    SetLocal { local: usize, at: Place, value: Value },
-    SetDynamic { node: usize, at: Dynamic, op: Option<BinaryOp>, value: Value },
-    Log { line: usize, values: Vec<Value> },
+    SetLocal { local: usize, at: ElementAddress, value: CompiledExpr },
+    SetDynamic { node: usize, at: DynamicAddress, op: Option<BinaryOp>, value: CompiledExpr },
+    Log { line: usize, values: Vec<CompiledExpr> },
 }
 
 /// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that
 /// dimension's size and stride, and the index.
 #[derive(Clone, Debug)]
-pub(super) struct Dynamic {
-    pub(super) first: Place,
+pub(super) struct DynamicAddress {
+    pub(super) first: ElementAddress,
     pub(super) extent: i64,
     pub(super) stride: i64,
-    pub(super) index: Value,
+    pub(super) index: CompiledExpr,
 }
 
 /// An expression.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum CompiledExpr {
     Const(Scalar),
-    Index { index: Linear, dtype: DType },
-    Node { node: usize, at: Place },
-    Guarded { guard: Vec<(Linear, i64, i64)>, node: usize, at: Place, otherwise: Box<Value> },
-    Merge { node: usize, at: Place },
-    Local { local: usize, at: Place },
-    Unary { op: UnaryOp, arg: Box<Value> },
-    Binary { op: BinaryOp, a: Box<Value>, b: Box<Value> },
-    Ternary { op: TernaryOp, args: Box<[Value; 3]> },
-    Convert { to: DType, arg: Box<Value> },
-    Bitcast { to: DType, arg: Box<Value> },
-    Dynamic { node: usize, at: Box<Dynamic>, otherwise: Box<Value> },
-    Lane { lane: u8, arg: Box<Value> },
-    Lanes(Box<[Value; 4]>),
+    Index {
+        index: LinearIndex,
+        dtype: DType,
+    },
+    Node {
+        node: usize,
+        at: ElementAddress,
+    },
+    Guarded {
+        guard: Vec<(LinearIndex, i64, i64)>,
+        node: usize,
+        at: ElementAddress,
+        otherwise: Box<CompiledExpr>,
+    },
+    Merge {
+        node: usize,
+        at: ElementAddress,
+    },
+    Local {
+        local: usize,
+        at: ElementAddress,
+    },
+    Unary {
+        op: UnaryOp,
+        arg: Box<CompiledExpr>,
+    },
+    Binary {
+        op: BinaryOp,
+        a: Box<CompiledExpr>,
+        b: Box<CompiledExpr>,
+    },
+    Ternary {
+        op: TernaryOp,
+        args: Box<[CompiledExpr; 3]>,
+    },
+    Convert {
+        to: DType,
+        arg: Box<CompiledExpr>,
+    },
+    Bitcast {
+        to: DType,
+        arg: Box<CompiledExpr>,
+    },
+    DynamicAddress {
+        node: usize,
+        at: Box<DynamicAddress>,
+        otherwise: Box<CompiledExpr>,
+    },
+    Lane {
+        lane: u8,
+        arg: Box<CompiledExpr>,
+    },
+    Lanes(Box<[CompiledExpr; 4]>),
 }
 
 /// Where an element is: per dimension its index, the dimension's size and its stride in elements.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) dims: Vec<(Linear, i64, i64)>,
+pub(super) struct ElementAddress {
+    pub(super) dims: Vec<(LinearIndex, i64, i64)>,
 }
 
 /// `offset + Σ coefficient · variable`; variables are positions among loop variables followed by symbols.
 #[derive(Clone, Debug)]
-pub(super) struct Linear {
+pub(super) struct LinearIndex {
     pub(super) terms: Vec<(usize, i64)>,
     pub(super) offset: i64,
 }

@@ -15,7 +15,7 @@ use crate::ir::{BinaryOp, Block, Expr, Fresh, LocalId, Stmt, TernaryOp, UnaryOp,
 pub fn unary(op: UnaryOp, dtype: DType, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     match dtype {
         DType::F32 if single_computes_in_double(op) => {
-            let mut steps = Steps::new(Format::Double);
+            let mut steps = IrAlgebra::new(Format::Double);
             let x = steps.input(Expr::convert(DType::F64, x));
             let result = unary_of_single(&mut steps, op, x)?;
             Some(Expr::convert(DType::F32, steps.write(result, fresh, block)))
@@ -27,7 +27,7 @@ pub fn unary(op: UnaryOp, dtype: DType, x: Expr, fresh: &mut Fresh, block: &mut 
 }
 
 fn in_format(format: Format, op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
-    let mut steps = Steps::new(format);
+    let mut steps = IrAlgebra::new(format);
     let x = steps.input(x);
     let result = super::unary(&mut steps, op, x)?;
     Some(steps.write(result, fresh, block))
@@ -44,7 +44,7 @@ pub fn unary_in_single(op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Bloc
 pub fn pow(dtype: DType, x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     match dtype {
         DType::F32 => {
-            let mut steps = Steps::new(Format::Double);
+            let mut steps = IrAlgebra::new(Format::Double);
             let (x, y) = (Expr::convert(DType::F64, x), Expr::convert(DType::F64, y));
             let (x, y) = (steps.input(x), steps.input(y));
             let result = pow_of_single(&mut steps, x, y);
@@ -61,7 +61,7 @@ pub fn pow_in_single(x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> 
 }
 
 fn pow_in_format(format: Format, x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Expr {
-    let mut steps = Steps::new(format);
+    let mut steps = IrAlgebra::new(format);
     let (x, y) = (steps.input(x), steps.input(y));
     let result = super::pow(&mut steps, x, y);
     steps.write(result, fresh, block)
@@ -69,28 +69,28 @@ fn pow_in_format(format: Format, x: Expr, y: Expr, fresh: &mut Fresh, block: &mu
 
 /// An operand of a step: an earlier step, or a constant.
 #[derive(Clone, Copy, Debug)]
-enum Operand {
+enum StepOperand {
     Step(usize),
     Const(Scalar),
 }
 
 /// The steps so far. In each expression but an input's, the local `i` stands for step `i`.
 #[derive(Debug)]
-struct Steps {
+struct IrAlgebra {
     format: Format,
-    steps: Vec<Step>,
+    steps: Vec<IrStep>,
 }
 
 #[derive(Debug)]
-struct Step {
+struct IrStep {
     dtype: DType,
     expr: Expr,
     is_input: bool,
 }
 
-impl Steps {
-    fn new(format: Format) -> Steps {
-        Steps { format, steps: Vec::new() }
+impl IrAlgebra {
+    fn new(format: Format) -> IrAlgebra {
+        IrAlgebra { format, steps: Vec::new() }
     }
 
     fn float_type(&self) -> DType {
@@ -107,44 +107,44 @@ impl Steps {
         }
     }
 
-    fn input(&mut self, expr: Expr) -> Operand {
-        self.push(Step { dtype: self.float_type(), expr, is_input: true })
+    fn input(&mut self, expr: Expr) -> StepOperand {
+        self.push(IrStep { dtype: self.float_type(), expr, is_input: true })
     }
 
-    fn step(&mut self, dtype: DType, expr: Expr) -> Operand {
-        self.push(Step { dtype, expr, is_input: false })
+    fn step(&mut self, dtype: DType, expr: Expr) -> StepOperand {
+        self.push(IrStep { dtype, expr, is_input: false })
     }
 
-    fn push(&mut self, step: Step) -> Operand {
+    fn push(&mut self, step: IrStep) -> StepOperand {
         self.steps.push(step);
-        Operand::Step(self.steps.len() - 1)
+        StepOperand::Step(self.steps.len() - 1)
     }
 
-    fn binary(&mut self, op: BinaryOp, dtype: DType, a: Operand, b: Operand) -> Operand {
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: StepOperand, b: StepOperand) -> StepOperand {
         self.step(dtype, Expr::binary(op, a.reference(), b.reference()))
     }
 
-    fn float_binary(&mut self, op: BinaryOp, a: Operand, b: Operand) -> Operand {
+    fn float_binary(&mut self, op: BinaryOp, a: StepOperand, b: StepOperand) -> StepOperand {
         self.binary(op, self.float_type(), a, b)
     }
 
-    fn int_binary(&mut self, op: BinaryOp, a: Operand, b: Operand) -> Operand {
+    fn int_binary(&mut self, op: BinaryOp, a: StepOperand, b: StepOperand) -> StepOperand {
         self.binary(op, self.int_type(), a, b)
     }
 
     /// An amount modulo the width, written where it is used, so that whoever sees the shift sees that it is
     /// in range.
-    fn shift_amount(&mut self, by: Operand) -> Operand {
+    fn shift_amount(&mut self, by: StepOperand) -> StepOperand {
         let mask = self.int(8 * self.int_type().size_bytes() as i64 - 1);
         self.int_binary(BinaryOp::BitAnd, by, mask)
     }
 
-    fn float_unary(&mut self, op: UnaryOp, x: Operand) -> Operand {
+    fn float_unary(&mut self, op: UnaryOp, x: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::unary(op, x.reference()))
     }
 
     /// Appends the declarations and values of the steps that `result` needs, and gives its expression.
-    fn write(self, result: Operand, fresh: &mut Fresh, block: &mut Block) -> Expr {
+    fn write(self, result: StepOperand, fresh: &mut Fresh, block: &mut Block) -> Expr {
         let uses = self.uses(result);
         let mut written: Vec<Expr> = Vec::with_capacity(self.steps.len());
         for (step, uses) in self.steps.into_iter().zip(uses) {
@@ -159,7 +159,7 @@ impl Steps {
     }
 
     /// How often each step is used by steps that are used, the result counting as one use.
-    fn uses(&self, result: Operand) -> Vec<usize> {
+    fn uses(&self, result: StepOperand) -> Vec<usize> {
         let mut uses = vec![0; self.steps.len()];
         count(&result.reference(), &mut uses);
         for at in (0..self.steps.len()).rev() {
@@ -200,149 +200,149 @@ pub fn bind(expr: Expr, dtype: DType, fresh: &mut Fresh, block: &mut Block) -> E
     Expr::local(local)
 }
 
-impl Operand {
+impl StepOperand {
     fn reference(self) -> Expr {
         match self {
-            Operand::Step(at) => Expr::local(LocalId(at as u32)),
-            Operand::Const(scalar) => Expr::Const(scalar),
+            StepOperand::Step(at) => Expr::local(LocalId(at as u32)),
+            StepOperand::Const(scalar) => Expr::Const(scalar),
         }
     }
 }
 
-impl Algebra for Steps {
-    type Float = Operand;
-    type Int = Operand;
-    type Bool = Operand;
+impl Algebra for IrAlgebra {
+    type Float = StepOperand;
+    type Int = StepOperand;
+    type Bool = StepOperand;
 
     fn format(&self) -> Format {
         self.format
     }
 
-    fn float(&mut self, x: f64) -> Operand {
-        Operand::Const(Scalar::from_f64(self.float_type(), x))
+    fn float(&mut self, x: f64) -> StepOperand {
+        StepOperand::Const(Scalar::from_f64(self.float_type(), x))
     }
 
-    fn int(&mut self, x: i64) -> Operand {
-        Operand::Const(Scalar::from_i64(self.int_type(), x))
+    fn int(&mut self, x: i64) -> StepOperand {
+        StepOperand::Const(Scalar::from_i64(self.int_type(), x))
     }
 
-    fn add(&mut self, a: Operand, b: Operand) -> Operand {
+    fn add(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Add, a, b)
     }
 
-    fn sub(&mut self, a: Operand, b: Operand) -> Operand {
+    fn sub(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Sub, a, b)
     }
 
-    fn mul(&mut self, a: Operand, b: Operand) -> Operand {
+    fn mul(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Mul, a, b)
     }
 
-    fn div(&mut self, a: Operand, b: Operand) -> Operand {
+    fn div(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Div, a, b)
     }
 
-    fn fma(&mut self, a: Operand, b: Operand, c: Operand) -> Operand {
+    fn fma(&mut self, a: StepOperand, b: StepOperand, c: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::fma(a.reference(), b.reference(), c.reference()))
     }
 
-    fn max(&mut self, a: Operand, b: Operand) -> Operand {
+    fn max(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Max, a, b)
     }
 
-    fn min(&mut self, a: Operand, b: Operand) -> Operand {
+    fn min(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.float_binary(BinaryOp::Min, a, b)
     }
 
-    fn neg(&mut self, x: Operand) -> Operand {
+    fn neg(&mut self, x: StepOperand) -> StepOperand {
         self.float_unary(UnaryOp::Neg, x)
     }
 
-    fn abs(&mut self, x: Operand) -> Operand {
+    fn abs(&mut self, x: StepOperand) -> StepOperand {
         self.float_unary(UnaryOp::Abs, x)
     }
 
-    fn round_even(&mut self, x: Operand) -> Operand {
+    fn round_even(&mut self, x: StepOperand) -> StepOperand {
         self.float_unary(UnaryOp::RoundEven, x)
     }
 
-    fn lt(&mut self, a: Operand, b: Operand) -> Operand {
+    fn lt(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.binary(BinaryOp::Lt, DType::Bool, a, b)
     }
 
-    fn eq(&mut self, a: Operand, b: Operand) -> Operand {
+    fn eq(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.binary(BinaryOp::Eq, DType::Bool, a, b)
     }
 
-    fn int_eq(&mut self, a: Operand, b: Operand) -> Operand {
+    fn int_eq(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.binary(BinaryOp::Eq, DType::Bool, a, b)
     }
 
-    fn select(&mut self, c: Operand, a: Operand, b: Operand) -> Operand {
-        let [c, a, b] = [c, a, b].map(Operand::reference);
+    fn select(&mut self, c: StepOperand, a: StepOperand, b: StepOperand) -> StepOperand {
+        let [c, a, b] = [c, a, b].map(StepOperand::reference);
         self.step(self.float_type(), Expr::ternary(TernaryOp::Where, c, a, b))
     }
 
-    fn int_select(&mut self, c: Operand, a: Operand, b: Operand) -> Operand {
-        let [c, a, b] = [c, a, b].map(Operand::reference);
+    fn int_select(&mut self, c: StepOperand, a: StepOperand, b: StepOperand) -> StepOperand {
+        let [c, a, b] = [c, a, b].map(StepOperand::reference);
         self.step(self.int_type(), Expr::ternary(TernaryOp::Where, c, a, b))
     }
 
-    fn bits(&mut self, x: Operand) -> Operand {
+    fn bits(&mut self, x: StepOperand) -> StepOperand {
         match x {
-            Operand::Const(scalar) => Operand::Const(Scalar::new(self.int_type(), scalar.bits())),
+            StepOperand::Const(scalar) => StepOperand::Const(Scalar::new(self.int_type(), scalar.bits())),
             step => self.step(self.int_type(), Expr::bitcast(self.int_type(), step.reference())),
         }
     }
 
-    fn with_bits(&mut self, x: Operand) -> Operand {
+    fn with_bits(&mut self, x: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::bitcast(self.float_type(), x.reference()))
     }
 
-    fn to_float(&mut self, x: Operand) -> Operand {
+    fn to_float(&mut self, x: StepOperand) -> StepOperand {
         self.step(self.float_type(), Expr::convert(self.float_type(), x.reference()))
     }
 
-    fn int_add(&mut self, a: Operand, b: Operand) -> Operand {
+    fn int_add(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.int_binary(BinaryOp::Add, a, b)
     }
 
-    fn int_sub(&mut self, a: Operand, b: Operand) -> Operand {
+    fn int_sub(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.int_binary(BinaryOp::Sub, a, b)
     }
 
-    fn int_mul(&mut self, a: Operand, b: Operand) -> Operand {
+    fn int_mul(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.int_binary(BinaryOp::Mul, a, b)
     }
 
-    fn and(&mut self, a: Operand, b: Operand) -> Operand {
+    fn and(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.int_binary(BinaryOp::BitAnd, a, b)
     }
 
-    fn or(&mut self, a: Operand, b: Operand) -> Operand {
+    fn or(&mut self, a: StepOperand, b: StepOperand) -> StepOperand {
         self.int_binary(BinaryOp::BitOr, a, b)
     }
 
-    fn shl(&mut self, x: Operand, by: u32) -> Operand {
+    fn shl(&mut self, x: StepOperand, by: u32) -> StepOperand {
         let by = self.int(i64::from(by));
         self.int_binary(BinaryOp::Shl, x, by)
     }
 
-    fn call(&mut self, op: UnaryOp, x: Operand) -> Operand {
+    fn call(&mut self, op: UnaryOp, x: StepOperand) -> StepOperand {
         self.float_unary(op, x)
     }
 
-    fn shr(&mut self, x: Operand, by: u32) -> Operand {
+    fn shr(&mut self, x: StepOperand, by: u32) -> StepOperand {
         let by = self.int(i64::from(by));
         self.int_binary(BinaryOp::Shr, x, by)
     }
 
-    fn shl_by(&mut self, x: Operand, by: Operand) -> Operand {
+    fn shl_by(&mut self, x: StepOperand, by: StepOperand) -> StepOperand {
         let by = self.shift_amount(by);
         self.int_binary(BinaryOp::Shl, x, by)
     }
 
-    fn shr_by(&mut self, x: Operand, by: Operand) -> Operand {
+    fn shr_by(&mut self, x: StepOperand, by: StepOperand) -> StepOperand {
         let by = self.shift_amount(by);
         self.int_binary(BinaryOp::Shr, x, by)
     }

@@ -8,7 +8,7 @@
 //! algebra's signed ones; nothing rests on `fma` being rounded once.
 
 use super::algebra::{Algebra, fast_two_sum, fma_const, two_product};
-use super::trig::Reduced;
+use super::trig::ReducedAngle;
 
 /// The bits of 2/π after the point, and 32 zeros before them.
 const TWO_OVER_PI: [u32; 8] =
@@ -21,7 +21,7 @@ const HALF_PI: [f64; 2] = [1.570_796_370_506_286_6, -4.371_139_000_186_241e-8];
 const LEAST_EXPONENT: i64 = 126;
 
 /// Reduces |x|, for a finite `x`.
-pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
+pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     let magnitude = a.abs(x);
     let quarter_pi = a.float(std::f64::consts::FRAC_PI_4);
     let small = a.lt(magnitude, quarter_pi);
@@ -35,7 +35,7 @@ pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
     let (high, low) = as_floats(a, high, low);
     let (r, low) = times_half_pi(a, high, low);
     let (zero, no_turn) = (a.float(0.0), a.int(0));
-    Reduced {
+    ReducedAngle {
         quadrant: a.int_select(small, no_turn, quadrant),
         r: a.select(small, magnitude, r),
         low: a.select(small, zero, low),

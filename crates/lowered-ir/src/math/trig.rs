@@ -41,7 +41,7 @@ const COS_OF_SINGLE: [f64; 4] =
     [0.04166666662105229, -0.0013888883598191766, 2.4799478583710646e-05, -2.720678328729808e-07];
 
 /// An argument as `n·π/2 + r + r'`: the quadrant `n`, `r` up to slightly above π/4, and `r'` far below it.
-pub(super) struct Reduced<A: Algebra> {
+pub(super) struct ReducedAngle<A: Algebra> {
     pub(super) quadrant: A::Int,
     pub(super) r: A::Float,
     pub(super) low: A::Float,
@@ -103,7 +103,7 @@ pub(super) fn of_large(op: UnaryOp, x: f64) -> f64 {
         return f64::NAN;
     }
     let turns::Angle { quadrant, r, low } = turns::reduce(x);
-    let (mut native, reduced) = (Native::<f64>::default(), Reduced { quadrant, r, low });
+    let (mut native, reduced) = (Native::<f64>::default(), ReducedAngle { quadrant, r, low });
     match op {
         UnaryOp::Sin => sine_of(&mut native, &reduced),
         _ => cosine_of(&mut native, &reduced),
@@ -119,13 +119,13 @@ fn or_of_large<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float, near: A::Float) 
     a.select(within, near, called)
 }
 
-fn sine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn sine_of<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     let (sine, cosine) = (sine_of_sum(a, x), cosine_of_sum(a, x));
     by_quadrant(a, x.quadrant, sine, cosine)
 }
 
 /// The sine a quarter turn on.
-fn cosine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn cosine_of<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     let (sine, cosine) = (sine_of_sum(a, x), cosine_of_sum(a, x));
     let one = a.int(1);
     let quadrant = a.int_add(x.quadrant, one);
@@ -150,7 +150,7 @@ pub(super) fn cos_of_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
 }
 
 /// Reduces an angle below 2⁴⁰ to about 2⁻¹¹⁰ absolutely.
-fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
+fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     let (n, quadrant) = round(a, x, TWO_OVER_PI);
     // Exact: both are multiples of 2⁻⁵³ or less than that apart, and the difference is below 1.
     let first = fma_const(a, n, -HALF_PI[0], x);
@@ -159,19 +159,19 @@ fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
     let (r, lost) = two_sum(a, first, second);
     let low = a.add(lost, second_lost);
     let low = fma_const(a, n, -HALF_PI[2], low);
-    Reduced { quadrant, r, low }
+    ReducedAngle { quadrant, r, low }
 }
 
 /// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, hence `X·c` with `c = 2ˢ mod 2π`
 /// but for whole turns.
-fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
+fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     let (x, low) = fold_turns(a, x);
     let (n, quadrant) = round(a, x, TWO_OVER_PI);
     let first = fma_const(a, n, -HALF_PI[0], x);
     let low = fma_const(a, n, -HALF_PI[1], low);
     let r = a.add(first, low);
     let low = a.float(0.0);
-    Reduced { quadrant, r, low }
+    ReducedAngle { quadrant, r, low }
 }
 
 /// An angle below 2⁴⁸ in two parts that differs from `x` by whole turns.
@@ -202,7 +202,7 @@ fn fold_turns<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
 }
 
 /// sin(r + r') ≈ sin r + r'·(1 − r²/2).
-fn sine_of_sum<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn sine_of_sum<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     let z = a.mul(x.r, x.r);
     let p = match a.format() {
         Format::Single => polynomial(a, z, &SIN_OF_SINGLE),
@@ -217,7 +217,7 @@ fn sine_of_sum<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
 }
 
 /// cos(r + r') ≈ cos r − r·r', with the rounding of `1 − z/2` carried along.
-fn cosine_of_sum<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn cosine_of_sum<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     let z = a.mul(x.r, x.r);
     let p = match a.format() {
         Format::Single => polynomial(a, z, &COS_OF_SINGLE),

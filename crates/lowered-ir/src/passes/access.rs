@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
-use super::cover::{Cuboid, Left, Written};
+use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
 use super::ranges::{Ranges, alias};
-use super::solve::{Solution, Target, solve};
+use super::solve::{Solution, StoreTarget, solve};
 
 /// One read or write of a node in the text of a routine.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,26 +102,26 @@ impl std::ops::Index<NodeRef> for Facts {
 /// Analyses a verified routine.
 pub fn analyse(routine: &Routine) -> Facts {
     let ranges = Ranges::of(routine);
-    let mut walker = Walker::new(routine, &ranges, None);
+    let mut walker = AccessWalker::new(routine, &ranges, None);
     routine.body.iter().for_each(|stmt| walker.top_stmt(stmt));
     let nodes = walker.finish();
     Facts { nodes, ranges }
 }
 
 /// The facts of one node as far as some top-level statements tell them, one statement after another.
-pub(super) struct Follower<'a> {
-    walker: Walker<'a>,
+pub(super) struct NodeTracker<'a> {
+    walker: AccessWalker<'a>,
     node: NodeRef,
     /// What of the node has not been written.
-    left: Left,
+    left: UnwrittenBoxes,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> NodeTracker<'a> {
     /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of
     /// all its loops.
-    pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> Follower<'a> {
-        let left = Left::of(whole(routine, node));
-        Follower { walker: Walker::new(routine, ranges, Some(node)), node, left }
+    pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> NodeTracker<'a> {
+        let left = UnwrittenBoxes::of(whole(routine, node));
+        NodeTracker { walker: AccessWalker::new(routine, ranges, Some(node)), node, left }
     }
 
     /// Takes note of the next statement.
@@ -153,7 +153,7 @@ impl<'a> Follower<'a> {
 
 /// A store that happens in every iteration of its loops, all of which run.
 #[derive(Clone, Debug)]
-struct Stored {
+struct CertainStore {
     /// The index, by other names of the loop variables.
     index: Indices,
     /// The loops around it, outermost first.
@@ -163,13 +163,13 @@ struct Stored {
 /// More stores of one node than this are not remembered.
 const MAX_STORES: usize = 64;
 
-struct Walker<'a> {
+struct AccessWalker<'a> {
     routine: &'a Routine,
     ranges: &'a Ranges,
     /// The one node that is looked at; none for all of them.
     only: Option<NodeRef>,
     /// What is known of each node that is looked at.
-    nodes: Vec<Known>,
+    nodes: Vec<NodeState>,
     /// The nodes written inside the open loops, each with the number of patches before.
     recorded: Vec<(NodeRef, usize)>,
     loops: Vec<LoopId>,
@@ -179,20 +179,29 @@ struct Walker<'a> {
 
 /// What is known of one node on the way.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct NodeState {
     facts: NodeFacts,
-    written: Written,
+    written: WrittenPatches,
     /// Stores that do happen.
-    stored: Vec<Stored>,
+    stored: Vec<CertainStore>,
     /// Its one setter so far stores a constant expression.
     constexpr: bool,
 }
 
-impl<'a> Walker<'a> {
-    fn new(routine: &'a Routine, ranges: &'a Ranges, only: Option<NodeRef>) -> Walker<'a> {
+impl<'a> AccessWalker<'a> {
+    fn new(routine: &'a Routine, ranges: &'a Ranges, only: Option<NodeRef>) -> AccessWalker<'a> {
         let count = if only.is_some() { 1 } else { routine.nodes.len() };
-        let nodes = vec![Known::default(); count];
-        Walker { routine, ranges, only, nodes, recorded: Vec::new(), loops: Vec::new(), position: 0, top: 0 }
+        let nodes = vec![NodeState::default(); count];
+        AccessWalker {
+            routine,
+            ranges,
+            only,
+            nodes,
+            recorded: Vec::new(),
+            loops: Vec::new(),
+            position: 0,
+            top: 0,
+        }
     }
 
     fn top_stmt(&mut self, stmt: &Stmt) {
@@ -209,11 +218,11 @@ impl<'a> Walker<'a> {
         if self.only.is_some() { 0 } else { node.index() }
     }
 
-    fn known(&self, node: NodeRef) -> &Known {
+    fn known(&self, node: NodeRef) -> &NodeState {
         &self.nodes[self.at(node)]
     }
 
-    fn known_mut(&mut self, node: NodeRef) -> &mut Known {
+    fn known_mut(&mut self, node: NodeRef) -> &mut NodeState {
         let at = self.at(node);
         &mut self.nodes[at]
     }
@@ -285,7 +294,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Records elements that are surely written.
-    fn write(&mut self, node: NodeRef, record: impl FnOnce(&mut Written)) {
+    fn write(&mut self, node: NodeRef, record: impl FnOnce(&mut WrittenPatches)) {
         let mark = self.known(node).written.mark();
         self.recorded.push((node, mark));
         record(&mut self.known_mut(node).written);
@@ -343,7 +352,7 @@ impl<'a> Walker<'a> {
             renamed.iter_mut().for_each(|i| *i = i.substitute(var, &Affine::var(alias(var))));
         }
         let loops = self.loops.clone();
-        self.known_mut(node).stored.push(Stored { index: renamed, loops });
+        self.known_mut(node).stored.push(CertainStore { index: renamed, loops });
     }
 
     /// Whether one of the stores met so far has surely reached the element.
@@ -351,7 +360,7 @@ impl<'a> Walker<'a> {
         let always = Guard::new();
         self.known(node).stored.iter().any(|store| {
             let loops: Vec<LoopId> = store.loops.iter().copied().map(alias).collect();
-            let target = Target { index: &store.index, loops: &loops };
+            let target = StoreTarget { index: &store.index, loops: &loops };
             let solution = solve(target, index, guard.unwrap_or(&always), self.ranges);
             matches!(solution, Ok(Some(s)) if s.conditions.is_empty() && s.kept.is_empty() && self.is_done(store, &s))
         })
@@ -359,7 +368,7 @@ impl<'a> Walker<'a> {
 
     /// Whether the iteration comes before the present one: by the first loop around both in which they
     /// differ, or, where they do not, by the order of the text.
-    fn is_done(&self, store: &Stored, solution: &Solution) -> bool {
+    fn is_done(&self, store: &CertainStore, solution: &Solution) -> bool {
         let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
         for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {
             let value = solution.values.get(&alias(var));
@@ -462,8 +471,8 @@ impl<'a> Walker<'a> {
 
     fn finish(self) -> Vec<NodeFacts> {
         let routine = self.routine;
-        let finish = |(i, known): (usize, Known)| {
-            let Known { mut facts, written, constexpr, .. } = known;
+        let finish = |(i, known): (usize, NodeState)| {
+            let NodeState { mut facts, written, constexpr, .. } = known;
             facts.covered = written.covers_box(&whole(routine, NodeRef(i as u32)));
             facts.scalar_constexpr = constexpr && facts.covered && !facts.read_before_write && !facts.merged;
             facts

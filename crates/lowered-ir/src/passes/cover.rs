@@ -13,7 +13,7 @@ use super::ranges::{LoopInfo, Ranges};
 
 /// `len` consecutive indices from `base` on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct IndexSpan {
     /// The first index.
     pub base: Affine,
     /// How many indices; at least 1.
@@ -21,7 +21,7 @@ pub struct Span {
 }
 
 /// The product of one span per dimension.
-pub type Patch = SmallVec<[Span; 4]>;
+pub type Patch = SmallVec<[IndexSpan; 4]>;
 
 /// A patch without variables: per dimension the first index and one past the last.
 pub type Cuboid = SmallVec<[(i64, i64); 4]>;
@@ -31,19 +31,19 @@ const MAX_PATCHES: usize = 64;
 
 /// The patches of one node that have surely been written.
 #[derive(Clone, Debug, Default)]
-pub struct Written {
+pub struct WrittenPatches {
     patches: Vec<Patch>,
 }
 
-impl Written {
+impl WrittenPatches {
     /// Records the element at `index`.
     pub fn store(&mut self, index: &Indices) {
-        self.push(index.iter().map(|base| Span { base: base.clone(), len: 1 }).collect());
+        self.push(index.iter().map(|base| IndexSpan { base: base.clone(), len: 1 }).collect());
     }
 
     /// Records every element.
     pub fn store_all(&mut self, dims: &[usize]) {
-        let whole = dims.iter().map(|&d| Span { base: Affine::constant(0), len: d as i64 }).collect();
+        let whole = dims.iter().map(|&d| IndexSpan { base: Affine::constant(0), len: d as i64 }).collect();
         self.push(whole);
     }
 
@@ -76,7 +76,7 @@ impl Written {
 
     /// Whether every element of the box was surely written.
     pub fn covers_box(&self, target: &Cuboid) -> bool {
-        let mut left = Left::of(target.clone());
+        let mut left = UnwrittenBoxes::of(target.clone());
         left.shrink(self);
         left.is_empty()
     }
@@ -84,21 +84,21 @@ impl Written {
 
 /// What of a box has not been written yet, as far as is known.
 #[derive(Clone, Debug)]
-pub(super) struct Left {
+pub(super) struct UnwrittenBoxes {
     /// Boxes that do not meet; `None` if they are too many to be told.
     pieces: Option<Vec<Cuboid>>,
     /// How many patches have been taken away.
     seen: usize,
 }
 
-impl Left {
+impl UnwrittenBoxes {
     /// All of the box.
-    pub(super) fn of(target: Cuboid) -> Left {
-        Left { pieces: Some(vec![target]), seen: 0 }
+    pub(super) fn of(target: Cuboid) -> UnwrittenBoxes {
+        UnwrittenBoxes { pieces: Some(vec![target]), seen: 0 }
     }
 
     /// Takes away what was written since the last time; outside of loops, for there patches come and go.
-    pub(super) fn shrink(&mut self, written: &Written) {
+    pub(super) fn shrink(&mut self, written: &WrittenPatches) {
         for patch in written.patches.iter().skip(self.seen) {
             let (Some(pieces), Some(solid)) = (&mut self.pieces, cuboid(patch)) else { continue };
             *pieces = pieces.iter().flat_map(|piece| subtract(piece, &solid)).collect();
@@ -135,7 +135,7 @@ fn widen(mut patch: Patch, var: LoopId, info: &LoopInfo) -> Option<Patch> {
         found = true;
         let reach = step.checked_mul(info.extent() as i64 - 1)?;
         let first = if step > 0 { info.lo } else { info.hi.limit - 1 };
-        *span = Span {
+        *span = IndexSpan {
             base: span.base.substitute(var, &Affine::constant(first)),
             len: span.len.checked_add(reach.checked_abs()?)?,
         };
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn two_halves_cover_the_whole_and_one_does_not() {
-        let mut written = Written::default();
+        let mut written = WrittenPatches::default();
         for half in [0, 4] {
             let mark = written.mark();
             written.store(&[Affine::var(LoopId(0)).plus_constant(half)].into_iter().collect());
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn mixed_radix_indices_are_dense_and_strided_ones_are_not() {
         for (stride, dense) in [(3, true), (4, false)] {
-            let mut written = Written::default();
+            let mut written = WrittenPatches::default();
             written.store(
                 &[Affine::term(LoopId(0), stride).plus(&Affine::var(LoopId(1)))].into_iter().collect(),
             );
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_diagonal_is_no_box() {
-        let mut written = Written::default();
+        let mut written = WrittenPatches::default();
         written.store(&[Affine::var(LoopId(0)), Affine::var(LoopId(0))].into_iter().collect());
         written.leave(0, LoopId(0), Some(&looped(2)));
         assert!(!written.covers_box(&solid(&[(0, 1), (0, 1)])));

@@ -27,7 +27,7 @@ use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 use super::bind::Binder;
 use super::cost::{own_cost, work};
 use super::effects::Effects;
-use super::groups::{Group, Places, canonical};
+use super::pure_regions::{PureRegion, RegionIndex, canonical};
 use super::virtualize::rename_locals;
 
 /// Expressions cheaper than this are repeated rather than bound.
@@ -36,7 +36,7 @@ const WORTH_BINDING: u64 = 4;
 /// Shares common groups and expressions in every block of the routine.
 pub fn eliminate_common(routine: &mut Routine) {
     let body = routine.body.clone();
-    routine.body = Sharer { binder: Binder::of(routine) }.block(body, true);
+    routine.body = CommonEliminator { binder: Binder::of(routine) }.block(body, true);
 }
 
 /// Shares common groups in every block, and no expressions.
@@ -53,11 +53,11 @@ fn share_groups_within(block: &mut Block, top: bool) {
     share_groups(block, top);
 }
 
-struct Sharer<'a> {
+struct CommonEliminator<'a> {
     binder: Binder<'a>,
 }
 
-impl Sharer<'_> {
+impl CommonEliminator<'_> {
     fn block(&mut self, mut block: Block, top: bool) -> Block {
         for stmt in &mut block {
             if let Stmt::For { body, .. } = stmt {
@@ -69,9 +69,10 @@ impl Sharer<'_> {
     }
 
     fn share_expressions(&mut self, block: Block) -> Block {
-        let mut numbers = Numbering::default();
-        let numbered: Vec<Roots> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
-        let mut emit = Emit { numbers: &numbers, bound: HashMap::new(), out: Block::new(), sharer: self };
+        let mut numbers = ValueNumbering::default();
+        let numbered: Vec<ValueNumbers> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
+        let mut emit =
+            BlockEmitter { numbers: &numbers, bound: HashMap::new(), out: Block::new(), eliminator: self };
         for (mut stmt, roots) in block.into_iter().zip(numbered) {
             for (value, root) in stmt.values_mut().into_iter().zip(roots) {
                 *value = emit.expr(root);
@@ -89,15 +90,15 @@ fn share_groups(block: &mut Block, top: bool) {
     }
     let stmts = std::mem::take(block);
     let effects: Vec<Effects> = stmts.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
-    let places = Places::of(effects.iter());
-    let mut seen: HashMap<Block, Shared> = HashMap::new();
-    let mut kept = Kept::default();
-    let mut dropped = Dropped::default();
+    let places = RegionIndex::of(effects.iter());
+    let mut seen: HashMap<Block, SharedRegion> = HashMap::new();
+    let mut remaining = RemainingBlock::default();
+    let mut dropped = DroppedRegions::default();
     let mut at = 0;
     while at < stmts.len() {
-        let group = places.group_at(&stmts, at, |range| dropped.effects(&effects[range]));
-        let Some(Group { local, range, effects: reads }) = group else {
-            kept.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
+        let group = places.region_at(&stmts, at, |range| dropped.effects(&effects[range]));
+        let Some(PureRegion { local, range, effects: reads }) = group else {
+            remaining.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
             at += 1;
             continue;
         };
@@ -105,24 +106,24 @@ fn share_groups(block: &mut Block, top: bool) {
         let canonical = canonical(&stmts_of);
         let earlier = seen.get(&canonical).filter(|first| {
             first.end <= at
-                && kept.is_unchanged(first.end, &first.effects)
-                && (!top || kept.foreign_work(first.end, first.local) <= u128::from(work(&stmts_of)))
+                && remaining.is_unchanged(first.end, &first.effects)
+                && (!top || remaining.foreign_work(first.end, first.local) <= u128::from(work(&stmts_of)))
         });
         if let Some(first) = earlier {
             dropped.names.insert(local, first.local);
-            range.clone().for_each(|_| kept.skip());
+            range.clone().for_each(|_| remaining.skip());
             at = range.end() + 1;
             continue;
         }
-        seen.insert(canonical, Shared { local, end: range.end() + 1, effects: reads });
-        kept.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
+        seen.insert(canonical, SharedRegion { local, end: range.end() + 1, effects: reads });
+        remaining.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
         at += 1;
     }
-    *block = kept.stmts;
+    *block = remaining.stmts;
 }
 
 /// A group that later equal ones may be dropped for.
-struct Shared {
+struct SharedRegion {
     local: LocalId,
     /// One past its last statement.
     end: usize,
@@ -131,11 +132,11 @@ struct Shared {
 
 /// The locals of groups that were dropped, each with the one in its place.
 #[derive(Default)]
-struct Dropped {
+struct DroppedRegions {
     names: BTreeMap<LocalId, LocalId>,
 }
 
-impl Dropped {
+impl DroppedRegions {
     fn renamed(&self, stmt: &Stmt, effects: &Effects) -> Stmt {
         let mut stmt = stmt.clone();
         if effects.local_reads.iter().any(|local| self.names.contains_key(local)) {
@@ -158,7 +159,7 @@ impl Dropped {
 
 /// The statements of a block that stay, with what is asked of those since some position.
 #[derive(Default)]
-struct Kept {
+struct RemainingBlock {
     stmts: Block,
     /// How many statements were kept before each of the block as it was.
     before: Vec<usize>,
@@ -171,7 +172,7 @@ struct Kept {
     readers: HashMap<LocalId, Vec<(usize, u128)>>,
 }
 
-impl Kept {
+impl RemainingBlock {
     fn push(&mut self, stmt: Stmt, effects: Effects) {
         let at = self.stmts.len();
         self.before.push(at);
@@ -222,7 +223,7 @@ impl Kept {
 
 /// A part of an expression: what it does, on which numbers, and the state of the memory it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ExprKey {
     /// The part with its operands blanked out.
     shape: Expr,
     operands: Vec<usize>,
@@ -230,8 +231,8 @@ struct Key {
 }
 
 /// A number's part.
-struct Part {
-    key: Key,
+struct NumberedExpr {
+    key: ExprKey,
     /// Of the part with its operands.
     cost: u64,
     /// How many different places use it.
@@ -239,21 +240,21 @@ struct Part {
 }
 
 /// The numbers of a statement's values.
-type Roots = SmallVec<[usize; 2]>;
+type ValueNumbers = SmallVec<[usize; 2]>;
 
 /// Numbers the parts of a block's values, equal ones alike.
 #[derive(Default)]
-struct Numbering {
-    numbers: HashMap<Key, usize>,
-    parts: Vec<Part>,
+struct ValueNumbering {
+    numbers: HashMap<ExprKey, usize>,
+    parts: Vec<NumberedExpr>,
     nodes: HashMap<NodeRef, u64>,
     locals: HashMap<LocalId, u64>,
 }
 
-impl Numbering {
+impl ValueNumbering {
     /// Numbers the values that the statement evaluates, and takes note of what it writes.
-    fn stmt(&mut self, stmt: &Stmt) -> Roots {
-        let roots: Roots = stmt.values().into_iter().map(|value| self.expr(value)).collect();
+    fn stmt(&mut self, stmt: &Stmt) -> ValueNumbers {
+        let roots: ValueNumbers = stmt.values().into_iter().map(|value| self.expr(value)).collect();
         for &root in &roots {
             self.parts[root].uses += 1;
         }
@@ -280,10 +281,10 @@ impl Numbering {
             Expr::GetLocal { local, .. } => self.locals.get(local).copied(),
             _ => None,
         };
-        self.number(Key { shape, operands, version: version.unwrap_or(0) })
+        self.number(ExprKey { shape, operands, version: version.unwrap_or(0) })
     }
 
-    fn number(&mut self, key: Key) -> usize {
+    fn number(&mut self, key: ExprKey) -> usize {
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
@@ -292,7 +293,7 @@ impl Numbering {
             self.parts[operand].uses += 1;
         }
         let cost = own_cost(&key.shape).saturating_add(operands);
-        self.parts.push(Part { key: key.clone(), cost, uses: 0 });
+        self.parts.push(NumberedExpr { key: key.clone(), cost, uses: 0 });
         self.numbers.insert(key, self.parts.len() - 1);
         self.parts.len() - 1
     }
@@ -304,14 +305,14 @@ fn blank() -> Expr {
 }
 
 /// Writes numbered values back as statements, binding what is worth it.
-struct Emit<'a, 'b> {
-    numbers: &'a Numbering,
+struct BlockEmitter<'a, 'b> {
+    numbers: &'a ValueNumbering,
     bound: HashMap<usize, LocalId>,
     out: Block,
-    sharer: &'a mut Sharer<'b>,
+    eliminator: &'a mut CommonEliminator<'b>,
 }
 
-impl Emit<'_, '_> {
+impl BlockEmitter<'_, '_> {
     fn expr(&mut self, number: usize) -> Expr {
         if let Some(&local) = self.bound.get(&number) {
             return Expr::local(local);
@@ -325,7 +326,7 @@ impl Emit<'_, '_> {
         if part.uses < 2 || part.cost < WORTH_BINDING {
             return expr;
         }
-        let local = self.sharer.binder.bind(expr, &mut self.out);
+        let local = self.eliminator.binder.bind(expr, &mut self.out);
         self.bound.insert(number, local);
         Expr::local(local)
     }

@@ -23,7 +23,7 @@ pub fn remove_dead(routine: &mut Routine) {
 fn remove_unread(routine: &mut Routine) {
     let body = without_idle_loops(std::mem::take(&mut routine.body));
     let outlives = |node: NodeRef| !routine.node(node).mode.known_not_materialized();
-    let unread = Unread::of(&body, &outlives);
+    let unread = UnreadArrays::of(&body, &outlives);
     routine.body = body.into_iter().filter_map(|stmt| unread.without(stmt)).collect();
 }
 
@@ -41,36 +41,37 @@ fn without_idle_loops(block: Block) -> Block {
 
 /// What a value is stored in, and what it is read from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Array {
+enum StoredArray {
     Node(NodeRef),
     Local(LocalId),
 }
 
 /// The arrays that nothing reads that matters.
-struct Unread {
-    arrays: BTreeSet<Array>,
+struct UnreadArrays {
+    arrays: BTreeSet<StoredArray>,
     /// Locals that something mentions that matters.
     mentioned: BTreeSet<LocalId>,
 }
 
-impl Unread {
-    fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> Unread {
+impl UnreadArrays {
+    fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> UnreadArrays {
         // What the stores into each array read, but for the array itself: its own value is no reason to
         // compute it.
-        let mut stores: BTreeMap<Array, Vec<Array>> = BTreeMap::new();
+        let mut stores: BTreeMap<StoredArray, Vec<StoredArray>> = BTreeMap::new();
         // How many statements read each array.
-        let mut readers: BTreeMap<Array, usize> = BTreeMap::new();
+        let mut readers: BTreeMap<StoredArray, usize> = BTreeMap::new();
         walk::each_stmt(body, &mut |stmt| {
             let target = target(stmt);
-            let reads: Vec<Array> = reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
+            let reads: Vec<StoredArray> =
+                reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
             reads.iter().for_each(|&read| *readers.entry(read).or_default() += 1);
             if let Some(target) = target {
                 stores.entry(target).or_default().extend(reads);
             }
         });
-        let matters = |array: &Array| matches!(array, Array::Node(node) if outlives(*node));
-        let is_read = |array: &Array| readers.get(array).is_some_and(|&count| count > 0);
-        let mut open: Vec<Array> =
+        let matters = |array: &StoredArray| matches!(array, StoredArray::Node(node) if outlives(*node));
+        let is_read = |array: &StoredArray| readers.get(array).is_some_and(|&count| count > 0);
+        let mut open: Vec<StoredArray> =
             stores.keys().filter(|array| !matters(array) && !is_read(array)).copied().collect();
         let mut arrays = BTreeSet::new();
         // What such stores read has a reader less each.
@@ -87,10 +88,10 @@ impl Unread {
         let stored = stores.into_keys();
         let read = readers.into_iter().filter(|(_, count)| *count > 0).map(|(array, _)| array);
         let mentioned = stored.chain(read).filter_map(|array| match array {
-            Array::Local(local) => Some(local),
-            Array::Node(_) => None,
+            StoredArray::Local(local) => Some(local),
+            StoredArray::Node(_) => None,
         });
-        Unread { mentioned: mentioned.collect(), arrays }
+        UnreadArrays { mentioned: mentioned.collect(), arrays }
     }
 
     /// What is left of the statement.
@@ -108,20 +109,20 @@ impl Unread {
     }
 }
 
-fn target(stmt: &Stmt) -> Option<Array> {
+fn target(stmt: &Stmt) -> Option<StoredArray> {
     match stmt {
         Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
-            Some(Array::Node(*node))
+            Some(StoredArray::Node(*node))
         }
-        Stmt::SetLocal { local, .. } => Some(Array::Local(*local)),
+        Stmt::SetLocal { local, .. } => Some(StoredArray::Local(*local)),
         Stmt::For { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => None,
     }
 }
 
 /// What the values of the statement itself read.
-fn reads_of(stmt: &Stmt) -> BTreeSet<Array> {
+fn reads_of(stmt: &Stmt) -> BTreeSet<StoredArray> {
     let mut effects = Effects::default();
     stmt.values().into_iter().for_each(|value| effects.read(value));
-    let nodes = effects.reads.into_iter().map(Array::Node);
-    nodes.chain(effects.local_reads.into_iter().map(Array::Local)).collect()
+    let nodes = effects.reads.into_iter().map(StoredArray::Node);
+    nodes.chain(effects.local_reads.into_iter().map(StoredArray::Local)).collect()
 }

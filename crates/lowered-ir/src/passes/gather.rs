@@ -40,19 +40,19 @@ use super::ranges::Ranges;
 pub fn rewrite_one_hot(routine: &mut Routine) {
     let (locals, ranges) = (routine.locals(), Ranges::of(routine));
     let body = std::mem::take(&mut routine.body);
-    let rewriter = Rewriter { routine, locals: &locals, ranges: &ranges };
+    let rewriter = OneHotRewriter { routine, locals: &locals, ranges: &ranges };
     let body = rewriter.block(body);
     routine.body = body;
 }
 
-struct Rewriter<'a> {
+struct OneHotRewriter<'a> {
     routine: &'a Routine,
     locals: &'a Locals,
     ranges: &'a Ranges,
 }
 
 /// `x[…, v, …]` selected by `v == e`, converted to `to` or not.
-struct Selected<'e> {
+struct OneHotRead<'e> {
     table: NodeRef,
     index: &'e Indices,
     axis: usize,
@@ -64,7 +64,7 @@ struct Selected<'e> {
     product: bool,
 }
 
-impl Rewriter<'_> {
+impl OneHotRewriter<'_> {
     fn block(&self, block: Block) -> Block {
         block.into_iter().map(|stmt| self.stmt(stmt)).collect()
     }
@@ -98,11 +98,11 @@ impl Rewriter<'_> {
     }
 
     /// What is added to the target's element, which stands on one side of the sum.
-    fn element<'e>(&self, target: Target, index: &Indices, value: &'e Expr) -> Option<&'e Expr> {
+    fn element<'e>(&self, target: SumTarget, index: &Indices, value: &'e Expr) -> Option<&'e Expr> {
         let Expr::Binary { op: BinaryOp::Add, a, b } = value else { return None };
         let own = |e: &Expr| match (target, e) {
-            (Target::Node(node), Expr::Get { node: read, index: at }) => node == *read && at == index,
-            (Target::Local(local), Expr::GetLocal { local: read, index: at }) => {
+            (SumTarget::Node(node), Expr::Get { node: read, index: at }) => node == *read && at == index,
+            (SumTarget::Local(local), Expr::GetLocal { local: read, index: at }) => {
                 local == *read && at == index
             }
             _ => false,
@@ -114,7 +114,7 @@ impl Rewriter<'_> {
         }
     }
 
-    fn selected<'e>(&self, element: &'e Expr, var: LoopId, classes: i64) -> Option<Selected<'e>> {
+    fn selected<'e>(&self, element: &'e Expr, var: LoopId, classes: i64) -> Option<OneHotRead<'e>> {
         let (condition, read, product) = match element {
             Expr::Ternary { op: TernaryOp::Where, a, b, c } => match (is_number(c, 0), is_number(b, 0)) {
                 (true, _) => (self.equality(a, BinaryOp::Eq)?, b, false),
@@ -134,7 +134,7 @@ impl Rewriter<'_> {
         let axis = index.iter().position(|i| i.mentions(var))?;
         let once = index.iter().filter(|i| i.mentions(var)).count() == 1 && index[axis] == Affine::var(var);
         let whole = self.routine.node(*node).dims.get(axis).is_some_and(|&dim| dim as i64 == classes);
-        (once && whole).then_some(Selected { table: *node, index, axis, conversions, at, product })
+        (once && whole).then_some(OneHotRead { table: *node, index, axis, conversions, at, product })
     }
 
     /// The sides of `a op b`.
@@ -185,18 +185,18 @@ impl Rewriter<'_> {
     }
 
     /// Whether what is gathered reads the array that is accumulated into.
-    fn interferes(&self, target: Target, selected: &Selected<'_>) -> bool {
+    fn interferes(&self, target: SumTarget, selected: &OneHotRead<'_>) -> bool {
         let mut effects = Effects::default();
         effects.read(&selected.at);
         match target {
-            Target::Node(node) => selected.table == node || effects.reads.contains(&node),
-            Target::Local(local) => effects.local_reads.contains(&local),
+            SumTarget::Node(node) => selected.table == node || effects.reads.contains(&node),
+            SumTarget::Local(local) => effects.local_reads.contains(&local),
         }
     }
 
     /// The loops inside the one over classes around the accumulation of the gathered value.
-    fn rebuilt(&self, body: &Block, selected: Selected<'_>, dtype: DType) -> Stmt {
-        let Selected { table, index, axis, conversions, at, .. } = selected;
+    fn rebuilt(&self, body: &Block, selected: OneHotRead<'_>, dtype: DType) -> Stmt {
+        let OneHotRead { table, index, axis, conversions, at, .. } = selected;
         let mut index = index.clone();
         index[axis] = Affine::constant(0);
         let otherwise = Box::new(Expr::Const(Scalar::zero(self.routine.node(table).dtype)));
@@ -214,7 +214,7 @@ impl Rewriter<'_> {
 
 /// Where a sum is accumulated.
 #[derive(Clone, Copy, PartialEq)]
-enum Target {
+enum SumTarget {
     Node(NodeRef),
     Local(LocalId),
 }
@@ -234,10 +234,10 @@ fn chain(mut block: &Block) -> Option<(Vec<LoopId>, &Stmt)> {
     }
 }
 
-fn accumulation(store: &Stmt) -> Option<(Target, &Indices, &Expr)> {
+fn accumulation(store: &Stmt) -> Option<(SumTarget, &Indices, &Expr)> {
     match store {
-        Stmt::Set { node, index, value } => Some((Target::Node(*node), index, value)),
-        Stmt::SetLocal { local, index, value } => Some((Target::Local(*local), index, value)),
+        Stmt::Set { node, index, value } => Some((SumTarget::Node(*node), index, value)),
+        Stmt::SetLocal { local, index, value } => Some((SumTarget::Local(*local), index, value)),
         _ => None,
     }
 }

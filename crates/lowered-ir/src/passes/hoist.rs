@@ -25,7 +25,7 @@ use super::bind::Binder;
 use super::cost::{is_expensive, work};
 use super::cse::eliminate_common_groups;
 use super::effects::Effects;
-use super::groups::{Group, Places};
+use super::pure_regions::{PureRegion, RegionIndex};
 use super::ranges::LoopInfo;
 
 /// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat
@@ -108,8 +108,8 @@ fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) 
 /// Goes through the body once, so that what depends on a group follows it.
 fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
     let effects: Vec<Effects> = body.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
-    let places = Places::of(effects.iter());
-    let mut inside = Inside::of(&effects, body);
+    let places = RegionIndex::of(effects.iter());
+    let mut inside = LoopBodyEffects::of(&effects, body);
     let mut rest = Block::new();
     let mut at = 0;
     while at < body.len() {
@@ -118,9 +118,9 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
             effects[range].iter().for_each(|effects| all.add(effects));
             all
         };
-        let group = places.group_at(body, at, all);
+        let group = places.region_at(body, at, all);
         match group.filter(|group| is_movable(group, &body[group.range.clone()], var, &inside, outermost)) {
-            Some(Group { range, .. }) => {
+            Some(PureRegion { range, .. }) => {
                 inside.remove(&effects[range.clone()], &body[range.clone()]);
                 out.extend(body[range.clone()].iter().cloned());
                 at = range.end() + 1;
@@ -135,16 +135,17 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
 }
 
 /// What the body of a loop does, as far as it matters to what may leave it. Pure groups write no nodes.
-struct Inside {
+struct LoopBodyEffects {
     writes: BTreeSet<NodeRef>,
     /// In how many statements each local is declared or stored to.
     locals: HashMap<LocalId, usize>,
     work: u64,
 }
 
-impl Inside {
-    fn of(effects: &[Effects], body: &[Stmt]) -> Inside {
-        let mut inside = Inside { writes: BTreeSet::new(), locals: HashMap::new(), work: work(body) };
+impl LoopBodyEffects {
+    fn of(effects: &[Effects], body: &[Stmt]) -> LoopBodyEffects {
+        let mut inside =
+            LoopBodyEffects { writes: BTreeSet::new(), locals: HashMap::new(), work: work(body) };
         for effects in effects {
             inside.writes.extend(&effects.writes);
             for &local in effects.declares.iter().chain(&effects.local_writes) {
@@ -170,7 +171,13 @@ impl Inside {
     }
 }
 
-fn is_movable(group: &Group, stmts: &[Stmt], var: LoopId, inside: &Inside, outermost: bool) -> bool {
+fn is_movable(
+    group: &PureRegion,
+    stmts: &[Stmt],
+    var: LoopId,
+    inside: &LoopBodyEffects,
+    outermost: bool,
+) -> bool {
     let effects = &group.effects;
     let mut free = effects.local_reads.difference(&effects.declares);
     is_worthwhile(stmts)

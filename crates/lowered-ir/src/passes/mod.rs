@@ -11,19 +11,19 @@ pub mod cse;
 pub mod dead;
 pub mod effects;
 pub mod gather;
-mod groups;
-pub mod halves;
+pub mod half_overflow;
 pub mod hoist;
 pub mod log;
 pub mod modes;
 mod overwritten;
 pub mod powers;
+mod pure_regions;
 pub mod ranges;
+mod sampled_accesses;
 pub mod settings;
 pub mod simplify;
 mod solve;
 mod stores;
-mod trace;
 pub mod virtualize;
 
 use crate::ir::Routine;
@@ -31,7 +31,7 @@ use crate::ir::Routine;
 pub(crate) use modes::KEEP_IN_MEMORY;
 pub use modes::ModeError;
 pub use settings::Settings;
-pub use virtualize::Refusal;
+pub use virtualize::InlineRejection;
 
 /// Runs a pass by itself, with default settings.
 pub type PassFn = fn(&mut Routine) -> Result<(), ModeError>;
@@ -87,8 +87,8 @@ fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
 pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
     let candidates = modes::decide(routine, &facts, settings)?;
-    let refused = virtualize::virtualize(routine, &candidates);
-    modes::settle(routine, &facts, &candidates, &refused, settings)
+    let rejected = virtualize::virtualize(routine, &candidates);
+    modes::settle(routine, &facts, &candidates, &rejected, settings)
 }
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {

@@ -19,24 +19,24 @@ use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 use crate::ir::{NodeDecl, NodeRef, Routine};
 
 use super::access::{Facts, NodeFacts};
+use super::sampled_accesses;
 use super::settings::Settings;
-use super::stores::{Computation, Stores};
-use super::trace;
-use super::virtualize::Refusal;
+use super::stores::{ComputationCost, NodeStores};
+use super::virtualize::InlineRejection;
 
 /// A memory mode that the routine contradicts.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModeError {
     /// Somebody wants the node inlined, and it cannot be.
-    #[error("node {node} \"{name}\" is virtual, but cannot be because {refusal}; {remedy}")]
+    #[error("node {node} \"{name}\" is virtual, but cannot be because {rejection}; {remedy}")]
     NotVirtual {
         /// The node.
         node: NodeRef,
         /// Its name.
         name: String,
         /// Why not.
-        refusal: Refusal,
+        rejection: InlineRejection,
         /// What to do about it.
         remedy: &'static str,
     },
@@ -79,10 +79,10 @@ impl ModeError {
 /// When a mode decided earlier contradicts what the routine does with the node.
 pub fn decide(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Result<Vec<NodeRef>, ModeError> {
     let order = in_order_of_setters(routine, facts);
-    let traced = settings.max_tracing_dim.and_then(|limit| trace::visits(routine, limit));
+    let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
     let Routine { nodes, body, .. } = routine;
     let visits = traced.unwrap_or_else(|| visits(&order, nodes, facts));
-    let stores = Stores::of(body, nodes.len());
+    let stores = NodeStores::of(body, nodes.len());
     let mut policy = Policy { stores, facts, settings, candidates: BTreeSet::new(), visits };
     let mut candidates = Vec::new();
     for node in order {
@@ -112,18 +112,19 @@ fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
     nodes
 }
 
-/// Settles what virtualisation left: inlined candidates are virtual, refused ones as local as their size allows.
+/// Settles what virtualisation left: inlined candidates are virtual, rejected ones as local as their size allows.
 ///
 /// # Errors
-/// When a node that somebody wants virtual was refused.
+/// When a node that somebody wants virtual was rejected.
 pub fn settle(
     routine: &mut Routine,
     facts: &Facts,
     candidates: &[NodeRef],
-    refused: &[(NodeRef, Refusal)],
+    rejected: &[(NodeRef, InlineRejection)],
     settings: &Settings,
 ) -> Result<(), ModeError> {
-    let refused: BTreeMap<NodeRef, &Refusal> = refused.iter().map(|(node, why)| (*node, why)).collect();
+    let rejected: BTreeMap<NodeRef, &InlineRejection> =
+        rejected.iter().map(|(node, why)| (*node, why)).collect();
     let nodes = &mut routine.nodes;
     let forced = |decl: &NodeDecl, reason: &'static str| ForceCtx {
         elems: decl.dims.iter().product(),
@@ -132,7 +133,7 @@ pub fn settle(
         reason: Reason::new(reason),
     };
     for &node in candidates {
-        match refused.get(&node) {
+        match rejected.get(&node) {
             None => {
                 let why = "it is inlined at every use";
                 let decl = &mut nodes[node.index()];
@@ -141,11 +142,11 @@ pub fn settle(
                     refine(nodes, node, MemoryMode::Virtual, Reason::new(why))?;
                 }
             }
-            Some(&refusal) if nodes[node.index()].mode.known_virtual() => {
-                return Err(not_virtual(nodes, node, refusal.clone()));
+            Some(&rejection) if nodes[node.index()].mode.known_virtual() => {
+                return Err(not_virtual(nodes, node, rejection.clone()));
             }
-            Some(refusal) => {
-                let why = Reason::new(format!("it cannot be inlined: {refusal}"));
+            Some(rejection) => {
+                let why = Reason::new(format!("it cannot be inlined: {rejection}"));
                 refine(nodes, node, MemoryMode::NeverVirtual, why)?;
             }
         }
@@ -173,7 +174,7 @@ enum Verdict {
 
 /// What verdicts are made from.
 struct Policy<'a> {
-    stores: Stores<'a>,
+    stores: NodeStores<'a>,
     facts: &'a Facts,
     settings: &'a Settings,
     /// The nodes that may be inlined, as far as is known.
@@ -216,10 +217,10 @@ impl Policy<'_> {
     /// Why the elements should be computed once rather than at each use, if they should.
     fn too_costly(&self, node: NodeRef) -> Option<Reason> {
         let computation = self.stores.computation(node, &|node| self.candidates.contains(&node));
-        if computation == Computation::Reduction && !self.settings.inline_complex_computations {
+        if computation == ComputationCost::Reduction && !self.settings.inline_complex_computations {
             return Some(Reason::new("it is computed by a reduction"));
         }
-        let simple = computation == Computation::Simple && self.settings.inline_simple_computations;
+        let simple = computation == ComputationCost::Simple && self.settings.inline_simple_computations;
         let most = self.settings.max_visits;
         let visits = self.visits[node.index()];
         let why = || format!("each element is read up to {visits} times, more than max_visits = {most}");
@@ -229,7 +230,7 @@ impl Policy<'_> {
 
 /// How often an element of each node is read when the nodes that are virtual by decision are inlined into their uses.
 ///
-/// `order` has users after what they use; a user that comes before counts once, and will be refused.
+/// `order` has users after what they use; a user that comes before counts once, and will be rejected.
 fn visits(order: &[NodeRef], nodes: &[NodeDecl], facts: &Facts) -> Vec<u64> {
     let mut visits: Vec<u64> = vec![1; nodes.len()];
     for &node in order.iter().rev() {
@@ -276,12 +277,12 @@ fn output(mode: &tnode::ModeState) -> Verdict {
 fn check_virtual(nodes: &[NodeDecl], node: NodeRef, known: &NodeFacts) -> Result<(), ModeError> {
     let decl = &nodes[node.index()];
     if decl.mode.known_virtual() {
-        let refusal = match known {
-            k if k.merged => Refusal::MergeRead,
-            k if !k.is_written() => Refusal::NoSetter,
-            _ => Refusal::ReadBeforeWrite,
+        let rejection = match known {
+            k if k.merged => InlineRejection::MergeRead,
+            k if !k.is_written() => InlineRejection::NoSetter,
+            _ => InlineRejection::ReadBeforeWrite,
         };
-        return Err(not_virtual(nodes, node, refusal));
+        return Err(not_virtual(nodes, node, rejection));
     }
     let local = decl.mode.mode() == Some(MemoryMode::Local);
     if local && (known.read_only() || known.read_before_write) {
@@ -290,7 +291,7 @@ fn check_virtual(nodes: &[NodeDecl], node: NodeRef, known: &NodeFacts) -> Result
     Ok(())
 }
 
-fn not_virtual(nodes: &[NodeDecl], node: NodeRef, refusal: Refusal) -> ModeError {
+fn not_virtual(nodes: &[NodeDecl], node: NodeRef, rejection: InlineRejection) -> ModeError {
     let decl = &nodes[node.index()];
     let of_subexpression =
         |decision: &tnode::Decision| decision.reason.text().starts_with(SUBEXPRESSION_REASON);
@@ -298,7 +299,7 @@ fn not_virtual(nodes: &[NodeDecl], node: NodeRef, refusal: Refusal) -> ModeError
         true => "assign that subexpression to a node of its own, in a statement before",
         false => KEEP_IN_MEMORY,
     };
-    ModeError::NotVirtual { node, name: decl.name.clone(), refusal, remedy }
+    ModeError::NotVirtual { node, name: decl.name.clone(), rejection, remedy }
 }
 
 /// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression follows.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::ir::{Block, Indices, LocalId, NodeRef, Routine, Stmt, walk};
 
-use super::access::Follower;
+use super::access::NodeTracker;
 use super::effects::Effects;
 use super::ranges::Ranges;
 
@@ -51,9 +51,9 @@ fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
                 continue;
             }
             let after = mentions[k + 1..].iter().filter_map(|&(at, _)| body[at].as_ref());
-            let dead = overwrite(after, Follower::new(routine, &ranges, node))
+            let dead = overwrite(after, NodeTracker::new(routine, &ranges, node))
                 && body[position].as_ref().is_some_and(|stmt| {
-                    let mut own = Follower::new(routine, &ranges, node);
+                    let mut own = NodeTracker::new(routine, &ranges, node);
                     own.follow(stmt);
                     own.reads().iter().all(|read| read.into == Some(node))
                 });
@@ -83,7 +83,7 @@ fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
 
 /// Whether the statements surely write every element of the node before they read any: all that has to be
 /// known of them is how they begin.
-fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: Follower<'_>) -> bool {
+fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: NodeTracker<'_>) -> bool {
     for stmt in stmts.take(REACH) {
         node.follow(stmt);
         if node.reads_before_write() || node.is_never_covered() {
@@ -110,20 +110,20 @@ fn without_stores(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
 
 /// What is stored to later in a block, before any read of it.
 #[derive(Default)]
-struct Later {
+struct LaterStores {
     elements: BTreeMap<NodeRef, HashSet<Indices>>,
     nodes: BTreeSet<NodeRef>,
     locals: BTreeSet<LocalId>,
 }
 
-impl Later {
+impl LaterStores {
     /// At the end of a block: its scalars are not read after it.
-    fn end_of(block: &[Stmt]) -> Later {
+    fn end_of(block: &[Stmt]) -> LaterStores {
         let declared = block.iter().filter_map(|stmt| match stmt {
             Stmt::Declare { local, dims, .. } if dims.is_empty() => Some(*local),
             _ => None,
         });
-        Later { locals: declared.collect(), ..Later::default() }
+        LaterStores { locals: declared.collect(), ..LaterStores::default() }
     }
 
     /// Whether what the statement stores is stored to again before it is read.
@@ -164,7 +164,7 @@ impl Later {
 }
 
 fn without_overwritten_elements(block: Block) -> Block {
-    let mut later = Later::end_of(&block);
+    let mut later = LaterStores::end_of(&block);
     let mut kept = Block::new();
     for stmt in block.into_iter().rev() {
         if later.overwrites(&stmt) {

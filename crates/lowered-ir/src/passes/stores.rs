@@ -6,10 +6,10 @@ use super::cost::cost;
 
 /// How much work an element is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Computation {
+pub(super) enum ComputationCost {
     /// One store of a value that costs about one memory read.
     Simple,
-    /// Stores without loops of their own.
+    /// NodeStores without loops of their own.
     Elementwise,
     /// Anything with a loop, or an accumulation.
     Reduction,
@@ -19,22 +19,22 @@ pub(super) enum Computation {
 const SIMPLE_COST: u64 = 4;
 
 /// The stores of a body by node.
-pub(super) struct Stores<'a> {
-    of: Vec<Vec<Store<'a>>>,
+pub(super) struct NodeStores<'a> {
+    of: Vec<Vec<NodeStore<'a>>>,
 }
 
 /// One store.
-struct Store<'a> {
+struct NodeStore<'a> {
     /// It happens several times to one element, or depends on what was there.
     reduces: bool,
     value: &'a Expr,
     cost: u64,
 }
 
-impl<'a> Stores<'a> {
+impl<'a> NodeStores<'a> {
     /// The stores of a body over that many nodes.
-    pub(super) fn of(body: &'a Block, nodes: usize) -> Stores<'a> {
-        let mut stores = Stores { of: (0..nodes).map(|_| Vec::new()).collect() };
+    pub(super) fn of(body: &'a Block, nodes: usize) -> NodeStores<'a> {
+        let mut stores = NodeStores { of: (0..nodes).map(|_| Vec::new()).collect() };
         stores.block(body, &mut Vec::new());
         stores
     }
@@ -50,10 +50,10 @@ impl<'a> Stores<'a> {
                 Stmt::Set { node, index, value } => {
                     let repeats = loops.iter().any(|&v| !index.iter().any(|i| i.mentions(v)));
                     let reduces = repeats || carries(value, *node);
-                    self.of[node.index()].push(Store { reduces, value, cost: cost(value) });
+                    self.of[node.index()].push(NodeStore { reduces, value, cost: cost(value) });
                 }
                 Stmt::SetDynamic { node, value, .. } => {
-                    self.of[node.index()].push(Store { reduces: true, value, cost: cost(value) });
+                    self.of[node.index()].push(NodeStore { reduces: true, value, cost: cost(value) });
                 }
                 Stmt::SetLocal { .. }
                 | Stmt::Zero { .. }
@@ -66,22 +66,22 @@ impl<'a> Stores<'a> {
 
     /// How much work an element of the node is, where the nodes that `inlined` tells are in place of their
     /// reads.
-    pub(super) fn computation(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> Computation {
+    pub(super) fn computation(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> ComputationCost {
         let found = &self.of[node.index()];
         if found.iter().any(|s| s.reduces) {
-            return Computation::Reduction;
+            return ComputationCost::Reduction;
         }
         let mut budget = SIMPLE_COST;
         match found.as_slice() {
-            [] => Computation::Simple,
-            [one] if self.is_simple(one, inlined, &mut budget) => Computation::Simple,
-            _ => Computation::Elementwise,
+            [] => ComputationCost::Simple,
+            [one] if self.is_simple(one, inlined, &mut budget) => ComputationCost::Simple,
+            _ => ComputationCost::Elementwise,
         }
     }
 
     /// Whether the value, with inlined nodes in place of their reads, has at most one read and fits the
     /// budget, which it uses up.
-    fn is_simple(&self, store: &Store<'_>, inlined: &impl Fn(NodeRef) -> bool, budget: &mut u64) -> bool {
+    fn is_simple(&self, store: &NodeStore<'_>, inlined: &impl Fn(NodeRef) -> bool, budget: &mut u64) -> bool {
         let fits = !store.reduces && store.cost <= *budget;
         *budget = budget.saturating_sub(store.cost);
         let mut read = Vec::new();

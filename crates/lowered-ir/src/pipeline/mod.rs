@@ -1,6 +1,6 @@
 //! The optimiser: the passes in order.
 
-mod carry;
+mod cross_routine_inlining;
 
 use tnode::TensorNode;
 
@@ -8,12 +8,12 @@ use crate::Lowered;
 use crate::ir::{NodeRef, Routine};
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
-use crate::passes::virtualize::{self, Computed};
-use crate::passes::{ModeError, cse, dead, gather, halves, hoist, modes, powers, simplify};
+use crate::passes::virtualize::{self, InlinedComputation};
+use crate::passes::{ModeError, cse, dead, gather, half_overflow, hoist, modes, powers, simplify};
 
-pub use crate::passes::halves::LargeHalf;
-pub use crate::passes::{Refusal, Settings};
-pub use carry::{Changes, OptimizeCtx};
+pub use crate::passes::half_overflow::HalfOverflow;
+pub use crate::passes::{InlineRejection, Settings};
+pub use cross_routine_inlining::{Changes, OptimizeCtx};
 
 /// An optimised routine and what a caller needs to know about it.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Optimized {
     /// The node whose copy is read from the merge buffer.
     pub merge: Option<NodeRef>,
     /// The nodes that could have been inlined and were not, with the reason, in order.
-    pub refused: Vec<(NodeRef, Refusal)>,
+    pub rejected: Vec<(NodeRef, InlineRejection)>,
 }
 
 /// A routine optimised after others, whose virtual nodes it may use.
@@ -83,7 +83,7 @@ pub enum OptimizeError {
     },
     /// A constant is too large for its narrow type.
     #[error(transparent)]
-    LargeHalf(LargeHalf),
+    HalfOverflow(HalfOverflow),
 }
 
 impl OptimizeError {
@@ -91,7 +91,7 @@ impl OptimizeError {
     pub fn node(&self) -> Option<NodeRef> {
         match self {
             OptimizeError::Mode { source, .. } => Some(source.node()),
-            OptimizeError::TwoMergeNodes { .. } | OptimizeError::LargeHalf(_) => None,
+            OptimizeError::TwoMergeNodes { .. } | OptimizeError::HalfOverflow(_) => None,
         }
     }
 }
@@ -144,7 +144,7 @@ fn run(
     mut routine: Routine,
     settings: &Settings,
     on_pass: &mut dyn FnMut(&str, &Routine),
-) -> Result<(Optimized, Vec<Computed>), OptimizeError> {
+) -> Result<(Optimized, Vec<InlinedComputation>), OptimizeError> {
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
 
@@ -157,8 +157,9 @@ fn run(
     on_pass("modes", &routine);
 
     // No statement mentions an inlined node, and every node that this routine computes has a settled place.
-    let virtualize::Outcome { refused, computed } = virtualize::virtualize_keeping(&mut routine, &candidates);
-    modes::settle(&mut routine, &facts, &candidates, &refused, settings).map_err(in_routine)?;
+    let virtualize::VirtualizeOutcome { rejected, computed } =
+        virtualize::virtualize_keeping(&mut routine, &candidates);
+    modes::settle(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
     // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
@@ -187,11 +188,11 @@ fn run(
 
     // What is left of the constants suits their types.
     if let Some(cutoff) = settings.half_constant_cutoff {
-        halves::check(&routine, cutoff).map_err(OptimizeError::LargeHalf)?;
+        half_overflow::check(&routine, cutoff).map_err(OptimizeError::HalfOverflow)?;
     }
 
     let (inputs, outputs) = inputs_and_outputs(&routine);
-    Ok((Optimized { routine, inputs, outputs, merge, refused }, computed))
+    Ok((Optimized { routine, inputs, outputs, merge, rejected }, computed))
 }
 
 fn merge_node(routine: &Routine, facts: &Facts) -> Result<Option<NodeRef>, OptimizeError> {

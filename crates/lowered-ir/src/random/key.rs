@@ -76,7 +76,7 @@ impl Scheme {
     }
 
     /// The key with one more number.
-    pub fn fold(self, key: Expr, number: &Number) -> Expr {
+    pub fn fold(self, key: Expr, number: &KeyNumber) -> Expr {
         let counter = match self {
             Scheme::Standard => lanes([number.low.clone(), number.high.clone(), word(0), word(KEY_MARK)]),
             Scheme::CompatLight | Scheme::CompatCrypto => compat_words(&number.low),
@@ -88,13 +88,13 @@ impl Scheme {
     pub fn chunk_sample(self, key: Expr, row: &Affine, chunk: &Affine, chunks: i64, last_row: i64) -> Expr {
         let counter = match self {
             Scheme::Standard => {
-                let (row, chunk) = (Number::index(row, last_row), Number::index(chunk, chunks - 1));
+                let (row, chunk) = (KeyNumber::index(row, last_row), KeyNumber::index(chunk, chunks - 1));
                 lanes([chunk.low, row.low, row.high, chunk.high])
             }
             Scheme::CompatLight | Scheme::CompatCrypto => {
                 let cell = row.times(chunks).plus(chunk);
                 let last = last_row.saturating_mul(chunks).saturating_add(chunks - 1);
-                compat_words(&Number::index(&cell, last).low)
+                compat_words(&KeyNumber::index(&cell, last).low)
             }
         };
         self.sample(key, counter)
@@ -117,31 +117,31 @@ impl Scheme {
 
 /// A number modulo 2⁶⁴ as two `u32`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Number {
+pub struct KeyNumber {
     /// Modulo 2³².
     pub low: Expr,
     /// The rest.
     pub high: Expr,
 }
 
-impl Number {
+impl KeyNumber {
     /// A constant.
-    pub fn constant(number: u64) -> Number {
-        Number { low: word(number as u32), high: word((number >> 32) as u32) }
+    pub fn constant(number: u64) -> KeyNumber {
+        KeyNumber { low: word(number as u32), high: word((number >> 32) as u32) }
     }
 
     /// The value of an index within `0..=last`.
-    pub fn index(index: &Affine, last: i64) -> Number {
+    pub fn index(index: &Affine, last: i64) -> KeyNumber {
         if let Some(constant) = index.as_constant() {
-            return Number::constant(constant as u64);
+            return KeyNumber::constant(constant as u64);
         }
         if i32::try_from(last).is_ok() {
-            return Number { low: index_word(index), high: word(0) };
+            return KeyNumber { low: index_word(index), high: word(0) };
         }
         let wide = Expr::Index { index: index.clone(), dtype: DType::I64 };
         let shift = Expr::Const(Scalar::from_i64(DType::I64, 32));
         let high = Expr::binary(BinaryOp::Shr, wide.clone(), shift);
-        Number { low: Expr::convert(DType::U32, wide), high: Expr::convert(DType::U32, high) }
+        KeyNumber { low: Expr::convert(DType::U32, wide), high: Expr::convert(DType::U32, high) }
     }
 }
 

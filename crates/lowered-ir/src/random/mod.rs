@@ -31,5 +31,5 @@ mod value;
 pub use cipher::{
     Generator, PARITY, THREEFRY, THREEFRY_CRYPTO, THREEFRY_LIGHT, WordAlgebra, Words, bits_of, words_of,
 };
-pub use key::{MAX_CELL, Number, Scheme};
+pub use key::{KeyNumber, MAX_CELL, Scheme};
 pub use value::{Distribution, bits, compat_uniform, normal, uniform, value};

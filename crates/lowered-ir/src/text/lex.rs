@@ -4,7 +4,7 @@ use super::ParseError;
 
 /// A token with the byte offset and the line at which it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Spanned<'t> {
+pub(super) struct SpannedToken<'t> {
     pub(super) token: Token<'t>,
     pub(super) offset: usize,
     pub(super) line: usize,
@@ -36,7 +36,7 @@ const SIGNS: [&str; 20] =
     [":=", "..", "<=", "==", "!=", "<", "+", "-", "*", "/", "%", "(", ")", "[", "]", "{", "}", ",", ":", "="];
 
 /// Splits a text into tokens; the last one is [`Token::End`]. Comments run from `;` to the end of the line.
-pub(super) fn lex(text: &str) -> Result<Vec<Spanned<'_>>, ParseError> {
+pub(super) fn lex(text: &str) -> Result<Vec<SpannedToken<'_>>, ParseError> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut tokens = Vec::new();
     loop {
@@ -44,7 +44,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Spanned<'_>>, ParseError> {
         let (offset, line) = (lexer.at, lexer.line);
         let token = lexer.token()?;
         let end = token == Token::End;
-        tokens.push(Spanned { token, offset, line });
+        tokens.push(SpannedToken { token, offset, line });
         if end {
             return Ok(tokens);
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A statement is named by its path: its position in the routine's body, then in the body of the loop there,
 /// and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct RoutineLines {
     /// The line of the routine's name.
     pub routine: usize,
     /// The line of the closing brace.

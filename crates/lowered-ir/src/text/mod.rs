@@ -22,8 +22,8 @@ mod print;
 
 pub use error::ParseError;
 pub use lex::is_identifier;
-pub use lines::Lines;
-pub use parse::{Parsed, parse, parse_file};
+pub use lines::RoutineLines;
+pub use parse::{ParsedRoutine, parse, parse_file};
 pub use print::{print, print_expr, print_index, print_stmt};
 
 pub(crate) use print::{LOOSEST, precedence};

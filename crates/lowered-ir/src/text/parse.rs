@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason};
 
 use super::{
-    Lines, MAX_NESTING, ParseError,
-    lex::{Spanned, Token, lex, quote},
+    MAX_NESTING, ParseError, RoutineLines,
+    lex::{SpannedToken, Token, lex, quote},
 };
 use crate::ir::{
     BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, NodeDecl, NodeRef, Numerics,
@@ -19,11 +19,11 @@ use crate::stack::with_enough;
 
 /// A routine with the lines its parts stand on.
 #[derive(Clone, Debug)]
-pub struct Parsed {
+pub struct ParsedRoutine {
     /// The routine.
     pub routine: Routine,
     /// Where its parts stand.
-    pub lines: Lines,
+    pub lines: RoutineLines,
 }
 
 /// Parses a text that holds one routine.
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Routine, ParseError> {
     with_enough(|| one_routine(text).map_err(|error| *error))
 }
 
-fn one_routine(text: &str) -> Rule<Routine> {
+fn one_routine(text: &str) -> ParseResult<Routine> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.routine()?;
     match parser.peek() {
@@ -49,11 +49,11 @@ fn one_routine(text: &str) -> Rule<Routine> {
 /// # Errors
 ///
 /// Where the text is not in the text form.
-pub fn parse_file(text: &str) -> Result<Vec<Parsed>, ParseError> {
+pub fn parse_file(text: &str) -> Result<Vec<ParsedRoutine>, ParseError> {
     with_enough(|| any_routines(text).map_err(|error| *error))
 }
 
-fn any_routines(text: &str) -> Rule<Vec<Parsed>> {
+fn any_routines(text: &str) -> ParseResult<Vec<ParsedRoutine>> {
     let mut parser = Parser::new(text)?;
     let mut routines = Vec::new();
     while *parser.peek() != Token::End {
@@ -65,7 +65,7 @@ fn any_routines(text: &str) -> Rule<Vec<Parsed>> {
 /// The tokens still to come, and what was declared so far.
 pub(super) struct Parser<'t> {
     text: &'t str,
-    tokens: Vec<Spanned<'t>>,
+    tokens: Vec<SpannedToken<'t>>,
     at: usize,
     /// How many operands the current one is nested in.
     pub(super) nesting: usize,
@@ -73,14 +73,14 @@ pub(super) struct Parser<'t> {
     nodes: Vec<NodeDecl>,
     loops: BTreeSet<LoopId>,
     locals: BTreeSet<LocalId>,
-    lines: Lines,
+    lines: RoutineLines,
 }
 
 /// What every rule gives. The error is boxed because results lie on the stack at every level of nesting.
-pub(super) type Rule<T> = Result<T, Box<ParseError>>;
+pub(super) type ParseResult<T> = Result<T, Box<ParseError>>;
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str) -> Rule<Self> {
+    fn new(text: &'t str) -> ParseResult<Self> {
         Ok(Parser {
             text,
             tokens: lex(text)?,
@@ -90,13 +90,13 @@ impl<'t> Parser<'t> {
             nodes: Vec::new(),
             loops: BTreeSet::new(),
             locals: BTreeSet::new(),
-            lines: Lines::default(),
+            lines: RoutineLines::default(),
         })
     }
 
     // Tokens.
 
-    fn spanned(&self) -> &Spanned<'t> {
+    fn spanned(&self) -> &SpannedToken<'t> {
         // The last token is the end, which `advance` never passes.
         &self.tokens[self.at]
     }
@@ -138,7 +138,7 @@ impl<'t> Parser<'t> {
         there
     }
 
-    pub(super) fn expect_sign(&mut self, sign: &str) -> Rule<()> {
+    pub(super) fn expect_sign(&mut self, sign: &str) -> ParseResult<()> {
         if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected(format!("`{sign}`"))) }
     }
 
@@ -150,12 +150,12 @@ impl<'t> Parser<'t> {
         there
     }
 
-    fn expect_word(&mut self, word: &str) -> Rule<()> {
+    fn expect_word(&mut self, word: &str) -> ParseResult<()> {
         if self.take_word(word) { Ok(()) } else { Err(self.unexpected(format!("`{word}`"))) }
     }
 
     /// Takes the word for which `f` gives a value.
-    fn word<T>(&mut self, expected: &str, f: impl FnOnce(&'t str) -> Option<T>) -> Rule<T> {
+    fn word<T>(&mut self, expected: &str, f: impl FnOnce(&'t str) -> Option<T>) -> ParseResult<T> {
         let value = match *self.peek() {
             Token::Word(word) => f(word),
             _ => None,
@@ -165,14 +165,14 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    fn name(&mut self, expected: &str) -> Rule<String> {
+    fn name(&mut self, expected: &str) -> ParseResult<String> {
         let Token::Name(name) = self.peek() else { return Err(self.unexpected(expected)) };
         let name = name.clone();
         self.advance();
         Ok(name)
     }
 
-    fn quoted(&mut self, expected: &str) -> Rule<String> {
+    fn quoted(&mut self, expected: &str) -> ParseResult<String> {
         let Token::Text(text) = self.peek() else { return Err(self.unexpected(expected)) };
         let text = text.clone();
         self.advance();
@@ -180,7 +180,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes plain digits that fit the type.
-    pub(super) fn digits<T: std::str::FromStr>(&mut self, expected: &str) -> Rule<T> {
+    pub(super) fn digits<T: std::str::FromStr>(&mut self, expected: &str) -> ParseResult<T> {
         let value = match self.peek() {
             Token::Number { digits, suffix: "" } => digits.parse().ok(),
             _ => None,
@@ -191,7 +191,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes an integer with an optional minus sign.
-    pub(super) fn integer(&mut self, expected: &str) -> Rule<i64> {
+    pub(super) fn integer(&mut self, expected: &str) -> ParseResult<i64> {
         let negative = self.take_sign("-");
         let at = self.at;
         let magnitude: u64 = self.digits(expected)?;
@@ -202,7 +202,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    pub(super) fn dtype(&mut self) -> Rule<DType> {
+    pub(super) fn dtype(&mut self) -> ParseResult<DType> {
         self.word("an element type such as `f32`", |word| word.parse().ok())
     }
 
@@ -210,8 +210,8 @@ impl<'t> Parser<'t> {
     pub(super) fn list_until<T>(
         &mut self,
         close: &str,
-        mut item: impl FnMut(&mut Self) -> Rule<T>,
-    ) -> Rule<Vec<T>> {
+        mut item: impl FnMut(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<Vec<T>> {
         let mut items = Vec::new();
         if self.take_sign(close) {
             return Ok(items);
@@ -229,7 +229,7 @@ impl<'t> Parser<'t> {
 
     // References.
 
-    pub(super) fn symbol_ref(&mut self) -> Rule<SymbolId> {
+    pub(super) fn symbol_ref(&mut self) -> ParseResult<SymbolId> {
         let Token::Name(name) = self.peek() else { return Err(self.unexpected("a symbol such as `@step`")) };
         let symbol = self.symbols.get(name).copied();
         let symbol = symbol.ok_or_else(|| self.unexpected("a declared symbol"))?;
@@ -237,7 +237,7 @@ impl<'t> Parser<'t> {
         Ok(symbol)
     }
 
-    pub(super) fn node_ref(&mut self) -> Rule<NodeRef> {
+    pub(super) fn node_ref(&mut self) -> ParseResult<NodeRef> {
         let Token::Node(node) = *self.peek() else { return Err(self.unexpected("a node such as `%0`")) };
         if node as usize >= self.nodes.len() {
             return Err(self.unexpected("a declared node"));
@@ -246,14 +246,14 @@ impl<'t> Parser<'t> {
         Ok(NodeRef(node))
     }
 
-    pub(super) fn local_ref(&mut self) -> Rule<LocalId> {
+    pub(super) fn local_ref(&mut self) -> ParseResult<LocalId> {
         let local = self.peek_local().filter(|local| self.locals.contains(local));
         let local = local.ok_or_else(|| self.unexpected("a declared local"))?;
         self.advance();
         Ok(local)
     }
 
-    pub(super) fn loop_ref(&mut self) -> Rule<LoopId> {
+    pub(super) fn loop_ref(&mut self) -> ParseResult<LoopId> {
         let var = self.peek_loop().filter(|var| self.loops.contains(var));
         let var = var.ok_or_else(|| self.unexpected("the variable of a loop"))?;
         self.advance();
@@ -277,7 +277,7 @@ impl<'t> Parser<'t> {
 
     // Declarations.
 
-    fn routine(&mut self) -> Rule<Parsed> {
+    fn routine(&mut self) -> ParseResult<ParsedRoutine> {
         self.forget();
         self.lines.routine = self.line();
         self.expect_word("routine")?;
@@ -288,7 +288,7 @@ impl<'t> Parser<'t> {
         let body = self.block(&mut Vec::new())?;
         let nodes = std::mem::take(&mut self.nodes);
         let routine = Routine { name, numerics, symbols, nodes, body };
-        Ok(Parsed { routine, lines: std::mem::take(&mut self.lines) })
+        Ok(ParsedRoutine { routine, lines: std::mem::take(&mut self.lines) })
     }
 
     /// Begins a routine: nothing is declared yet.
@@ -297,7 +297,7 @@ impl<'t> Parser<'t> {
         self.nodes.clear();
         self.loops.clear();
         self.locals.clear();
-        self.lines = Lines::default();
+        self.lines = RoutineLines::default();
     }
 
     fn numerics(&mut self) -> Numerics {
@@ -309,7 +309,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads symbols and nodes, and gives the symbols.
-    fn declarations(&mut self) -> Rule<Vec<Symbol>> {
+    fn declarations(&mut self) -> ParseResult<Vec<Symbol>> {
         let mut symbols = Vec::new();
         loop {
             let line = self.line();
@@ -326,7 +326,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn symbol(&mut self, id: SymbolId) -> Rule<Symbol> {
+    fn symbol(&mut self, id: SymbolId) -> ParseResult<Symbol> {
         if let Token::Name(name) = self.peek()
             && self.symbols.contains_key(name)
         {
@@ -343,7 +343,7 @@ impl<'t> Parser<'t> {
         Ok(Symbol { name, range })
     }
 
-    fn node(&mut self) -> Rule<NodeDecl> {
+    fn node(&mut self) -> ParseResult<NodeDecl> {
         let expected = NodeRef(self.nodes.len() as u32);
         if *self.peek() != Token::Node(expected.0) {
             return Err(self.unexpected(format!("{expected}, as nodes are numbered in order")));
@@ -355,7 +355,7 @@ impl<'t> Parser<'t> {
         Ok(NodeDecl { name, dtype, dims, mode: self.mode() })
     }
 
-    fn dims(&mut self) -> Rule<Dims> {
+    fn dims(&mut self) -> ParseResult<Dims> {
         self.expect_sign("[")?;
         let dims = self.list_until("]", |p| p.digits("a dimension in elements"))?;
         Ok(dims.into_iter().collect())
@@ -371,7 +371,7 @@ impl<'t> Parser<'t> {
     // Statements.
 
     /// Reads statements up to and with the closing brace; `path` leads to their block.
-    fn block(&mut self, path: &mut Vec<usize>) -> Rule<Block> {
+    fn block(&mut self, path: &mut Vec<usize>) -> ParseResult<Block> {
         let mut block = Block::new();
         loop {
             let line = self.line();
@@ -390,7 +390,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Appends a statement that is no loop. Not a part of `block`, whose stack frame counts at every level.
-    fn simple_stmt(&mut self, block: &mut Block) -> Rule<()> {
+    fn simple_stmt(&mut self, block: &mut Block) -> ParseResult<()> {
         let stmt = match *self.peek() {
             Token::Node(_) => self.set(),
             Token::Word("zero") => self.zero(),
@@ -406,32 +406,32 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn set(&mut self) -> Rule<Stmt> {
+    fn set(&mut self) -> ParseResult<Stmt> {
         let node = self.node_ref()?;
         let index = self.index()?;
         self.expect_sign(":=")?;
         Ok(Stmt::Set { node, index, value: self.value()? })
     }
 
-    fn set_local(&mut self) -> Rule<Stmt> {
+    fn set_local(&mut self) -> ParseResult<Stmt> {
         let local = self.local_ref()?;
         let index = self.local_index()?;
         self.expect_sign(":=")?;
         Ok(Stmt::SetLocal { local, index, value: self.value()? })
     }
 
-    fn zero(&mut self) -> Rule<Stmt> {
+    fn zero(&mut self) -> ParseResult<Stmt> {
         self.expect_word("zero")?;
         Ok(Stmt::Zero { node: self.node_ref()? })
     }
 
-    fn comment(&mut self) -> Rule<Stmt> {
+    fn comment(&mut self) -> ParseResult<Stmt> {
         self.expect_word("comment")?;
         Ok(Stmt::Comment(self.quoted("the comment in quotes")?))
     }
 
     /// `scatter %0[i0, {at}] := value`, with the accumulating operation before the node.
-    fn scatter(&mut self) -> Rule<Stmt> {
+    fn scatter(&mut self) -> ParseResult<Stmt> {
         self.expect_word("scatter")?;
         let op = self.accumulation()?;
         let node = self.node_ref()?;
@@ -441,7 +441,7 @@ impl<'t> Parser<'t> {
     }
 
     /// The operation of an accumulating store, if one is written.
-    fn accumulation(&mut self) -> Rule<Option<BinaryOp>> {
+    fn accumulation(&mut self) -> ParseResult<Option<BinaryOp>> {
         let token = match *self.peek() {
             Token::Node(_) => return Ok(None),
             Token::Sign(sign) => sign,
@@ -454,7 +454,7 @@ impl<'t> Parser<'t> {
         Ok(Some(op))
     }
 
-    fn log(&mut self) -> Rule<Stmt> {
+    fn log(&mut self) -> ParseResult<Stmt> {
         self.expect_word("log")?;
         let mut parts = vec![self.log_part()?];
         while self.take_sign(",") {
@@ -463,14 +463,14 @@ impl<'t> Parser<'t> {
         Ok(Stmt::Log { parts })
     }
 
-    fn log_part(&mut self) -> Rule<LogPart> {
+    fn log_part(&mut self) -> ParseResult<LogPart> {
         match self.peek() {
             Token::Text(_) => Ok(LogPart::Text(self.quoted("text")?)),
             _ => Ok(LogPart::Value(self.value()?)),
         }
     }
 
-    fn declare(&mut self) -> Rule<Stmt> {
+    fn declare(&mut self) -> ParseResult<Stmt> {
         self.expect_word("declare")?;
         let Some(local) = self.peek_local() else { return Err(self.unexpected("a local such as `l0`")) };
         self.advance();
@@ -480,7 +480,7 @@ impl<'t> Parser<'t> {
         Ok(Stmt::Declare { local, dtype, dims, space })
     }
 
-    fn loop_stmt(&mut self, path: &mut Vec<usize>, block: &mut Block) -> Rule<()> {
+    fn loop_stmt(&mut self, path: &mut Vec<usize>, block: &mut Block) -> ParseResult<()> {
         if path.len() > MAX_NESTING {
             return Err(self.error(format!("at most {MAX_NESTING} loops around each other"), "one more"));
         }
@@ -491,7 +491,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a loop up to its opening brace, and gives what makes a loop of its body.
-    fn loop_head(&mut self) -> Rule<impl FnOnce(Block) -> Stmt + use<>> {
+    fn loop_head(&mut self) -> ParseResult<impl FnOnce(Block) -> Stmt + use<>> {
         self.expect_word("for")?;
         let Some(var) = self.peek_loop() else { return Err(self.unexpected("a loop variable such as `i0`")) };
         self.advance();
@@ -505,7 +505,7 @@ impl<'t> Parser<'t> {
         Ok(move |body| Stmt::For { var, lo, hi, kind, body })
     }
 
-    fn bound(&mut self) -> Rule<Bound> {
+    fn bound(&mut self) -> ParseResult<Bound> {
         if !self.take_word("min") {
             return Ok(self.integer("the end of the loop, an integer or `min(integer, @symbol)`")?.into());
         }
@@ -529,13 +529,13 @@ impl<'t> Parser<'t> {
         kind
     }
 
-    pub(super) fn index(&mut self) -> Rule<Indices> {
+    pub(super) fn index(&mut self) -> ParseResult<Indices> {
         self.expect_sign("[")?;
         Ok(self.list_until("]", Self::affine)?.into())
     }
 
     /// A scalar local has no brackets.
-    pub(super) fn local_index(&mut self) -> Rule<Indices> {
+    pub(super) fn local_index(&mut self) -> ParseResult<Indices> {
         if self.at_sign("[") { self.index() } else { Ok(Indices::new()) }
     }
 

@@ -1,8 +1,8 @@
 //! Text to expressions and indices.
 //!
-//! Infix operations are read by precedence climbing. Every expression is handled in a [`Tree`], which knows
-//! its depth: chains such as `a + b + c` nest to the left without the parser recursing, and yet must not grow
-//! deeper than [`MAX_NESTING`], since whoever walks the expression later does recurse.
+//! Infix operations are read by precedence climbing. Every expression is handled in a [`NestedExpr`], which
+//! knows its depth: chains such as `a + b + c` nest to the left without the parser recursing, and yet must
+//! not grow deeper than [`MAX_NESTING`], since whoever walks the expression later does recurse.
 
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};
@@ -11,79 +11,81 @@ use super::{
     MAX_NESTING,
     lex::Token,
     literal,
-    parse::{Parser, Rule},
+    parse::{ParseResult, Parser},
     print::{COMPARISON, LOOSEST, precedence},
 };
 use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, Range, TernaryOp, UnaryOp, Var};
 
 /// An expression and how deep it nests.
-struct Tree {
+struct NestedExpr {
     expr: Box<Expr>,
     depth: usize,
 }
 
-impl Tree {
-    fn leaf(expr: Expr) -> Tree {
-        Tree { expr: Box::new(expr), depth: 1 }
+impl NestedExpr {
+    fn leaf(expr: Expr) -> NestedExpr {
+        NestedExpr { expr: Box::new(expr), depth: 1 }
     }
 
-    fn over(depth: usize, expr: Expr) -> Tree {
-        Tree { expr: Box::new(expr), depth: depth + 1 }
+    fn over(depth: usize, expr: Expr) -> NestedExpr {
+        NestedExpr { expr: Box::new(expr), depth: depth + 1 }
     }
 
-    fn unary(op: UnaryOp, arg: Tree) -> Tree {
-        Tree::over(arg.depth, Expr::Unary { op, arg: arg.expr })
+    fn unary(op: UnaryOp, arg: NestedExpr) -> NestedExpr {
+        NestedExpr::over(arg.depth, Expr::Unary { op, arg: arg.expr })
     }
 
-    fn binary(op: BinaryOp, a: Tree, b: Tree) -> Tree {
-        Tree::over(a.depth.max(b.depth), Expr::Binary { op, a: a.expr, b: b.expr })
+    fn binary(op: BinaryOp, a: NestedExpr, b: NestedExpr) -> NestedExpr {
+        NestedExpr::over(a.depth.max(b.depth), Expr::Binary { op, a: a.expr, b: b.expr })
     }
 
-    fn ternary(op: TernaryOp, a: Tree, b: Tree, c: Tree) -> Tree {
+    fn ternary(op: TernaryOp, a: NestedExpr, b: NestedExpr, c: NestedExpr) -> NestedExpr {
         let depth = a.depth.max(b.depth).max(c.depth);
-        Tree::over(depth, Expr::Ternary { op, a: a.expr, b: b.expr, c: c.expr })
+        NestedExpr::over(depth, Expr::Ternary { op, a: a.expr, b: b.expr, c: c.expr })
     }
 }
 
 /// What a word before a parenthesis calls.
 #[derive(Clone, Copy)]
-enum Function {
+enum FunctionWord {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Ternary(TernaryOp),
 }
 
-impl Function {
-    fn find(word: &str) -> Option<Function> {
-        let unary = UnaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Unary(op));
-        let binary = || BinaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Binary(op));
-        let ternary = || TernaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Ternary(op));
+impl FunctionWord {
+    fn find(word: &str) -> Option<FunctionWord> {
+        let unary = UnaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| FunctionWord::Unary(op));
+        let binary =
+            || BinaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| FunctionWord::Binary(op));
+        let ternary =
+            || TernaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| FunctionWord::Ternary(op));
         unary.or_else(binary).or_else(ternary)
     }
 
     fn arity(self) -> usize {
         match self {
-            Function::Unary(_) => 1,
-            Function::Binary(_) => 2,
-            Function::Ternary(_) => 3,
+            FunctionWord::Unary(_) => 1,
+            FunctionWord::Binary(_) => 2,
+            FunctionWord::Ternary(_) => 3,
         }
     }
 }
 
 impl Parser<'_> {
     /// A whole expression, as a statement stores it.
-    pub(super) fn value(&mut self) -> Rule<Expr> {
+    pub(super) fn value(&mut self) -> ParseResult<Expr> {
         self.nesting = 0;
         self.tree(LOOSEST).map(|tree| *tree.expr)
     }
 
     /// An expression of operations that bind at least as tightly as `least`.
-    fn tree(&mut self, least: u8) -> Rule<Tree> {
+    fn tree(&mut self, least: u8) -> ParseResult<NestedExpr> {
         let mut left = self.operand()?;
         while let Some((op, binds)) = self.peek_infix().filter(|&(_, binds)| binds >= least) {
             self.advance();
             let right = self.tree(binds + 1)?;
-            left = self.limited(Tree::binary(op, left, right))?;
+            left = self.limited(NestedExpr::binary(op, left, right))?;
             if binds == COMPARISON {
                 return self.unchained(left);
             }
@@ -98,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// Refuses a second comparison after a first one.
-    fn unchained(&self, comparison: Tree) -> Rule<Tree> {
+    fn unchained(&self, comparison: NestedExpr) -> ParseResult<NestedExpr> {
         match self.peek_infix() {
             Some((_, COMPARISON)) => {
                 Err(self.unexpected("parentheses around the first comparison, as comparisons do not chain"))
@@ -108,7 +110,7 @@ impl Parser<'_> {
     }
 
     /// Refuses expressions that nest too deep.
-    fn limited(&self, tree: Tree) -> Rule<Tree> {
+    fn limited(&self, tree: NestedExpr) -> ParseResult<NestedExpr> {
         if tree.depth > MAX_NESTING { Err(self.too_deep()) } else { Ok(tree) }
     }
 
@@ -117,7 +119,7 @@ impl Parser<'_> {
     }
 
     /// Runs a rule for something inside the current operand.
-    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Rule<T>) -> Rule<T> {
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting == MAX_NESTING {
             return Err(self.too_deep());
         }
@@ -127,7 +129,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn operand(&mut self) -> Rule<Tree> {
+    fn operand(&mut self) -> ParseResult<NestedExpr> {
         match *self.peek() {
             Token::Sign("(") => self.nested(Self::parenthesised),
             Token::Sign("-") | Token::Number { .. } | Token::Hex(_) => self.constant(),
@@ -145,8 +147,8 @@ impl Parser<'_> {
         }
     }
 
-    fn word_operand(&mut self, word: &str) -> Rule<Tree> {
-        if let Some(function) = Function::find(word).filter(|_| self.at_call()) {
+    fn word_operand(&mut self, word: &str) -> ParseResult<NestedExpr> {
+        if let Some(function) = FunctionWord::find(word).filter(|_| self.at_call()) {
             return self.nested(|p| p.call(function));
         }
         if self.peek_local().is_some() {
@@ -160,27 +162,27 @@ impl Parser<'_> {
         }
     }
 
-    fn parenthesised(&mut self) -> Rule<Tree> {
+    fn parenthesised(&mut self) -> ParseResult<NestedExpr> {
         self.expect_sign("(")?;
         let tree = self.tree(LOOSEST)?;
         self.expect_sign(")")?;
         Ok(tree)
     }
 
-    fn call(&mut self, function: Function) -> Rule<Tree> {
+    fn call(&mut self, function: FunctionWord) -> ParseResult<NestedExpr> {
         self.advance();
         let mut args = self.arguments(function.arity())?.into_iter();
         let tree = match (function, args.next(), args.next(), args.next()) {
-            (Function::Unary(op), Some(a), None, None) => Tree::unary(op, a),
-            (Function::Binary(op), Some(a), Some(b), None) => Tree::binary(op, a, b),
-            (Function::Ternary(op), Some(a), Some(b), Some(c)) => Tree::ternary(op, a, b, c),
+            (FunctionWord::Unary(op), Some(a), None, None) => NestedExpr::unary(op, a),
+            (FunctionWord::Binary(op), Some(a), Some(b), None) => NestedExpr::binary(op, a, b),
+            (FunctionWord::Ternary(op), Some(a), Some(b), Some(c)) => NestedExpr::ternary(op, a, b, c),
             _ => return Err(self.unexpected("as many operands as the operation has")),
         };
         self.limited(tree)
     }
 
     /// `(a, b, …)` with exactly `arity` operands.
-    fn arguments(&mut self, arity: usize) -> Rule<SmallVec<[Tree; 3]>> {
+    fn arguments(&mut self, arity: usize) -> ParseResult<SmallVec<[NestedExpr; 3]>> {
         self.expect_sign("(")?;
         let mut args = SmallVec::new();
         loop {
@@ -196,45 +198,45 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    fn convert(&mut self) -> Rule<Tree> {
+    fn convert(&mut self) -> ParseResult<NestedExpr> {
         let (to, arg) = self.cast()?;
-        self.limited(Tree::over(arg.depth, Expr::Convert { to, arg: arg.expr }))
+        self.limited(NestedExpr::over(arg.depth, Expr::Convert { to, arg: arg.expr }))
     }
 
-    fn bitcast(&mut self) -> Rule<Tree> {
+    fn bitcast(&mut self) -> ParseResult<NestedExpr> {
         let (to, arg) = self.cast()?;
-        self.limited(Tree::over(arg.depth, Expr::Bitcast { to, arg: arg.expr }))
+        self.limited(NestedExpr::over(arg.depth, Expr::Bitcast { to, arg: arg.expr }))
     }
 
     /// A word, a type and an expression in parentheses.
-    fn cast(&mut self) -> Rule<(DType, Tree)> {
+    fn cast(&mut self) -> ParseResult<(DType, NestedExpr)> {
         self.advance();
         let to = self.dtype()?;
         Ok((to, self.parenthesised()?))
     }
 
     /// `lane 2(x)`.
-    fn lane(&mut self) -> Rule<Tree> {
+    fn lane(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         let lane = self.digits("the number of a lane")?;
         let arg = self.parenthesised()?;
-        self.limited(Tree::over(arg.depth, Expr::Lane { lane, arg: arg.expr }))
+        self.limited(NestedExpr::over(arg.depth, Expr::Lane { lane, arg: arg.expr }))
     }
 
     /// `lanes(a, b, c, d)`.
-    fn lanes(&mut self) -> Rule<Tree> {
+    fn lanes(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         let args = self.arguments(4)?;
         let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let lanes: Vec<Expr> = args.into_iter().map(|arg| *arg.expr).collect();
         match lanes.try_into() {
-            Ok(lanes) => self.limited(Tree::over(depth, Expr::Lanes(Box::new(lanes)))),
+            Ok(lanes) => self.limited(NestedExpr::over(depth, Expr::Lanes(Box::new(lanes)))),
             Err(_) => Err(self.unexpected("four operands")),
         }
     }
 
     /// `gather(%node[…, {at}, …], otherwise)`.
-    fn gather(&mut self) -> Rule<Tree> {
+    fn gather(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         self.expect_sign("(")?;
         let node = self.node_ref()?;
@@ -244,17 +246,17 @@ impl Parser<'_> {
         self.expect_sign(")")?;
         let depth = at.depth.max(otherwise.depth);
         let (at, otherwise) = (at.expr, otherwise.expr);
-        self.limited(Tree::over(depth, Expr::GetDynamic { node, index, axis, at, otherwise }))
+        self.limited(NestedExpr::over(depth, Expr::GetDynamic { node, index, axis, at, otherwise }))
     }
 
     /// Indices of which one, in braces, is computed.
-    pub(super) fn dynamic_index(&mut self) -> Rule<(Indices, usize, Expr)> {
+    pub(super) fn dynamic_index(&mut self) -> ParseResult<(Indices, usize, Expr)> {
         self.nesting = 0;
         let (index, axis, at) = self.dynamic_tree()?;
         Ok((index, axis, *at.expr))
     }
 
-    fn dynamic_tree(&mut self) -> Rule<(Indices, usize, Tree)> {
+    fn dynamic_tree(&mut self) -> ParseResult<(Indices, usize, NestedExpr)> {
         self.expect_sign("[")?;
         let (mut index, mut computed) = (Indices::new(), None);
         loop {
@@ -278,7 +280,7 @@ impl Parser<'_> {
 
     // Leaves.
 
-    fn constant(&mut self) -> Rule<Tree> {
+    fn constant(&mut self) -> ParseResult<NestedExpr> {
         let negative = self.take_sign("-");
         let value = match *self.peek() {
             Token::Number { digits, suffix } => literal::number(negative, digits, suffix),
@@ -292,12 +294,12 @@ impl Parser<'_> {
         }
     }
 
-    fn leaf_constant(&mut self, value: Scalar) -> Rule<Tree> {
+    fn leaf_constant(&mut self, value: Scalar) -> ParseResult<NestedExpr> {
         self.advance();
-        Ok(Tree::leaf(Expr::Const(value)))
+        Ok(NestedExpr::leaf(Expr::Const(value)))
     }
 
-    fn bits(&mut self, hex: &str) -> Rule<Tree> {
+    fn bits(&mut self, hex: &str) -> ParseResult<NestedExpr> {
         self.advance();
         self.expect_sign(":")?;
         let Token::Word(dtype) = *self.peek() else { return Err(self.unexpected("an element type")) };
@@ -307,33 +309,33 @@ impl Parser<'_> {
         }
     }
 
-    fn get(&mut self) -> Rule<Tree> {
+    fn get(&mut self) -> ParseResult<NestedExpr> {
         let node = self.node_ref()?;
-        Ok(Tree::leaf(Expr::Get { node, index: self.index()? }))
+        Ok(NestedExpr::leaf(Expr::Get { node, index: self.index()? }))
     }
 
-    fn get_merge(&mut self) -> Rule<Tree> {
+    fn get_merge(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         let node = self.node_ref()?;
-        Ok(Tree::leaf(Expr::GetMerge { node, index: self.index()? }))
+        Ok(NestedExpr::leaf(Expr::GetMerge { node, index: self.index()? }))
     }
 
-    fn get_local(&mut self) -> Rule<Tree> {
+    fn get_local(&mut self) -> ParseResult<NestedExpr> {
         let local = self.local_ref()?;
-        Ok(Tree::leaf(Expr::GetLocal { local, index: self.local_index()? }))
+        Ok(NestedExpr::leaf(Expr::GetLocal { local, index: self.local_index()? }))
     }
 
-    fn embedded_index(&mut self) -> Rule<Tree> {
+    fn embedded_index(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         let dtype = self.dtype()?;
         self.expect_sign("(")?;
         let index = self.affine()?;
         self.expect_sign(")")?;
-        Ok(Tree::leaf(Expr::Index { index, dtype }))
+        Ok(NestedExpr::leaf(Expr::Index { index, dtype }))
     }
 
     /// `guarded(lo <= index < hi, …, %node[…], otherwise)`.
-    fn guarded(&mut self) -> Rule<Tree> {
+    fn guarded(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         self.expect_sign("(")?;
         let mut guard = Guard::new();
@@ -346,13 +348,13 @@ impl Parser<'_> {
         self.expect_sign(",")?;
         let otherwise = self.tree(LOOSEST)?;
         self.expect_sign(")")?;
-        self.limited(Tree::over(
+        self.limited(NestedExpr::over(
             otherwise.depth,
             Expr::GetGuarded { guard, node, index, otherwise: otherwise.expr },
         ))
     }
 
-    fn range(&mut self) -> Rule<Range> {
+    fn range(&mut self) -> ParseResult<Range> {
         let lo = self.integer("a range `lo <= index < hi`, or the read node")?;
         self.expect_sign("<=")?;
         let index = self.affine()?;
@@ -364,7 +366,7 @@ impl Parser<'_> {
     // Indices.
 
     /// `2*i0 + @step - 1`.
-    pub(super) fn affine(&mut self) -> Rule<Affine> {
+    pub(super) fn affine(&mut self) -> ParseResult<Affine> {
         let mut index = Affine::default();
         let mut negative = self.take_sign("-");
         loop {
@@ -378,7 +380,7 @@ impl Parser<'_> {
     }
 
     /// Adds a term to an index: an integer, a variable, or an integer times a variable.
-    fn term(&mut self, index: &mut Affine, negative: bool) -> Rule<()> {
+    fn term(&mut self, index: &mut Affine, negative: bool) -> ParseResult<()> {
         let mut coefficient = if negative { -1 } else { 1 };
         if matches!(self.peek(), Token::Number { .. }) {
             coefficient = self.signed_digits(negative)?;
@@ -394,13 +396,13 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn signed_digits(&mut self, negative: bool) -> Rule<i64> {
+    fn signed_digits(&mut self, negative: bool) -> ParseResult<i64> {
         let magnitude: u64 = self.digits("an integer in the index")?;
         let value = if negative { 0i64.checked_sub_unsigned(magnitude) } else { magnitude.try_into().ok() };
         value.ok_or_else(|| self.index_overflow())
     }
 
-    fn variable(&mut self) -> Rule<Var> {
+    fn variable(&mut self) -> ParseResult<Var> {
         match self.peek() {
             Token::Name(_) => self.symbol_ref().map(Var::Symbol),
             Token::Word(_) if self.peek_loop().is_some() => self.loop_ref().map(Var::Loop),

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::DType;
 
 use super::{
-    Limits, MAX_OFFSET_BYTES, Place, VerifyError, Violation,
-    independence::{self, Array, Found, Loop},
-    ranges::{Interval, Ranges},
+    Limits, MAX_OFFSET_BYTES, RoutinePosition, VerifyError, Violation,
+    independence::{self, AccessedArray, CheckedLoop, LoopViolation},
+    ranges::{Interval, VariableIntervals},
     tables::{local_size, named_node},
     types,
 };
@@ -30,7 +30,7 @@ pub(super) fn statements(
     block: &[Stmt],
     limits: &Limits,
 ) -> Result<(), VerifyError> {
-    let ranges = Ranges { routine, loops: BTreeMap::new() };
+    let ranges = VariableIntervals { routine, loops: BTreeMap::new() };
     let mut checker = Checker {
         routine,
         limits,
@@ -77,8 +77,9 @@ fn deeper_than(expr: &Expr, depth: usize) -> bool {
 struct Checker<'r> {
     routine: &'r Routine,
     limits: &'r Limits,
-    /// Ranges of the variables of every loop met so far; which of them are in scope, `enclosing` tells.
-    ranges: Ranges<'r>,
+    /// VariableIntervals of the variables of every loop met so far; which of them are in scope, `enclosing`
+    /// tells.
+    ranges: VariableIntervals<'r>,
     /// The loops around the current statement.
     enclosing: Vec<(LoopId, LoopKind)>,
     /// The locals in scope.
@@ -96,7 +97,7 @@ struct Checker<'r> {
     path: Vec<usize>,
 }
 
-type Checked<T = ()> = Result<T, Violation>;
+type CheckResult<T = ()> = Result<T, Violation>;
 
 impl<'r> Checker<'r> {
     fn block(&mut self, block: &'r [Stmt]) -> Result<(), VerifyError> {
@@ -118,11 +119,11 @@ impl<'r> Checker<'r> {
     }
 
     fn here(&self, violation: Violation) -> VerifyError {
-        VerifyError::new(self.routine, Place::Stmt(self.path.clone()), violation)
+        VerifyError::new(self.routine, RoutinePosition::Stmt(self.path.clone()), violation)
     }
 
     /// V5.
-    fn count(&mut self) -> Checked {
+    fn count(&mut self) -> CheckResult {
         self.statements = self.statements.saturating_add(self.repeats);
         match self.statements <= self.limits.statements {
             true => Ok(()),
@@ -131,17 +132,17 @@ impl<'r> Checker<'r> {
     }
 
     /// Checks a statement; of a loop, everything but its body.
-    fn stmt(&mut self, stmt: &Stmt) -> Checked {
+    fn stmt(&mut self, stmt: &Stmt) -> CheckResult {
         match stmt {
             Stmt::For { var, lo, hi, kind, .. } => self.loop_head(*var, *lo, *hi, *kind),
             Stmt::Set { node, index, value } => {
                 self.node(*node)?;
-                self.access(Array::Node(*node), index, &Guard::new())?;
-                self.stored(Array::Node(*node), value)
+                self.access(AccessedArray::Node(*node), index, &Guard::new())?;
+                self.stored(AccessedArray::Node(*node), value)
             }
             Stmt::SetDynamic { node, index, axis, at, op, value } => {
                 self.dynamic(*node, index, *axis, at, 1)?;
-                let array = Array::Node(*node);
+                let array = AccessedArray::Node(*node);
                 if let Some(op) = op {
                     types::accumulation(*op, self.dtype(array))?;
                 }
@@ -154,15 +155,15 @@ impl<'r> Checker<'r> {
             }
             Stmt::SetLocal { local, index, value } => {
                 self.local(*local)?;
-                self.access(Array::Local(*local), index, &Guard::new())?;
-                self.stored(Array::Local(*local), value)
+                self.access(AccessedArray::Local(*local), index, &Guard::new())?;
+                self.stored(AccessedArray::Local(*local), value)
             }
             Stmt::Comment(_) => Ok(()),
         }
     }
 
     /// V23, and every value.
-    fn log(&mut self, parts: &[LogPart]) -> Checked {
+    fn log(&mut self, parts: &[LogPart]) -> CheckResult {
         if let Some((var, kind)) = self.enclosing.iter().find(|(_, kind)| kind.is_independent()) {
             return Err(Violation::LogInLoop { kind: independence::kind(*kind), var: var.to_string() });
         }
@@ -171,7 +172,7 @@ impl<'r> Checker<'r> {
 
     // Loops.
 
-    fn loop_head(&mut self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> Checked {
+    fn loop_head(&mut self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> CheckResult {
         if self.enclosing.len() == self.limits.nesting {
             return Err(Violation::TooDeep { what: "loops", max: self.limits.nesting });
         }
@@ -186,7 +187,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V9, on the loops around.
-    fn no_vector_around(&self, inner: LoopId) -> Checked {
+    fn no_vector_around(&self, inner: LoopId) -> CheckResult {
         match self.enclosing.last() {
             Some((outer, LoopKind::Vector)) => {
                 Err(Violation::LoopInVector { inner: inner.to_string(), outer: outer.to_string() })
@@ -196,7 +197,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V8, and V9 on the loop's own bounds.
-    fn loop_bounds(&self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> Checked {
+    fn loop_bounds(&self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> CheckResult {
         let (max, var) = (self.limits.extent, || var.to_string());
         if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
             return Err(Violation::LoopBound { var: var(), found, max });
@@ -242,7 +243,7 @@ impl<'r> Checker<'r> {
         match kind {
             LoopKind::Serial | LoopKind::Unrolled => Ok(()),
             LoopKind::Vector | LoopKind::Parallel | LoopKind::Workgroup => {
-                self.independent(&Loop { var, kind, body })
+                self.independent(&CheckedLoop { var, kind, body })
             }
         }
     }
@@ -254,18 +255,18 @@ impl<'r> Checker<'r> {
     }
 
     /// V19 and V20.
-    fn independent(&self, looped: &Loop<'r>) -> Result<(), VerifyError> {
+    fn independent(&self, looped: &CheckedLoop<'r>) -> Result<(), VerifyError> {
         let name = |array| self.named(array);
-        independence::check(looped, &self.ranges, &name).map_err(|(inside, violation): Found| {
+        independence::check(looped, &self.ranges, &name).map_err(|(inside, violation): LoopViolation| {
             let path = self.path.iter().copied().chain(inside).collect();
-            VerifyError::new(self.routine, Place::Stmt(path), violation)
+            VerifyError::new(self.routine, RoutinePosition::Stmt(path), violation)
         })
     }
 
     // References.
 
     /// V6 and V3.
-    fn declare(&mut self, local: LocalId, decl: LocalDecl) -> Checked {
+    fn declare(&mut self, local: LocalId, decl: LocalDecl) -> CheckResult {
         if !self.seen_locals.insert(local) {
             return Err(Violation::Twice { what: format!("local {local}") });
         }
@@ -275,7 +276,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V7 for nodes.
-    fn node(&self, node: NodeRef) -> Checked {
+    fn node(&self, node: NodeRef) -> CheckResult {
         match self.routine.nodes.get(node.index()) {
             Some(_) => Ok(()),
             None => Err(Violation::OutOfScope { what: format!("node {node}"), expected: "a declared node" }),
@@ -283,7 +284,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V7 for locals.
-    fn local(&self, local: LocalId) -> Checked {
+    fn local(&self, local: LocalId) -> CheckResult {
         let expected = "a local declared before in this block or an enclosing one";
         match self.locals.contains_key(&local) {
             true => Ok(()),
@@ -292,7 +293,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V7 for loop variables and symbols.
-    fn var(&self, var: Var) -> Checked {
+    fn var(&self, var: Var) -> CheckResult {
         let (known, expected) = match var {
             Var::Loop(id) => (self.kind(id).is_some(), "the variable of an enclosing loop"),
             Var::Symbol(id) => (id.index() < self.routine.symbols.len(), "a declared symbol"),
@@ -308,18 +309,18 @@ impl<'r> Checker<'r> {
     // Indices.
 
     /// V10 to V13 on an access of an array in scope.
-    fn access(&mut self, array: Array, index: &Indices, guard: &Guard) -> Checked {
+    fn access(&mut self, array: AccessedArray, index: &Indices, guard: &Guard) -> CheckResult {
         self.access_but(array, index, guard, None)
     }
 
     /// As [`access`](Self::access), but that the index in the dimension `computed` is computed.
     fn access_but(
         &mut self,
-        array: Array,
+        array: AccessedArray,
         index: &Indices,
         guard: &Guard,
         computed: Option<usize>,
-    ) -> Checked {
+    ) -> CheckResult {
         self.thread_index(array, index)?;
         let (dims, space) = self.shape(array);
         if dims.len() != index.len() {
@@ -337,7 +338,7 @@ impl<'r> Checker<'r> {
             if let Some(Interval { lo, hi }) = interval.filter(|i| i.lo < 0 || i.hi as u64 >= size as u64) {
                 return Err(Violation::OutOfBounds { array: self.named(array), dim, lo, hi, size });
             }
-            if let (Array::Local(local), Some(Space::Register)) = (array, space) {
+            if let (AccessedArray::Local(local), Some(Space::Register)) = (array, space) {
                 self.register_index(local, index)?;
             }
         }
@@ -345,7 +346,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V12 on the terms of an access with as many indices as dimensions.
-    fn steepness(&self, array: Array, index: &Indices) -> Checked {
+    fn steepness(&self, array: AccessedArray, index: &Indices) -> CheckResult {
         let mut stride = self.dtype(array).size_bytes() as u128;
         for (dim, (index, &size)) in index.iter().zip(self.shape(array).0).enumerate().rev() {
             let steep = |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > MAX_OFFSET_BYTES;
@@ -358,15 +359,17 @@ impl<'r> Checker<'r> {
         Ok(())
     }
 
-    fn shape(&self, array: Array) -> (&[usize], Option<Space>) {
+    fn shape(&self, array: AccessedArray) -> (&[usize], Option<Space>) {
         match array {
-            Array::Node(node) => (&self.routine.node(node).dims, None),
-            Array::Local(local) => self.locals.get(&local).map_or((&[], None), |d| (&d.dims, Some(d.space))),
+            AccessedArray::Node(node) => (&self.routine.node(node).dims, None),
+            AccessedArray::Local(local) => {
+                self.locals.get(&local).map_or((&[], None), |d| (&d.dims, Some(d.space)))
+            }
         }
     }
 
     /// The interval of an index, or `None` if it is never evaluated. V7 and V12 on its variables and size.
-    fn index(&self, index: &Affine, guard: &Guard) -> Checked<Option<Interval>> {
+    fn index(&self, index: &Affine, guard: &Guard) -> CheckResult<Option<Interval>> {
         index.terms().iter().try_for_each(|&(var, _)| self.var(var))?;
         let ranges = self.ranges.narrowed(guard);
         if ranges.is_vacant(index) {
@@ -378,7 +381,7 @@ impl<'r> Checker<'r> {
     }
 
     /// V13.
-    fn register_index(&self, local: LocalId, index: &Affine) -> Checked {
+    fn register_index(&self, local: LocalId, index: &Affine) -> CheckResult {
         let constant = |var: Var| match var {
             Var::Loop(id) => matches!(self.kind(id), Some(LoopKind::Unrolled | LoopKind::Vector)),
             Var::Symbol(_) => false,
@@ -392,8 +395,8 @@ impl<'r> Checker<'r> {
     }
 
     /// V24.
-    fn thread_index(&mut self, array: Array, index: &Indices) -> Checked {
-        let Array::Local(local) = array else { return Ok(()) };
+    fn thread_index(&mut self, array: AccessedArray, index: &Indices) -> CheckResult {
+        let AccessedArray::Local(local) = array else { return Ok(()) };
         let Some(decl) = self.locals.get(&local).filter(|decl| decl.space == Space::Thread) else {
             return Ok(());
         };
@@ -412,24 +415,24 @@ impl<'r> Checker<'r> {
         }
     }
 
-    fn named(&self, array: Array) -> String {
+    fn named(&self, array: AccessedArray) -> String {
         match array {
-            Array::Node(node) => named_node(node, self.routine.node(node)),
-            Array::Local(local) => format!("local {local}"),
+            AccessedArray::Node(node) => named_node(node, self.routine.node(node)),
+            AccessedArray::Local(local) => format!("local {local}"),
         }
     }
 
-    fn dtype(&self, array: Array) -> DType {
+    fn dtype(&self, array: AccessedArray) -> DType {
         match array {
-            Array::Node(node) => self.routine.node(node).dtype,
-            Array::Local(local) => self.locals.get(&local).map_or(DType::Bool, |d| d.dtype),
+            AccessedArray::Node(node) => self.routine.node(node).dtype,
+            AccessedArray::Local(local) => self.locals.get(&local).map_or(DType::Bool, |d| d.dtype),
         }
     }
 
     // Values.
 
     /// V15.
-    fn stored(&mut self, array: Array, value: &Expr) -> Checked {
+    fn stored(&mut self, array: AccessedArray, value: &Expr) -> CheckResult {
         let (found, expected) = (self.expr(value, 1)?, self.dtype(array));
         match found == expected {
             true => Ok(()),
@@ -438,7 +441,7 @@ impl<'r> Checker<'r> {
     }
 
     /// The type of an expression that stands `depth` deep.
-    fn expr(&mut self, expr: &Expr, depth: usize) -> Checked<DType> {
+    fn expr(&mut self, expr: &Expr, depth: usize) -> CheckResult<DType> {
         if depth > self.limits.nesting {
             return Err(Violation::TooDeep { what: "expressions", max: self.limits.nesting });
         }
@@ -454,7 +457,7 @@ impl<'r> Checker<'r> {
             }
             Expr::GetDynamic { node, index, axis, at, otherwise } => {
                 self.dynamic(*node, index, *axis, at, depth + 1)?;
-                let dtype = self.dtype(Array::Node(*node));
+                let dtype = self.dtype(AccessedArray::Node(*node));
                 let found = self.expr(otherwise, depth + 1)?;
                 types::same(found, dtype, || "the value outside the dimension".into())?;
                 Ok(dtype)
@@ -482,16 +485,23 @@ impl<'r> Checker<'r> {
         }
     }
 
-    fn get(&mut self, node: NodeRef, index: &Indices, guard: &Guard) -> Checked<DType> {
+    fn get(&mut self, node: NodeRef, index: &Indices, guard: &Guard) -> CheckResult<DType> {
         self.node(node)?;
-        self.access(Array::Node(node), index, guard)?;
-        Ok(self.dtype(Array::Node(node)))
+        self.access(AccessedArray::Node(node), index, guard)?;
+        Ok(self.dtype(AccessedArray::Node(node)))
     }
 
     /// V21 and the index itself, `depth` deep.
-    fn dynamic(&mut self, node: NodeRef, index: &Indices, axis: usize, at: &Expr, depth: usize) -> Checked {
+    fn dynamic(
+        &mut self,
+        node: NodeRef,
+        index: &Indices,
+        axis: usize,
+        at: &Expr,
+        depth: usize,
+    ) -> CheckResult {
         self.node(node)?;
-        let array = Array::Node(node);
+        let array = AccessedArray::Node(node);
         self.access_but(array, index, &Guard::new(), Some(axis))?;
         match index.get(axis) {
             None => {
@@ -507,7 +517,7 @@ impl<'r> Checker<'r> {
         types::computed_index(found, || self.named(array))
     }
 
-    fn get_guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices) -> Checked<DType> {
+    fn get_guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices) -> CheckResult<DType> {
         for range in guard {
             self.index(&range.index, &Guard::new())?;
         }
@@ -515,24 +525,25 @@ impl<'r> Checker<'r> {
     }
 
     /// V18.
-    fn get_merge(&mut self, node: NodeRef, index: &Indices) -> Checked<DType> {
+    fn get_merge(&mut self, node: NodeRef, index: &Indices) -> CheckResult<DType> {
         let dtype = self.get(node, index, &Guard::new())?;
         let first = *self.merge.get_or_insert(node);
         if first != node {
-            let (expected, found) = (self.named(Array::Node(first)), self.named(Array::Node(node)));
+            let (expected, found) =
+                (self.named(AccessedArray::Node(first)), self.named(AccessedArray::Node(node)));
             return Err(Violation::MergeNode { expected, found });
         }
         Ok(dtype)
     }
 
-    fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<DType> {
+    fn get_local(&mut self, local: LocalId, index: &Indices) -> CheckResult<DType> {
         self.local(local)?;
-        self.access(Array::Local(local), index, &Guard::new())?;
-        Ok(self.dtype(Array::Local(local)))
+        self.access(AccessedArray::Local(local), index, &Guard::new())?;
+        Ok(self.dtype(AccessedArray::Local(local)))
     }
 
     /// V12.
-    fn embedded(&self, index: &Affine, dtype: DType) -> Checked<DType> {
+    fn embedded(&self, index: &Affine, dtype: DType) -> CheckResult<DType> {
         if !matches!(dtype, DType::I32 | DType::I64) {
             return Err(Violation::IndexType { found: dtype });
         }

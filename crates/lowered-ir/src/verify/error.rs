@@ -15,7 +15,7 @@ pub struct VerifyError {
     /// The routine's name.
     pub routine: String,
     /// Where in the routine.
-    pub place: Place,
+    pub place: RoutinePosition,
     /// The first line of the statement there, as the text form writes it; empty for other places.
     pub stmt: String,
     /// Which rule, and how it is broken. Boxed to keep results small.
@@ -24,7 +24,7 @@ pub struct VerifyError {
 
 /// A place in a routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RoutinePosition {
     /// The routine itself.
     Routine,
     /// The declaration of a symbol.
@@ -350,9 +350,9 @@ impl Violation {
 const SHOWN: usize = 100;
 
 impl VerifyError {
-    pub(super) fn new(routine: &Routine, place: Place, violation: Violation) -> VerifyError {
+    pub(super) fn new(routine: &Routine, place: RoutinePosition, violation: Violation) -> VerifyError {
         let stmt = match &place {
-            Place::Stmt(path) => {
+            RoutinePosition::Stmt(path) => {
                 find(&routine.body, path).map(|stmt| head(routine, stmt)).unwrap_or_default()
             }
             _ => String::new(),
@@ -394,13 +394,13 @@ impl fmt::Display for VerifyError {
 // The message holds all of the violation's, so that is no source.
 impl std::error::Error for VerifyError {}
 
-impl fmt::Display for Place {
+impl fmt::Display for RoutinePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Routine => f.write_str("its head"),
-            Place::Symbol(symbol) => write!(f, "symbol {}", symbol.0),
-            Place::Node(node) => write!(f, "node {node}"),
-            Place::Stmt(path) => {
+            RoutinePosition::Routine => f.write_str("its head"),
+            RoutinePosition::Symbol(symbol) => write!(f, "symbol {}", symbol.0),
+            RoutinePosition::Node(node) => write!(f, "node {node}"),
+            RoutinePosition::Stmt(path) => {
                 let path: Vec<String> = path.iter().map(usize::to_string).collect();
                 write!(f, "statement {}", path.join("."))
             }

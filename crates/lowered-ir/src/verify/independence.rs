@@ -19,19 +19,19 @@
 //!
 //! Two splits are tried: all terms low, and as high those with a coefficient of at least `|c|·n`. For a
 //! guarded read, the intervals are those where its guard holds, for it touches nothing elsewhere. A loop of
-//! at most one iteration is independent whatever it does. Accesses of locals declared inside the loop are an
-//! iteration's own, and reads of the merge buffer are of memory that nobody writes.
+//! at most one iteration is independent whatever it does. LoopAccesses of locals declared inside the loop are
+//! an iteration's own, and reads of the merge buffer are of memory that nobody writes.
 
 use std::collections::BTreeSet;
 
 use super::{
     Violation,
-    ranges::{Interval, Ranges},
+    ranges::{Interval, VariableIntervals},
 };
 use crate::ir::{Affine, Expr, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
 
 /// The loop that is checked.
-pub(super) struct Loop<'r> {
+pub(super) struct CheckedLoop<'r> {
     pub(super) var: LoopId,
     pub(super) kind: LoopKind,
     pub(super) body: &'r [Stmt],
@@ -39,14 +39,14 @@ pub(super) struct Loop<'r> {
 
 /// What is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Array {
+pub(super) enum AccessedArray {
     Node(NodeRef),
     Local(LocalId),
 }
 
 /// One read or write in the loop.
-struct Access<'r> {
-    array: Array,
+struct LoopAccess<'r> {
+    array: AccessedArray,
     index: &'r Indices,
     guard: Option<&'r Guard>,
     /// The dimension whose index is computed, so that nothing is known of it.
@@ -57,29 +57,30 @@ struct Access<'r> {
 }
 
 /// A violation in a statement, as a path from the loop's body.
-pub(super) type Found = (Vec<usize>, Violation);
+pub(super) type LoopViolation = (Vec<usize>, Violation);
 
 /// Checks V19 and V20 on a loop whose body keeps all other rules; `ranges` knows its variable and those of
 /// loops inside.
 pub(super) fn check(
-    looped: &Loop<'_>,
-    ranges: &Ranges<'_>,
-    name: &dyn Fn(Array) -> String,
-) -> Result<(), Found> {
+    looped: &CheckedLoop<'_>,
+    ranges: &VariableIntervals<'_>,
+    name: &dyn Fn(AccessedArray) -> String,
+) -> Result<(), LoopViolation> {
     let interval = ranges.of(looped.var.into());
-    let mut accesses = Accesses::default();
+    let mut accesses = LoopAccesses::default();
     accesses.block(looped.body, &mut Vec::new());
     if let Some((path, node)) = accesses.zeroed.into_iter().next() {
         let (kind, var) = (kind(looped.kind), looped.var.to_string());
-        return Err((path, Violation::ZeroInLoop { node: name(Array::Node(node)), kind, var }));
+        return Err((path, Violation::ZeroInLoop { node: name(AccessedArray::Node(node)), kind, var }));
     }
     if interval.lo >= interval.hi {
         return Ok(());
     }
     let inner = walk::loops_in(looped.body);
-    let written: BTreeSet<Array> = accesses.list.iter().filter(|a| a.write).map(|a| a.array).collect();
+    let written: BTreeSet<AccessedArray> =
+        accesses.list.iter().filter(|a| a.write).map(|a| a.array).collect();
     for array in written.into_iter().filter(|array| !accesses.own.contains(array)) {
-        let all: Vec<&Access<'_>> = accesses.list.iter().filter(|a| a.array == array).collect();
+        let all: Vec<&LoopAccess<'_>> = accesses.list.iter().filter(|a| a.array == array).collect();
         let separation = Separation { var: looped.var, interval, inner: &inner, ranges };
         if let Some(guilty) = separation.guilty(&all) {
             let access = if guilty.write { "write" } else { "read" };
@@ -103,14 +104,14 @@ pub(super) fn kind(kind: LoopKind) -> &'static str {
 
 /// Everything a body touches.
 #[derive(Default)]
-struct Accesses<'r> {
-    list: Vec<Access<'r>>,
+struct LoopAccesses<'r> {
+    list: Vec<LoopAccess<'r>>,
     zeroed: Vec<(Vec<usize>, NodeRef)>,
     /// The locals it declares.
-    own: BTreeSet<Array>,
+    own: BTreeSet<AccessedArray>,
 }
 
-impl<'r> Accesses<'r> {
+impl<'r> LoopAccesses<'r> {
     fn block(&mut self, block: &'r [Stmt], path: &mut Vec<usize>) {
         for (i, stmt) in block.iter().enumerate() {
             path.push(i);
@@ -125,31 +126,37 @@ impl<'r> Accesses<'r> {
         }
         match stmt {
             Stmt::For { body, .. } => self.block(body, path),
-            Stmt::Set { node, index, .. } => self.store(Array::Node(*node), index, None, path),
-            Stmt::SetLocal { local, index, .. } => self.store(Array::Local(*local), index, None, path),
+            Stmt::Set { node, index, .. } => self.store(AccessedArray::Node(*node), index, None, path),
+            Stmt::SetLocal { local, index, .. } => {
+                self.store(AccessedArray::Local(*local), index, None, path)
+            }
             Stmt::SetDynamic { node, index, axis, .. } => {
-                self.store(Array::Node(*node), index, Some(*axis), path);
+                self.store(AccessedArray::Node(*node), index, Some(*axis), path);
             }
             Stmt::Zero { node } => self.zeroed.push((path.clone(), *node)),
-            Stmt::Declare { local, .. } => drop(self.own.insert(Array::Local(*local))),
+            Stmt::Declare { local, .. } => drop(self.own.insert(AccessedArray::Local(*local))),
             Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
     }
 
-    fn store(&mut self, array: Array, index: &'r Indices, computed: Option<usize>, path: &[usize]) {
-        self.list.push(Access { array, index, guard: None, computed, write: true, path: path.to_vec() });
+    fn store(&mut self, array: AccessedArray, index: &'r Indices, computed: Option<usize>, path: &[usize]) {
+        self.list.push(LoopAccess { array, index, guard: None, computed, write: true, path: path.to_vec() });
     }
 
     fn reads(&mut self, value: &'r Expr, path: &[usize]) {
         walk::each_expr(value, &mut |expr| {
             let (array, index, guard, computed) = match expr {
-                Expr::Get { node, index } => (Array::Node(*node), index, None, None),
-                Expr::GetGuarded { guard, node, index, .. } => (Array::Node(*node), index, Some(guard), None),
-                Expr::GetDynamic { node, index, axis, .. } => (Array::Node(*node), index, None, Some(*axis)),
-                Expr::GetLocal { local, index } => (Array::Local(*local), index, None, None),
+                Expr::Get { node, index } => (AccessedArray::Node(*node), index, None, None),
+                Expr::GetGuarded { guard, node, index, .. } => {
+                    (AccessedArray::Node(*node), index, Some(guard), None)
+                }
+                Expr::GetDynamic { node, index, axis, .. } => {
+                    (AccessedArray::Node(*node), index, None, Some(*axis))
+                }
+                Expr::GetLocal { local, index } => (AccessedArray::Local(*local), index, None, None),
                 _ => return,
             };
-            self.list.push(Access { array, index, guard, computed, write: false, path: path.to_vec() });
+            self.list.push(LoopAccess { array, index, guard, computed, write: false, path: path.to_vec() });
         });
     }
 }
@@ -159,42 +166,43 @@ struct Separation<'a> {
     var: LoopId,
     interval: Interval,
     inner: &'a BTreeSet<LoopId>,
-    ranges: &'a Ranges<'a>,
+    ranges: &'a VariableIntervals<'a>,
 }
 
 impl Separation<'_> {
     /// An access that keeps every dimension from separating all; a write if the writes alone are not
     /// separated.
-    fn guilty<'s, 'r>(&self, accesses: &[&'s Access<'r>]) -> Option<&'s Access<'r>> {
+    fn guilty<'s, 'r>(&self, accesses: &[&'s LoopAccess<'r>]) -> Option<&'s LoopAccess<'r>> {
         if self.separated(accesses) {
             return None;
         }
-        let writes: Vec<&Access<'_>> = accesses.iter().copied().filter(|a| a.write).collect();
+        let writes: Vec<&LoopAccess<'_>> = accesses.iter().copied().filter(|a| a.write).collect();
         let first_write = accesses.iter().copied().find(|a| a.write);
         if !self.separated(&writes) {
             return first_write;
         }
-        let alone_is_fine = |read: &&'s Access<'r>| {
-            let mut with: Vec<&Access<'_>> = writes.clone();
+        let alone_is_fine = |read: &&'s LoopAccess<'r>| {
+            let mut with: Vec<&LoopAccess<'_>> = writes.clone();
             with.push(read);
             self.separated(&with)
         };
         accesses.iter().copied().filter(|a| !a.write).find(|read| !alone_is_fine(read)).or(first_write)
     }
 
-    fn separated(&self, accesses: &[&Access<'_>]) -> bool {
+    fn separated(&self, accesses: &[&LoopAccess<'_>]) -> bool {
         let rank = accesses.first().map_or(0, |a| a.index.len());
         (0..rank).any(|dim| self.separates(dim, accesses))
     }
 
-    fn separates(&self, dim: usize, accesses: &[&Access<'_>]) -> bool {
+    fn separates(&self, dim: usize, accesses: &[&LoopAccess<'_>]) -> bool {
         let Some(first) = accesses.first().map(|a| &a.index[dim]) else { return true };
         if accesses.iter().any(|a| a.computed == Some(dim)) {
             return false;
         }
         let (c, outer) = (first.coefficient(self.var), self.outer(first));
-        let alike =
-            |a: &&Access<'_>| a.index[dim].coefficient(self.var) == c && self.outer(&a.index[dim]) == outer;
+        let alike = |a: &&LoopAccess<'_>| {
+            a.index[dim].coefficient(self.var) == c && self.outer(&a.index[dim]) == outer
+        };
         if c == 0 || !accesses.iter().all(alike) {
             return false;
         }
@@ -204,7 +212,14 @@ impl Separation<'_> {
     }
 
     /// Whether the dimension separates when terms with a coefficient from `high` up are the high ones.
-    fn split_separates(&self, dim: usize, accesses: &[&Access<'_>], c: i128, n: i128, high: i128) -> bool {
+    fn split_separates(
+        &self,
+        dim: usize,
+        accesses: &[&LoopAccess<'_>],
+        c: i128,
+        n: i128,
+        high: i128,
+    ) -> bool {
         let mut low: Option<(i128, i128)> = None;
         let mut g = 0;
         for access in accesses {
@@ -242,7 +257,7 @@ impl Separation<'_> {
     }
 
     /// The interval of the constant and the low terms, or `None` if the access never happens.
-    fn low(&self, access: &Access<'_>, index: &Affine, high: i128) -> Option<(i128, i128)> {
+    fn low(&self, access: &LoopAccess<'_>, index: &Affine, high: i128) -> Option<(i128, i128)> {
         let no_guard = Guard::new();
         let ranges = self.ranges.narrowed(access.guard.unwrap_or(&no_guard));
         if ranges.is_vacant(index) {

@@ -91,10 +91,10 @@ mod tables;
 mod types;
 mod verified;
 
-pub use error::{Place, VerifyError, Violation};
+pub use error::{RoutinePosition, VerifyError, Violation};
 pub use verified::Verified;
 
-use ranges::{Interval, Ranges};
+use ranges::{Interval, VariableIntervals};
 
 use crate::ir::{Guard, Indices, Locals, LoopId, Routine, Stmt, Var};
 
@@ -152,7 +152,7 @@ pub(crate) fn proves_in_bounds(
         Var::Loop(id) => Some((id, Interval { lo: bounds(id).0, hi: bounds(id).1 })),
         Var::Symbol(_) => None,
     });
-    let ranges = Ranges { routine, loops: loops.collect() };
+    let ranges = VariableIntervals { routine, loops: loops.collect() };
     let narrowed = ranges.narrowed(guard);
     index.iter().zip(dims).all(|(index, &dim)| {
         narrowed.is_vacant(index) || narrowed.bounds(index).is_some_and(|b| 0 <= b.lo && b.hi < dim as i64)

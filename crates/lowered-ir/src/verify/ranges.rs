@@ -27,12 +27,12 @@ impl Interval {
 
 /// Where the variables of indices range.
 #[derive(Clone, Debug)]
-pub(super) struct Ranges<'r> {
+pub(super) struct VariableIntervals<'r> {
     pub(super) routine: &'r Routine,
     pub(super) loops: BTreeMap<LoopId, Interval>,
 }
 
-impl Ranges<'_> {
+impl VariableIntervals<'_> {
     /// The interval of a variable; an unknown one has no value, but references are checked before.
     pub(super) fn of(&self, var: Var) -> Interval {
         match var {
@@ -45,7 +45,7 @@ impl Ranges<'_> {
     }
 
     /// The ranges where a guard holds.
-    pub(super) fn narrowed<'a>(&'a self, guard: &'a Guard) -> Narrowed<'a> {
+    pub(super) fn narrowed<'a>(&'a self, guard: &'a Guard) -> GuardedIntervals<'a> {
         let mut vars: SmallVec<[(Var, Interval); 2]> = SmallVec::new();
         for range in guard {
             let Some((var, within)) = of_one_variable(range) else { continue };
@@ -55,7 +55,7 @@ impl Ranges<'_> {
             }
         }
         let fails = guard.iter().any(|range| self.never_holds(range));
-        Narrowed { ranges: self, guard, vars, fails }
+        GuardedIntervals { ranges: self, guard, vars, fails }
     }
 
     fn never_holds(&self, range: &Range) -> bool {
@@ -64,17 +64,17 @@ impl Ranges<'_> {
     }
 }
 
-/// [`Ranges`] where a guard holds.
+/// [`VariableIntervals`] where a guard holds.
 #[derive(Clone, Debug)]
-pub(super) struct Narrowed<'a> {
-    ranges: &'a Ranges<'a>,
+pub(super) struct GuardedIntervals<'a> {
+    ranges: &'a VariableIntervals<'a>,
     guard: &'a Guard,
     vars: SmallVec<[(Var, Interval); 2]>,
     /// The guard never holds.
     fails: bool,
 }
 
-impl Narrowed<'_> {
+impl GuardedIntervals<'_> {
     pub(super) fn of(&self, var: Var) -> Interval {
         let narrowed = self.vars.iter().find(|(v, _)| *v == var);
         narrowed.map_or_else(|| self.ranges.of(var), |&(_, interval)| interval)
@@ -187,7 +187,7 @@ mod tests {
             body: Vec::new(),
         };
         let loops = [(LoopId(0), Interval { lo: 0, hi: 99 }), (LoopId(1), Interval { lo: 0, hi: 2 })];
-        let ranges = Ranges { routine: &routine, loops: loops.into_iter().collect() };
+        let ranges = VariableIntervals { routine: &routine, loops: loops.into_iter().collect() };
         let guard: Guard = [Range { index: sum(&[(I, 1), (J, 2)], -1), lo: 0, hi: 8 }].into_iter().collect();
         let at = |index: Affine| ranges.narrowed(&guard).image(&guard[0], &index).map(|i| (i.lo, i.hi));
         assert_eq!(at(sum(&[(I, 1), (J, 2)], -1)), Some((0, 7)));

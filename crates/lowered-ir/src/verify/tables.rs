@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Limits, Place, VerifyError, Violation};
+use super::{Limits, RoutinePosition, VerifyError, Violation};
 use crate::{
     ir::{LocalDecl, LocalId, NodeDecl, NodeRef, Routine, Space, Symbol, SymbolId},
     text::is_identifier,
@@ -10,14 +10,14 @@ use crate::{
 
 /// Checks name, symbols and nodes.
 pub(super) fn check(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
-    let at = |place: Place| move |violation| VerifyError::new(routine, place, violation);
-    identifier(&routine.name).map_err(at(Place::Routine))?;
+    let at = |place: RoutinePosition| move |violation| VerifyError::new(routine, place, violation);
+    identifier(&routine.name).map_err(at(RoutinePosition::Routine))?;
     let mut names = BTreeSet::new();
     for (i, symbol) in routine.symbols.iter().enumerate() {
-        check_symbol(symbol, &mut names, limits).map_err(at(Place::Symbol(SymbolId(i as u32))))?;
+        check_symbol(symbol, &mut names, limits).map_err(at(RoutinePosition::Symbol(SymbolId(i as u32))))?;
     }
     for (node, decl) in routine.node_refs() {
-        node_size(node, decl, limits).map_err(at(Place::Node(node)))?;
+        node_size(node, decl, limits).map_err(at(RoutinePosition::Node(node)))?;
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, LogPart, NodeRef, Routin
 use crate::text::{LOOSEST, precedence, print_index};
 
 /// What nodes are called in the log.
-pub(super) struct Names(Vec<String>);
+pub(super) struct NodeNames(Vec<String>);
 
-impl Names {
+impl NodeNames {
     /// The nodes' own names, with the position where several nodes have one name.
-    pub(super) fn of(routine: &Routine) -> Names {
+    pub(super) fn of(routine: &Routine) -> NodeNames {
         let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
         for decl in &routine.nodes {
             *uses.entry(&decl.name).or_default() += 1;
@@ -22,13 +22,13 @@ impl Names {
             Some(1) if !name.is_empty() => name.to_owned(),
             _ => format!("{name}{node}"),
         };
-        Names(routine.node_refs().map(|(node, decl)| name((node, &decl.name))).collect())
+        NodeNames(routine.node_refs().map(|(node, decl)| name((node, &decl.name))).collect())
     }
 }
 
 /// What a line shows of indices and reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum LineDetail {
     /// How they are written.
     Source,
     /// What they are in a run.
@@ -36,18 +36,18 @@ pub(super) enum Shown {
 }
 
 /// A line being written.
-pub(super) struct Writer<'a> {
+pub(super) struct LineWriter<'a> {
     routine: &'a Routine,
-    names: &'a Names,
-    shown: Shown,
+    names: &'a NodeNames,
+    shown: LineDetail,
     parts: Vec<LogPart>,
     /// What follows the last part.
     pending: String,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(routine: &'a Routine, names: &'a Names, shown: Shown) -> Self {
-        Writer { routine, names, shown, parts: Vec::new(), pending: String::new() }
+impl<'a> LineWriter<'a> {
+    pub(super) fn new(routine: &'a Routine, names: &'a NodeNames, shown: LineDetail) -> Self {
+        LineWriter { routine, names, shown, parts: Vec::new(), pending: String::new() }
     }
 
     pub(super) fn finish(mut self) -> Vec<LogPart> {
@@ -91,10 +91,10 @@ impl<'a> Writer<'a> {
     /// An index: how it is written, or its value.
     pub(super) fn index(&mut self, index: &Affine) {
         match self.shown {
-            Shown::Values if index.as_constant().is_none() => {
+            LineDetail::Values if index.as_constant().is_none() => {
                 self.value(Expr::Index { index: index.clone(), dtype: DType::I64 });
             }
-            Shown::Values | Shown::Source => self.text(&print_index(self.routine, index)),
+            LineDetail::Values | LineDetail::Source => self.text(&print_index(self.routine, index)),
         }
     }
 
@@ -157,12 +157,12 @@ impl<'a> Writer<'a> {
         match expr {
             Expr::Const(scalar) => self.text(&scalar.to_string()),
             Expr::Index { index, .. } => match self.shown {
-                Shown::Source if index.terms().len() > 1 || index.offset() != 0 => {
+                LineDetail::Source if index.terms().len() > 1 || index.offset() != 0 => {
                     self.text("(");
                     self.index(index);
                     self.text(")");
                 }
-                Shown::Source | Shown::Values => self.index(index),
+                LineDetail::Source | LineDetail::Values => self.index(index),
             },
             Expr::Get { .. } | Expr::GetMerge { .. } | Expr::GetLocal { .. } => {
                 self.place(expr);
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
 
     /// What a read read: the read itself, so memory is touched as the statement touches it.
     fn read(&mut self, read: &Expr) {
-        if self.shown == Shown::Values {
+        if self.shown == LineDetail::Values {
             self.equals(read.clone());
         }
     }

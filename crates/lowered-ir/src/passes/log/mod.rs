@@ -28,12 +28,12 @@ use crate::ir::{
     Affine, BinaryOp, Block, Expr, Fresh, Indices, LocalDecl, Locals, LoopKind, NodeRef, Routine, Space,
     Stmt, SymbolId, walk,
 };
-use line::{Names, Shown, Writer};
+use line::{LineDetail, LineWriter, NodeNames};
 
 /// The routine with its log. Expects a routine that the verifier accepts, and gives one that it accepts.
 pub fn log_values(routine: &Routine) -> Routine {
     let mut logger =
-        Logger { routine, names: Names::of(routine), fresh: routine.fresh(), locals: routine.locals() };
+        Logger { routine, names: NodeNames::of(routine), fresh: routine.fresh(), locals: routine.locals() };
     let mut body: Block = (0..routine.symbols.len() as u32).map(|s| logger.symbol(SymbolId(s))).collect();
     body.append(&mut logger.block(&routine.body));
     Routine { body, ..routine.clone() }
@@ -41,15 +41,15 @@ pub fn log_values(routine: &Routine) -> Routine {
 
 struct Logger<'r> {
     routine: &'r Routine,
-    names: Names,
+    names: NodeNames,
     fresh: Fresh,
     /// The routine's locals and those that values are computed in.
     locals: Locals,
 }
 
 impl Logger<'_> {
-    fn line(&self, shown: Shown, write: impl FnOnce(&mut Writer<'_>)) -> Stmt {
-        let mut writer = Writer::new(self.routine, &self.names, shown);
+    fn line(&self, shown: LineDetail, write: impl FnOnce(&mut LineWriter<'_>)) -> Stmt {
+        let mut writer = LineWriter::new(self.routine, &self.names, shown);
         write(&mut writer);
         Stmt::Log { parts: writer.finish() }
     }
@@ -60,7 +60,7 @@ impl Logger<'_> {
 
     /// `index i0 = 3`.
     fn index(&self, var: &Affine) -> Stmt {
-        self.line(Shown::Source, |line| {
+        self.line(LineDetail::Source, |line| {
             line.text("index ");
             line.index(var);
             line.text(" = ");
@@ -69,8 +69,8 @@ impl Logger<'_> {
     }
 
     /// `# y[i0] := …`.
-    fn source(&self, write: impl FnOnce(&mut Writer<'_>)) -> Stmt {
-        self.line(Shown::Source, |line| {
+    fn source(&self, write: impl FnOnce(&mut LineWriter<'_>)) -> Stmt {
+        self.line(LineDetail::Source, |line| {
             line.text("# ");
             write(line);
         })
@@ -113,7 +113,7 @@ impl Logger<'_> {
             }
             Stmt::Comment(remark) => {
                 out.push(stmt.clone());
-                out.push(self.line(Shown::Source, |line| {
+                out.push(self.line(LineDetail::Source, |line| {
                     line.text("COMMENT: ");
                     line.name(remark);
                 }));
@@ -136,7 +136,7 @@ impl Logger<'_> {
             line.expr(value);
         }));
         let new = self.computed(value, out);
-        out.push(self.line(Shown::Values, |line| {
+        out.push(self.line(LineDetail::Values, |line| {
             line.place(target);
             if mentions(value, target) {
                 line.equals(target.clone());
@@ -185,7 +185,7 @@ impl Logger<'_> {
         let new = self.computed(&new, out);
         let inside = self.inside(&new_at, self.routine.node(node).dims[axis]);
         let inside = self.computed(&inside, out);
-        out.push(self.line(Shown::Values, |line| {
+        out.push(self.line(LineDetail::Values, |line| {
             line.place(&place(at, dtype));
             if op.is_some() {
                 line.equals(old);

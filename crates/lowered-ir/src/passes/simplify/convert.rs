@@ -4,27 +4,27 @@ use tnode::DType;
 
 use crate::ir::Expr;
 
-use super::Ctx;
-use super::equation::{Class, Equation};
+use super::SimplifyContext;
+use super::equation::{Equation, EquationClass};
 use super::pattern;
 
 pub(super) const EQUATIONS: &[Equation] = &[
     Equation::code(
         "fold",
         ("an operation on constants", "its result, as the interpreter computes it", ""),
-        Class::Strict,
+        EquationClass::Strict,
         |expr, _| pattern::fold(expr).map(Expr::Const),
     ),
     Equation::code(
         "convert to the same",
         ("convert T(x), bitcast T(x)", "x", "x is of type T"),
-        Class::Strict,
+        EquationClass::Strict,
         to_the_same,
     ),
     Equation::code(
         "bitcast twice",
         ("bitcast T(bitcast U(x))", "bitcast T(x)", ""),
-        Class::Strict,
+        EquationClass::Strict,
         bitcast_twice,
     ),
     Equation::code(
@@ -34,7 +34,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
             "convert T(x)",
             "U holds every value of x's type, and T is a float or holds every such value if x is an integer and U a float",
         ),
-        Class::Strict,
+        EquationClass::Strict,
         convert_twice,
     ),
     Equation::code(
@@ -44,12 +44,12 @@ pub(super) const EQUATIONS: &[Equation] = &[
             "x < y",
             "x and y have one type, and U holds all its values",
         ),
-        Class::Strict,
+        EquationClass::Strict,
         compare_converted,
     ),
 ];
 
-fn to_the_same(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn to_the_same(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     match expr {
         Expr::Convert { to, arg } | Expr::Bitcast { to, arg } if ctx.dtype(arg) == *to => {
             Some((**arg).clone())
@@ -58,19 +58,19 @@ fn to_the_same(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
     }
 }
 
-fn bitcast_twice(expr: &Expr, _: &Ctx<'_>) -> Option<Expr> {
+fn bitcast_twice(expr: &Expr, _: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::Bitcast { to, arg } = expr else { return None };
     let Expr::Bitcast { arg: x, .. } = &**arg else { return None };
     Some(Expr::bitcast(*to, (**x).clone()))
 }
 
-fn convert_twice(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn convert_twice(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::Convert { to, arg } = expr else { return None };
     let Expr::Convert { to: through, arg: x } = &**arg else { return None };
     passes_through(ctx.dtype(x), *through, *to).then(|| Expr::convert(*to, (**x).clone()))
 }
 
-fn compare_converted(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn compare_converted(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::Binary { op, a, b } = expr else { return None };
     let (Expr::Convert { to, arg: x }, Expr::Convert { arg: y, .. }) = (&**a, &**b) else { return None };
     let from = ctx.dtype(x);
@@ -93,42 +93,44 @@ fn holds(large: DType, small: DType) -> bool {
         return true;
     }
     match (format(large), format(small)) {
-        (Format::Integer { signed: l, bits: m }, Format::Integer { signed: s, bits: n }) => {
+        (ValueRange::Integer { signed: l, bits: m }, ValueRange::Integer { signed: s, bits: n }) => {
             if s {
                 l && m >= n
             } else {
                 m - u32::from(l) >= n
             }
         }
-        (Format::Float { digits, .. }, Format::Integer { signed, bits }) => {
+        (ValueRange::Float { digits, .. }, ValueRange::Integer { signed, bits }) => {
             digits >= bits - u32::from(signed) && large != DType::F16 && digits > 8
         }
-        (Format::Float { digits: d, range: r }, Format::Float { digits: e, range: s }) => d >= e && r >= s,
+        (ValueRange::Float { digits: d, range: r }, ValueRange::Float { digits: e, range: s }) => {
+            d >= e && r >= s
+        }
         _ => false,
     }
 }
 
-enum Format {
+enum ValueRange {
     Integer { signed: bool, bits: u32 },
     Float { digits: u32, range: u32 },
     Other,
 }
 
-fn format(dtype: DType) -> Format {
+fn format(dtype: DType) -> ValueRange {
     match dtype {
-        DType::Bool => Format::Integer { signed: false, bits: 1 },
-        DType::F16 => Format::Float { digits: 11, range: 5 },
-        DType::Bf16 => Format::Float { digits: 8, range: 8 },
-        DType::F32 => Format::Float { digits: 24, range: 8 },
-        DType::F64 => Format::Float { digits: 53, range: 11 },
-        DType::Fp8E5m2 => Format::Float { digits: 3, range: 5 },
+        DType::Bool => ValueRange::Integer { signed: false, bits: 1 },
+        DType::F16 => ValueRange::Float { digits: 11, range: 5 },
+        DType::Bf16 => ValueRange::Float { digits: 8, range: 8 },
+        DType::F32 => ValueRange::Float { digits: 24, range: 8 },
+        DType::F64 => ValueRange::Float { digits: 53, range: 11 },
+        DType::Fp8E5m2 => ValueRange::Float { digits: 3, range: 5 },
         // Its largest value, 448, and its smallest lie within binary16 and bfloat16, so its range is that of
         // 4 bits.
-        DType::Fp8E4m3fn => Format::Float { digits: 4, range: 4 },
-        DType::U32x4 => Format::Other,
+        DType::Fp8E4m3fn => ValueRange::Float { digits: 4, range: 4 },
+        DType::U32x4 => ValueRange::Other,
         integer => {
             let bits = 8 * integer.size_bytes() as u32;
-            Format::Integer { signed: integer.is_signed(), bits }
+            ValueRange::Integer { signed: integer.is_signed(), bits }
         }
     }
 }

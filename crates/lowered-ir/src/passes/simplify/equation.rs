@@ -5,12 +5,12 @@ use tnode::{DType, Scalar};
 use crate::eval;
 use crate::ir::{BinaryOp, Expr, UnaryOp};
 
-use super::Ctx;
-use super::pattern::Match;
+use super::SimplifyContext;
+use super::pattern::EquationMatch;
 
 /// Who may use an equation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum EquationClass {
     /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is
     /// left open).
     Strict,
@@ -23,13 +23,13 @@ pub enum Class {
     Real,
 }
 
-impl Class {
+impl EquationClass {
     /// The word for it in listings.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Strict => "strict",
-            Class::Fast => "fast",
-            Class::Real => "fast-math",
+            EquationClass::Strict => "strict",
+            EquationClass::Fast => "fast",
+            EquationClass::Real => "fast-math",
         }
     }
 }
@@ -47,18 +47,18 @@ pub struct Equation {
     /// When it holds.
     pub when: Condition,
     /// Who may use it.
-    pub class: Class,
+    pub class: EquationClass,
     /// How it is applied.
-    pub(super) how: How,
+    pub(super) how: EquationMethod,
 }
 
 /// How an equation is applied.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum How {
+pub(super) enum EquationMethod {
     /// By matching the left side as a pattern and building the right side.
     Pattern,
     /// By a function that gives the right side where the equation applies; it looks at the condition itself.
-    Code(fn(&Expr, &Ctx<'_>) -> Option<Expr>),
+    Code(fn(&Expr, &SimplifyContext<'_>) -> Option<Expr>),
 }
 
 impl Equation {
@@ -68,7 +68,7 @@ impl Equation {
         right: &'static str,
         when: Condition,
     ) -> Equation {
-        Equation { name, left, right, when, class: Class::Strict, how: How::Pattern }
+        Equation { name, left, right, when, class: EquationClass::Strict, how: EquationMethod::Pattern }
     }
 
     pub(super) const fn fast(
@@ -77,7 +77,7 @@ impl Equation {
         right: &'static str,
         when: Condition,
     ) -> Equation {
-        Equation { class: Class::Fast, ..Equation::strict(name, left, right, when) }
+        Equation { class: EquationClass::Fast, ..Equation::strict(name, left, right, when) }
     }
 
     pub(super) const fn real(
@@ -86,22 +86,22 @@ impl Equation {
         right: &'static str,
         when: Condition,
     ) -> Equation {
-        Equation { class: Class::Real, ..Equation::strict(name, left, right, when) }
+        Equation { class: EquationClass::Real, ..Equation::strict(name, left, right, when) }
     }
 
     pub(super) const fn code(
         name: &'static str,
         (left, right, when): (&'static str, &'static str, &'static str),
-        class: Class,
-        apply: fn(&Expr, &Ctx<'_>) -> Option<Expr>,
+        class: EquationClass,
+        apply: fn(&Expr, &SimplifyContext<'_>) -> Option<Expr>,
     ) -> Equation {
         let when = Condition { text: when, holds: |_| true };
-        Equation { class, how: How::Code(apply), ..Equation::strict(name, left, right, when) }
+        Equation { class, how: EquationMethod::Code(apply), ..Equation::strict(name, left, right, when) }
     }
 
     /// Whether the left side is a pattern.
     pub fn is_pattern(&self) -> bool {
-        matches!(self.how, How::Pattern)
+        matches!(self.how, EquationMethod::Pattern)
     }
 }
 
@@ -111,10 +111,10 @@ pub struct Condition {
     /// The words; empty where the equation always holds.
     pub text: &'static str,
     /// Whether it holds.
-    pub holds: fn(&Match<'_>) -> bool,
+    pub holds: fn(&EquationMatch<'_>) -> bool,
 }
 
-const fn when(text: &'static str, holds: fn(&Match<'_>) -> bool) -> Condition {
+const fn when(text: &'static str, holds: fn(&EquationMatch<'_>) -> bool) -> Condition {
     Condition { text, holds }
 }
 
@@ -200,19 +200,19 @@ fn is_number(dtype: DType) -> bool {
     dtype.is_integer() || dtype.is_float()
 }
 
-fn varies(m: &Match<'_>) -> bool {
+fn varies(m: &EquationMatch<'_>) -> bool {
     !matches!(m.get('x'), Some(Expr::Const(_)))
 }
 
-fn is_positive(m: &Match<'_>) -> bool {
+fn is_positive(m: &EquationMatch<'_>) -> bool {
     m.constant('c').as_f64() > 0.0
 }
 
-fn is_whole(m: &Match<'_>) -> bool {
+fn is_whole(m: &EquationMatch<'_>) -> bool {
     m.dtype().is_integer()
 }
 
-fn one(m: &Match<'_>) -> Scalar {
+fn one(m: &EquationMatch<'_>) -> Scalar {
     Scalar::one(m.dtype())
 }
 
@@ -221,16 +221,16 @@ fn whole(x: Scalar) -> i128 {
     if x.dtype() == DType::U64 { x.bits() as i128 } else { i128::from(x.as_i64()) }
 }
 
-fn product(m: &Match<'_>) -> Scalar {
+fn product(m: &EquationMatch<'_>) -> Scalar {
     of_constants(m, BinaryOp::Mul)
 }
 
-fn of_constants(m: &Match<'_>, op: BinaryOp) -> Scalar {
+fn of_constants(m: &EquationMatch<'_>, op: BinaryOp) -> Scalar {
     eval::binary(op, m.constant('c'), m.constant('d'))
 }
 
 /// Whether no value of the type is less (`Min`) or greater (`Max`) than `c`.
-fn is_extreme(m: &Match<'_>, op: BinaryOp) -> bool {
+fn is_extreme(m: &EquationMatch<'_>, op: BinaryOp) -> bool {
     let (dtype, bits) = (m.dtype(), 8 * m.dtype().size_bytes());
     let top = 1u128 << (bits - 1);
     let (least, greatest) = match dtype {
@@ -260,7 +260,7 @@ fn layout(dtype: DType) -> Option<(u32, i64)> {
     }
 }
 
-fn are_normal(m: &Match<'_>) -> bool {
+fn are_normal(m: &EquationMatch<'_>) -> bool {
     let (c, d) = (m.constant('c'), m.constant('d'));
     let values = [
         eval::binary(BinaryOp::Mul, c, d),

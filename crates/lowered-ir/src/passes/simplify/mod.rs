@@ -31,22 +31,22 @@ use super::ranges::Ranges;
 use super::settings::Settings;
 use crate::ir::{Expr, Locals, Numerics, Routine, walk};
 
-pub use equation::{Class, Condition, Equation};
-pub use pattern::Match;
+pub use equation::{Condition, Equation, EquationClass};
+pub use pattern::EquationMatch;
 
-use equation::How;
-use pattern::{Head, Pattern};
+use equation::EquationMethod;
+use pattern::{Pattern, RootOp};
 
 /// What equations may ask about the place of an expression.
-struct Ctx<'a> {
+struct SimplifyContext<'a> {
     routine: &'a Routine,
     locals: &'a Locals,
     ranges: &'a Ranges,
     /// The most permissive class in use.
-    class: Class,
+    class: EquationClass,
 }
 
-impl Ctx<'_> {
+impl SimplifyContext<'_> {
     fn dtype(&self, expr: &Expr) -> DType {
         self.routine.dtype_of(expr, self.locals)
     }
@@ -70,33 +70,35 @@ pub fn chapters() -> [(&'static str, &'static [Equation]); 6] {
 }
 
 /// An equation with its sides parsed.
-struct Rule {
+struct CompiledEquation {
     equation: &'static Equation,
-    how: Applied,
+    how: RewriteMethod,
 }
 
-enum Applied {
+enum RewriteMethod {
     Pattern(Pattern, Pattern),
-    Code(fn(&Expr, &Ctx<'_>) -> Option<Expr>),
+    Code(fn(&Expr, &SimplifyContext<'_>) -> Option<Expr>),
 }
 
 /// The table, by the operation at the root of left sides.
-struct Table {
-    by_head: HashMap<Head, Vec<Rule>>,
+struct EquationTable {
+    by_head: HashMap<RootOp, Vec<CompiledEquation>>,
     /// Those that code applies.
-    anywhere: Vec<Rule>,
+    anywhere: Vec<CompiledEquation>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let mut table = Table { by_head: HashMap::new(), anywhere: Vec::new() };
+static TABLE: LazyLock<EquationTable> = LazyLock::new(|| {
+    let mut table = EquationTable { by_head: HashMap::new(), anywhere: Vec::new() };
     for equation in equations() {
         match equation.how {
-            How::Code(apply) => table.anywhere.push(Rule { equation, how: Applied::Code(apply) }),
-            How::Pattern => {
+            EquationMethod::Code(apply) => {
+                table.anywhere.push(CompiledEquation { equation, how: RewriteMethod::Code(apply) })
+            }
+            EquationMethod::Pattern => {
                 let side = |text| pattern::parse(text).expect("a test parses every equation of the table");
                 let (left, right) = (side(equation.left), side(equation.right));
                 let head = left.head();
-                let rule = Rule { equation, how: Applied::Pattern(left, right) };
+                let rule = CompiledEquation { equation, how: RewriteMethod::Pattern(left, right) };
                 table.by_head.entry(head).or_default().push(rule);
             }
         }
@@ -104,16 +106,16 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     table
 });
 
-impl Rule {
+impl CompiledEquation {
     /// The right side, if the expression is a left side, the condition holds and the class is in use.
-    fn apply(&self, expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+    fn apply(&self, expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
         if self.equation.class > ctx.class {
             return None;
         }
         match &self.how {
-            Applied::Code(apply) => apply(expr, ctx),
-            Applied::Pattern(left, right) => {
-                let mut found = Match::default();
+            RewriteMethod::Code(apply) => apply(expr, ctx),
+            RewriteMethod::Pattern(left, right) => {
+                let mut found = EquationMatch::default();
                 if !left.matches(expr, &mut found) {
                     return None;
                 }
@@ -130,25 +132,25 @@ pub fn simplify(routine: &mut Routine, settings: &Settings) {
     let shell = Routine { body: body.clone(), ..routine.clone() };
     let (locals, ranges) = (shell.locals(), Ranges::of(&shell));
     let class = class_in_use(routine.numerics, settings);
-    let ctx = Ctx { routine: &shell, locals: &locals, ranges: &ranges, class };
+    let ctx = SimplifyContext { routine: &shell, locals: &locals, ranges: &ranges, class };
     walk::map_values(&mut body, &mut |value| simplified(value, &ctx));
     routine.body = body;
 }
 
-fn class_in_use(numerics: Numerics, settings: &Settings) -> Class {
+fn class_in_use(numerics: Numerics, settings: &Settings) -> EquationClass {
     match numerics {
-        Numerics::Strict => Class::Strict,
-        Numerics::Fast if settings.fast_math => Class::Real,
-        Numerics::Fast => Class::Fast,
+        Numerics::Strict => EquationClass::Strict,
+        Numerics::Fast if settings.fast_math => EquationClass::Real,
+        Numerics::Fast => EquationClass::Fast,
     }
 }
 
 /// The expression with all equations applied, innermost parts first.
-fn simplified(expr: Expr, ctx: &Ctx<'_>) -> Expr {
+fn simplified(expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
     walk::map_expr(expr, &mut |part| fixed_point(part, ctx))
 }
 
-fn fixed_point(mut expr: Expr, ctx: &Ctx<'_>) -> Expr {
+fn fixed_point(mut expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
     while let Some(next) = rewritten(&expr, ctx) {
         // A right side may have new parts below its root; they get their turn before the root's next.
         expr = walk::map_children(next, &mut |child| shallow(child, ctx));
@@ -157,7 +159,7 @@ fn fixed_point(mut expr: Expr, ctx: &Ctx<'_>) -> Expr {
 }
 
 /// One more look at a part whose own parts are simple already.
-fn shallow(expr: Expr, ctx: &Ctx<'_>) -> Expr {
+fn shallow(expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
     match rewritten(&expr, ctx) {
         Some(next) => fixed_point(next, ctx),
         None => expr,
@@ -165,8 +167,8 @@ fn shallow(expr: Expr, ctx: &Ctx<'_>) -> Expr {
 }
 
 /// The right side of the first equation that applies to the whole expression.
-fn rewritten(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn rewritten(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let table = &*TABLE;
-    let by_head = table.by_head.get(&Head::of(expr)).map_or(&[][..], Vec::as_slice);
+    let by_head = table.by_head.get(&RootOp::of(expr)).map_or(&[][..], Vec::as_slice);
     table.anywhere.iter().chain(by_head).find_map(|rule| rule.apply(expr, ctx))
 }

@@ -42,32 +42,32 @@ pub(super) enum Pattern {
 
 /// The operation at the root of an expression, by which equations are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Head {
+pub(super) enum RootOp {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Ternary(TernaryOp),
     Other,
 }
 
-impl Head {
-    pub(super) fn of(expr: &Expr) -> Head {
+impl RootOp {
+    pub(super) fn of(expr: &Expr) -> RootOp {
         match expr {
-            Expr::Unary { op, .. } => Head::Unary(*op),
-            Expr::Binary { op, .. } => Head::Binary(*op),
-            Expr::Ternary { op, .. } => Head::Ternary(*op),
-            _ => Head::Other,
+            Expr::Unary { op, .. } => RootOp::Unary(*op),
+            Expr::Binary { op, .. } => RootOp::Binary(*op),
+            Expr::Ternary { op, .. } => RootOp::Ternary(*op),
+            _ => RootOp::Other,
         }
     }
 }
 
 /// What the letters of a left side stand for.
 #[derive(Clone, Debug, Default)]
-pub struct Match<'e> {
+pub struct EquationMatch<'e> {
     letters: SmallVec<[(char, &'e Expr); 4]>,
     dtype: Option<DType>,
 }
 
-impl<'e> Match<'e> {
+impl<'e> EquationMatch<'e> {
     /// The equation's type: that of `x`, `y` or `c`, or that of the left side where it has neither.
     pub fn dtype(&self) -> DType {
         self.dtype.unwrap_or(DType::Bool)
@@ -76,7 +76,7 @@ impl<'e> Match<'e> {
     /// A match made by hand.
     #[cfg(test)]
     pub(super) fn of(letters: impl IntoIterator<Item = (char, &'e Expr)>, dtype: DType) -> Self {
-        Match { letters: letters.into_iter().collect(), dtype: Some(dtype) }
+        EquationMatch { letters: letters.into_iter().collect(), dtype: Some(dtype) }
     }
 
     /// What a letter stands for.
@@ -115,17 +115,17 @@ impl<'e> Match<'e> {
 
 impl Pattern {
     /// The root's operation.
-    pub(super) fn head(&self) -> Head {
+    pub(super) fn head(&self) -> RootOp {
         match self {
-            Pattern::Unary(op, _) => Head::Unary(*op),
-            Pattern::Binary(op, _) => Head::Binary(*op),
-            Pattern::Ternary(op, _) => Head::Ternary(*op),
-            _ => Head::Other,
+            Pattern::Unary(op, _) => RootOp::Unary(*op),
+            Pattern::Binary(op, _) => RootOp::Binary(*op),
+            Pattern::Ternary(op, _) => RootOp::Ternary(*op),
+            _ => RootOp::Other,
         }
     }
 
     /// Whether the expression has this form; what the letters stand for goes to `found`.
-    pub(super) fn matches<'e>(&self, expr: &'e Expr, found: &mut Match<'e>) -> bool {
+    pub(super) fn matches<'e>(&self, expr: &'e Expr, found: &mut EquationMatch<'e>) -> bool {
         match (self, expr) {
             (Pattern::Any(letter), _) => found.bind(*letter, expr),
             (Pattern::Constant(letter), Expr::Const(_)) => found.bind(*letter, expr),
@@ -150,7 +150,7 @@ impl Pattern {
     }
 
     /// The expression of this form with the letters replaced by what they stand for.
-    pub(super) fn build(&self, found: &Match<'_>) -> Expr {
+    pub(super) fn build(&self, found: &EquationMatch<'_>) -> Expr {
         let expr = match self {
             Pattern::Any(letter) | Pattern::Constant(letter) => {
                 found.get(*letter).cloned().unwrap_or_else(|| Expr::Const(found.constant(*letter)))
@@ -195,17 +195,17 @@ pub(super) fn fold(expr: &Expr) -> Option<Scalar> {
 /// # Errors
 /// What is left of a text that is no pattern. Only the table is ever parsed, and a test parses all of it.
 pub(super) fn parse(text: &str) -> Result<Pattern, String> {
-    let mut parser = Parser { rest: text };
+    let mut parser = PatternParser { rest: text };
     let pattern = parser.comparison()?;
     parser.skip_blanks();
     if parser.rest.is_empty() { Ok(pattern) } else { Err(parser.rest.to_owned()) }
 }
 
-struct Parser<'t> {
+struct PatternParser<'t> {
     rest: &'t str,
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     fn skip_blanks(&mut self) {
         self.rest = self.rest.trim_start();
     }
@@ -218,11 +218,12 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Pattern, String> {
-        let left = self.chain(&[("+", BinaryOp::Add), ("- ", BinaryOp::Sub)], Parser::product)?;
+        let left = self.chain(&[("+", BinaryOp::Add), ("- ", BinaryOp::Sub)], PatternParser::product)?;
         let signs = [("<=", BinaryOp::Le), ("<", BinaryOp::Lt), ("==", BinaryOp::Eq), ("!=", BinaryOp::Ne)];
         for (sign, op) in signs {
             if self.takes(sign) {
-                let right = self.chain(&[("+", BinaryOp::Add), ("- ", BinaryOp::Sub)], Parser::product)?;
+                let right =
+                    self.chain(&[("+", BinaryOp::Add), ("- ", BinaryOp::Sub)], PatternParser::product)?;
                 return Ok(Pattern::Binary(op, Box::new([left, right])));
             }
         }
@@ -230,7 +231,10 @@ impl Parser<'_> {
     }
 
     fn product(&mut self) -> Result<Pattern, String> {
-        self.chain(&[("*", BinaryOp::Mul), ("/", BinaryOp::Div), ("%", BinaryOp::Rem)], Parser::operand)
+        self.chain(
+            &[("*", BinaryOp::Mul), ("/", BinaryOp::Div), ("%", BinaryOp::Rem)],
+            PatternParser::operand,
+        )
     }
 
     /// Operands joined by operations of one precedence, from the left.

@@ -4,8 +4,8 @@ use tnode::{DType, Scalar};
 
 use crate::ir::{Affine, BinaryOp, Expr, Guard, UnaryOp};
 
-use super::Ctx;
-use super::equation::{Class, Equation};
+use super::SimplifyContext;
+use super::equation::{Equation, EquationClass};
 
 pub(super) const EQUATIONS: &[Equation] = &[
     Equation::code(
@@ -15,13 +15,13 @@ pub(super) const EQUATIONS: &[Equation] = &[
             "index T(i + j)",
             "by the ranges of its variables the right side is a value of T",
         ),
-        Class::Strict,
+        EquationClass::Strict,
         arithmetic,
     ),
     Equation::code(
         "converted index",
         ("convert U(index T(i))", "index U(i)", "U is i32 or i64, and by its range i is a value of U"),
-        Class::Strict,
+        EquationClass::Strict,
         converted,
     ),
     Equation::code(
@@ -31,7 +31,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
             "true or false",
             "the range of i − j lies on one side",
         ),
-        Class::Strict,
+        EquationClass::Strict,
         compare,
     ),
     Equation::code(
@@ -41,12 +41,12 @@ pub(super) const EQUATIONS: &[Equation] = &[
             "the read without that range, or e",
             "by the range of i the range always, or never, holds",
         ),
-        Class::Strict,
+        EquationClass::Strict,
         guarded,
     ),
 ];
 
-fn arithmetic(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn arithmetic(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let (dtype, index) = match expr {
         Expr::Unary { op: UnaryOp::Neg, arg } => {
             let (dtype, i) = embedded(arg)?;
@@ -69,13 +69,13 @@ fn arithmetic(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
     embed(index, dtype, ctx)
 }
 
-fn converted(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn converted(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::Convert { to: to @ (DType::I32 | DType::I64), arg } = expr else { return None };
     embed(embedded(arg)?.1.clone(), *to, ctx)
 }
 
 /// The index as a value of the type, if by its range it is one; far from where its arithmetic would wrap.
-fn embed(index: Affine, dtype: DType, ctx: &Ctx<'_>) -> Option<Expr> {
+fn embed(index: Affine, dtype: DType, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let (lo, hi) = ctx.ranges.bounds(&index).filter(|(lo, hi)| lo <= hi)?;
     let most = if dtype == DType::I32 { i64::from(i32::MAX) } else { 1 << 62 };
     (-most <= lo && hi <= most && is_small(&index)).then_some(Expr::Index { index, dtype })
@@ -94,7 +94,7 @@ fn embedded(expr: &Expr) -> Option<(DType, &Affine)> {
 }
 
 /// An embedded index or a small constant as an index.
-fn operand(expr: &Expr, _: &Ctx<'_>) -> Option<Affine> {
+fn operand(expr: &Expr, _: &SimplifyContext<'_>) -> Option<Affine> {
     match expr {
         Expr::Index { .. } => embedded(expr).map(|(_, index)| index.clone()),
         _ => small_constant(expr).map(Affine::constant),
@@ -110,7 +110,7 @@ fn small_constant(expr: &Expr) -> Option<i64> {
     }
 }
 
-fn compare(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn compare(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::Binary { op, a, b } = expr else { return None };
     if !op.is_comparison() {
         return None;
@@ -127,7 +127,7 @@ fn compare(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
 }
 
 /// The bounds of the difference of two indices.
-fn apart(a: &Expr, b: &Expr, ctx: &Ctx<'_>) -> Option<(i64, i64)> {
+fn apart(a: &Expr, b: &Expr, ctx: &SimplifyContext<'_>) -> Option<(i64, i64)> {
     let ((_, i), (_, j)) = (embedded(a)?, embedded(b)?);
     let loops_run = |index: &Affine| ctx.ranges.bounds(index).is_some_and(|(lo, hi)| lo <= hi);
     let difference = i.plus(&j.times(-1));
@@ -146,7 +146,7 @@ fn decided(op: BinaryOp, lo: i64, hi: i64) -> Option<bool> {
 }
 
 /// The bounds of an embedded index or of an integer constant.
-fn bounds(expr: &Expr, ctx: &Ctx<'_>) -> Option<(i64, i64)> {
+fn bounds(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<(i64, i64)> {
     match expr {
         Expr::Index { index, .. } => ctx.ranges.bounds(index).filter(|(lo, hi)| lo <= hi),
         Expr::Const(c) if matches!(c.dtype(), DType::I32 | DType::I64) => Some((c.as_i64(), c.as_i64())),
@@ -155,7 +155,7 @@ fn bounds(expr: &Expr, ctx: &Ctx<'_>) -> Option<(i64, i64)> {
 }
 
 /// A guarded read without the ranges that always hold; `otherwise` where one never does.
-fn guarded(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+fn guarded(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::GetGuarded { guard, node, index, otherwise } = expr else { return None };
     let mut open = Guard::new();
     for range in guard {

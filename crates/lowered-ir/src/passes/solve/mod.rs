@@ -52,7 +52,7 @@ pub(super) enum Unsolvable {
 
 /// A store's index, inside its loops.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target<'a> {
+pub(super) struct StoreTarget<'a> {
     /// The index.
     pub(super) index: &'a Indices,
     /// The loops around, outermost first. No index of an element mentions them.
@@ -64,12 +64,12 @@ pub(super) struct Target<'a> {
 /// # Errors
 /// When the iterations cannot be expressed.
 pub(super) fn solve(
-    target: Target<'_>,
+    target: StoreTarget<'_>,
     wanted: &Indices,
     guard: &Guard,
     ranges: &Ranges,
 ) -> Result<Option<Solution>, Unsolvable> {
-    let mut system = System::new(target, wanted, guard, ranges);
+    let mut system = EquationSystem::new(target, wanted, guard, ranges);
     while system.digit() || system.unit() {}
     if let Some(open) = system.equations.iter().find(|e| !e.left.terms().is_empty()) {
         return if system.impossible(open) { Ok(None) } else { Err(Unsolvable::Division(open.dim)) };
@@ -79,28 +79,33 @@ pub(super) fn solve(
 
 /// `left = right`: loop variables of the nest to the left, all else to the right.
 #[derive(Clone, Debug)]
-struct Equation {
+struct LinearEquation {
     dim: usize,
     left: Affine,
     right: Affine,
 }
 
-struct System<'a> {
-    target: Target<'a>,
+struct EquationSystem<'a> {
+    target: StoreTarget<'a>,
     guard: &'a Guard,
     ranges: &'a Ranges,
-    equations: Vec<Equation>,
+    equations: Vec<LinearEquation>,
     values: BTreeMap<LoopId, Affine>,
 }
 
-impl<'a> System<'a> {
-    fn new(target: Target<'a>, wanted: &Indices, guard: &'a Guard, ranges: &'a Ranges) -> System<'a> {
+impl<'a> EquationSystem<'a> {
+    fn new(
+        target: StoreTarget<'a>,
+        wanted: &Indices,
+        guard: &'a Guard,
+        ranges: &'a Ranges,
+    ) -> EquationSystem<'a> {
         let equations = target.index.iter().zip(wanted).enumerate().map(|(dim, (index, wanted))| {
             let left = part(index, |var| is_among(var, target.loops));
             let right = wanted.plus(&index.plus(&left.times(-1)).times(-1));
-            Equation { dim, left, right }
+            LinearEquation { dim, left, right }
         });
-        System { target, guard, ranges, equations: equations.collect(), values: BTreeMap::new() }
+        EquationSystem { target, guard, ranges, equations: equations.collect(), values: BTreeMap::new() }
     }
 
     /// Applies the digit rule once.
@@ -113,7 +118,7 @@ impl<'a> System<'a> {
     }
 
     /// The equation's highest digit, its value, and the equation of the rest.
-    fn split(&self, equation: &Equation) -> Option<(LoopId, Affine, Equation)> {
+    fn split(&self, equation: &LinearEquation) -> Option<(LoopId, Affine, LinearEquation)> {
         let &(var, c) = equation.left.terms().iter().max_by_key(|(_, c)| c.unsigned_abs())?;
         let Var::Loop(id) = var else { return None };
         let sign = c.signum();
@@ -124,7 +129,7 @@ impl<'a> System<'a> {
             return None;
         }
         let (value, low) = self.divide(&right, c, least)?;
-        Some((id, value, Equation { dim: equation.dim, left: rest, right: low }))
+        Some((id, value, LinearEquation { dim: equation.dim, left: rest, right: low }))
     }
 
     /// `(q, r)` with `index = c·q + r`, where `r` surely lies in `least..least + c`.
@@ -156,16 +161,16 @@ impl<'a> System<'a> {
         let Some((at, var)) = found.min_by_key(|&(at, _)| self.equations[at].left.terms().len()) else {
             return false;
         };
-        let Equation { left, right, dim } = self.equations[at].clone();
+        let LinearEquation { left, right, dim } = self.equations[at].clone();
         let sign = left.coefficient(var);
         let rest = left.plus(&Affine::term(var, -sign));
         let value = right.plus(&rest.times(-1)).times(sign);
-        self.equations[at] = Equation { dim, left: Affine::default(), right: Affine::default() };
+        self.equations[at] = LinearEquation { dim, left: Affine::default(), right: Affine::default() };
         self.settle(var, &value);
         true
     }
 
-    fn innermost_unit(&self, equation: &Equation) -> Option<LoopId> {
+    fn innermost_unit(&self, equation: &LinearEquation) -> Option<LoopId> {
         let unit = |var: &&LoopId| equation.left.coefficient(**var).unsigned_abs() == 1;
         self.target.loops.iter().rev().find(unit).copied()
     }
@@ -186,7 +191,7 @@ impl<'a> System<'a> {
     }
 
     /// Whether no values of the variables satisfy the equation.
-    fn impossible(&self, equation: &Equation) -> bool {
+    fn impossible(&self, equation: &LinearEquation) -> bool {
         let difference = equation.left.plus(&equation.right.times(-1));
         self.decide(&Range { index: difference, lo: 0, hi: 1 }) == Some(false)
     }

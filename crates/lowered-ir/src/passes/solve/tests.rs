@@ -22,7 +22,7 @@ fn index(terms: &[(LoopId, i64)], offset: i64) -> Affine {
 }
 
 fn solved(store: &Indices, wanted: &Indices, ranges: &Ranges) -> Result<Option<Solution>, Unsolvable> {
-    solve(Target { index: store, loops: &NEST }, wanted, &Guard::new(), ranges)
+    solve(StoreTarget { index: store, loops: &NEST }, wanted, &Guard::new(), ranges)
 }
 
 /// The iterations that reach the element, by running all of them and by the solution.

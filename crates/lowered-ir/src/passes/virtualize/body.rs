@@ -12,10 +12,10 @@ use crate::ir::{Block, LocalDecl, Locals, NodeRef, Stmt, walk};
 use crate::passes::cost;
 
 /// The outermost statements with what they touch.
-pub(super) struct Body {
+pub(super) struct IndexedBody {
     stmts: Vec<Option<Stmt>>,
-    touches: Vec<Touches>,
-    places: Places,
+    touches: Vec<StatementEffects>,
+    places: MergedPositions,
     /// What statements that were joined with others were before.
     apart: BTreeMap<usize, Stmt>,
     readers: BTreeMap<NodeRef, BTreeSet<usize>>,
@@ -26,7 +26,7 @@ pub(super) struct Body {
 
 /// What a statement touches.
 #[derive(Default)]
-pub(super) struct Touches {
+pub(super) struct StatementEffects {
     /// The nodes it reads.
     pub(super) reads: BTreeSet<NodeRef>,
     /// The nodes it stores to.
@@ -37,23 +37,23 @@ pub(super) struct Touches {
     pub(super) size: usize,
 }
 
-impl Touches {
-    fn of(stmt: &Stmt) -> Touches {
+impl StatementEffects {
+    fn of(stmt: &Stmt) -> StatementEffects {
         let stmts = std::slice::from_ref(stmt);
         let effects = Effects::of(stmts);
         let mut size = 0;
         walk::each_value(stmts, &mut |value| size += cost::size(value));
         let keeps_to_nodes = effects.local_writes.is_subset(&effects.declares) && !effects.logs;
-        Touches { reads: effects.reads, writes: effects.writes, keeps_to_nodes, size }
+        StatementEffects { reads: effects.reads, writes: effects.writes, keeps_to_nodes, size }
     }
 }
 
-impl Body {
-    pub(super) fn new(block: Block) -> Body {
-        let mut body = Body {
+impl IndexedBody {
+    pub(super) fn new(block: Block) -> IndexedBody {
+        let mut body = IndexedBody {
             stmts: Vec::new(),
             touches: Vec::new(),
-            places: Places::default(),
+            places: MergedPositions::default(),
             apart: BTreeMap::new(),
             readers: BTreeMap::new(),
             writers: BTreeMap::new(),
@@ -66,7 +66,7 @@ impl Body {
             }
             body.places.add();
             body.stmts.push(None);
-            body.touches.push(Touches::default());
+            body.touches.push(StatementEffects::default());
             body.replace(body.stmts.len() - 1, Some(stmt));
         }
         body
@@ -78,7 +78,7 @@ impl Body {
     }
 
     /// What the statement at a position touches.
-    pub(super) fn touches(&self, top: usize) -> &Touches {
+    pub(super) fn touches(&self, top: usize) -> &StatementEffects {
         &self.touches[top]
     }
 
@@ -112,7 +112,7 @@ impl Body {
 
     /// Puts another statement, or none, in place of the one at a position.
     pub(super) fn replace(&mut self, top: usize, stmt: Option<Stmt>) {
-        let touches = stmt.as_ref().map_or_else(Touches::default, Touches::of);
+        let touches = stmt.as_ref().map_or_else(StatementEffects::default, StatementEffects::of);
         let old = std::mem::replace(&mut self.touches[top], touches);
         let new = &self.touches[top];
         move_entries(&mut self.readers, top, &old.reads, &new.reads);
@@ -177,7 +177,7 @@ fn move_entries(
 
 /// Where statements stand that may have become part of others.
 #[derive(Default)]
-struct Places {
+struct MergedPositions {
     /// For each statement one that is part of the same, up to one that leads to itself.
     leads_to: Vec<usize>,
     /// Of those: how many statements lead there, and where they stand.
@@ -187,7 +187,7 @@ struct Places {
     at: Vec<usize>,
 }
 
-impl Places {
+impl MergedPositions {
     /// Another statement, behind the others.
     fn add(&mut self) {
         let at = self.at.len();

@@ -6,10 +6,10 @@
 //! use, and in a chain of virtual nodes each copy would hold all those before it. Short computations are
 //! copied all the same, so that it makes no difference where programs are small.
 
-use super::body::Body;
-use super::inline::Context;
+use super::body::IndexedBody;
+use super::inline::InlineContext;
 use super::instantiate::MAX_DEPTH;
-use super::{Computed, Effects, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
+use super::{Effects, InlinedComputation, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
 use crate::ir::{Affine, Block, Bound, Expr, Fresh, Indices, LoopId, LoopKind, NodeRef, Stmt, walk};
 use crate::passes::cost::{cost, depth, size};
 
@@ -25,7 +25,11 @@ struct Pair {
 }
 
 /// Inlines the node, if its nest can be extended.
-pub(super) fn extend(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> Option<Computed> {
+pub(super) fn extend(
+    body: &mut IndexedBody,
+    node: NodeRef,
+    ctx: &mut InlineContext<'_>,
+) -> Option<InlinedComputation> {
     let Pair { setter, user, uses } = pair(body, node)?;
     let computed = computed(body, node, setter)?;
     let dtype = ctx.routine.node(node).dtype;
@@ -35,15 +39,15 @@ pub(super) fn extend(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> O
 
 /// The computation of the node as it was before other nodes were inlined into it: these have computations of
 /// their own.
-fn computed(body: &Body, node: NodeRef, setter: usize) -> Option<Computed> {
+fn computed(body: &IndexedBody, node: NodeRef, setter: usize) -> Option<InlinedComputation> {
     let stmt = body.apart(setter).or_else(|| body.stmt(setter))?.clone();
     let inputs = Effects::of(std::slice::from_ref(&stmt)).reads;
     let overwritten = inputs.into_iter().find(|&input| body.is_written_between(input, setter, usize::MAX));
-    Some(Computed { node, body: vec![stmt], overwritten })
+    Some(InlinedComputation { node, body: vec![stmt], overwritten })
 }
 
 /// The pair, if everything fits.
-fn pair(body: &Body, node: NodeRef) -> Option<Pair> {
+fn pair(body: &IndexedBody, node: NodeRef) -> Option<Pair> {
     let setter = only(body.writers(node))?;
     let (of_setter, user) = (body.touches(setter), only(body.readers(node))?);
     let of_user = body.touches(user);

@@ -7,17 +7,17 @@ use crate::passes::access::visits_of;
 use crate::passes::ranges::Ranges;
 
 use super::Effects;
-use super::body::Body;
+use super::body::IndexedBody;
 use super::producer::Producer;
 
 /// The first input that is overwritten from the first setter to before the statement at `user`, if any.
-pub(super) fn on_the_way(producer: &Producer, body: &Body, user: usize) -> Option<NodeRef> {
+pub(super) fn on_the_way(producer: &Producer, body: &IndexedBody, user: usize) -> Option<NodeRef> {
     let from = producer.setters.0;
     producer.inputs.iter().find(|&&input| body.is_written_between(input, from, user)).copied()
 }
 
 /// Whether one of the inputs is overwritten from the statement at `from` to before the one at `to`.
-pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &Body, from: usize, to: usize) -> bool {
+pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &IndexedBody, from: usize, to: usize) -> bool {
     if inputs.len() < to.saturating_sub(from) {
         return inputs.iter().any(|&input| body.is_written_between(input, from, to));
     }

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::body::Body;
-use super::instantiate::{self, Instance, Site, Use};
-use super::place::Place;
+use super::body::IndexedBody;
+use super::instantiate::{self, ElementInstance, ElementUse, UseSite};
 use super::producer::Producer;
-use super::{MAX_NESTING, MAX_STATEMENT_SIZE, Refusal, hazard};
+use super::statement_position::StatementPosition;
+use super::{InlineRejection, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
 use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
 use crate::passes::cost::{depth, size};
 use crate::passes::ranges::Ranges;
 use crate::verify;
 
 /// What inlining needs to know of the routine and may add to it.
-pub(super) struct Context<'a> {
+pub(super) struct InlineContext<'a> {
     /// The routine's tables; its body is elsewhere.
     pub(super) routine: &'a Routine,
     pub(super) ranges: &'a mut Ranges,
@@ -23,9 +23,9 @@ pub(super) struct Context<'a> {
 /// Each statement of the body that uses the node, with the computation inlined.
 pub(super) fn replace_uses(
     producer: &Producer,
-    body: &Body,
-    ctx: &mut Context<'_>,
-) -> Result<Vec<(usize, Stmt)>, Refusal> {
+    body: &IndexedBody,
+    ctx: &mut InlineContext<'_>,
+) -> Result<Vec<(usize, Stmt)>, InlineRejection> {
     let mut replaced = Vec::new();
     for top in body.readers(producer.node) {
         let Some(stmt) = body.stmt(top) else { continue };
@@ -33,7 +33,7 @@ pub(super) fn replace_uses(
             continue;
         }
         if top < producer.setters.1 {
-            return Err(Refusal::SetAfterUse);
+            return Err(InlineRejection::SetAfterUse);
         }
         if let Some(input) = hazard::on_the_way(producer, body, top) {
             return Err(overwritten(input, ctx.routine));
@@ -43,8 +43,8 @@ pub(super) fn replace_uses(
     Ok(replaced)
 }
 
-fn overwritten(input: NodeRef, routine: &Routine) -> Refusal {
-    Refusal::InputOverwritten { input: routine.node(input).name.clone() }
+fn overwritten(input: NodeRef, routine: &Routine) -> InlineRejection {
+    InlineRejection::InputOverwritten { input: routine.node(input).name.clone() }
 }
 
 /// Whether the statement reads the node for something else than the node's own value.
@@ -72,12 +72,12 @@ fn mentions(value: &Expr, node: NodeRef) -> bool {
 
 fn replace(
     producer: &Producer,
-    body: &Body,
+    body: &IndexedBody,
     top: usize,
     stmt: &Stmt,
-    ctx: &mut Context<'_>,
-) -> Result<Stmt, Refusal> {
-    let mut inliner = Inliner { producer, ctx, top, place: Place::default(), rewritten: false };
+    ctx: &mut InlineContext<'_>,
+) -> Result<Stmt, InlineRejection> {
+    let mut inliner = Inliner { producer, ctx, top, place: StatementPosition::default(), rewritten: false };
     let block = inliner.block(std::slice::from_ref(stmt), false)?;
     let rewritten = inliner.rewritten;
     ctx.ranges.add(&block);
@@ -86,7 +86,7 @@ fn replace(
     }
     if rewritten {
         verify::verify_statements(ctx.routine, body.locals(), &block)
-            .map_err(|error| Refusal::NotProvable { violation: error.violation.to_string() })?;
+            .map_err(|error| InlineRejection::NotProvable { violation: error.violation.to_string() })?;
     }
     Ok(together(block, ctx.fresh))
 }
@@ -115,14 +115,14 @@ fn nesting(block: &[Stmt]) -> usize {
 
 struct Inliner<'a, 'c> {
     producer: &'a Producer,
-    ctx: &'a mut Context<'c>,
+    ctx: &'a mut InlineContext<'c>,
     top: usize,
-    place: Place,
+    place: StatementPosition,
     rewritten: bool,
 }
 
 impl Inliner<'_, '_> {
-    fn block(&mut self, block: &[Stmt], in_vector: bool) -> Result<Block, Refusal> {
+    fn block(&mut self, block: &[Stmt], in_vector: bool) -> Result<Block, InlineRejection> {
         let mut out = Block::new();
         for (at, stmt) in block.iter().enumerate() {
             let inner = !self.place.loops.is_empty();
@@ -133,7 +133,7 @@ impl Inliner<'_, '_> {
         Ok(out)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, in_vector: bool, out: &mut Block) -> Result<(), Refusal> {
+    fn stmt(&mut self, stmt: &Stmt, in_vector: bool, out: &mut Block) -> Result<(), InlineRejection> {
         match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
                 self.place.loops.push(*var);
@@ -157,21 +157,26 @@ impl Inliner<'_, '_> {
     }
 
     /// The value with its uses replaced, if it has any; what must run before goes to `prelude`.
-    fn value(&mut self, value: &Expr, in_vector: bool, prelude: &mut Block) -> Result<Option<Expr>, Refusal> {
+    fn value(
+        &mut self,
+        value: &Expr,
+        in_vector: bool,
+        prelude: &mut Block,
+    ) -> Result<Option<Expr>, InlineRejection> {
         let uses = self.uses(value)?;
         if uses.is_empty() {
             return Ok(None);
         }
-        let too_large = Refusal::TooLarge { limit: MAX_STATEMENT_SIZE };
+        let too_large = InlineRejection::TooLarge { limit: MAX_STATEMENT_SIZE };
         if uses.len().saturating_mul(self.producer.size) > MAX_STATEMENT_SIZE {
             return Err(too_large);
         }
         let mut values = HashMap::new();
         for (wanted, count) in uses {
-            let Instance { prelude: before, value } = self.instance(&wanted, count > 1)?;
+            let ElementInstance { prelude: before, value } = self.instance(&wanted, count > 1)?;
             let loops = nesting(&before);
             if loops > 0 && in_vector {
-                return Err(Refusal::LoopInVector);
+                return Err(InlineRejection::LoopInVector);
             }
             if loops + self.place.loops.len() > MAX_NESTING {
                 return Err(too_large);
@@ -182,7 +187,7 @@ impl Inliner<'_, '_> {
         let mut chosen = true;
         let value = walk::map_expr(value.clone(), &mut |e| self.replaced(e, &values, &mut chosen));
         if !chosen {
-            return Err(Refusal::Unguardable { what: "a value of type u32x4" });
+            return Err(InlineRejection::Unguardable { what: "a value of type u32x4" });
         }
         if size(&value) > MAX_STATEMENT_SIZE || depth(&value) > MAX_NESTING {
             return Err(too_large);
@@ -190,8 +195,8 @@ impl Inliner<'_, '_> {
         Ok(Some(value))
     }
 
-    fn instance(&mut self, wanted: &Use, shared: bool) -> Result<Instance, Refusal> {
-        let mut site = Site {
+    fn instance(&mut self, wanted: &ElementUse, shared: bool) -> Result<ElementInstance, InlineRejection> {
+        let mut site = UseSite {
             ranges: self.ctx.ranges,
             fresh: self.ctx.fresh,
             routine: self.ctx.routine,
@@ -203,8 +208,8 @@ impl Inliner<'_, '_> {
     }
 
     /// The distinct uses in the value, in order, each with its number of occurrences.
-    fn uses(&self, value: &Expr) -> Result<Vec<(Use, usize)>, Refusal> {
-        let mut uses: Vec<(Use, usize)> = Vec::new();
+    fn uses(&self, value: &Expr) -> Result<Vec<(ElementUse, usize)>, InlineRejection> {
+        let mut uses: Vec<(ElementUse, usize)> = Vec::new();
         let mut computed = false;
         walk::each_expr(value, &mut |part| {
             computed |= matches!(part, Expr::GetDynamic { node, .. } if *node == self.producer.node);
@@ -215,22 +220,22 @@ impl Inliner<'_, '_> {
                 }
             }
         });
-        if computed { Err(Refusal::ComputedIndex) } else { Ok(uses) }
+        if computed { Err(InlineRejection::ComputedIndex) } else { Ok(uses) }
     }
 
-    fn as_use(&self, expr: &Expr) -> Option<Use> {
+    fn as_use(&self, expr: &Expr) -> Option<ElementUse> {
         match expr {
             Expr::Get { node, index } if *node == self.producer.node => {
-                Some(Use { index: index.clone(), guard: None })
+                Some(ElementUse { index: index.clone(), guard: None })
             }
             Expr::GetGuarded { guard, node, index, .. } if *node == self.producer.node => {
-                Some(Use { index: index.clone(), guard: Some(guard.clone()) })
+                Some(ElementUse { index: index.clone(), guard: Some(guard.clone()) })
             }
             _ => None,
         }
     }
 
-    fn replaced(&self, expr: Expr, values: &HashMap<Use, Expr>, chosen: &mut bool) -> Expr {
+    fn replaced(&self, expr: Expr, values: &HashMap<ElementUse, Expr>, chosen: &mut bool) -> Expr {
         let Some(value) = self.as_use(&expr).and_then(|wanted| values.get(&wanted)) else { return expr };
         let Expr::GetGuarded { guard, otherwise, .. } = &expr else { return value.clone() };
         let dtype = self.producer.dtype;

@@ -16,18 +16,18 @@ use crate::ir::{
 };
 use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
-use crate::passes::solve::{Solution, Target, Unsolvable, solve};
+use crate::passes::solve::{Solution, StoreTarget, Unsolvable, solve};
 use crate::text;
 
-use super::place::{self, Place};
-use super::producer::{Piece, Producer};
+use super::producer::{Producer, SetterNest};
 use super::protect::Protection;
 use super::rename::{rename, renamed};
-use super::{Refusal, alone};
+use super::statement_position::{self, StatementPosition};
+use super::{InlineRejection, single_element};
 
 /// One way that a statement reads the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Use {
+pub(super) struct ElementUse {
     /// The element.
     pub(super) index: Indices,
     /// When it is read; `None` for always.
@@ -35,7 +35,7 @@ pub(super) struct Use {
 }
 
 /// The computation for one use.
-pub(super) struct Instance {
+pub(super) struct ElementInstance {
     /// What to run just before the using statement.
     pub(super) prelude: Block,
     /// The element's value.
@@ -43,7 +43,7 @@ pub(super) struct Instance {
 }
 
 /// The surroundings of an instantiation.
-pub(super) struct Site<'a> {
+pub(super) struct UseSite<'a> {
     /// The ranges of the variables in scope, and of those of copied loops.
     pub(super) ranges: &'a mut Ranges,
     /// Unused identifiers.
@@ -53,7 +53,7 @@ pub(super) struct Site<'a> {
     /// The position in the body of the outermost statement around the use.
     pub(super) top: usize,
     /// Where in that statement the use stands.
-    pub(super) place: &'a Place,
+    pub(super) place: &'a StatementPosition,
     /// Some element's computation was no mere renaming of variables, so that the result must be verified.
     pub(super) rewritten: &'a mut bool,
 }
@@ -61,10 +61,10 @@ pub(super) struct Site<'a> {
 /// Computes the element that `wanted` reads; `shared` says that the statement uses the value more than once.
 pub(super) fn instantiate(
     producer: &Producer,
-    wanted: &Use,
+    wanted: &ElementUse,
     shared: bool,
-    site: &mut Site<'_>,
-) -> Result<Instance, Refusal> {
+    site: &mut UseSite<'_>,
+) -> Result<ElementInstance, InlineRejection> {
     let local = site.fresh.local_id();
     let mut stmts = Block::new();
     for piece in &producer.pieces {
@@ -122,32 +122,33 @@ fn holds(range: &Range) -> Expr {
 /// The piece's statements for the element, storing to `local`; `None` if the piece does not reach it.
 fn repeat(
     producer: &Producer,
-    piece: &Piece,
-    wanted: &Use,
+    piece: &SetterNest,
+    wanted: &ElementUse,
     local: LocalId,
-    site: &mut Site<'_>,
-) -> Result<Option<Block>, Refusal> {
+    site: &mut UseSite<'_>,
+) -> Result<Option<Block>, InlineRejection> {
     let mut nest = vec![piece.stmt.clone()];
     let names = rename(&mut nest, site.fresh);
     site.ranges.add(&nest);
     let Some(solution) = solved(piece, &names, wanted, site)? else { return Ok(None) };
     let value_of = |var: LoopId| solution.values.get(names.get(&var)?).cloned();
-    let done = |setter: &Place| place::is_done(setter, site.place, value_of);
+    let done = |setter: &StatementPosition| statement_position::is_done(setter, site.place, value_of);
     if piece.top == site.top && !piece.setters.iter().all(done) {
-        return Err(Refusal::SetAfterUse);
+        return Err(InlineRejection::SetAfterUse);
     }
     if let Some(kept) = solution.kept.first()
         && !site.routine.node(producer.node).mode.known_virtual()
     {
-        return Err(Refusal::Search { index: index_with(piece, *kept, &names, site.routine) });
+        return Err(InlineRejection::Search { index: index_with(piece, *kept, &names, site.routine) });
     }
     let is_known = |(var, new): (&LoopId, &LoopId)| solution.values.contains_key(new).then_some(*var);
-    alone::check(&piece.stmt, &names.iter().filter_map(is_known).collect(), solution.inverted)?;
+    single_element::check(&piece.stmt, &names.iter().filter_map(is_known).collect(), solution.inverted)?;
     walk::map_indices(&mut nest, &mut |index| in_solution(index, &solution));
     let plain = |value: &Affine| value.as_var().is_some() || value.as_constant().is_some();
     *site.rewritten |=
         wanted.guard.is_some() || !solution.conditions.is_empty() || !solution.values.values().all(plain);
-    let mut emit = Emit { producer, local, solution: &solution, wanted, entered: Vec::new(), site };
+    let mut emit =
+        InstanceEmitter { producer, local, solution: &solution, wanted, entered: Vec::new(), site };
     emit.block(nest).map(Some)
 }
 
@@ -161,41 +162,48 @@ fn in_solution(index: &Affine, solution: &Solution) -> Affine {
 }
 
 fn solved(
-    piece: &Piece,
+    piece: &SetterNest,
     names: &BTreeMap<LoopId, LoopId>,
-    wanted: &Use,
-    site: &Site<'_>,
-) -> Result<Option<Solution>, Refusal> {
+    wanted: &ElementUse,
+    site: &UseSite<'_>,
+) -> Result<Option<Solution>, InlineRejection> {
     let index: Indices = piece.index.iter().map(|i| renamed(i, names)).collect();
     let loops: Vec<LoopId> = piece.loops.iter().filter_map(|var| names.get(var)).copied().collect();
     let always = Guard::new();
     let guard = wanted.guard.as_ref().unwrap_or(&always);
     let print = |dim: usize| text::print_index(site.routine, &piece.index[dim]);
-    solve(Target { index: &index, loops: &loops }, &wanted.index, guard, site.ranges).map_err(|e| match e {
-        Unsolvable::Division(dim) => Refusal::IndexNotInvertible { index: print(dim) },
-        Unsolvable::Order(dim) => Refusal::Reordered { index: print(dim) },
-    })
+    solve(StoreTarget { index: &index, loops: &loops }, &wanted.index, guard, site.ranges).map_err(
+        |e| match e {
+            Unsolvable::Division(dim) => InlineRejection::IndexNotInvertible { index: print(dim) },
+            Unsolvable::Order(dim) => InlineRejection::Reordered { index: print(dim) },
+        },
+    )
 }
 
 /// The text of the piece's index that mentions a loop, by the loop's new name.
-fn index_with(piece: &Piece, var: LoopId, names: &BTreeMap<LoopId, LoopId>, routine: &Routine) -> String {
+fn index_with(
+    piece: &SetterNest,
+    var: LoopId,
+    names: &BTreeMap<LoopId, LoopId>,
+    routine: &Routine,
+) -> String {
     let mentions = |index: &&Affine| renamed(index, names).mentions(var);
     piece.index.iter().find(mentions).map_or_else(String::new, |index| text::print_index(routine, index))
 }
 
 /// Turns a nest into the statements for one element.
-struct Emit<'a, 's> {
+struct InstanceEmitter<'a, 's> {
     producer: &'a Producer,
     local: LocalId,
     solution: &'a Solution,
-    wanted: &'a Use,
+    wanted: &'a ElementUse,
     /// The loops entered that remain.
     entered: Vec<LoopId>,
-    site: &'a mut Site<'s>,
+    site: &'a mut UseSite<'s>,
 }
 
-impl Emit<'_, '_> {
-    fn block(&mut self, block: Block) -> Result<Block, Refusal> {
+impl InstanceEmitter<'_, '_> {
+    fn block(&mut self, block: Block) -> Result<Block, InlineRejection> {
         let mut out = Block::new();
         for stmt in block {
             match stmt {
@@ -223,12 +231,12 @@ impl Emit<'_, '_> {
     }
 
     /// `local := value` where this iteration sets the element.
-    fn store(&mut self, value: Expr) -> Result<Stmt, Refusal> {
+    fn store(&mut self, value: Expr) -> Result<Stmt, InlineRejection> {
         let protection = self.protection();
         let value = protection.value(value, self.site)?;
         let before = Expr::local(self.local);
         let chosen = select(&self.solution.conditions, &protection.guard, value, before, self.producer.dtype);
-        let value = chosen.ok_or(Refusal::Unguardable { what: "a value of type u32x4" })?;
+        let value = chosen.ok_or(InlineRejection::Unguardable { what: "a value of type u32x4" })?;
         Ok(Stmt::set_scalar(self.local, value))
     }
 
@@ -257,12 +265,12 @@ pub(super) const MAX_DEPTH: usize = 32;
 /// Straight-line stores to the local fold into one expression; a last store that nothing else depends on
 /// becomes the value. A value used more than once stays in the local unless repeating it costs next to
 /// nothing.
-fn collapse(mut stmts: Block, local: LocalId, shared: bool, dtype: DType) -> Instance {
+fn collapse(mut stmts: Block, local: LocalId, shared: bool, dtype: DType) -> ElementInstance {
     if let Some(value) = fold(&stmts, local, dtype)
         && (!shared || cost(&value) <= 1)
         && depth(&value) <= MAX_DEPTH
     {
-        return Instance { prelude: Block::new(), value };
+        return ElementInstance { prelude: Block::new(), value };
     }
     if !shared
         && stores(&stmts, local) == 1
@@ -273,11 +281,11 @@ fn collapse(mut stmts: Block, local: LocalId, shared: bool, dtype: DType) -> Ins
     {
         let value = value.clone();
         stmts.pop();
-        return Instance { prelude: stmts, value };
+        return ElementInstance { prelude: stmts, value };
     }
     let mut prelude = vec![Stmt::scalar(local, dtype)];
     prelude.append(&mut stmts);
-    Instance { prelude, value: Expr::local(local) }
+    ElementInstance { prelude, value: Expr::local(local) }
 }
 
 /// The value after straight-line stores to the local, if folding them repeats no work.

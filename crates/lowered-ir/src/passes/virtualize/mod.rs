@@ -19,7 +19,7 @@
 //!
 //! A use may stand in the nest that sets the node, if the iteration which sets its element is done by then.
 //!
-//! Whatever cannot be matched so is refused with a [`Refusal`]; nothing is ever half inlined.
+//! Whatever cannot be matched so is rejected with a [`InlineRejection`]; nothing is ever half inlined.
 //!
 //! # Invariants
 //! * A verified routine stays verified, and computes the same bits: the same operations run on the same
@@ -28,27 +28,27 @@
 //! * A use that reads the node twice computes it once, so chains of virtual nodes cannot explode.
 //! * The work is that of the statements rewritten, not of the whole routine for each node.
 
-mod alone;
 mod body;
 mod extend;
 mod hazard;
 mod inline;
 mod instantiate;
-mod place;
 mod producer;
 mod protect;
-mod refusal;
+mod rejection;
 mod rename;
+mod single_element;
+mod statement_position;
 
 use super::effects::Effects;
 use super::ranges::Ranges;
 use crate::ir::{Affine, Block, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
 
-pub use refusal::Refusal;
+pub use rejection::InlineRejection;
 pub(crate) use rename::{rename, rename_locals};
 
-use body::Body;
-use inline::Context;
+use body::IndexedBody;
+use inline::InlineContext;
 
 /// Statements with more operations than this are not made by inlining.
 pub const MAX_STATEMENT_SIZE: usize = 1 << 14;
@@ -58,24 +58,24 @@ const MAX_NESTING: usize = 200;
 
 /// Inlines each of the nodes if that can be done; answers which could not, and why.
 ///
-/// Nodes that must be virtual come first, so that none is refused for what inlining another one made of it;
+/// Nodes that must be virtual come first, so that none is rejected for what inlining another one made of it;
 /// among equals, in the order in which they are first set.
 ///
 /// A node that is never used loses its setters.
-pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, Refusal)> {
-    virtualize_keeping(routine, candidates).refused
+pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, InlineRejection)> {
+    virtualize_keeping(routine, candidates).rejected
 }
 
 /// What became of the candidates.
-pub(crate) struct Outcome {
+pub(crate) struct VirtualizeOutcome {
     /// Those that could not be inlined, and why.
-    pub(crate) refused: Vec<(NodeRef, Refusal)>,
+    pub(crate) rejected: Vec<(NodeRef, InlineRejection)>,
     /// The computations of those that were, for use elsewhere.
-    pub(crate) computed: Vec<Computed>,
+    pub(crate) computed: Vec<InlinedComputation>,
 }
 
 /// The computation of a node that was inlined.
-pub(crate) struct Computed {
+pub(crate) struct InlinedComputation {
     /// Whose.
     pub(crate) node: NodeRef,
     /// What to run where the node is zero before.
@@ -85,24 +85,24 @@ pub(crate) struct Computed {
 }
 
 /// As [`virtualize`], with the computations that disappear from the routine.
-pub(crate) fn virtualize_keeping(routine: &mut Routine, candidates: &[NodeRef]) -> Outcome {
+pub(crate) fn virtualize_keeping(routine: &mut Routine, candidates: &[NodeRef]) -> VirtualizeOutcome {
     let mut fresh = routine.fresh();
     let first_new = fresh.clone().loop_id();
     let mut ranges = Ranges::of(routine);
-    let mut body = Body::new(std::mem::take(&mut routine.body));
-    let mut outcome = Outcome { refused: Vec::new(), computed: Vec::new() };
+    let mut body = IndexedBody::new(std::mem::take(&mut routine.body));
+    let mut outcome = VirtualizeOutcome { rejected: Vec::new(), computed: Vec::new() };
     for node in in_order(routine, &body, candidates) {
-        let mut ctx = Context { routine, ranges: &mut ranges, fresh: &mut fresh };
+        let mut ctx = InlineContext { routine, ranges: &mut ranges, fresh: &mut fresh };
         match inline(&mut body, node, &mut ctx) {
             Ok(computed) => outcome.computed.push(computed),
-            Err(refusal) => outcome.refused.push((node, refusal)),
+            Err(rejection) => outcome.rejected.push((node, rejection)),
         }
     }
     routine.body = without_single_loops(body.into_block(), first_new);
     outcome
 }
 
-fn in_order(routine: &Routine, body: &Body, candidates: &[NodeRef]) -> Vec<NodeRef> {
+fn in_order(routine: &Routine, body: &IndexedBody, candidates: &[NodeRef]) -> Vec<NodeRef> {
     let by_choice = |node: NodeRef| !routine.node(node).mode.known_virtual();
     let first_setter = |node| body.writers(node).next().unwrap_or(usize::MAX);
     let mut order = candidates.to_vec();
@@ -111,7 +111,11 @@ fn in_order(routine: &Routine, body: &Body, candidates: &[NodeRef]) -> Vec<NodeR
 }
 
 /// Inlines one node everywhere and drops its setters, or leaves the body as it was.
-fn inline(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> Result<Computed, Refusal> {
+fn inline(
+    body: &mut IndexedBody,
+    node: NodeRef,
+    ctx: &mut InlineContext<'_>,
+) -> Result<InlinedComputation, InlineRejection> {
     if let Some(computed) = extend::extend(body, node, ctx) {
         return Ok(computed);
     }
@@ -126,7 +130,7 @@ fn inline(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> Result<Compu
         body.replace(top, rest.and_then(|stmt| without_setters(stmt, node)));
     }
     let pieces = producer.pieces.into_iter().map(|piece| piece.stmt).collect();
-    Ok(Computed { node, body: pieces, overwritten })
+    Ok(InlinedComputation { node, body: pieces, overwritten })
 }
 
 /// The statement without stores to the node and without loops that become empty.

@@ -14,9 +14,9 @@ use crate::passes::cost;
 use crate::passes::ranges::Ranges;
 use crate::passes::solve::gcd;
 
-use super::Refusal;
-use super::body::Body;
-use super::place::{self, Place};
+use super::InlineRejection;
+use super::body::IndexedBody;
+use super::statement_position::{self, StatementPosition};
 
 /// The computation of one node.
 pub(super) struct Producer {
@@ -25,7 +25,7 @@ pub(super) struct Producer {
     /// The node's element type.
     pub(super) dtype: DType,
     /// What to run, in order. The node's memory counts as zero before the first.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<SetterNest>,
     /// The first and the last position in the body with a setter.
     pub(super) setters: (usize, usize),
     /// The nodes read, without the node itself.
@@ -35,7 +35,7 @@ pub(super) struct Producer {
 }
 
 /// One setting statement of the body, reduced to what concerns one index of the node.
-pub(super) struct Piece {
+pub(super) struct SetterNest {
     /// Where in the body it stands.
     pub(super) top: usize,
     /// The loop nest.
@@ -45,19 +45,21 @@ pub(super) struct Piece {
     /// The loops around the first setter, outermost first; those of the index are around all of them.
     pub(super) loops: Vec<LoopId>,
     /// Where in the original statement each setter stands.
-    pub(super) setters: Vec<Place>,
+    pub(super) setters: Vec<StatementPosition>,
 }
 
 /// Takes the computation of `node` out of the body.
 pub(super) fn extract(
     routine: &Routine,
-    body: &Body,
+    body: &IndexedBody,
     node: NodeRef,
     ranges: &Ranges,
-) -> Result<Producer, Refusal> {
+) -> Result<Producer, InlineRejection> {
     let mut pieces = Vec::new();
     let tops: Vec<usize> = body.writers(node).collect();
-    let (Some(&first), Some(&last)) = (tops.first(), tops.last()) else { return Err(Refusal::NoSetter) };
+    let (Some(&first), Some(&last)) = (tops.first(), tops.last()) else {
+        return Err(InlineRejection::NoSetter);
+    };
     for top in tops {
         match body.stmt(top) {
             Some(Stmt::Zero { .. }) => pieces.clear(),
@@ -76,28 +78,33 @@ pub(super) fn extract(
 }
 
 /// The pieces of one statement.
-fn split(top: usize, stmt: &Stmt, node: NodeRef, ranges: &Ranges) -> Result<Vec<Piece>, Refusal> {
-    let mut setters: Vec<(Indices, Vec<Place>)> = Vec::new();
+fn split(
+    top: usize,
+    stmt: &Stmt,
+    node: NodeRef,
+    ranges: &Ranges,
+) -> Result<Vec<SetterNest>, InlineRejection> {
+    let mut setters: Vec<(Indices, Vec<StatementPosition>)> = Vec::new();
     let mut failure = None;
-    place::each(stmt, &mut |place, s| match s {
+    statement_position::each(stmt, &mut |place, s| match s {
         Stmt::Set { node: n, index, .. } if *n == node => {
             match setters.iter_mut().find(|(known, _)| known == index) {
                 Some((_, places)) => places.push(place.clone()),
                 None => setters.push((index.clone(), vec![place.clone()])),
             }
         }
-        Stmt::SetDynamic { node: n, .. } if *n == node => failure = Some(Refusal::ComputedIndex),
-        Stmt::Zero { node: n } if *n == node => failure = Some(Refusal::InconsistentSetters),
+        Stmt::SetDynamic { node: n, .. } if *n == node => failure = Some(InlineRejection::ComputedIndex),
+        Stmt::Zero { node: n } if *n == node => failure = Some(InlineRejection::InconsistentSetters),
         _ => {}
     });
-    if let Some(refusal) = failure {
-        return Err(refusal);
+    if let Some(rejection) = failure {
+        return Err(rejection);
     }
     let meet = |(at, (index, _)): (usize, &(Indices, _))| {
         setters[at + 1..].iter().any(|(other, _)| !apart(index, other, ranges))
     };
     if setters.iter().enumerate().any(meet) {
-        return Err(Refusal::InconsistentSetters);
+        return Err(InlineRejection::InconsistentSetters);
     }
     setters.into_iter().map(|(index, places)| piece(top, stmt, node, index, places)).collect()
 }
@@ -124,12 +131,12 @@ fn piece(
     stmt: &Stmt,
     node: NodeRef,
     index: Indices,
-    setters: Vec<Place>,
-) -> Result<Piece, Refusal> {
-    let stmt = project(stmt, node, &index).and_then(without_dead_locals).ok_or(Refusal::NoSetter)?;
+    setters: Vec<StatementPosition>,
+) -> Result<SetterNest, InlineRejection> {
+    let stmt = project(stmt, node, &index).and_then(without_dead_locals).ok_or(InlineRejection::NoSetter)?;
     own_element_only(&stmt, node, &index)?;
     let loops = setters.first().map_or_else(Vec::new, |place| place.loops.clone());
-    Ok(Piece { top, stmt, index, loops, setters })
+    Ok(SetterNest { top, stmt, index, loops, setters })
 }
 
 /// The statement without other stores and without loops that become empty; `None` if nothing is left.
@@ -179,13 +186,15 @@ fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
 }
 
 /// Checks that the node's own values are read at the very element being computed.
-fn own_element_only(stmt: &Stmt, node: NodeRef, index: &Indices) -> Result<(), Refusal> {
+fn own_element_only(stmt: &Stmt, node: NodeRef, index: &Indices) -> Result<(), InlineRejection> {
     let mut found = Ok(());
     walk::each_value(std::slice::from_ref(stmt), &mut |value| {
         walk::each_expr(value, &mut |part| match part {
-            Expr::Get { node: n, index: i } if *n == node && i != index => found = Err(Refusal::Recurrence),
-            Expr::GetGuarded { node: n, .. } if *n == node => found = Err(Refusal::Recurrence),
-            Expr::GetDynamic { node: n, .. } if *n == node => found = Err(Refusal::ComputedIndex),
+            Expr::Get { node: n, index: i } if *n == node && i != index => {
+                found = Err(InlineRejection::Recurrence)
+            }
+            Expr::GetGuarded { node: n, .. } if *n == node => found = Err(InlineRejection::Recurrence),
+            Expr::GetDynamic { node: n, .. } if *n == node => found = Err(InlineRejection::ComputedIndex),
             _ => {}
         });
     });

@@ -7,8 +7,8 @@ use crate::ir::{Affine, Expr, Guard, Indices, LocalId, NodeRef, Var, walk};
 use crate::passes::ranges::Ranges;
 use crate::verify::proves_in_bounds;
 
-use super::Refusal;
-use super::instantiate::Site;
+use super::InlineRejection;
+use super::instantiate::UseSite;
 
 /// When a value is wanted, and where the node's own element is meanwhile.
 pub(super) struct Protection {
@@ -25,16 +25,16 @@ impl Protection {
     ///
     /// # Errors
     /// When a part cannot be computed harmlessly, and provably so, where the guard fails.
-    pub(super) fn value(&self, value: Expr, site: &Site<'_>) -> Result<Expr, Refusal> {
+    pub(super) fn value(&self, value: Expr, site: &UseSite<'_>) -> Result<Expr, InlineRejection> {
         let mut obstacle = None;
         let value = walk::map_expr(value, &mut |e| self.part(e, site, &mut obstacle));
         match obstacle {
-            Some(what) => Err(Refusal::Unguardable { what }),
+            Some(what) => Err(InlineRejection::Unguardable { what }),
             None => Ok(value),
         }
     }
 
-    fn part(&self, part: Expr, site: &Site<'_>, obstacle: &mut Option<&'static str>) -> Expr {
+    fn part(&self, part: Expr, site: &UseSite<'_>, obstacle: &mut Option<&'static str>) -> Expr {
         match part {
             Expr::Get { node, .. } if node == self.node => Expr::local(self.local),
             part if self.guard.is_empty() => part,
@@ -67,7 +67,7 @@ impl Protection {
         node: NodeRef,
         index: Indices,
         otherwise: Expr,
-        site: &Site<'_>,
+        site: &UseSite<'_>,
         obstacle: &mut Option<&'static str>,
     ) -> Expr {
         let new: Guard = self.guard.iter().filter(|range| !guard.contains(range)).cloned().collect();
@@ -79,7 +79,7 @@ impl Protection {
     }
 }
 
-fn in_bounds(guard: &Guard, node: NodeRef, index: &Indices, site: &Site<'_>) -> bool {
+fn in_bounds(guard: &Guard, node: NodeRef, index: &Indices, site: &UseSite<'_>) -> bool {
     let bounds = |id| site.ranges.of_var(Var::Loop(id));
     proves_in_bounds(site.routine, bounds, guard, index, &site.routine.node(node).dims)
 }

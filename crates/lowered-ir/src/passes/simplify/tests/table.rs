@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use tnode::{DType, Scalar};
 
-use super::super::pattern::{Match, Pattern, parse};
-use super::super::{Class, Equation, chapters, equations};
+use super::super::pattern::{EquationMatch, Pattern, parse};
+use super::super::{Equation, EquationClass, chapters, equations};
 use crate::eval;
 use crate::ir::{BinaryOp, Expr, LocalId, TernaryOp, UnaryOp};
 
@@ -143,10 +143,10 @@ fn evaluated(
     let constants: Vec<(char, Expr)> = values.iter().map(|&(l, v)| (l, Expr::Const(v))).collect();
     let varying = Expr::local(LocalId(0));
     let as_seen = constants.iter().map(|(l, e)| (*l, if matches!(l, 'c' | 'd') { e } else { &varying }));
-    if !(equation.when.holds)(&Match::of(as_seen, dtype)) {
+    if !(equation.when.holds)(&EquationMatch::of(as_seen, dtype)) {
         return None;
     }
-    let found = Match::of(constants.iter().map(|(l, e)| (*l, e)), dtype);
+    let found = EquationMatch::of(constants.iter().map(|(l, e)| (*l, e)), dtype);
     let value = |side: &Pattern| match side.build(&found) {
         Expr::Const(value) => value,
         other => panic!("{}: {other:?} is no constant", equation.name),
@@ -169,7 +169,7 @@ fn distinct(pattern: &Pattern) -> Vec<char> {
 #[test]
 fn strict_equations_keep_every_bit_on_every_type() {
     let mut wrong = Vec::new();
-    for (equation, sides) in patterns().filter(|(e, _)| e.class == Class::Strict) {
+    for (equation, sides) in patterns().filter(|(e, _)| e.class == EquationClass::Strict) {
         let mut used = false;
         for dtype in types() {
             each_assignment(&distinct(&sides[0]), dtype, &mut |values| {
@@ -191,7 +191,7 @@ fn strict_equations_keep_every_bit_on_every_type() {
 
 #[test]
 fn other_equations_are_not_strict() {
-    for (equation, sides) in patterns().filter(|(e, _)| e.class != Class::Strict) {
+    for (equation, sides) in patterns().filter(|(e, _)| e.class != EquationClass::Strict) {
         let differs = types().any(|dtype| {
             each_assignment(&distinct(&sides[0]), dtype, &mut |values| {
                 evaluated((equation, &sides), dtype, values).is_some_and(|(left, right)| !alike(left, right))
@@ -221,7 +221,9 @@ fn error_of_tanh(side: &Pattern, truth: impl Fn(f64) -> f64) -> f64 {
     let arguments = (-87_000..=87_000).map(|i| f64::from(i as f32 * 1e-3));
     let error = |x: f64| {
         let argument = Expr::Const(Scalar::from_f64(DType::F32, x));
-        let Expr::Const(value) = side.build(&Match::of([('x', &argument)], DType::F32)) else { return 0.0 };
+        let Expr::Const(value) = side.build(&EquationMatch::of([('x', &argument)], DType::F32)) else {
+            return 0.0;
+        };
         let truth = truth(x);
         let is_normal = truth >= f64::from(f32::MIN_POSITIVE);
         if is_normal { (value.as_f64() / truth - 1.0).abs() / f64::from(f32::EPSILON) } else { 0.0 }

@@ -13,15 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Expr, Indices, LocalId, LoopId, Stmt, walk};
 
-use super::Refusal;
+use super::InlineRejection;
 
 /// Checks the nest of a piece without the loops `dropped`; `inverted` as in
 /// [`crate::passes::solve::Solution`].
-pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), Refusal> {
+pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), InlineRejection> {
     if inverted && !is_one_store(nest) {
-        return Err(Refusal::InvertedNest);
+        return Err(InlineRejection::InvertedNest);
     }
-    Check { dropped, around: Vec::new(), locals: BTreeMap::new() }.stmt(nest)
+    NestCheck { dropped, around: Vec::new(), locals: BTreeMap::new() }.stmt(nest)
 }
 
 fn is_one_store(stmt: &Stmt) -> bool {
@@ -32,7 +32,7 @@ fn is_one_store(stmt: &Stmt) -> bool {
     }
 }
 
-struct Check<'a> {
+struct NestCheck<'a> {
     dropped: &'a BTreeSet<LoopId>,
     /// The loops around that will be dropped.
     around: Vec<LoopId>,
@@ -40,8 +40,8 @@ struct Check<'a> {
     locals: BTreeMap<LocalId, usize>,
 }
 
-impl Check<'_> {
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refusal> {
+impl NestCheck<'_> {
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), InlineRejection> {
         match stmt {
             Stmt::For { var, body, .. } => {
                 let depth = self.around.len();
@@ -66,7 +66,7 @@ impl Check<'_> {
         }
     }
 
-    fn values(&self, stmt: &Stmt) -> Result<(), Refusal> {
+    fn values(&self, stmt: &Stmt) -> Result<(), InlineRejection> {
         let mut result = Ok(());
         for value in stmt.values() {
             walk::each_expr(value, &mut |part| {
@@ -82,12 +82,12 @@ impl Check<'_> {
 
     /// The local is declared within the nest, within the same dropped loops, and not indexed by their
     /// variables.
-    fn local(&self, local: LocalId, index: &Indices) -> Result<(), Refusal> {
+    fn local(&self, local: LocalId, index: &Indices) -> Result<(), InlineRejection> {
         let mentions = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
         match self.locals.get(&local) {
-            None => Err(Refusal::LocalEscapes { local: local.to_string() }),
+            None => Err(InlineRejection::LocalEscapes { local: local.to_string() }),
             Some(&depth) if depth != self.around.len() || self.around.iter().any(mentions) => {
-                Err(Refusal::CarriedLocal { local: local.to_string() })
+                Err(InlineRejection::CarriedLocal { local: local.to_string() })
             }
             Some(_) => Ok(()),
         }

@@ -4,7 +4,7 @@ use crate::ir::{Affine, LoopId, Stmt};
 
 /// The place of a statement within an outermost one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct StatementPosition {
     /// The position in the body of each loop around, outermost first, and in the innermost one.
     pub(super) path: Vec<usize>,
     /// The loops around, outermost first.
@@ -12,11 +12,11 @@ pub(super) struct Place {
 }
 
 /// Calls `f` on every statement inside `stmt`, itself included, with its place.
-pub(super) fn each(stmt: &Stmt, f: &mut impl FnMut(&Place, &Stmt)) {
-    inner(stmt, &mut Place::default(), f);
+pub(super) fn each(stmt: &Stmt, f: &mut impl FnMut(&StatementPosition, &Stmt)) {
+    inner(stmt, &mut StatementPosition::default(), f);
 }
 
-fn inner(stmt: &Stmt, place: &mut Place, f: &mut impl FnMut(&Place, &Stmt)) {
+fn inner(stmt: &Stmt, place: &mut StatementPosition, f: &mut impl FnMut(&StatementPosition, &Stmt)) {
     f(place, stmt);
     if let Stmt::For { var, body, .. } = stmt {
         place.loops.push(*var);
@@ -35,7 +35,11 @@ fn inner(stmt: &Stmt, place: &mut Place, f: &mut impl FnMut(&Place, &Stmt)) {
 /// For each loop around both, outermost first, the setter's iteration is a constant number of iterations
 /// before the user's. The first loop where that number is not 0 decides; where it is 0 in all of them, the
 /// order of the text does.
-pub(super) fn is_done(setter: &Place, user: &Place, value: impl Fn(LoopId) -> Option<Affine>) -> bool {
+pub(super) fn is_done(
+    setter: &StatementPosition,
+    user: &StatementPosition,
+    value: impl Fn(LoopId) -> Option<Affine>,
+) -> bool {
     for (depth, &var) in setter.loops.iter().enumerate() {
         if depth > 0 && setter.path[depth - 1] != user.path[depth - 1] {
             return setter.path[depth - 1] < user.path[depth - 1];
@@ -60,8 +64,8 @@ pub(super) fn is_done(setter: &Place, user: &Place, value: impl Fn(LoopId) -> Op
 mod tests {
     use super::*;
 
-    fn place(path: &[usize], loops: &[u32]) -> Place {
-        Place { path: path.to_vec(), loops: loops.iter().map(|&id| LoopId(id)).collect() }
+    fn place(path: &[usize], loops: &[u32]) -> StatementPosition {
+        StatementPosition { path: path.to_vec(), loops: loops.iter().map(|&id| LoopId(id)).collect() }
     }
 
     #[test]

@@ -30,13 +30,13 @@ use crate::Lowered;
 use crate::ir::{Affine, Block, Expr, Fresh, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk};
 use crate::passes::access;
 use crate::passes::effects::Effects;
-use crate::passes::virtualize::{Computed, rename};
-use crate::passes::{KEEP_IN_MEMORY, ModeError, Refusal};
+use crate::passes::virtualize::{InlinedComputation, rename};
+use crate::passes::{InlineRejection, KEEP_IN_MEMORY, ModeError};
 
 /// The computations of virtual nodes that routines have left behind.
 #[derive(Clone, Debug, Default)]
 pub struct OptimizeCtx {
-    known: BTreeMap<WeakNode, Entry>,
+    known: BTreeMap<WeakNode, KnownComputation>,
 }
 
 /// What a routine would change in the context it was optimised in.
@@ -44,12 +44,12 @@ pub struct OptimizeCtx {
 pub struct Changes {
     routine: String,
     overwritten: BTreeSet<TensorNode>,
-    defined: Vec<(TensorNode, Entry)>,
+    defined: Vec<(TensorNode, KnownComputation)>,
 }
 
 #[derive(Clone, Debug)]
-enum Entry {
-    Known(Arc<Computation>),
+enum KnownComputation {
+    Known(Arc<InlinableComputation>),
     /// An input has changed.
     Changed {
         input: String,
@@ -59,7 +59,7 @@ enum Entry {
 
 /// The computation of one node, by itself.
 #[derive(Debug)]
-struct Computation {
+struct InlinableComputation {
     /// The routine it comes from.
     routine: String,
     /// What to run. It begins by zeroing the node.
@@ -79,10 +79,10 @@ impl OptimizeCtx {
     pub fn commit(&mut self, changes: Changes) {
         self.known.retain(|node, _| node.upgrade().is_some());
         for entry in self.known.values_mut() {
-            let Entry::Known(computation) = entry else { continue };
+            let KnownComputation::Known(computation) = entry else { continue };
             let changed = computation.inputs.values().find(|(node, _)| changes.overwritten.contains(node));
             if let Some((input, _)) = changed {
-                *entry = Entry::Changed { input: input.name(), routine: changes.routine.clone() };
+                *entry = KnownComputation::Changed { input: input.name(), routine: changes.routine.clone() };
             }
         }
         for (node, entry) in changes.defined {
@@ -103,7 +103,7 @@ impl OptimizeCtx {
         self.known.is_empty()
     }
 
-    fn find(&self, node: &TensorNode) -> Option<&Entry> {
+    fn find(&self, node: &TensorNode) -> Option<&KnownComputation> {
         let (key, entry) = self.known.get_key_value(&node.downgrade())?;
         key.upgrade().is_some().then_some(entry)
     }
@@ -121,13 +121,13 @@ impl OptimizeCtx {
         let at = |(at, node): (usize, &TensorNode)| (node.clone(), NodeRef(at as u32));
         let entries = lowered.nodes.iter().enumerate().map(at).collect();
         let (body, done, imported) = (Block::new(), BTreeSet::new(), Vec::new());
-        let mut import = Import { ctx: self, lowered, entries, fresh, body, done, imported };
+        let mut import = Importer { ctx: self, lowered, entries, fresh, body, done, imported };
         for node in virtual_nodes {
             if facts[node].read_only() || facts[node].read_before_write {
                 import.node(node)?;
             }
         }
-        let Import { mut body, imported, .. } = import;
+        let Importer { mut body, imported, .. } = import;
         body.append(&mut lowered.routine.body);
         lowered.routine.body = body;
         Ok(imported)
@@ -135,7 +135,7 @@ impl OptimizeCtx {
 }
 
 /// Copying computations into a routine.
-struct Import<'a> {
+struct Importer<'a> {
     ctx: &'a OptimizeCtx,
     lowered: &'a mut Lowered,
     /// Where each node of the routine's table is.
@@ -147,23 +147,23 @@ struct Import<'a> {
 }
 
 /// What is left to do for a node.
-enum Open {
+enum ImportTask {
     /// Its computation has to be found, with the virtual nodes that it reads.
     Find(NodeRef),
     /// Its computation is next in the body, by the routine's nodes and symbols.
-    Copy(Arc<Computation>, BTreeMap<NodeRef, NodeRef>, BTreeMap<SymbolId, SymbolId>),
+    Copy(Arc<InlinableComputation>, BTreeMap<NodeRef, NodeRef>, BTreeMap<SymbolId, SymbolId>),
 }
 
-impl Import<'_> {
+impl Importer<'_> {
     /// Copies the computation of the node, after those of the virtual nodes that it reads, and so on: chains
     /// may be long.
     fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
-        let mut open = vec![Open::Find(node)];
+        let mut open = vec![ImportTask::Find(node)];
         while let Some(next) = open.pop() {
             match next {
-                Open::Find(node) if self.done.contains(&node) => {}
-                Open::Find(node) => self.find(node, &mut open)?,
-                Open::Copy(computation, nodes, symbols) => {
+                ImportTask::Find(node) if self.done.contains(&node) => {}
+                ImportTask::Find(node) => self.find(node, &mut open)?,
+                ImportTask::Copy(computation, nodes, symbols) => {
                     let mut body = computation.body.clone();
                     rename(&mut body, &mut self.fresh);
                     renumber(&mut body, &nodes, &symbols);
@@ -176,44 +176,47 @@ impl Import<'_> {
 
     /// Finds the computation of the node, if there is one; `open` gets what is then to be done, the first
     /// last.
-    fn find(&mut self, node: NodeRef, open: &mut Vec<Open>) -> Result<(), ModeError> {
-        let refused = |refusal, import: &Self| {
+    fn find(&mut self, node: NodeRef, open: &mut Vec<ImportTask>) -> Result<(), ModeError> {
+        let rejected = |rejection, import: &Self| {
             let name = import.lowered.routine.node(node).name.clone();
-            Err(ModeError::NotVirtual { node, name, refusal, remedy: KEEP_IN_MEMORY })
+            Err(ModeError::NotVirtual { node, name, rejection, remedy: KEEP_IN_MEMORY })
         };
         let computation = match self.ctx.find(&self.lowered.nodes[node.index()]) {
             None => return Ok(()),
-            Some(Entry::Changed { input, routine }) => {
+            Some(KnownComputation::Changed { input, routine }) => {
                 let (input, routine) = (input.clone(), routine.clone());
-                return refused(Refusal::InputChanged { input, routine }, self);
+                return rejected(InlineRejection::InputChanged { input, routine }, self);
             }
-            Some(Entry::Known(computation)) => Arc::clone(computation),
+            Some(KnownComputation::Known(computation)) => Arc::clone(computation),
         };
         self.done.insert(node);
         self.imported.push((node, computation.routine.clone()));
         let symbols = match self.symbols(&computation) {
             Ok(symbols) => symbols,
-            Err(refusal) => return refused(refusal, self),
+            Err(rejection) => return rejected(rejection, self),
         };
         let mut nodes = BTreeMap::from([(computation.own, node)]);
         let mut before = Vec::new();
         for (&inner, (handle, decl)) in &computation.inputs {
             if handle.mode().mode() == Some(MemoryMode::Local) {
                 let (input, routine) = (handle.name(), computation.routine.clone());
-                return refused(Refusal::InputLocal { input, routine }, self);
+                return rejected(InlineRejection::InputLocal { input, routine }, self);
             }
             let input = self.table_entry(handle, decl);
-            before.extend(handle.mode().known_virtual().then_some(Open::Find(input)));
+            before.extend(handle.mode().known_virtual().then_some(ImportTask::Find(input)));
             nodes.insert(inner, input);
         }
-        open.push(Open::Copy(computation, nodes, symbols));
+        open.push(ImportTask::Copy(computation, nodes, symbols));
         open.extend(before.into_iter().rev());
         Ok(())
     }
 
     /// The routine's own symbols in place of the computation's.
-    fn symbols(&self, computation: &Computation) -> Result<BTreeMap<SymbolId, SymbolId>, Refusal> {
-        let bound = |what| Refusal::BoundToRun { routine: computation.routine.clone(), what };
+    fn symbols(
+        &self,
+        computation: &InlinableComputation,
+    ) -> Result<BTreeMap<SymbolId, SymbolId>, InlineRejection> {
+        let bound = |what| InlineRejection::BoundToRun { routine: computation.routine.clone(), what };
         if computation.merges {
             return Err(bound("the merge buffer".to_owned()));
         }
@@ -283,7 +286,7 @@ impl Changes {
         routine: &Routine,
         nodes: &[TensorNode],
         own: &BTreeSet<NodeRef>,
-        computed: Vec<Computed>,
+        computed: Vec<InlinedComputation>,
     ) -> Changes {
         let overwritten = own.iter().filter_map(|node| nodes.get(node.index())).cloned().collect();
         let carried = computed.into_iter().filter(|computed| own.contains(&computed.node));
@@ -295,10 +298,13 @@ impl Changes {
     }
 }
 
-fn entry(routine: &Routine, nodes: &[TensorNode], computed: Computed) -> Entry {
-    let Computed { node, body: pieces, overwritten } = computed;
+fn entry(routine: &Routine, nodes: &[TensorNode], computed: InlinedComputation) -> KnownComputation {
+    let InlinedComputation { node, body: pieces, overwritten } = computed;
     if let Some(input) = overwritten {
-        return Entry::Changed { input: routine.node(input).name.clone(), routine: routine.name.clone() };
+        return KnownComputation::Changed {
+            input: routine.node(input).name.clone(),
+            routine: routine.name.clone(),
+        };
     }
     let effects = Effects::of(&pieces);
     let inputs =
@@ -323,5 +329,12 @@ fn entry(routine: &Routine, nodes: &[TensorNode], computed: Computed) -> Entry {
     let inputs = inputs.collect();
     let body = std::iter::once(Stmt::Zero { node }).chain(pieces).collect();
     let routine = routine.name.clone();
-    Entry::Known(Arc::new(Computation { routine, body, own: node, inputs, symbols, merges }))
+    KnownComputation::Known(Arc::new(InlinableComputation {
+        routine,
+        body,
+        own: node,
+        inputs,
+        symbols,
+        merges,
+    }))
 }

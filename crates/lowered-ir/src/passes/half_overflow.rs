@@ -16,7 +16,7 @@ use crate::text;
     "routine \"{routine}\": the constant {value} of type {dtype} in `{stmt}`, expected a magnitude below {cutoff}: use a type with \
      more range, or set half_constant_cutoff"
 )]
-pub struct LargeHalf {
+pub struct HalfOverflow {
     /// The routine.
     pub routine: String,
     /// The constant's value.
@@ -33,10 +33,10 @@ pub struct LargeHalf {
 ///
 /// # Errors
 /// The first constant, in the order of the text, whose magnitude is `cutoff` or more.
-pub fn check(routine: &Routine, cutoff: f64) -> Result<(), LargeHalf> {
+pub fn check(routine: &Routine, cutoff: f64) -> Result<(), HalfOverflow> {
     match large_constant(&routine.body, cutoff) {
         None => Ok(()),
-        Some((stmt, constant)) => Err(LargeHalf {
+        Some((stmt, constant)) => Err(HalfOverflow {
             routine: routine.name.clone(),
             value: constant.as_f64(),
             dtype: constant.dtype(),

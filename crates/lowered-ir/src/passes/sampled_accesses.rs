@@ -17,8 +17,12 @@ const MAX_READS: u64 = 1 << 20;
 /// accumulations do not count. A loop whose end is a symbol runs as if the symbol were large. `None` where
 /// that takes too long.
 pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
-    let mut trace =
-        Trace { limit: i64::from(limit), values: HashMap::new(), counts: HashMap::new(), left: MAX_READS };
+    let mut trace = AccessSampler {
+        limit: i64::from(limit),
+        values: HashMap::new(),
+        counts: HashMap::new(),
+        left: MAX_READS,
+    };
     trace.block(&routine.body)?;
     let mut most = vec![0; routine.nodes.len()];
     for ((node, _), count) in trace.counts {
@@ -27,7 +31,7 @@ pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
     Some(most)
 }
 
-struct Trace {
+struct AccessSampler {
     limit: i64,
     values: HashMap<Var, i64>,
     counts: HashMap<(NodeRef, Vec<i64>), u64>,
@@ -35,7 +39,7 @@ struct Trace {
     left: u64,
 }
 
-impl Trace {
+impl AccessSampler {
     fn block(&mut self, block: &[Stmt]) -> Option<()> {
         block.iter().try_for_each(|stmt| self.stmt(stmt))
     }

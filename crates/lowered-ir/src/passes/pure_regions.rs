@@ -17,22 +17,22 @@ use super::virtualize::rename;
 const MAX_LENGTH: usize = 256;
 
 /// A pure group: its local and where it stands in its block.
-pub(super) struct Group {
+pub(super) struct PureRegion {
     pub(super) local: LocalId,
     pub(super) range: RangeInclusive<usize>,
     pub(super) effects: Effects,
 }
 
 /// Where a block stores to each local and where it mentions it: groups are looked up, not searched for.
-pub(super) struct Places {
+pub(super) struct RegionIndex {
     last_store: HashMap<LocalId, usize>,
     last_mention: HashMap<LocalId, usize>,
 }
 
-impl Places {
+impl RegionIndex {
     /// Those of a block with these effects, statement by statement.
-    pub(super) fn of<'a>(effects: impl Iterator<Item = &'a Effects>) -> Places {
-        let mut places = Places { last_store: HashMap::new(), last_mention: HashMap::new() };
+    pub(super) fn of<'a>(effects: impl Iterator<Item = &'a Effects>) -> RegionIndex {
+        let mut places = RegionIndex { last_store: HashMap::new(), last_mention: HashMap::new() };
         for (at, effects) in effects.enumerate() {
             places.last_store.extend(effects.local_writes.iter().map(|&local| (local, at)));
             let mentioned = effects.local_reads.iter().chain(&effects.local_writes);
@@ -50,17 +50,17 @@ impl Places {
 
     /// The pure group that begins with the declaration at `at`, if there is one that stores something;
     /// `effects` are those of the statements in a range.
-    pub(super) fn group_at(
+    pub(super) fn region_at(
         &self,
         block: &[Stmt],
         at: usize,
         effects: impl FnOnce(RangeInclusive<usize>) -> Effects,
-    ) -> Option<Group> {
+    ) -> Option<PureRegion> {
         let (local, range) = self.range(block, at)?;
         let effects = effects(range.clone());
         let pure =
             effects.writes.is_empty() && !effects.logs && effects.local_writes.is_subset(&effects.declares);
-        (pure && self.stays_inside(&block[range.clone()], local, *range.end())).then_some(Group {
+        (pure && self.stays_inside(&block[range.clone()], local, *range.end())).then_some(PureRegion {
             local,
             range,
             effects,

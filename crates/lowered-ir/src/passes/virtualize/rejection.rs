@@ -3,7 +3,7 @@
 /// The reason that a node keeps its memory. The text completes "… cannot be virtual because".
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum InlineRejection {
     /// Nothing computes it.
     #[error("no statement of this routine computes it")]
     NoSetter,
