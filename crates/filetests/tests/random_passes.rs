@@ -36,7 +36,7 @@ fn drawn_routines_have_one_hot_sums_and_powers() {
         run(&mut after).expect("no mode is decided");
         text::print(&after) != text::print(&before)
     };
-    for pass in ["gather", "powers"] {
+    for pass in ["gather_one_hot", "expand_powers"] {
         let routines = (0..300).filter(|&seed| changed(pass, seed)).count();
         assert!(routines >= 5, "{pass} changes {routines} of 300 routines");
     }

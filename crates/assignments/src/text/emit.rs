@@ -22,7 +22,7 @@ use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
-use lowered_ir::passes::modes::SUBEXPRESSION_REASON;
+use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
 
 /// Appends the steps of a statement, and warnings about it. `ranges` has the range of each letter.
 pub(super) fn emit(

@@ -34,13 +34,13 @@ use super::virtualize::rename_locals;
 const WORTH_BINDING: u64 = 4;
 
 /// Shares common groups and expressions in every block of the routine.
-pub fn eliminate_common(routine: &mut Routine) {
+pub fn cse(routine: &mut Routine) {
     let body = routine.body.clone();
     routine.body = CommonEliminator { binder: Binder::of(routine) }.block(body, true);
 }
 
 /// Shares common groups in every block, and no expressions.
-pub(super) fn eliminate_common_groups(routine: &mut Routine) {
+pub(super) fn share_equal_regions(routine: &mut Routine) {
     share_groups_within(&mut routine.body, true);
 }
 

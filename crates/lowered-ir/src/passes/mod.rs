@@ -8,15 +8,15 @@ mod bind;
 pub mod cost;
 pub mod cover;
 pub mod cse;
-pub mod dead;
+pub mod dce;
+pub mod decide_modes;
 pub mod effects;
-pub mod gather;
+pub mod expand_powers;
+pub mod gather_one_hot;
 pub mod half_overflow;
-pub mod hoist;
+pub mod licm;
 pub mod log;
-pub mod modes;
 mod overwritten;
-pub mod powers;
 mod pure_regions;
 pub mod ranges;
 mod sampled_accesses;
@@ -28,8 +28,8 @@ pub mod virtualize;
 
 use crate::ir::Routine;
 
-pub(crate) use modes::KEEP_IN_MEMORY;
-pub use modes::ModeError;
+pub(crate) use decide_modes::KEEP_IN_MEMORY;
+pub use decide_modes::ModeError;
 pub use settings::Settings;
 pub use virtualize::InlineRejection;
 
@@ -49,22 +49,26 @@ pub struct Pass {
 
 /// Every pass, in the order of the pipeline.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "modes", run: run_modes, establishes: "inputs, outputs and costly nodes have memory" },
+    Pass {
+        name: "decide_modes",
+        run: run_decide_modes,
+        establishes: "inputs, outputs and nodes that are costly to recompute have memory",
+    },
     Pass { name: "virtualize", run: run_virtualize, establishes: "no statement mentions a virtual node" },
     Pass { name: "simplify", run: run_simplify, establishes: "no equation of the table applies" },
     Pass {
-        name: "gather",
-        run: run_gather,
-        establishes: "a sum with one term that counts reads that term alone",
+        name: "gather_one_hot",
+        run: run_gather_one_hot,
+        establishes: "sums over a one-hot index read the selected element alone",
     },
     Pass {
-        name: "powers",
-        run: run_powers,
+        name: "expand_powers",
+        run: run_expand_powers,
         establishes: "powers with constant integral exponents are products",
     },
     Pass { name: "cse", run: run_cse, establishes: "no block computes a costly value twice" },
-    Pass { name: "hoist", run: run_hoist, establishes: "no inner loop repeats a costly invariant" },
-    Pass { name: "dead", run: run_dead, establishes: "every statement matters" },
+    Pass { name: "licm", run: run_licm, establishes: "no inner loop repeats a costly invariant" },
+    Pass { name: "dce", run: run_dce, establishes: "every store reaches a node that outlives the routine" },
 ];
 
 /// The pass of that name.
@@ -72,8 +76,8 @@ pub fn by_name(name: &str) -> Option<PassFn> {
     PASSES.iter().find(|pass| pass.name == name).map(|pass| pass.run)
 }
 
-fn run_modes(routine: &mut Routine) -> Result<(), ModeError> {
-    modes::decide(routine, &access::analyse(routine), &Settings::default()).map(drop)
+fn run_decide_modes(routine: &mut Routine) -> Result<(), ModeError> {
+    decide_modes::decide_modes(routine, &access::analyse(routine), &Settings::default()).map(drop)
 }
 
 fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
@@ -86,9 +90,9 @@ fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
 /// When a mode decided earlier contradicts the routine, or a node that must be virtual cannot be.
 pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
-    let candidates = modes::decide(routine, &facts, settings)?;
+    let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
     let rejected = virtualize::virtualize(routine, &candidates);
-    modes::settle(routine, &facts, &candidates, &rejected, settings)
+    decide_modes::settle_modes(routine, &facts, &candidates, &rejected, settings)
 }
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
@@ -96,27 +100,27 @@ fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
     Ok(())
 }
 
-fn run_gather(routine: &mut Routine) -> Result<(), ModeError> {
-    gather::rewrite_one_hot(routine);
+fn run_gather_one_hot(routine: &mut Routine) -> Result<(), ModeError> {
+    gather_one_hot::gather_one_hot(routine);
     Ok(())
 }
 
-fn run_powers(routine: &mut Routine) -> Result<(), ModeError> {
-    powers::expand_powers(routine, &Settings::default());
+fn run_expand_powers(routine: &mut Routine) -> Result<(), ModeError> {
+    expand_powers::expand_powers(routine, &Settings::default());
     Ok(())
 }
 
 fn run_cse(routine: &mut Routine) -> Result<(), ModeError> {
-    cse::eliminate_common(routine);
+    cse::cse(routine);
     Ok(())
 }
 
-fn run_hoist(routine: &mut Routine) -> Result<(), ModeError> {
-    hoist::hoist_invariants(routine);
+fn run_licm(routine: &mut Routine) -> Result<(), ModeError> {
+    licm::licm(routine);
     Ok(())
 }
 
-fn run_dead(routine: &mut Routine) -> Result<(), ModeError> {
-    dead::remove_dead(routine);
+fn run_dce(routine: &mut Routine) -> Result<(), ModeError> {
+    dce::dce(routine);
     Ok(())
 }

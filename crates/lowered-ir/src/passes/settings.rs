@@ -18,7 +18,7 @@ pub struct Settings {
     /// a run. 0 means any.
     pub stack_threshold_bytes: usize,
     /// The largest `n` for which float powers `x^n` and `x^-n` with constant `n` become products in class
-    /// `Fast` ([`super::powers`]); 0 for none. Integer powers always do.
+    /// `Fast` ([`super::expand_powers`]); 0 for none. Integer powers always do.
     pub integer_pow: u32,
     /// Whether routines of class `Fast` are simplified by the equations of real numbers too: constants of
     /// float sums and products are re-associated, and `0 * x` is 0. Neither rounding nor NaN and infinities

@@ -9,7 +9,9 @@ use crate::ir::{NodeRef, Routine};
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{self, InlinedComputation};
-use crate::passes::{ModeError, cse, dead, gather, half_overflow, hoist, modes, powers, simplify};
+use crate::passes::{
+    ModeError, cse, dce, decide_modes, expand_powers, gather_one_hot, half_overflow, licm, simplify,
+};
 
 pub use crate::passes::half_overflow::HalfOverflow;
 pub use crate::passes::{InlineRejection, Settings};
@@ -153,13 +155,13 @@ fn run(
     let merge = merge_node(&routine, &facts)?;
 
     // Inputs, outputs and nodes that are costly to recompute have memory from here on; the rest are candidates.
-    let candidates = modes::decide(&mut routine, &facts, settings).map_err(in_routine)?;
-    on_pass("modes", &routine);
+    let candidates = decide_modes::decide_modes(&mut routine, &facts, settings).map_err(in_routine)?;
+    on_pass("decide_modes", &routine);
 
     // No statement mentions an inlined node, and every node that this routine computes has a settled place.
     let virtualize::VirtualizeOutcome { rejected, computed } =
         virtualize::virtualize_keeping(&mut routine, &candidates);
-    modes::settle(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
+    decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
     // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
@@ -167,24 +169,24 @@ fn run(
     on_pass("simplify", &routine);
 
     // Sums over all classes of one term read that term alone.
-    gather::rewrite_one_hot(&mut routine);
-    on_pass("gather", &routine);
+    gather_one_hot::gather_one_hot(&mut routine);
+    on_pass("gather_one_hot", &routine);
 
     // Powers with constant integral exponents are products.
-    powers::expand_powers(&mut routine, settings);
-    on_pass("powers", &routine);
+    expand_powers::expand_powers(&mut routine, settings);
+    on_pass("expand_powers", &routine);
 
     // No block computes a costly value twice.
-    cse::eliminate_common(&mut routine);
+    cse::cse(&mut routine);
     on_pass("cse", &routine);
 
     // No loop but the outermost repeats a costly value that does not change.
-    hoist::hoist_invariants(&mut routine);
-    on_pass("hoist", &routine);
+    licm::licm(&mut routine);
+    on_pass("licm", &routine);
 
     // Every statement contributes to a node that outlives the routine.
-    dead::remove_dead(&mut routine);
-    on_pass("dead", &routine);
+    dce::dce(&mut routine);
+    on_pass("dce", &routine);
 
     // What is left of the constants suits their types.
     if let Some(cutoff) = settings.half_constant_cutoff {

@@ -1,7 +1,7 @@
 //! Memory modes: which nodes must have memory, which may do without, and why.
 //!
-//! [`decide`] runs before virtualisation and narrows the modes of the routine's own copies; what it leaves open is a
-//! candidate. [`settle`] runs afterwards, when it is known which candidates could be inlined, and leaves nothing open that
+//! [`decide_modes`] runs before virtualisation and narrows the modes of the routine's own copies; what it leaves open is a
+//! candidate. [`settle_modes`] runs afterwards, when it is known which candidates could be inlined, and leaves nothing open that
 //! this routine computes. Every narrowing carries its reason in words, so `explain` on the node tells the whole story.
 //!
 //! The policy, first match wins:
@@ -77,7 +77,7 @@ impl ModeError {
 ///
 /// # Errors
 /// When a mode decided earlier contradicts what the routine does with the node.
-pub fn decide(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Result<Vec<NodeRef>, ModeError> {
+pub fn decide_modes(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Result<Vec<NodeRef>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
     let Routine { nodes, body, .. } = routine;
@@ -116,7 +116,7 @@ fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
 ///
 /// # Errors
 /// When a node that somebody wants virtual was rejected.
-pub fn settle(
+pub fn settle_modes(
     routine: &mut Routine,
     facts: &Facts,
     candidates: &[NodeRef],

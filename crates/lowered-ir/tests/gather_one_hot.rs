@@ -2,7 +2,7 @@
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Expr, Routine, walk};
-use lowered_ir::passes::gather::rewrite_one_hot;
+use lowered_ir::passes::gather_one_hot::gather_one_hot;
 use lowered_ir::{text, verify};
 use tnode::{DType, Scalar};
 
@@ -28,7 +28,7 @@ fn gathers(routine: &Routine) -> bool {
 
 fn gathered(before: &Routine) -> Routine {
     let mut after = before.clone();
-    rewrite_one_hot(&mut after);
+    gather_one_hot(&mut after);
     verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&after)));
     assert!(gathers(&after), "{}", text::print(&after));
     after
@@ -104,7 +104,7 @@ fn types_that_confuse_classes_are_refused() {
     let refused = |classes: usize, label: DType| {
         let element = format!("where(convert {label}(index i32(i0)) == %1[], %0[i0], 0.0f32)");
         let mut after = routine("strict", classes, [DType::F32, label], &element);
-        rewrite_one_hot(&mut after);
+        gather_one_hot(&mut after);
         !gathers(&after)
     };
     assert!(!refused(256, DType::U8) && refused(257, DType::U8));

@@ -37,7 +37,7 @@ use super::effects::Effects;
 use super::ranges::Ranges;
 
 /// Replaces the loops of one-hot reductions.
-pub fn rewrite_one_hot(routine: &mut Routine) {
+pub fn gather_one_hot(routine: &mut Routine) {
     let (locals, ranges) = (routine.locals(), Ranges::of(routine));
     let body = std::mem::take(&mut routine.body);
     let rewriter = OneHotRewriter { routine, locals: &locals, ranges: &ranges };

@@ -23,7 +23,7 @@ use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, Stmt, 
 
 use super::bind::Binder;
 use super::cost::{is_expensive, work};
-use super::cse::eliminate_common_groups;
+use super::cse::share_equal_regions;
 use super::effects::Effects;
 use super::pure_regions::{PureRegion, RegionIndex};
 use super::ranges::LoopInfo;
@@ -33,10 +33,10 @@ use super::ranges::LoopInfo;
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
-pub fn hoist_invariants(routine: &mut Routine) {
+pub fn licm(routine: &mut Routine) {
     let body = routine.body.clone();
     routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
-    eliminate_common_groups(routine);
+    share_equal_regions(routine);
 }
 
 struct Hoister<'a> {

@@ -3,7 +3,7 @@
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{BinaryOp, Expr, Routine, walk};
 use lowered_ir::passes::Settings;
-use lowered_ir::passes::powers::expand_powers;
+use lowered_ir::passes::expand_powers::expand_powers;
 use lowered_ir::{text, verify};
 use tnode::{DType, Scalar};
 

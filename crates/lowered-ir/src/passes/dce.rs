@@ -13,7 +13,7 @@ use super::effects::Effects;
 use super::overwritten::remove_overwritten;
 
 /// Removes statements without effect.
-pub fn remove_dead(routine: &mut Routine) {
+pub fn dce(routine: &mut Routine) {
     remove_unread(routine);
     if remove_overwritten(routine) {
         remove_unread(routine);
