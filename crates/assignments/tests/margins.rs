@@ -308,7 +308,8 @@ fn a_node_that_is_read_in_its_margins_alone_keeps_its_memory() {
     let mode_of = |text: &str, read_at: &str| {
         let (x, y) = (padded("x", &[4], &[(1, 1)], None), f32s("y", &[1]));
         let lowered = lower(&read(text, &[&x, &y]), &LowerOptions::default()).expect("a valid text");
-        let optimized = optimize(lowered.lowered.routine, &Settings::default()).expect("no mode is in the way");
+        let optimized =
+            optimize(lowered.lowered.routine, &Settings::default()).expect("no mode is in the way");
         let at = lowered.lowered.nodes.iter().position(|node| *node == x).expect("the text mentions it");
         let mode = &optimized.routine.nodes[at].mode;
         (mode.mode(), mode.explain(read_at).contains("its values come from elsewhere"))

@@ -138,7 +138,7 @@ fn texts_are_stable() {
         (&context, r#"Context { stream: Stream(null:0:0), nodes: ["x"] }"#),
         (
             &routine,
-            r#"Routine { name: "step", context: Context { stream: Stream(null:0:0), nodes: ["x", "y"] } }"#,
+            r#"LinkedRoutine { name: "step", context: Context { stream: Stream(null:0:0), nodes: ["x", "y"] } }"#,
         ),
         (&MergeBufferUse::Copy, "Copy"),
         (&Param::MergeBuffer { bytes: 16 }, "MergeBuffer { bytes: 16 }"),

@@ -135,7 +135,12 @@ pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<Sou
 
 /// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the
 /// routine computes, which may become virtual, but their values come from elsewhere.
-fn keep_inputs(nodes: &[TensorNode], decls: &mut [NodeDecl], assignments: &Assignments, ctx: &step::LoweringContext) {
+fn keep_inputs(
+    nodes: &[TensorNode],
+    decls: &mut [NodeDecl],
+    assignments: &Assignments,
+    ctx: &step::LoweringContext,
+) {
     let mut computed = BTreeSet::new();
     each_step(&assignments.steps, &mut |step| {
         computed.extend(written(step).into_iter().map(|node| ctx.views.home(node).0));

@@ -98,7 +98,7 @@ pub fn a_second_writer_of_what_links_share_is_an_error(make: DriverFactory<'_>) 
     assert_eq!(
         error.to_string(),
         format!(
-            "node `x` is shared by streams of {0} and {1} writes it; {2} cannot write it too. DriverFactory it shared (`Sharing::Shared`) \
+            "node `x` is shared by streams of {0} and {1} writes it; {2} cannot write it too. Make it shared (`Sharing::Shared`) \
              or per-stream (`Sharing::PerStream`) to say which is meant",
             device.name(),
             first.stream().name(),

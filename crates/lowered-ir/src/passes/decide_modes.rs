@@ -77,7 +77,11 @@ impl ModeError {
 ///
 /// # Errors
 /// When a mode decided earlier contradicts what the routine does with the node.
-pub fn decide_modes(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Result<Vec<NodeRef>, ModeError> {
+pub fn decide_modes(
+    routine: &mut Routine,
+    facts: &Facts,
+    settings: &Settings,
+) -> Result<Vec<NodeRef>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
     let Routine { nodes, body, .. } = routine;
