@@ -37,12 +37,12 @@
 //!
 //! # Promises
 //!
-//! * [`interp`] defines what a routine means, [`eval`] what an operation computes; both are total.
+//! * [`interp`] defines the meaning of a routine, [`eval`] the result of each operation; both are total.
 //! * A routine that [`verify`] accepts goes through every pass and the interpreter without a panic or an
 //!   access out of bounds.
-//! * Every pass keeps the bits of `strict` routines, but for which NaN an operation yields; `fast` ones may
-//!   be rewritten by the equations that [`passes::simplify`] names.
-//! * What [`text`] prints, it parses back to the same routine; printing is the same in every run.
+//! * Every pass keeps the bits of `strict` routines, except for the choice of NaN. The equations that
+//!   [`passes::simplify`] names may rewrite `fast` ones.
+//! * [`text`] parses each printed routine back to the same routine; printing is the same in every run.
 //! * No text, however damaged, makes a parser panic; its errors point into the text.
 #![forbid(unsafe_code)]
 
@@ -50,13 +50,13 @@
 pub mod ir; // as data
 
 pub mod text; // as text
-pub mod verify; // the rules it keeps
+pub mod verify; // the rules of valid routines
 
-pub mod eval; // what each operation computes
+pub mod eval; // the result of each operation
 pub mod math; // polynomials of the transcendental functions
 pub mod random; // generators of random bits
 
-pub mod interp; // what a routine means
+pub mod interp; // the meaning of a routine
 pub mod log; // the lines it logs, as text
 
 // The way through it.

@@ -1,8 +1,8 @@
 //! The lines that a routine logs, and how they are written: once, for the interpreter and for compiled code.
 //!
-//! A routine logs with [`Stmt::Log`]. What runs it does not write text: it tells the number of the line,
-//! which is the position of the statement among all that log, outer before inner and in order, and the values
-//! in it. [`LogLine::write`] makes the text.
+//! A routine logs with [`Stmt::Log`]. The interpreter and compiled code do not write text: they report the
+//! number of a line and the values in it. The number is the position of the statement among all log
+//! statements of the routine, in the order of the text. [`LogLine::write`] makes the text.
 
 use std::fmt::Write;
 

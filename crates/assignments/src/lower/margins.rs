@@ -1,18 +1,20 @@
-//! Margins: what the elements around the values of a padded node hold when they are read.
+//! Margins: the elements around the values of a padded node, and the values that reads need them to hold.
 //!
-//! A read that may reach into margins *needs* them to hold the neutral element, in the node's type, of the operation that
-//! accumulates: 0 for sums, the lowest value for `max`, the highest for `min`, 1 for products. What the expression does
-//! with the element is not looked at: `y[i] :+= x[i + k] * w[k]` needs 0, and so does `y[i] :+= exp(x[i + k])`. A plain
-//! assignment needs what the padding declares as neutral, or 0. The node of a subexpression, which is virtual, has the
-//! needs of the statement that reads it.
+//! A read that may reach into margins *needs* them to hold the neutral element, in the node's type, of the
+//! operation that accumulates: 0 for sums, the lowest value for `max`, the highest for `min`, 1 for products.
+//! The need does not depend on the expression around the element: `y[i] :+= x[i + k] * w[k]` needs 0, and so
+//! does `y[i] :+= exp(x[i + k])`. A plain assignment needs the neutral value that the padding declares, or 0.
+//! The node of a subexpression, which is virtual, has the needs of the statement that reads it.
 //!
-//! Margins that hold something else, or nobody knows what, are set by loops over the margins alone before the step that
-//! reads them; steps in a row with the same need set them once. What they hold when a routine begins:
+//! Margins with other or unknown values are set by loops over the margins alone before the step that reads
+//! them; consecutive steps with the same need set them once. When a routine begins, the margins of a node
+//! hold:
 //! * where the padding declares a neutral value, that value. A routine that sets other values puts it back at its end.
 //!   A routine that fills the node, so that it may be the first to use its memory, does not know: it sets the margins
 //!   before it reads them, and at its end if the value is not the 0 of fresh memory;
 //! * where it does not, anything;
-//! * 0 where the node has no values and the routine writes it, since a `zero` statement tells that ([`super::empty`]).
+//! * 0 where the node has no values and the routine writes it, because the routine then zeroes it first
+//!   ([`super::empty`]).
 //!
 //! An element with a computed index is never in the margins, but the loop IR does not say so. In a routine that fills the
 //! node they are therefore set before such an access, so that no value from before the routine is needed.
@@ -31,10 +33,10 @@ use crate::indexing::{AxisIndex, extent};
 use crate::{Accum, AccumOp, Assignments, Operand};
 use lowered_ir::ir::{Affine, Block, Expr, Stmt, Var};
 
-/// What is known of the margins of each padded node, step by step.
+/// The known values of the margins of each padded node, updated step by step.
 #[derive(Debug, Default)]
 pub(super) struct Margins {
-    /// What they hold now; `None` where nobody knows.
+    /// The value that the margins hold now; `None` if unknown.
     held: BTreeMap<TensorNode, Option<Scalar>>,
     /// The operation that accumulates the values of each virtual node.
     readers: BTreeMap<TensorNode, AccumOp>,
@@ -45,7 +47,7 @@ pub(super) struct Margins {
 }
 
 impl Margins {
-    /// What is known before the first step; `zeroed` are the nodes that the routine begins with setting to 0.
+    /// The values known before the first step; `zeroed` are the nodes that the routine zeroes first.
     pub(super) fn new(assignments: &Assignments, zeroed: &BTreeSet<TensorNode>) -> Margins {
         let filled: BTreeSet<TensorNode> = assignments.embedded_nodes().into_iter().collect();
         let held = |node: TensorNode| {
@@ -94,7 +96,7 @@ fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
     margins.readers
 }
 
-/// Sets the margins that a step reads and that do not hold what it needs.
+/// Sets the margins that a step reads and that do not hold the value that it needs.
 pub(super) fn prepare(
     accums: &[Accum],
     ctx: &mut LoweringContext,
@@ -106,7 +108,7 @@ pub(super) fn prepare(
             if node.padding().is_none() || !reaches_margins(accum, projection, &layout(node)?, ctx) {
                 continue;
             }
-            // What computes an index is not accumulated.
+            // Operands of a computed index are not accumulated.
             let is_index = at >= accum.rhs.operands().len();
             let needed = match if is_index { AccumOp::Assign } else { ctx.margins.reader(accum) } {
                 AccumOp::Assign => declared(node).unwrap_or(Scalar::zero(node.dtype())),
@@ -126,7 +128,7 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// The nodes of which an element with a computed index is read or written.
+/// The nodes that are read or written at a computed index.
 fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
     let is_computed = |projection: &[AxisIndex]| computed_axis(projection).is_some();
     let target = is_computed(accum.projections.project_lhs()).then_some(&accum.lhs);
@@ -142,7 +144,7 @@ fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
     target.into_iter().chain(read)
 }
 
-/// Puts back what margins hold between routines.
+/// Restores the values that margins hold between routines.
 pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
     let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
     for (node, held) in held {

@@ -9,18 +9,19 @@
 //!   [`Accum::outside`](crate::Accum::outside).
 //! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
 //!   the type of the target; nothing else converts.
-//! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones. Margins
-//!   that are read are set first where they may not hold what the reader needs; `margins.rs` beside this file says what.
+//! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary
+//!   ones. Before a step reads margins, they are set where they may not hold the values that it needs; see
+//!   `margins.rs` beside this file.
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
 //! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write them.
-//! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs`
-//!   beside this file says which.
+//! * A statement whose values are all overwritten before any read is rejected; see `lost_values.rs` beside
+//!   this file.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
-//! Lowering settles sizes and element types of the nodes. It decides one memory mode: a node of which the routine sets nothing
-//! but margins is an input, and has memory.
+//! Lowering settles sizes and element types of the nodes. It decides one memory mode: a node is an input with
+//! memory if the routine sets only its margins.
 
 mod bounds;
 mod computed;
@@ -71,7 +72,7 @@ pub struct LoweredAssignments {
     /// The nodes that this program makes views, which are not in the routine; for
     /// [`commit_decisions`](tnode::commit_decisions).
     pub views: Vec<(TensorNode, View)>,
-    /// What is legal and often a mistake: what reading the text found, then what lowering did.
+    /// Legal constructs that are often mistakes: the warnings of the text, then those of lowering.
     pub warnings: Vec<Warning>,
 }
 
@@ -133,8 +134,8 @@ pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<Sou
     mentions::of_node(&assignments, &views, node)
 }
 
-/// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the
-/// routine computes, which may become virtual, but their values come from elsewhere.
+/// Gives memory to nodes if the routine sets only their margins. To later passes they look like nodes that
+/// the routine computes, which may become virtual, but their values come from elsewhere.
 fn keep_inputs(
     nodes: &[TensorNode],
     decls: &mut [NodeDecl],

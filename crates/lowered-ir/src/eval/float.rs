@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 use crate::ir::{BinaryOp, UnaryOp};
 use crate::math::{pow_f32, pow_f64, unary_f32, unary_f64};
 
-/// A native float: what the operations below need of it.
+/// A native float with the methods that its operations need.
 pub(super) trait Float: Copy + PartialOrd {
     const ZERO: Self;
     const ONE: Self;

@@ -4,7 +4,7 @@ use tnode::{DType, Scalar};
 
 use crate::ir::{BinaryOp, UnaryOp};
 
-/// A native integer: what the operations below need of it.
+/// A native integer with the methods that its operations need.
 pub(super) trait Integer: Copy + Ord {
     const ZERO: Self;
     const ONE: Self;

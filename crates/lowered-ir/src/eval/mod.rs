@@ -1,8 +1,8 @@
-//! What every operation computes: the single definition that the interpreter and constant folding run and
+//! The result of every operation: the single definition that the interpreter and constant folding run and
 //! that generated code must reproduce.
 //!
-//! The functions are total. They never panic, whatever the types of their operands; where the verifier would
-//! have refused a combination, the right operands are converted to the type of the left one.
+//! The functions are total: they never panic, whatever the types of their operands. For combinations that the
+//! verifier rejects, the right operands are converted to the type of the left one.
 //!
 //! # How each type computes
 //!

@@ -1,4 +1,4 @@
-//! What can go wrong in a run: the caller's memory and bindings, or a routine that was never verified.
+//! Errors of a run: unfit memory or bindings of the caller, or a routine that was never verified.
 
 use tnode::DType;
 
@@ -75,7 +75,7 @@ pub enum InterpError {
     Unknown {
         /// The routine's name.
         routine: String,
-        /// What is mentioned, as the text form writes it.
+        /// The mentioned object, as the text form writes it.
         what: String,
     },
     /// An array is indexed with the wrong number of indices.
@@ -91,7 +91,7 @@ pub enum InterpError {
     /// A value has the wrong type.
     #[error("{what} is {expected}, found {found}")]
     IllTyped {
-        /// What the value is for.
+        /// The use of the value, in words.
         what: String,
         /// The type it has to have.
         expected: DType,

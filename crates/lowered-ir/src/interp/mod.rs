@@ -1,12 +1,13 @@
-//! The interpreter: what a routine means.
+//! The interpreter, which defines the meaning of a routine.
 //!
 //! It is small and obvious rather than fast, and every other way to run a routine is compared with it. A
 //! routine is prepared once ([`Program::new`]: names become positions, types are inferred, indices become
 //! flat) and then run any number of times. Operations are those of [`crate::eval`]; loops of every kind run
 //! serially, in increasing order.
 //!
-//! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Others
-//! give a typed [`InterpError`] and never panic; memory then holds what was stored before the error.
+//! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Other
+//! routines give a typed [`InterpError`] and never panic; memory then holds the values stored before the
+//! error.
 
 mod error;
 mod prepare;

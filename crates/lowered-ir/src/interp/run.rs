@@ -166,7 +166,7 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    /// Stores where the computed index is within its dimension, combined with what is there.
+    /// Stores the value, combined with the old element, where the computed index is within its dimension.
     fn scatter(
         &mut self,
         node: usize,

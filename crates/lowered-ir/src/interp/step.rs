@@ -16,12 +16,12 @@ pub struct Program {
     pub(super) locals: Vec<ArrayLayout>,
     /// How many loop variables there are.
     pub(super) loops: usize,
-    /// What the routine logs, by number.
+    /// The lines that the routine logs, by number.
     pub(super) lines: Vec<LogLine>,
     pub(super) body: Vec<ProgramStep>,
 }
 
-/// A node or a local: what messages call it, and its elements.
+/// A node or a local: its title in messages, its element type and its dimensions.
 #[derive(Clone, Debug)]
 pub(super) struct ArrayLayout {
     pub(super) title: String,

@@ -53,7 +53,7 @@ pub struct Affine {
 pub type Indices = SmallVec<[Affine; 2]>;
 
 impl Affine {
-    /// The constant index `offset`.
+    /// An index without variables, equal to `offset`.
     pub fn constant(offset: i64) -> Self {
         Affine { terms: SmallVec::new(), offset }
     }
@@ -75,7 +75,7 @@ impl Affine {
         &self.terms
     }
 
-    /// The constant part.
+    /// The constant term.
     pub fn offset(&self) -> i64 {
         self.offset
     }
@@ -187,7 +187,7 @@ impl From<LoopId> for Affine {
 /// The condition `lo <= index < hi`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
-    /// What is compared.
+    /// The index that is compared.
     pub index: Affine,
     /// The least value that passes.
     pub lo: i64,

@@ -66,14 +66,14 @@ pub enum Expr {
     },
     /// An operation on one operand.
     Unary {
-        /// What to compute.
+        /// The operation.
         op: UnaryOp,
         /// The operand.
         arg: Box<Expr>,
     },
     /// An operation on two operands of one type.
     Binary {
-        /// What to compute.
+        /// The operation.
         op: BinaryOp,
         /// The left operand.
         a: Box<Expr>,
@@ -82,7 +82,7 @@ pub enum Expr {
     },
     /// An operation on three operands.
     Ternary {
-        /// What to compute.
+        /// The operation.
         op: TernaryOp,
         /// The first operand (the condition of `where`).
         a: Box<Expr>,

@@ -13,8 +13,8 @@
 //! * **Order**: statements run in sequence; a serial loop runs its iterations in increasing order. The
 //!   iterations of a vector or parallel loop are independent by the verifier's rule, so their order cannot be
 //!   observed.
-//! * **Types**: both operands of a binary operation have one element type, which is the result's, but for
-//!   comparisons, which give `bool`. Nothing converts implicitly.
+//! * **Types**: both operands of a binary operation have one element type, which is also the result's, except
+//!   that comparisons give `bool`. Nothing converts implicitly.
 //! * **Memory**: nodes do not overlap. A declared local is zero when declared and lives to the end of its
 //!   block.
 

@@ -1,8 +1,8 @@
 //! The operations of the IR as one table each: token, arity and result type.
 //!
-//! What an operation computes is defined once, in [`crate::eval`]; transcendental ones through
-//! [`crate::math`], from which legalisation derives their expansion. The numerics given here are those
-//! definitions in words.
+//! [`crate::eval`] defines the result of each operation; for transcendental ones it calls [`crate::math`],
+//! from which legalisation derives their expansion. The numerics stated here repeat those definitions in
+//! words.
 
 use tnode::DType;
 

@@ -8,8 +8,8 @@ use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types,
 
 /// A routine in the loop IR.
 ///
-/// Nodes are positions in a table: the routine knows what it needs about each node and nothing of its
-/// identity. Whoever lowers keeps the handles beside it ([`crate::Lowered`]).
+/// Nodes are positions in a table: the routine knows the properties of each node, but not its identity.
+/// [`crate::Lowered`] keeps the handles beside it.
 #[derive(Clone, Debug)]
 pub struct Routine {
     /// The name, an identifier.
@@ -33,7 +33,7 @@ pub struct Symbol {
     pub range: i64,
 }
 
-/// What a routine knows of a node.
+/// The declaration of a node in a routine: name, element type, dimensions, memory mode.
 #[derive(Clone, Debug)]
 pub struct NodeDecl {
     /// The node's name, for people; need not be unique.
@@ -54,7 +54,7 @@ impl NodeDecl {
     }
 }
 
-/// The numeric class of a routine: what a compiler may do to its floating-point arithmetic.
+/// The numeric class of a routine: the freedom of a compiler with floating-point arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numerics {
     /// In the order written, without contraction to fma.
@@ -66,7 +66,7 @@ pub enum Numerics {
     Fast,
 }
 
-/// What a routine knows of a declared local.
+/// The declaration of a local: element type, dimensions and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalDecl {
     /// Element type.

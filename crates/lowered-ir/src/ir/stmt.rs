@@ -23,7 +23,7 @@ pub enum Stmt {
         hi: Bound,
         /// How iterations relate.
         kind: LoopKind,
-        /// What each iteration runs.
+        /// The statements of each iteration.
         body: Block,
     },
     /// Stores into an element of a node.
@@ -32,7 +32,7 @@ pub enum Stmt {
         node: NodeRef,
         /// One index per dimension.
         index: Indices,
-        /// What is stored; of the node's type.
+        /// The stored value, of the node's type.
         value: Expr,
     },
     /// Stores into the element of a node whose index in one dimension is computed; nothing happens where that
@@ -73,14 +73,14 @@ pub enum Stmt {
         local: LocalId,
         /// One index per dimension.
         index: Indices,
-        /// What is stored; of the local's type.
+        /// The stored value, of the local's type.
         value: Expr,
     },
     /// A remark for readers of the text form; names routines and phases.
     Comment(String),
     /// Appends a line to the log of the run.
     Log {
-        /// What the line is made of, in order.
+        /// The parts of the line, in order.
         parts: Vec<LogPart>,
     },
 }
@@ -109,7 +109,7 @@ impl From<i64> for Bound {
     }
 }
 
-/// How the iterations of a loop relate, which says what a codegen may do with them.
+/// The relation between the iterations of a loop, and thereby the freedom of a codegen with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopKind {
     /// One after another.
@@ -159,8 +159,8 @@ pub enum Space {
     Stack,
     /// In the memory that the threads of a workgroup share.
     Workgroup,
-    /// In private memory of the threads of a workgroup, each of which has a part: the first indices are the
-    /// variables of the workgroup loops around.
+    /// In private memory of the threads of a workgroup. Each thread has its part: the first indices are the
+    /// variables of the surrounding workgroup loops.
     Thread,
 }
 

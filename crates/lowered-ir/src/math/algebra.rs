@@ -1,4 +1,4 @@
-//! What the functions are written in: one float format with the integers of its width.
+//! The arithmetic of the functions: one float format with integers of its width.
 
 use crate::ir::UnaryOp;
 

@@ -74,7 +74,8 @@ enum StepOperand {
     Const(Scalar),
 }
 
-/// The steps so far. In each expression but an input's, the local `i` stands for step `i`.
+/// An algebra that records its steps as IR. In each expression but an input's, the local `i` stands for step
+/// `i`.
 #[derive(Debug)]
 struct IrAlgebra {
     format: Format,
@@ -132,8 +133,8 @@ impl IrAlgebra {
         self.binary(op, self.int_type(), a, b)
     }
 
-    /// An amount modulo the width, written where it is used, so that whoever sees the shift sees that it is
-    /// in range.
+    /// A shift amount modulo the width. The mask is repeated at each use, so that every analysis sees that
+    /// the shift is in range.
     fn shift_amount(&mut self, by: StepOperand) -> StepOperand {
         let mask = self.int(8 * self.int_type().size_bytes() as i64 - 1);
         self.int_binary(BinaryOp::BitAnd, by, mask)

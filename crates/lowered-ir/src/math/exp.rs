@@ -85,8 +85,8 @@ pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) 
     exp2_of_reduced(a, r, exponent)
 }
 
-/// `x = n + r` gives `r` and, in its low bits, what [`scale`] takes for `n`. What is beyond the exponents of
-/// the format becomes less.
+/// Splits `x = n + r` into `r` and the argument of [`scale`] for `n`, which is in the low bits. Clamps `x` to
+/// the exponents of the format.
 fn reduce_of_two<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Int) {
     let (lowest, highest) = match a.format() {
         Format::Single => (-151.0, 129.0),
@@ -154,13 +154,13 @@ pub(super) fn clamp<A: Algebra>(a: &mut A, x: A::Float, lowest: f64, highest: f6
     a.min(highest, x)
 }
 
-/// What [`scale`] takes its exponent plus.
+/// Twice the exponent bias of the format, the offset of the exponent that [`scale`] takes.
 fn twice_bias<A: Algebra>(a: &A) -> i64 {
     2 * a.format().bias()
 }
 
-/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results
-/// round once. The low bits of `exponent` are `n` plus twice the bias: its halves are exponent fields.
+/// `x · 2ⁿ` for a normal `x` near 1, in two steps. Only the second can round, so subnormal results round
+/// once. The low bits of `exponent` are `n` plus twice the bias: its halves are exponent fields.
 fn scale<A: Algebra>(a: &mut A, x: A::Float, exponent: A::Int) -> A::Float {
     let half = a.shr(exponent, 1);
     let rest = a.int_sub(exponent, half);

@@ -44,7 +44,7 @@ const ATANH_DOUBLE: [f64; 8] = [
 /// log₂ e beyond the first 53 bits.
 pub(super) const LOG2_E_LOW: f64 = 2.0355273740931033e-17;
 
-/// The natural logarithm.
+/// The natural logarithm of `x`: NaN below 0, −∞ at 0.
 pub(super) fn log<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let (exponent, f) = split(a, x);
     let (high, low) = ln2_parts(a.format());
@@ -88,7 +88,7 @@ fn log_double<A: Algebra>(a: &mut A, f: A::Float) -> (A::Float, A::Float) {
     (high, tail)
 }
 
-/// The binary logarithm.
+/// The binary logarithm of `x`: NaN below 0, −∞ at 0.
 pub(super) fn log2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let (exponent, f) = split(a, x);
     let result = match a.format() {
@@ -130,7 +130,7 @@ pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) 
     (exponent, f)
 }
 
-/// A subnormal is scaled up to a normal number; gives the number and what to add to its exponent.
+/// Scales a subnormal number up to a normal one. Returns that number and the amount to add to its exponent.
 fn normalise<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let (smallest_normal, power, up) = match a.format() {
         Format::Single => (f64::from(f32::MIN_POSITIVE), 24.0, 16_777_216.0),

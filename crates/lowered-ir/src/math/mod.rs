@@ -1,17 +1,17 @@
 //! The transcendental functions, each written once: as straight-line arithmetic over an [`Algebra`].
 //!
-//! One instance computes native floats and is what [`crate::eval`] runs; another ([`build`]) writes the same
-//! steps down as IR and is what legalisation puts in the place of an operation. So the expansion of an
-//! operation computes the bits of the operation, on every target that rounds correctly: each step has an
-//! exact counterpart in the IR, `fma` is explicit, nothing is contracted behind one's back, and there are no
-//! branches, only selections.
+//! One instance of the algebra computes native floats, for [`crate::eval`]; another ([`build`]) records the
+//! same steps as IR, which legalisation puts in the place of an operation. So the expansion of an operation
+//! computes the bits of the operation on every target that rounds correctly: each step has an exact
+//! counterpart in the IR, `fma` is explicit, nothing is contracted implicitly, and there are no branches,
+//! only selections.
 //!
 //! # Accuracy
 //!
 //! The greatest distance from the true value, in units of the last place of the true value's binade.
-//! `tests/accuracy` asserts the bounds against arithmetic of 192 bits and prints what it measures; in
-//! brackets, the worst it has found. All functions take every argument: subnormals, infinities, NaN and
-//! angles of any size included, and give subnormal results where these are due.
+//! `tests/accuracy` asserts the bounds against arithmetic of 192 bits and prints the measured distances; the
+//! brackets hold the worst measured one. All functions take every argument, including subnormals, infinities,
+//! NaN and angles of any size, and give subnormal results where these are due.
 //!
 //! | function | `f32`, ulp | `f64`, ulp | note |
 //! |---|---|---|---|
@@ -35,11 +35,12 @@
 //!
 //! # `f32` without `f64`
 //!
-//! For targets without `f64` or `i64`, and on GPUs for sin and cos always, sin, cos and pow have a second
-//! form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such an algebra give it: another function, with
-//! other bits. Angles are reduced by integers, products in two parts by halves of numbers; so these, like the
-//! others, bear that a device rounds an `fma` twice. What it does beyond (divide less exactly, flush
-//! subnormal numbers) comes on top. Bounds where `fma` rounds once, and where it rounds twice ([`Unfused`]):
+//! For targets without `f64` or `i64`, and for sin and cos on all GPUs, the functions sin, cos and pow have a
+//! second form in `f32` and `i32` alone, which [`unary`] and [`pow`] give in such an algebra. It is a
+//! different function, with other bits. It reduces angles with integers and computes products in two parts
+//! from halves of numbers, so, like the other functions, it tolerates a device that rounds an `fma` twice.
+//! Other deviations of a device (less exact division, flushed subnormal numbers) come on top. Bounds where
+//! `fma` rounds once, and where it rounds twice ([`Unfused`]):
 //!
 //! | function | `fma` rounded once, ulp | twice, ulp |
 //! |---|---|---|
@@ -81,9 +82,9 @@ pub fn single_computes_in_double(op: UnaryOp) -> bool {
     matches!(op, UnaryOp::Sin | UnaryOp::Cos)
 }
 
-/// A transcendental operation in the algebra's own format; `None` for the other operations. In `f32` algebras
-/// the operations that [`single_computes_in_double`] names are not what [`crate::eval`] computes, but their
-/// form for targets without `f64`.
+/// A transcendental operation in the algebra's own format; `None` for the other operations. An `f32` algebra
+/// gives the operations that [`single_computes_in_double`] names in their form for targets without `f64`,
+/// whose bits differ from those of [`crate::eval`].
 pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     Some(match op {
         UnaryOp::Exp => exp::exp(a, x),

@@ -30,8 +30,8 @@ pub(crate) fn pow_f64(x: f64, y: f64) -> f64 {
     super::pow(&mut Native::<f64>::default(), x, y)
 }
 
-/// `f32` arithmetic that rounds an `fma` twice, as shading languages allow; shows what the functions lose by
-/// that.
+/// `f32` arithmetic that rounds an `fma` twice, as shading languages allow; tests measure with it how much
+/// accuracy the functions lose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unfused;
 

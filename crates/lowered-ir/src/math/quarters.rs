@@ -1,11 +1,11 @@
 //! Reduction of any `f32` by quarter turns in 32-bit integers, after Payne and Hanek, as steps: for targets
 //! without `f64`.
 //!
-//! `|x| = m·2ᵉ` with an integer `m` below 2²⁴, so `|x|` is `m·(2ᵉ·2/π)` quarter turns, of which whole turns
-//! do not matter: 96 bits of 2/π from the one worth two quarter turns on give the product modulo a turn to
-//! 2⁻⁷⁰, of which 62 bits behind the point are kept. No `f32` but 0 is within 2⁻³¹ of a multiple of a quarter
-//! turn, so at least 30 bits of what is left are right. The integers are words without a sign in the
-//! algebra's signed ones; nothing rests on `fma` being rounded once.
+//! `|x| = m·2ᵉ` with an integer `m` below 2²⁴, so `|x|` is `m·(2ᵉ·2/π)` quarter turns. Whole turns do not
+//! matter: 96 bits of 2/π, from the bit worth two quarter turns on, give the product modulo a turn to 2⁻⁷⁰;
+//! 62 bits behind the point are kept. No `f32` but 0 is within 2⁻³¹ of a multiple of a quarter turn, so at
+//! least 30 bits of the remainder are right. The unsigned integer words are kept in the signed integers of
+//! the algebra; no step relies on `fma` rounding once.
 
 use super::algebra::{Algebra, fast_two_sum, fma_const, two_product};
 use super::trig::ReducedAngle;
@@ -104,7 +104,7 @@ fn product<A: Algebra>(a: &mut A, m: A::Int, [first, second, third]: [A::Int; 3]
     let carried = high_product(a, m, third);
     let low = a.int_mul(m, second);
     let sum = a.int_add(low, carried);
-    // What is carried is below 2²⁴, so the sum overflows where its top bit falls to 0.
+    // The carried word is below 2²⁴, so the sum overflows where its top bit falls to 0.
     let all_ones = a.int(-1);
     let complement = a.int_sub(all_ones, sum);
     let fallen = a.and(low, complement);
@@ -115,8 +115,8 @@ fn product<A: Algebra>(a: &mut A, m: A::Int, [first, second, third]: [A::Int; 3]
     [a.int_add(high, carried), sum]
 }
 
-/// The upper word of the product of an `m` below 2²⁴ and a word, by halves of 16 bits, of which `m`'s upper
-/// one has 8.
+/// The upper word of the product of an `m` below 2²⁴ and a word, from halves of 16 bits; the upper half of
+/// `m` has 8.
 fn high_product<A: Algebra>(a: &mut A, m: A::Int, word: A::Int) -> A::Int {
     let ((m_high, m_low), (high, low)) = (halves(a, m), halves(a, word));
     let [first, second, third, fourth] =
@@ -143,8 +143,8 @@ fn shr_logical<A: Algebra>(a: &mut A, x: A::Int, by: u32) -> A::Int {
     a.and(shifted, mask)
 }
 
-/// Turns of 64 bits, two of them before the point, as the nearest quarter and what is left, at most half a
-/// quarter, in two's complement.
+/// Splits turns of 64 bits, two of them before the point, into the nearest quarter and the remainder, which
+/// is at most half a quarter, in two's complement.
 fn nearest_quarter<A: Algebra>(a: &mut A, [high, low]: [A::Int; 2]) -> (A::Int, A::Int, A::Int) {
     let (half, mask) = (a.int(1 << 29), a.int(-(1 << 30)));
     let rounded = a.int_add(high, half);
@@ -153,8 +153,8 @@ fn nearest_quarter<A: Algebra>(a: &mut A, [high, low]: [A::Int; 2]) -> (A::Int, 
     (quadrant, a.int_sub(high, whole), low)
 }
 
-/// A fraction in two's complement as a rounded number and what rounding it left: by parts of 22, 24 and 16
-/// bits, each exact.
+/// A fraction in two's complement as a rounded number and its rounding error, summed from parts of 22, 24 and
+/// 16 bits, each exact.
 fn as_floats<A: Algebra>(a: &mut A, high: A::Int, low: A::Int) -> (A::Float, A::Float) {
     let (byte, word) = (a.int(0xff), a.int(0xffff));
     let first = a.shr(high, 8);

@@ -94,7 +94,8 @@ fn cos_in_double<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     or_of_large(a, UnaryOp::Cos, x, result)
 }
 
-/// The sine or cosine of a large angle, or of what is no number; `x` itself if it is neither.
+/// The sine or cosine of an angle from [`LARGE`] on, NaN for infinities and NaN. Smaller angles are returned
+/// unchanged.
 pub(super) fn of_large(op: UnaryOp, x: f64) -> f64 {
     if x.abs() < LARGE {
         return x;

@@ -1,10 +1,10 @@
 //! Angles beyond the reach of a few products: reduction by quarter turns with as many bits of 2/π as the
 //! format has exponents, after Payne and Hanek.
 //!
-//! `|x| = m·2ᵉ` with an integer `m` below 2⁵³, so `x` is `m·(2ᵉ·2/π)` quarter turns, of which whole turns do
-//! not matter: 192 bits of 2/π from the one worth two quarter turns on give the product modulo a turn to
-//! 2⁻¹³⁷. No `f64` is within 2⁻⁶² of a multiple of a quarter turn without being 0, so at least 75 bits of
-//! what is left are right.
+//! `|x| = m·2ᵉ` with an integer `m` below 2⁵³, so `x` is `m·(2ᵉ·2/π)` quarter turns. Whole turns do not
+//! matter: 192 bits of 2/π, from the bit worth two quarter turns on, give the product modulo a turn to 2⁻¹³⁷.
+//! No `f64` but 0 is within 2⁻⁶² of a multiple of a quarter turn, so at least 75 bits of the remainder are
+//! right.
 
 /// The bits of 2/π after the point, and 64 zeros before them.
 const TWO_OVER_PI: [u64; 20] = [
@@ -33,7 +33,7 @@ const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
 /// π/2 beyond the first 53 bits.
 const HALF_PI_LOW: f64 = 6.123233995736766e-17;
 
-/// `x = quadrant·π/2 + r + r'` but for whole turns, `r` within ±π/4 and `r'` what rounding it left.
+/// `x = quadrant·π/2 + r + r'` modulo whole turns, with `r` within ±π/4 and `r'` the rounding error of `r`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Angle {
     pub(super) quadrant: i64,
@@ -58,7 +58,8 @@ pub(super) fn reduce(x: f64) -> Angle {
     Angle { quadrant: if x < 0.0 { -quadrant } else { quadrant }, r: sign * r, low: sign * lost }
 }
 
-/// |x|·2/π modulo 4, as a binary fraction of 192 bits, the most significant first, of which two stand before the point.
+/// |x|·2/π modulo 4, as a binary fraction of 192 bits, the most significant word first, with two bits before
+/// the point.
 fn quarter_turns(x: f64) -> [u64; 3] {
     let bits = x.to_bits();
     let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);

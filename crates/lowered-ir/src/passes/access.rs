@@ -1,13 +1,14 @@
-//! What a routine does to each node: every read and write with its loops, and the facts that follow.
+//! Access analysis: every read and write of each node with its loops, and facts that follow from them.
 //!
-//! The facts come from exact affine reasoning over the loops' ranges, not from running iterations: whether a
-//! read can see an element that this routine did not write ([`NodeFacts::read_before_write`]), and how often
-//! an element is read at most ([`NodeFacts::visits`]). Where the exact answer is out of reach the analysis
-//! errs towards *read before written* and *visited more often*, which cost memory and never correctness.
+//! The analysis uses exact affine reasoning over the ranges of loops and does not run iterations. It finds
+//! whether a read can see an element that this routine did not write ([`NodeFacts::read_before_write`]), and
+//! the maximum number of reads of an element ([`NodeFacts::visits`]). Where the exact answer is out of reach
+//! the analysis errs towards *read before written* and *visited more often*, which cost memory and never
+//! correctness.
 //!
-//! A read has been written before if it lies in a box that earlier statements have filled ([`super::cover`]),
-//! or if some store reaches its element, wherever the read stands, in one iteration that is done by then:
-//! that of a diagonal, or the one before.
+//! A read sees a written element if it lies in a box that earlier statements have filled ([`super::cover`]),
+//! or if some store reaches its element in an iteration that has completed by then, such as the previous one
+//! or that of a diagonal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +41,7 @@ pub struct Access {
     pub visits: u64,
 }
 
-/// What is known of one node.
+/// The accesses to one node and the facts that follow from them.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
     /// Every read, in order.
@@ -108,23 +109,23 @@ pub fn analyse(routine: &Routine) -> Facts {
     Facts { nodes, ranges }
 }
 
-/// The facts of one node as far as some top-level statements tell them, one statement after another.
+/// The facts of one node after a sequence of top-level statements.
 pub(super) struct NodeTracker<'a> {
     walker: AccessWalker<'a>,
     node: NodeRef,
-    /// What of the node has not been written.
+    /// The elements of the node that have not been written.
     left: UnwrittenBoxes,
 }
 
 impl<'a> NodeTracker<'a> {
-    /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of
-    /// all its loops.
+    /// The state before the first statement. Uses the tables of the routine, not its body; `ranges` are the
+    /// ranges of all its loops.
     pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> NodeTracker<'a> {
         let left = UnwrittenBoxes::of(whole(routine, node));
         NodeTracker { walker: AccessWalker::new(routine, ranges, Some(node)), node, left }
     }
 
-    /// Takes note of the next statement.
+    /// Adds the accesses of the next statement.
     pub(super) fn follow(&mut self, stmt: &Stmt) {
         self.walker.top_stmt(stmt);
         self.left.shrink(&self.walker.known(self.node).written);
@@ -145,44 +146,44 @@ impl<'a> NodeTracker<'a> {
         self.left.is_empty()
     }
 
-    /// Whether it will never be known that every element has been written.
+    /// Whether the analysis can no longer prove that every element has been written.
     pub(super) fn is_never_covered(&self) -> bool {
         !self.left.is_empty() && self.left.is_final()
     }
 }
 
-/// A store that happens in every iteration of its loops, all of which run.
+/// A store that certainly happens: in every iteration of its loops, each of which runs at least once.
 #[derive(Clone, Debug)]
 struct CertainStore {
-    /// The index, by other names of the loop variables.
+    /// The index, over aliases of the loop variables.
     index: Indices,
     /// The loops around it, outermost first.
     loops: Vec<LoopId>,
 }
 
-/// More stores of one node than this are not remembered.
+/// The maximum number of certain stores recorded per node.
 const MAX_STORES: usize = 64;
 
 struct AccessWalker<'a> {
     routine: &'a Routine,
     ranges: &'a Ranges,
-    /// The one node that is looked at; none for all of them.
+    /// The node to analyse; `None` for all nodes.
     only: Option<NodeRef>,
-    /// What is known of each node that is looked at.
+    /// The state of each analysed node.
     nodes: Vec<NodeState>,
-    /// The nodes written inside the open loops, each with the number of patches before.
+    /// The nodes written inside the open loops, each with the number of its patches before the write.
     recorded: Vec<(NodeRef, usize)>,
     loops: Vec<LoopId>,
     position: usize,
     top: usize,
 }
 
-/// What is known of one node on the way.
+/// The state of the analysis for one node.
 #[derive(Clone, Debug, Default)]
 struct NodeState {
     facts: NodeFacts,
     written: WrittenPatches,
-    /// Stores that do happen.
+    /// Stores that certainly happen.
     stored: Vec<CertainStore>,
     /// Its one setter so far stores a constant expression.
     constexpr: bool,
@@ -268,7 +269,7 @@ impl<'a> AccessWalker<'a> {
         self.block(body);
         self.loops.pop();
         let info = self.ranges.get(var);
-        // Of several records of one node, the first tells what was there before the loop.
+        // The first record of each node has the number of patches before the loop.
         let mut first = BTreeMap::new();
         for (node, mark) in self.recorded.drain(start..) {
             first.entry(node).or_insert(mark);
@@ -300,7 +301,8 @@ impl<'a> AccessWalker<'a> {
         record(&mut self.known_mut(node).written);
     }
 
-    /// A store at a computed index: nothing is surely written, and an accumulation reads what is there.
+    /// Records a store at a computed index. No element is certainly written, and an accumulation reads its
+    /// target.
     fn scatter(&mut self, node: NodeRef, index: &Indices, axis: usize, accumulates: bool) {
         if !self.follows(node) {
             return;
@@ -385,7 +387,7 @@ impl<'a> AccessWalker<'a> {
             return;
         }
         let dims = &self.routine.node(node).dims;
-        // A node without elements holds no constant: it is written for the sake of whoever reads it later.
+        // A node without elements holds no constant: later routines may rely on this write.
         self.known_mut(node).constexpr = !self.facts(node).is_written() && !dims.contains(&0);
         self.write(node, |written| written.store_all(dims));
         let access = self.access(None, false, false);
@@ -453,7 +455,7 @@ impl<'a> AccessWalker<'a> {
         facts.reads.push(access);
     }
 
-    /// The box that a read stays in: the index's bounds, and always those of the node.
+    /// A box that contains all elements of a read: the bounds of the index within those of the node.
     fn clip(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> Cuboid {
         let empty = Guard::new();
         let dims = &self.routine.node(node).dims;
@@ -487,8 +489,9 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 
 /// At most how many iterations of `loops` land on one element at `index`.
 ///
-/// A dimension whose index is a mixed-radix number of its variables determines them all; any other dimension
-/// determines one of its variables once the others are chosen. What no dimension determines repeats.
+/// A dimension whose index is a mixed-radix number of its variables determines all of them; any other
+/// dimension determines one of its variables once the others are chosen. Variables that no dimension
+/// determines repeat the read.
 pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;

@@ -1,5 +1,4 @@
-//! What expressions cost, roughly, in units of one cheap operation; passes compare these numbers with
-//! thresholds.
+//! Approximate costs of expressions, in units of one cheap operation; passes compare them with thresholds.
 
 use crate::ir::{BinaryOp, Expr, Stmt, UnaryOp, walk};
 

@@ -1,9 +1,10 @@
 //! Which elements of a node have surely been written, as boxes.
 //!
-//! A *span* is the run of indices `base, base + 1, …, base + len - 1`, where `base` may depend on variables
-//! in scope; a *patch* is one span per dimension. A store writes a patch of single elements; leaving a loop
-//! widens the patches stored inside by the loop's variable, exactly, or forgets them. So everything recorded
-//! was written, and what is not recorded may have been written too: the analysis errs on one side only.
+//! A *span* is the contiguous indices `base, base + 1, …, base + len - 1`, where `base` may depend on
+//! variables in scope; a *patch* is one span per dimension. A store writes a patch of single elements. At the
+//! end of a loop, the patches stored in it are widened by the loop's variable, exactly, or dropped. So every
+//! recorded element has been written, while an unrecorded element may have been written too: the analysis
+//! errs on one side only.
 
 use smallvec::SmallVec;
 
@@ -26,7 +27,8 @@ pub type Patch = SmallVec<[IndexSpan; 4]>;
 /// A patch without variables: per dimension the first index and one past the last.
 pub type Cuboid = SmallVec<[(i64, i64); 4]>;
 
-/// More patches of one node than this are not remembered; what is forgotten counts as not written.
+/// The maximum number of patches that are recorded per node; the elements of further patches count as not
+/// written.
 const MAX_PATCHES: usize = 64;
 
 /// The patches of one node that have surely been written.
@@ -82,22 +84,23 @@ impl WrittenPatches {
     }
 }
 
-/// What of a box has not been written yet, as far as is known.
+/// The elements of a box that are not known to have been written.
 #[derive(Clone, Debug)]
 pub(super) struct UnwrittenBoxes {
-    /// Boxes that do not meet; `None` if they are too many to be told.
+    /// Disjoint boxes; `None` if there were too many.
     pieces: Option<Vec<Cuboid>>,
-    /// How many patches have been taken away.
+    /// The number of patches that have been subtracted.
     seen: usize,
 }
 
 impl UnwrittenBoxes {
-    /// All of the box.
+    /// Starts with the complete box.
     pub(super) fn of(target: Cuboid) -> UnwrittenBoxes {
         UnwrittenBoxes { pieces: Some(vec![target]), seen: 0 }
     }
 
-    /// Takes away what was written since the last time; outside of loops, for there patches come and go.
+    /// Subtracts the patches written since the last call. Call it outside of loops only, since the end of a
+    /// loop replaces patches.
     pub(super) fn shrink(&mut self, written: &WrittenPatches) {
         for patch in written.patches.iter().skip(self.seen) {
             let (Some(pieces), Some(solid)) = (&mut self.pieces, cuboid(patch)) else { continue };
@@ -109,13 +112,13 @@ impl UnwrittenBoxes {
         self.seen = written.patches.len();
     }
 
-    /// Whether nothing is left.
+    /// Whether every element is known to have been written.
     pub(super) fn is_empty(&self) -> bool {
         let vacant = |piece: &Cuboid| piece.iter().any(|&(lo, hi)| lo >= hi);
         self.pieces.as_ref().is_some_and(|pieces| pieces.iter().all(vacant))
     }
 
-    /// Whether something is left for ever, for no more patches are remembered.
+    /// Whether no further patch will be subtracted, because the limit on patches is reached.
     pub(super) fn is_final(&self) -> bool {
         self.pieces.is_none() || self.seen >= MAX_PATCHES
     }

@@ -1,22 +1,21 @@
-//! Common subexpressions: what a block computes twice it computes once.
+//! Common subexpression elimination: a block computes equal values once.
 //!
-//! Two kinds are shared, both only within one block (the uses may stand in its loops) and only while nothing
-//! they read changes:
-//! * *groups*: locals computed by equal statements, up to the names of their loops and locals (what
-//!   virtualisation leaves when a reduction is used by several statements);
+//! The pass shares two kinds of values, both only within one block (uses may be in its loops) and only while
+//! the memory that they read does not change:
+//! * *pure regions*: locals computed by equal statements, up to the names of their loops and locals
+//!   (virtualisation leaves them when several statements use a reduction);
 //! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough
 //!   to be worth a local.
 //!
-//! At the top level a group is shared only if that saves at least the work of the statements in between that
-//! have nothing to do with it: all statements from a local's declaration to its last use run in one kernel,
-//! in order.
+//! At the top level, a region is shared only if that saves at least the work of the unrelated statements in
+//! between: all statements from a local's declaration to its last use run in one kernel, in order.
 //!
-//! Expressions are numbered: equal parts get one number, where a read also carries how often its node or
-//! local has been written so far, so equal numbers mean equal values. The whole block takes one walk.
+//! Expressions are value-numbered. The key of a read includes the number of earlier writes of its node or
+//! local, so equal numbers mean equal values. The pass walks the block once.
 //!
 //! # Invariants
 //! * The value of every store keeps its bits.
-//! * A binding stands before its first use in the same block, so it is in scope of all of them.
+//! * A binding precedes its first use in the same block, so it is in scope of all uses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,13 +32,13 @@ use super::virtualize::rename_locals;
 /// Expressions cheaper than this are repeated rather than bound.
 const WORTH_BINDING: u64 = 4;
 
-/// Shares common groups and expressions in every block of the routine.
+/// Shares equal regions and expressions in every block of the routine.
 pub fn cse(routine: &mut Routine) {
     let body = routine.body.clone();
     routine.body = CommonEliminator { binder: Binder::of(routine) }.block(body, true);
 }
 
-/// Shares common groups in every block, and no expressions.
+/// Shares equal regions in every block, and no expressions.
 pub(super) fn share_equal_regions(routine: &mut Routine) {
     share_groups_within(&mut routine.body, true);
 }
@@ -83,7 +82,7 @@ impl CommonEliminator<'_> {
     }
 }
 
-/// Drops each group that equals an earlier one of the block whose inputs have not changed since.
+/// Drops each region that equals an earlier one of the block whose inputs have not changed since.
 fn share_groups(block: &mut Block, top: bool) {
     if !block.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. })) {
         return;
@@ -157,7 +156,7 @@ impl DroppedRegions {
     }
 }
 
-/// The statements of a block that stay, with what is asked of those since some position.
+/// The remaining statements of a block, with queries about the statements after a position.
 #[derive(Default)]
 struct RemainingBlock {
     stmts: Block,
@@ -215,13 +214,14 @@ impl RemainingBlock {
         all - (up_to(readers.len()) - up_to(earlier))
     }
 
-    /// Where a position of the block as it was is among what was kept.
+    /// The index among the remaining statements for a position of the original block.
     fn position(&self, at: usize) -> usize {
         self.before.get(at).copied().unwrap_or(self.stmts.len())
     }
 }
 
-/// A part of an expression: what it does, on which numbers, and the state of the memory it reads.
+/// The value-numbering key of an expression: its operation, the numbers of its operands, and the version of
+/// the memory that it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ExprKey {
     /// The part with its operands blanked out.
@@ -252,7 +252,7 @@ struct ValueNumbering {
 }
 
 impl ValueNumbering {
-    /// Numbers the values that the statement evaluates, and takes note of what it writes.
+    /// Numbers the values that the statement evaluates, and records the memory that it writes.
     fn stmt(&mut self, stmt: &Stmt) -> ValueNumbers {
         let roots: ValueNumbers = stmt.values().into_iter().map(|value| self.expr(value)).collect();
         for &root in &roots {
@@ -304,7 +304,7 @@ fn blank() -> Expr {
     Expr::local(LocalId(u32::MAX))
 }
 
-/// Writes numbered values back as statements, binding what is worth it.
+/// Emits the statements with their numbered values, and binds values that are worth a local.
 struct BlockEmitter<'a, 'b> {
     numbers: &'a ValueNumbering,
     bound: HashMap<usize, LocalId>,

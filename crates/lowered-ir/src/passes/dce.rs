@@ -1,9 +1,9 @@
-//! Dead code: what nobody reads, and loops that never run or do nothing.
+//! Dead code elimination: removes statements without effect on nodes that outlive the routine.
 //!
-//! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine
-//! and are never read in it (virtual and local ones), declarations of locals that nothing mentions, loops
-//! with an empty constant range and loops whose body became empty, and stores that are overwritten before
-//! they are read. What is read by such stores alone counts as never read.
+//! The pass removes stores to locals that are never read, stores to nodes without memory beyond this routine
+//! (virtual and local ones) that are never read in it, declarations of unused locals, loops with an empty
+//! constant range, loops whose body became empty, and stores that are overwritten before they are read. An
+//! array counts as never read if only such stores read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,24 +39,24 @@ fn without_idle_loops(block: Block) -> Block {
     kept.map(inside).collect()
 }
 
-/// What a value is stored in, and what it is read from.
+/// A node or a local that values are stored to and read from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StoredArray {
     Node(NodeRef),
     Local(LocalId),
 }
 
-/// The arrays that nothing reads that matters.
+/// The arrays that no live statement reads.
 struct UnreadArrays {
     arrays: BTreeSet<StoredArray>,
-    /// Locals that something mentions that matters.
+    /// Locals that a live statement mentions.
     mentioned: BTreeSet<LocalId>,
 }
 
 impl UnreadArrays {
     fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> UnreadArrays {
-        // What the stores into each array read, but for the array itself: its own value is no reason to
-        // compute it.
+        // The arrays that the stores into each array read, except the array itself: an array that only its
+        // own stores read is dead.
         let mut stores: BTreeMap<StoredArray, Vec<StoredArray>> = BTreeMap::new();
         // How many statements read each array.
         let mut readers: BTreeMap<StoredArray, usize> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl UnreadArrays {
         let mut open: Vec<StoredArray> =
             stores.keys().filter(|array| !matters(array) && !is_read(array)).copied().collect();
         let mut arrays = BTreeSet::new();
-        // What such stores read has a reader less each.
+        // Removing the stores into an array removes one reader of each array that they read.
         while let Some(array) = open.pop() {
             arrays.insert(array);
             for read in stores.remove(&array).into_iter().flatten() {
@@ -94,7 +94,7 @@ impl UnreadArrays {
         UnreadArrays { mentioned: mentioned.collect(), arrays }
     }
 
-    /// What is left of the statement.
+    /// The statement without dead stores and declarations; `None` if nothing remains.
     fn without(&self, stmt: Stmt) -> Option<Stmt> {
         match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
@@ -119,7 +119,7 @@ fn target(stmt: &Stmt) -> Option<StoredArray> {
     }
 }
 
-/// What the values of the statement itself read.
+/// The arrays that the values of the statement itself read.
 fn reads_of(stmt: &Stmt) -> BTreeSet<StoredArray> {
     let mut effects = Effects::default();
     stmt.values().into_iter().for_each(|value| effects.read(value));

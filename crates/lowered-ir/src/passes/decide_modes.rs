@@ -1,8 +1,9 @@
 //! Memory modes: which nodes must have memory, which may do without, and why.
 //!
-//! [`decide_modes`] runs before virtualisation and narrows the modes of the routine's own copies; what it leaves open is a
-//! candidate. [`settle_modes`] runs afterwards, when it is known which candidates could be inlined, and leaves nothing open that
-//! this routine computes. Every narrowing carries its reason in words, so `explain` on the node tells the whole story.
+//! [`decide_modes`] runs before virtualisation and narrows the modes of the routine's own copies; a node
+//! whose mode it leaves open is a candidate for inlining. [`settle_modes`] runs afterwards, when the inlined
+//! candidates are known, and leaves open no mode of a node that this routine computes. Every narrowing
+//! carries its reason in words, so `explain` on the node lists all decisions.
 //!
 //! The policy, first match wins:
 //! 1. a node that holds one constant everywhere is virtual;
@@ -37,7 +38,7 @@ pub enum ModeError {
         name: String,
         /// Why not.
         rejection: InlineRejection,
-        /// What to do about it.
+        /// The suggested change, in words.
         remedy: &'static str,
     },
     /// The routine needs the node elsewhere than its mode allows.
@@ -50,7 +51,8 @@ pub enum ModeError {
         /// The two decisions.
         conflict: Box<ModeConflict>,
     },
-    /// A node for this run of the routine alone is read, but this routine never sets what is read.
+    /// A node that lives for one run of this routine is read, but this routine never sets the elements that
+    /// it reads.
     #[error(
         "node {node} \"{name}\" is local, but read before this routine has set it; specify `MemoryMode::Materialized` for it"
     )]
@@ -76,7 +78,7 @@ impl ModeError {
 /// Narrows the modes of the nodes that must have memory, and answers which nodes may be inlined, in order.
 ///
 /// # Errors
-/// When a mode decided earlier contradicts what the routine does with the node.
+/// A mode decided earlier contradicts the accesses of the routine to the node.
 pub fn decide_modes(
     routine: &mut Routine,
     facts: &Facts,
@@ -109,17 +111,18 @@ pub fn decide_modes(
     Ok(candidates)
 }
 
-/// Every node, those that are set after those that their setters may read.
+/// All nodes, in the order of their first setter. A node follows the nodes that its setter may read.
 fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
     let mut nodes: Vec<NodeRef> = routine.node_refs().map(|(node, _)| node).collect();
     nodes.sort_by_key(|&node| facts[node].writes.first().map(|w| w.position));
     nodes
 }
 
-/// Settles what virtualisation left: inlined candidates are virtual, rejected ones as local as their size allows.
+/// Settles the modes of all candidates: inlined candidates are virtual, rejected ones as local as their size
+/// allows.
 ///
 /// # Errors
-/// When a node that somebody wants virtual was rejected.
+/// A node that must be virtual was rejected.
 pub fn settle_modes(
     routine: &mut Routine,
     facts: &Facts,
@@ -166,7 +169,7 @@ pub fn settle_modes(
     Ok(())
 }
 
-/// What the policy says of a node.
+/// The decision of the policy for a node.
 enum Verdict {
     /// It may be inlined.
     Candidate,
@@ -176,12 +179,12 @@ enum Verdict {
     Keep,
 }
 
-/// What verdicts are made from.
+/// The facts and settings from which the policy decides.
 struct Policy<'a> {
     stores: NodeStores<'a>,
     facts: &'a Facts,
     settings: &'a Settings,
-    /// The nodes that may be inlined, as far as is known.
+    /// The nodes that may be inlined, of the nodes decided so far.
     candidates: BTreeSet<NodeRef>,
     /// The most often an element of each node is read.
     visits: Vec<u64>,
@@ -234,7 +237,8 @@ impl Policy<'_> {
 
 /// How often an element of each node is read when the nodes that are virtual by decision are inlined into their uses.
 ///
-/// `order` has users after what they use; a user that comes before counts once, and will be rejected.
+/// In `order`, users follow the nodes that they use. A user that precedes its node counts once; that node
+/// will be rejected.
 fn visits(order: &[NodeRef], nodes: &[NodeDecl], facts: &Facts) -> Vec<u64> {
     let mut visits: Vec<u64> = vec![1; nodes.len()];
     for &node in order.iter().rev() {
@@ -277,7 +281,7 @@ fn output(mode: &tnode::ModeState) -> Verdict {
     }
 }
 
-/// Refuses a virtual node that the routine needs in memory.
+/// Rejects a virtual node that the routine needs in memory.
 fn check_virtual(nodes: &[NodeDecl], node: NodeRef, known: &NodeFacts) -> Result<(), ModeError> {
     let decl = &nodes[node.index()];
     if decl.mode.known_virtual() {
@@ -309,10 +313,10 @@ fn not_virtual(nodes: &[NodeDecl], node: NodeRef, rejection: InlineRejection) ->
 /// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression follows.
 pub const SUBEXPRESSION_REASON: &str = "it is the value of the subexpression ";
 
-/// What to do about a virtual node that cannot be one.
+/// The suggestion for a virtual node that cannot be virtual.
 pub(crate) const KEEP_IN_MEMORY: &str = "specify `MemoryMode::Materialized` for it, or no mode";
 
-/// What to do about a mode without memory that a routine contradicts.
+/// The suggestion for a mode without memory that a routine contradicts.
 fn conflict_remedy(conflict: &ModeConflict) -> String {
     let mode = conflict.present().map(|decision| decision.mode);
     match mode {

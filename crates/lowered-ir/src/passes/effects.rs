@@ -1,4 +1,5 @@
-//! What a statement reads and writes, as sets: enough to tell whether two statements may change places.
+//! The nodes and locals that a statement reads and writes, as sets: enough to decide whether two statements
+//! may be swapped.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ impl Effects {
         self.vars.extend(&other.vars);
     }
 
-    /// Adds what the statement does with the values it has.
+    /// Adds the effects of the statement beyond those of its values.
     fn own(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Set { node, index, .. } => {
@@ -68,7 +69,7 @@ impl Effects {
         }
     }
 
-    /// Adds what evaluating the expression reads.
+    /// Adds the reads of an evaluation of the expression.
     pub fn read(&mut self, value: &Expr) {
         walk::each_expr(value, &mut |part| match part {
             Expr::Get { node, index } | Expr::GetDynamic { node, index, .. } => {

@@ -1,4 +1,4 @@
-//! One-hot reductions become gathers: a sum over a whole class axis of which one term counts reads that term
+//! Replaces one-hot reductions by gathers: a sum over a class axis that selects one term reads that term
 //! alone.
 //!
 //! | loop | becomes | class |
@@ -97,7 +97,7 @@ impl OneHotRewriter<'_> {
         (in_order && rounded_alike && plain).then(|| self.rebuilt(body, selected, dtype))
     }
 
-    /// What is added to the target's element, which stands on one side of the sum.
+    /// The term that is added to the target's element, which must be the other operand of the sum.
     fn element<'e>(&self, target: SumTarget, index: &Indices, value: &'e Expr) -> Option<&'e Expr> {
         let Expr::Binary { op: BinaryOp::Add, a, b } = value else { return None };
         let own = |e: &Expr| match (target, e) {
@@ -184,7 +184,7 @@ impl OneHotRewriter<'_> {
         dtype.is_float().then(|| Expr::select(integral, Expr::convert(DType::I64, origin.clone()), nowhere))
     }
 
-    /// Whether what is gathered reads the array that is accumulated into.
+    /// Whether the gathered value reads the array that the sum accumulates into.
     fn interferes(&self, target: SumTarget, selected: &OneHotRead<'_>) -> bool {
         let mut effects = Effects::default();
         effects.read(&selected.at);

@@ -1,20 +1,20 @@
-//! Loop-invariant motion: what is the same in every iteration is computed once, before the loop.
+//! Loop-invariant code motion: computes a value that is the same in every iteration once, before the loop.
 //!
-//! Moved are pure groups (a local with the statements that compute it) that contain a loop or an expensive
-//! operation, and expensive parts of values. Plain reads and cheap arithmetic stay, so that perfectly nested
-//! loops stay perfectly nested unless there is something to gain. What two loops of a block both needed is
-//! then computed once: equal groups are shared as the pass [`cse`](super::cse) does.
+//! The pass moves pure regions (a local with the statements that compute it) that contain a loop or an
+//! expensive operation, and expensive subexpressions. Plain reads and cheap arithmetic stay, so that
+//! perfectly nested loops stay perfectly nested unless moving pays. Equal regions moved out of two loops of a
+//! block are then computed once, as by the pass [`cse`](super::cse).
 //!
-//! An outermost loop is where a kernel is cut and threads are put to work, and it gets neither once it reads
-//! a local from before it. So only groups leave it that take 64 times as long as all else in its body.
+//! The scheduler partitions kernels and distributes threads at outermost loops, but not at a loop that reads
+//! a local declared before it. So a region leaves an outermost loop only if it takes 64 times as long as the
+//! rest of the loop body.
 //!
 //! # Why this is safe
-//! Evaluation is total, so computing something that the loop would not have computed can do no harm but to
-//! read memory out of bounds. The verifier proves a read in bounds from the ranges of the variables its index
-//! and guard mention; what is moved does not mention the loop's variable, and the other variables are in
-//! scope, with the same ranges, before the loop. Besides, only loops that surely run are treated, so nothing
-//! is computed in vain. Only serial and unrolled loops are: the iterations of others share nothing but
-//! memory.
+//! Evaluation is total, so an additional evaluation can only do harm by reading memory out of bounds. The
+//! verifier proves a read in bounds from the ranges of the variables in its index and guard. A moved
+//! expression does not mention the loop's variable, and the other variables are in scope, with the same
+//! ranges, before the loop. The pass treats only loops that certainly run, so no moved computation is wasted,
+//! and only serial and unrolled ones, since the iterations of other loops share nothing but memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -28,8 +28,8 @@ use super::effects::Effects;
 use super::pure_regions::{PureRegion, RegionIndex};
 use super::ranges::LoopInfo;
 
-/// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat
-/// it on all of them.
+/// The approximate number of threads of a machine: a computation that is repeated more often than this costs
+/// more than its repetition on all threads gains.
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
@@ -105,7 +105,8 @@ fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) 
     }
 }
 
-/// Goes through the body once, so that what depends on a group follows it.
+/// Moves the pure regions of a loop body that can be moved, in one walk. A region follows the regions that it
+/// depends on.
 fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
     let effects: Vec<Effects> = body.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
     let places = RegionIndex::of(effects.iter());
@@ -134,7 +135,7 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
     *body = rest;
 }
 
-/// What the body of a loop does, as far as it matters to what may leave it. Pure groups write no nodes.
+/// The effects of a loop body that decide whether a region may leave it. Pure regions write no nodes.
 struct LoopBodyEffects {
     writes: BTreeSet<NodeRef>,
     /// In how many statements each local is declared or stored to.
@@ -187,8 +188,8 @@ fn is_movable(
         && free.all(|&local| !inside.changes(local))
 }
 
-/// Whether a group takes so much longer than the rest of its block that a single thread does better without
-/// it.
+/// Whether a region takes so much longer than the rest of its block that the rest is faster in parallel
+/// without it, even if a single thread computes the region.
 fn outweighs(group: &[Stmt], all: u64) -> bool {
     let own = work(group);
     own < u64::MAX && own / THREADS >= all - own
@@ -200,8 +201,8 @@ fn is_worthwhile(group: &[Stmt]) -> bool {
     found
 }
 
-/// Whether the value is the same in every iteration of the loop over `var`, whose body does what `inside`
-/// says.
+/// Whether the value is the same in every iteration of the loop over `var`, whose body has the effects
+/// `inside`.
 fn is_invariant(expr: &Expr, var: LoopId, inside: &Effects) -> bool {
     let mut reads = Effects::default();
     reads.read(expr);

@@ -41,9 +41,9 @@ pub type PassFn = fn(&mut Routine) -> Result<(), ModeError>;
 pub struct Pass {
     /// The name in tests, dumps and command lines.
     pub name: &'static str,
-    /// What it does.
+    /// The pass as a function.
     pub run: PassFn,
-    /// What holds afterwards.
+    /// The invariant that holds after the pass, in one line.
     pub establishes: &'static str,
 }
 

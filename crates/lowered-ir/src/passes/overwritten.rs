@@ -1,17 +1,17 @@
-//! Stores that nobody sees because what they wrote is written again first.
+//! Dead store elimination: removes stores that are overwritten before they are read.
 //!
-//! * Of a node, as a whole: a top-level statement's stores to it go if the statements after it surely write
-//!   every element before they read any, as exact access analysis tells. So a node that is zeroed, or filled,
-//!   and then written everywhere, in one piece or in several, is not zeroed.
-//! * Of single elements and scalar locals: a store goes if its block stores to the same place again before
+//! * Whole nodes: the stores of a top-level statement to a node are removed if the statements after it
+//!   certainly write every element before they read any, by exact access analysis. So a node that is zeroed,
+//!   or filled, and then written completely, in one part or in several, is not zeroed.
+//! * Single elements and scalar locals: a store is removed if its block stores to the same place again before
 //!   any read, or zeroes the node, or if the local's block ends without a read.
 //!
-//! That locals start as zeros costs nothing where they are written first: code generators see that by
+//! The initial zero of a local is not removed if the local is written first: code generators detect that
 //! themselves.
 //!
 //! # Invariants
-//! * Every read sees the bits it saw, and so does whoever reads the nodes after the run.
-//! * The nodes that the routine writes stay the same, for the later store stays.
+//! * Every read has the same bits as before, and so have the nodes after a run.
+//! * The routine writes the same set of nodes, since the later store stays.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,11 +21,11 @@ use super::access::NodeTracker;
 use super::effects::Effects;
 use super::ranges::Ranges;
 
-/// So many of the next statements that mention a node are asked whether they overwrite it. Those that
-/// overwrite it at all nearly always are the next ones; what is not found out by then counts as read.
+/// The maximum number of following mentions of a node that are examined. A statement that overwrites a node
+/// nearly always is among the next ones; beyond the limit the node counts as read.
 const REACH: usize = 128;
 
-/// Removes the stores; whether there were any.
+/// Removes the overwritten stores; returns whether there were any.
 pub(super) fn remove_overwritten(routine: &mut Routine) -> bool {
     let nodes = remove_overwritten_nodes(routine);
     let before = count(&routine.body);
@@ -40,7 +40,7 @@ fn count(block: &[Stmt]) -> usize {
     stmts
 }
 
-/// Goes through the nodes; whether anything was removed.
+/// Removes overwritten stores to whole nodes; returns whether there were any.
 fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
     let ranges = Ranges::of(routine);
     let mut body: Vec<Option<Stmt>> = std::mem::take(&mut routine.body).into_iter().map(Some).collect();
@@ -67,8 +67,8 @@ fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
     changed
 }
 
-/// Each node that is written, with the positions of the statements that mention it, and whether they write
-/// it.
+/// For each written node, the positions of the top-level statements that mention it, each with whether it
+/// writes the node.
 fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
     let mut mentions: BTreeMap<NodeRef, Vec<(usize, bool)>> = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
@@ -81,8 +81,7 @@ fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
     mentions
 }
 
-/// Whether the statements surely write every element of the node before they read any: all that has to be
-/// known of them is how they begin.
+/// Whether the statements certainly write every element of the node before they read any.
 fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: NodeTracker<'_>) -> bool {
     for stmt in stmts.take(REACH) {
         node.follow(stmt);
@@ -96,7 +95,7 @@ fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: NodeTracker<'_
     false
 }
 
-/// What is left of the statement without its stores to the node; a loop that is left empty does no harm.
+/// The statement without its stores to the node. An empty loop may remain.
 fn without_stores(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
     match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
@@ -108,7 +107,7 @@ fn without_stores(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
     }
 }
 
-/// What is stored to later in a block, before any read of it.
+/// The elements, nodes and locals that a block stores to after a position, before any read of them.
 #[derive(Default)]
 struct LaterStores {
     elements: BTreeMap<NodeRef, HashSet<Indices>>,
@@ -117,7 +116,7 @@ struct LaterStores {
 }
 
 impl LaterStores {
-    /// At the end of a block: its scalars are not read after it.
+    /// The state at the end of a block: its scalars are not read after it.
     fn end_of(block: &[Stmt]) -> LaterStores {
         let declared = block.iter().filter_map(|stmt| match stmt {
             Stmt::Declare { local, dims, .. } if dims.is_empty() => Some(*local),
@@ -126,7 +125,7 @@ impl LaterStores {
         LaterStores { locals: declared.collect(), ..LaterStores::default() }
     }
 
-    /// Whether what the statement stores is stored to again before it is read.
+    /// Whether the target of the statement is stored to again before it is read.
     fn overwrites(&self, stmt: &Stmt) -> bool {
         match stmt {
             Stmt::Set { node, index, .. } => {
@@ -138,7 +137,7 @@ impl LaterStores {
         }
     }
 
-    /// Goes back to before the statement, which is kept.
+    /// Moves the position backwards over a statement that stays.
     fn pass(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Set { node, index, .. } => {

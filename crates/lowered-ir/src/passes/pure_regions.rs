@@ -1,9 +1,9 @@
-//! Groups: a local with the statements that compute it, as one movable thing.
+//! Pure regions: a local with the statements that compute it, which can be moved as a unit.
 //!
-//! The group of a local declared in a block goes from its declaration to the last statement of the block that
-//! stores to it. It is *pure* if everything in between only declares and stores to locals declared within the
-//! group: then it can be moved, or dropped in favour of an equal one, as long as nothing it reads changes on
-//! the way.
+//! The region of a local declared in a block goes from its declaration to the last statement of the block
+//! that stores to it. It is *pure* if all statements in it only declare locals and store to locals declared
+//! within the region. A pure region can be moved, or dropped in favour of an equal one, as long as nothing
+//! changes the memory that it reads.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -13,24 +13,24 @@ use crate::ir::{Block, Fresh, LocalId, Stmt};
 use super::effects::Effects;
 use super::virtualize::rename;
 
-/// Groups are no longer than this: what is computed in so many steps is found in parts.
+/// The maximum number of statements in a region; longer computations are treated in parts.
 const MAX_LENGTH: usize = 256;
 
-/// A pure group: its local and where it stands in its block.
+/// A pure region: its local, its range of statements in its block, and its effects.
 pub(super) struct PureRegion {
     pub(super) local: LocalId,
     pub(super) range: RangeInclusive<usize>,
     pub(super) effects: Effects,
 }
 
-/// Where a block stores to each local and where it mentions it: groups are looked up, not searched for.
+/// The last store and the last mention of each local in a block, so that regions are found without a search.
 pub(super) struct RegionIndex {
     last_store: HashMap<LocalId, usize>,
     last_mention: HashMap<LocalId, usize>,
 }
 
 impl RegionIndex {
-    /// Those of a block with these effects, statement by statement.
+    /// Indexes a block, given the effects of each of its statements in order.
     pub(super) fn of<'a>(effects: impl Iterator<Item = &'a Effects>) -> RegionIndex {
         let mut places = RegionIndex { last_store: HashMap::new(), last_mention: HashMap::new() };
         for (at, effects) in effects.enumerate() {
@@ -41,15 +41,15 @@ impl RegionIndex {
         places
     }
 
-    /// The positions of the group that begins with the declaration at `at`, if that stores something.
+    /// The positions of the region that begins with the declaration at `at`, if that local is stored to.
     fn range(&self, block: &[Stmt], at: usize) -> Option<(LocalId, RangeInclusive<usize>)> {
         let Stmt::Declare { local, .. } = block.get(at)? else { return None };
         let last = *self.last_store.get(local)?;
         (last >= at && last - at < MAX_LENGTH).then_some((*local, at..=last))
     }
 
-    /// The pure group that begins with the declaration at `at`, if there is one that stores something;
-    /// `effects` are those of the statements in a range.
+    /// The pure region that begins with the declaration at `at`, if its local is stored to and the region is
+    /// pure; `effects` returns the effects of a range of statements.
     pub(super) fn region_at(
         &self,
         block: &[Stmt],
@@ -67,7 +67,8 @@ impl RegionIndex {
         })
     }
 
-    /// Whether nothing after the group mentions the locals declared at the top of it but its own.
+    /// Whether no statement after the region mentions locals that are declared at its top level, except
+    /// `own`.
     fn stays_inside(&self, group: &[Stmt], own: LocalId, last: usize) -> bool {
         group.iter().all(|stmt| match stmt {
             Stmt::Declare { local, .. } if *local != own => {
@@ -78,7 +79,7 @@ impl RegionIndex {
     }
 }
 
-/// The statements with loops and locals renamed in order of appearance, so that equal groups are equal
+/// The statements with loops and locals renamed in order of appearance, so that equal regions become equal
 /// statements.
 pub(super) fn canonical(group: &[Stmt]) -> Block {
     let mut stmts = group.to_vec();

@@ -1,4 +1,4 @@
-//! What the variables of a routine range over.
+//! The ranges of the variables of a routine.
 //!
 //! Loop variables are unique within a routine, so one table serves every place: a variable that stands in an
 //! index is in scope there, hence within the range found here. A loop that never runs has an empty range
@@ -36,8 +36,8 @@ impl LoopInfo {
     }
 }
 
-/// Another name of a loop variable: it ranges over the same values. No routine has so many loops that it is
-/// taken.
+/// An alias of a loop variable, with the same range. No routine has as many loops as the identifier of an
+/// alias assumes, so it is unused.
 pub(super) fn alias(var: LoopId) -> LoopId {
     LoopId(var.0 ^ ALIAS)
 }

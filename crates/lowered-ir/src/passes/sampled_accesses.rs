@@ -1,16 +1,15 @@
-//! Visits counted by running a few iterations of each loop: a compatibility mode.
+//! Counts visits by running a few iterations of each loop: a compatibility mode.
 //!
-//! The seed of this project decided what to inline after an abstract run in which each loop stopped after
-//! some iterations and static symbols were 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim)
-//! selects that count in place of the exact one. It misses accesses that only later iterations make, so it
-//! may inline what the exact count would not. It never touches what decides whether inlining is correct,
-//! which stays exact.
+//! The seed of this project decided which nodes to inline after an abstract run that stopped each loop after
+//! some iterations, with static symbols of 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim)
+//! selects that count in place of the exact one. It misses accesses of later iterations, so it may inline
+//! nodes that the exact count would keep. The analysis of whether inlining is correct stays exact.
 
 use std::collections::HashMap;
 
 use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
 
-/// More reads than this are not run; the exact count is used then.
+/// The maximum number of reads to run; beyond it the exact count is used.
 const MAX_READS: u64 = 1 << 20;
 
 /// The most often one element of each node is read when every loop runs at most `limit + 1` iterations;

@@ -1,6 +1,6 @@
-//! What a user may choose about optimisation.
+//! The settings of the optimiser.
 
-/// The choices; the default is what most programs want.
+/// The settings of the optimiser; the defaults suit most programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// A node whose elements are read more often than this is computed once and stored, unless it is cheap.

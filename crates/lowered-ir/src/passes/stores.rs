@@ -1,4 +1,4 @@
-//! The stores to each node and what each costs: how much work repeating a computation would be.
+//! The stores to each node and their costs: the work of repeating a computation.
 
 use crate::ir::{Block, Expr, LoopId, NodeRef, Stmt, walk};
 
@@ -23,9 +23,9 @@ pub(super) struct NodeStores<'a> {
     of: Vec<Vec<NodeStore<'a>>>,
 }
 
-/// One store.
+/// A store to a node with the cost of its value.
 struct NodeStore<'a> {
-    /// It happens several times to one element, or depends on what was there.
+    /// Whether it stores to one element several times, or depends on earlier contents.
     reduces: bool,
     value: &'a Expr,
     cost: u64,
@@ -93,7 +93,8 @@ impl<'a> NodeStores<'a> {
             Expr::GetMerge { .. } => merged += 1,
             _ => {}
         });
-        // What is read costs at least 1, so the recursion is as deep as the budget is large.
+        // Every node that is read costs at least 1, so the recursion is at most as deep as the budget is
+        // large.
         fits && read.len() + merged <= 1
             && read
                 .into_iter()

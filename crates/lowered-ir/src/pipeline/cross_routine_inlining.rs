@@ -1,24 +1,24 @@
-//! Computations of virtual nodes, carried from routine to routine.
+//! Cross-routine inlining: a routine recomputes virtual nodes of earlier routines.
 //!
-//! A virtual node has no memory, so a routine that uses one which another routine has computed must compute
-//! it itself. An [`OptimizeCtx`] remembers how: when a routine is optimised, the computation of every node
-//! that it inlines is put aside in a form of its own, over handles of nodes rather than positions in one
-//! routine's table. A routine that reads a virtual node before it sets it begins with a copy of that
-//! computation; its inputs become nodes of that routine, and from there on the passes see nothing special.
+//! A virtual node has no memory, so a routine that reads a virtual node of another routine must compute it
+//! itself. An [`OptimizeCtx`] remembers how: for each node that is inlined while a routine is optimised, it
+//! keeps the computation, over handles of nodes rather than positions in one routine's table. A routine that
+//! reads a virtual node before it sets it begins with a copy of that computation; the inputs of the
+//! computation become nodes of that routine, and later passes treat them like all others.
 //!
-//! # What a carried computation means
+//! # Meaning of an inlined computation
 //!
-//! The order in which routines are optimised is taken for the order in which they run. Under that order a use
-//! has the value that was computed: once a routine overwrites an input, the computation is gone, and a use
-//! afterwards is an error that names the input. What happens to inputs outside of routines (the host sets
-//! them) is not known here; a use then has the value for the inputs' present contents. So it does where
-//! routines run in another order.
+//! The order in which routines are optimised is assumed to be the order in which they run. Under that order a
+//! use has the computed value: once a routine overwrites an input, the computation is dropped, and a later
+//! use is an error that names the input. Changes of inputs outside of routines (the host sets them) are not
+//! tracked: a use then has the value for the present contents of the inputs. The same holds where routines
+//! run in another order.
 //!
-//! Not carried are computations from what only a run of their routine has: the merge buffer, local nodes, and
-//! static symbols that the other routine does not have by the same name and range.
+//! Computations from data of one run are not inlined into other routines: from the merge buffer, from local
+//! nodes, and from static symbols that the other routine does not have by the same name and range.
 //!
 //! # Invariants
-//! * The context keeps alive the inputs of the computations it holds, and not the nodes they are of.
+//! * The context keeps the inputs of its computations alive, but not the nodes that they compute.
 //! * Optimising changes nothing; only [`OptimizeCtx::commit`] does.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,13 +33,13 @@ use crate::passes::effects::Effects;
 use crate::passes::virtualize::{InlinedComputation, rename};
 use crate::passes::{InlineRejection, KEEP_IN_MEMORY, ModeError};
 
-/// The computations of virtual nodes that routines have left behind.
+/// The computations of virtual nodes of the routines optimised so far.
 #[derive(Clone, Debug, Default)]
 pub struct OptimizeCtx {
     known: BTreeMap<WeakNode, KnownComputation>,
 }
 
-/// What a routine would change in the context it was optimised in.
+/// The changes of a routine to the context in which it was optimised.
 #[derive(Clone, Debug)]
 pub struct Changes {
     routine: String,
@@ -62,7 +62,7 @@ enum KnownComputation {
 struct InlinableComputation {
     /// The routine it comes from.
     routine: String,
-    /// What to run. It begins by zeroing the node.
+    /// The statements that compute the node, starting with its `zero` statement.
     body: Block,
     /// The node, as the body names it.
     own: NodeRef,
@@ -75,7 +75,7 @@ struct InlinableComputation {
 }
 
 impl OptimizeCtx {
-    /// Takes over what a routine changed: call it once nothing can fail any more.
+    /// Applies the changes of a routine. Call it once nothing can fail any more.
     pub fn commit(&mut self, changes: Changes) {
         self.known.retain(|node, _| node.upgrade().is_some());
         for entry in self.known.values_mut() {
@@ -108,8 +108,8 @@ impl OptimizeCtx {
         key.upgrade().is_some().then_some(entry)
     }
 
-    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it;
-    /// answers for which nodes, with the routines they come from.
+    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it.
+    /// Returns these nodes, each with the routine that its computation comes from.
     pub(super) fn import(&self, lowered: &mut Lowered) -> Result<Vec<(NodeRef, String)>, ModeError> {
         let virtual_nodes = lowered.routine.node_refs().filter(|(_, decl)| decl.mode.known_virtual());
         let virtual_nodes: Vec<NodeRef> = virtual_nodes.map(|(node, _)| node).collect();
@@ -134,7 +134,7 @@ impl OptimizeCtx {
     }
 }
 
-/// Copying computations into a routine.
+/// Copies computations into a routine.
 struct Importer<'a> {
     ctx: &'a OptimizeCtx,
     lowered: &'a mut Lowered,
@@ -146,7 +146,7 @@ struct Importer<'a> {
     imported: Vec<(NodeRef, String)>,
 }
 
-/// What is left to do for a node.
+/// A pending step of the import of a node.
 enum ImportTask {
     /// Its computation has to be found, with the virtual nodes that it reads.
     Find(NodeRef),
@@ -155,8 +155,8 @@ enum ImportTask {
 }
 
 impl Importer<'_> {
-    /// Copies the computation of the node, after those of the virtual nodes that it reads, and so on: chains
-    /// may be long.
+    /// Copies the computation of the node, after those of the virtual nodes that it reads, recursively. An
+    /// explicit stack replaces recursion, because chains may be long.
     fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
         let mut open = vec![ImportTask::Find(node)];
         while let Some(next) = open.pop() {
@@ -174,8 +174,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Finds the computation of the node, if there is one; `open` gets what is then to be done, the first
-    /// last.
+    /// Finds the computation of the node, if there is one, and pushes the steps that it takes onto `open`,
+    /// the first step last.
     fn find(&mut self, node: NodeRef, open: &mut Vec<ImportTask>) -> Result<(), ModeError> {
         let rejected = |rejection, import: &Self| {
             let name = import.lowered.routine.node(node).name.clone();
@@ -280,8 +280,8 @@ fn renumber(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>, symbols: &BT
 }
 
 impl Changes {
-    /// What a routine changes: `own` are the nodes that its own statements write, before anything was put in
-    /// front of them.
+    /// The changes of a routine. `own` are the nodes that its own statements write, without imported
+    /// computations.
     pub(super) fn new(
         routine: &Routine,
         nodes: &[TensorNode],

@@ -17,12 +17,14 @@ pub use crate::passes::half_overflow::HalfOverflow;
 pub use crate::passes::{InlineRejection, Settings};
 pub use cross_routine_inlining::{Changes, OptimizeCtx};
 
-/// An optimised routine and what a caller needs to know about it.
+/// An optimised routine with its inputs, its outputs and the nodes that could not be inlined.
 #[derive(Clone, Debug)]
 pub struct Optimized {
-    /// The routine. Its modes are decided as far as this routine decides them; no statement mentions a virtual node.
+    /// The routine. Its modes are narrowed as far as this routine decides them; no statement mentions a
+    /// virtual node.
     pub routine: Routine,
-    /// The nodes whose earlier contents the routine reads: in the context, not constant, read only or read before written.
+    /// The nodes in the context whose earlier contents the routine reads: nodes that are not constant and
+    /// that the routine only reads, or reads before it writes them.
     pub inputs: Vec<NodeRef>,
     /// The nodes in the context that the routine writes.
     pub outputs: Vec<NodeRef>,
@@ -37,17 +39,18 @@ pub struct Optimized {
 pub struct InContext {
     /// The routine.
     pub optimized: Optimized,
-    /// The handle of each node in its table: those of the routine as it was, then inputs of computations taken over from others.
+    /// The handle of each node in the table of the routine: the nodes of the original routine, then the
+    /// inputs of computations inlined from other routines.
     pub nodes: Vec<TensorNode>,
-    /// The nodes whose computations were taken over, with the routines that these come from.
+    /// The nodes whose computations were inlined from other routines, each with the name of that routine.
     pub carried: Vec<(NodeRef, String)>,
-    /// What later routines may use, for [`OptimizeCtx::commit`].
+    /// The computations that later routines may inline, for [`OptimizeCtx::commit`].
     pub changes: Changes,
 }
 
 impl Optimized {
-    /// Why the node has the memory mode it has, in words: each decision with its reason and the place in the source that took
-    /// it. For a node that could have been inlined and was not, that includes the refusal.
+    /// Explains the memory mode of the node in words: each decision with its reason and the source line that
+    /// took it. For a node that could have been inlined and was not, the reason of the rejection is included.
     pub fn explain(&self, node: NodeRef) -> String {
         let decl = self.routine.node(node);
         decl.mode.explain(&format!("{node} \"{}\"", decl.name))
@@ -118,10 +121,11 @@ pub fn optimize_traced(
     run(routine, settings, on_pass).map(|(optimized, _)| optimized)
 }
 
-/// Optimises a verified routine that may use virtual nodes which routines before it have computed; see [`OptimizeCtx`].
+/// Optimises a verified routine that may use virtual nodes of earlier routines; see [`OptimizeCtx`].
 ///
 /// # Errors
-/// As [`optimize`]; and where such a computation cannot be carried over, or an input of it has changed since.
+/// The errors of [`optimize`]; and a mode error where a computation of an earlier routine cannot be inlined,
+/// or one of its inputs has changed since.
 pub fn optimize_in(
     ctx: &OptimizeCtx,
     mut lowered: Lowered,
@@ -150,7 +154,7 @@ fn run(
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
 
-    // What the routine does to each node, exactly.
+    // Exact facts about the reads and writes of each node.
     let facts = access::analyse(&routine);
     let merge = merge_node(&routine, &facts)?;
 
@@ -168,7 +172,7 @@ fn run(
     simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);
 
-    // Sums over all classes of one term read that term alone.
+    // Sums over a one-hot index read the selected element alone.
     gather_one_hot::gather_one_hot(&mut routine);
     on_pass("gather_one_hot", &routine);
 
@@ -184,11 +188,11 @@ fn run(
     licm::licm(&mut routine);
     on_pass("licm", &routine);
 
-    // Every statement contributes to a node that outlives the routine.
+    // Every store reaches a node that outlives the routine.
     dce::dce(&mut routine);
     on_pass("dce", &routine);
 
-    // What is left of the constants suits their types.
+    // The remaining constants suit their types.
     if let Some(cutoff) = settings.half_constant_cutoff {
         half_overflow::check(&routine, cutoff).map_err(OptimizeError::HalfOverflow)?;
     }

@@ -15,14 +15,14 @@ pub type Words = [u32; 4];
 /// The parity word of the key schedule.
 pub const PARITY: u32 = 0x1BD1_1BDA;
 
-/// Which generator.
+/// The parameters of a generator of random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generator {
     /// The rotations of each round, repeated: of the words that meet first, and of the others.
     pub rotations: &'static [(u32, u32)],
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u32,
-    /// The key is added before the first round, and after every so many.
+    /// The number of rounds between two additions of the key; the first addition precedes the first round.
     pub rounds_per_key: u32,
 }
 
@@ -33,11 +33,11 @@ pub const THREEFRY: Generator = Generator {
     rounds_per_key: 4,
 };
 
-/// The seed's generator for programs that want its quality.
+/// Threefry with 40 rounds, the generator of compatible programs that ask for high quality.
 pub const THREEFRY_CRYPTO: Generator =
     Generator { rotations: &[(13, 15), (26, 6), (17, 29), (16, 24)], rounds: 40, rounds_per_key: 8 };
 
-/// The seed's fast generator.
+/// Threefry with 4 rounds, the fast generator of compatible programs.
 pub const THREEFRY_LIGHT: Generator = Generator { rounds: 4, rounds_per_key: 4, ..THREEFRY_CRYPTO };
 
 impl Generator {
@@ -107,9 +107,9 @@ fn inject<A: WordAlgebra>(algebra: &mut A, x: &mut [A::Word; 4], schedule: &[A::
 pub trait WordAlgebra {
     /// A word.
     type Word: Clone;
-    /// The word of that value.
+    /// The word with this value.
     fn constant(&mut self, value: u32) -> Self::Word;
-    /// The sum, wrapped.
+    /// The sum of two words, modulo 2³².
     fn add(&mut self, a: Self::Word, b: Self::Word) -> Self::Word;
     /// Bitwise exclusive or.
     fn xor(&mut self, a: Self::Word, b: Self::Word) -> Self::Word;

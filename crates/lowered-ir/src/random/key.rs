@@ -14,12 +14,11 @@ pub const MAX_CELL: usize = 4;
 
 /// How keys, counters and values are made.
 ///
-/// The compatible schemes reproduce the numbers of programs written for the system that this one descends
-/// from. In them every number `x`, modulo 2³², becomes the words
-/// `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated by 16)]`: as a part of the key it replaces the key by
-/// the draw there, and so do all indices of an element but the last, which is the counter. The counter of a
-/// fill is the number of the draw among all, `r · chunks + c`. Uniforms are
-/// [`compat_uniform`](super::compat_uniform), some of which may be 1.
+/// The compatible schemes reproduce the numbers of programs written for the predecessor of this system. In
+/// them every number `x`, modulo 2³², becomes the words `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated
+/// by 16)]`. As a part of the key it replaces the key by the sample there; so do all indices of an element
+/// but the last, which is the counter. The counter of a fill is the number of the sample within the fill, `r
+/// · chunks + c`. Uniforms are those of [`compat_uniform`](super::compat_uniform), and some types may give 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Threefry-4x32 of 20 rounds, as the module defines it.
@@ -44,7 +43,7 @@ impl Scheme {
         }
     }
 
-    /// The operation that draws.
+    /// The generator of random bits that the scheme uses, as an operation of the IR.
     pub fn op(self) -> BinaryOp {
         match self {
             Scheme::Standard => BinaryOp::Threefry,
@@ -62,7 +61,7 @@ impl Scheme {
         }
     }
 
-    /// The draw for a key and a counter; of constants, a constant.
+    /// The sample for a key and a counter; of constants, a constant.
     pub fn sample(self, key: Expr, counter: Expr) -> Expr {
         match (key, counter) {
             (Expr::Const(key), Expr::Const(counter)) => Expr::Const(eval::binary(self.op(), key, counter)),
@@ -84,7 +83,7 @@ impl Scheme {
         self.sample(key, counter)
     }
 
-    /// The draw of a fill for a chunk of a row of `chunks`.
+    /// The sample of a fill for a chunk of a row of `chunks`.
     pub fn chunk_sample(self, key: Expr, row: &Affine, chunk: &Affine, chunks: i64, last_row: i64) -> Expr {
         let counter = match self {
             Scheme::Standard => {
@@ -100,7 +99,7 @@ impl Scheme {
         self.sample(key, counter)
     }
 
-    /// The draw of one element with at most [`MAX_CELL`] indices, each a `u32`.
+    /// The sample of one element with at most [`MAX_CELL`] indices, each a `u32`.
     pub fn cell_sample(self, key: Expr, cell: &[Expr]) -> Expr {
         let at = |lane: usize| cell.get(lane).cloned().unwrap_or_else(|| word(0));
         match self {

@@ -1,9 +1,9 @@
 //! Counter-based random numbers.
 //!
 //! A number is a pure function of a key and a counter: any element of any fill can be computed alone, in any
-//! order, by any number of threads, with the same bits. Nothing here has state. What follows defines every
-//! bit of uniforms, so another implementation can reproduce them; a program chooses a seed and more of the
-//! key, and [`Scheme::Standard`] or a compatible one.
+//! order, by any number of threads, with the same bits. Nothing here has state. The rules below define every
+//! bit of uniforms, so that other implementations can reproduce them; a program chooses a seed, further
+//! numbers of the key, and [`Scheme::Standard`] or a compatible scheme.
 //!
 //! **Draw.** A draw is the `u32x4` that Threefry-4x32-20 gives for a key and a counter; words are written
 //! lane 0 first.

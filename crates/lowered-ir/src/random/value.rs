@@ -8,7 +8,7 @@ use tnode::{DType, Scalar};
 use super::key::Scheme;
 use crate::ir::{BinaryOp, Expr, UnaryOp};
 
-/// What random values are like.
+/// The probability distribution of random values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distribution {
     /// [`uniform`].
@@ -75,9 +75,9 @@ pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
     }
 }
 
-/// The uniforms of compatible schemes: of `f32` those of [`uniform`]; of `f64`, `f16` and `bf16` the part as
-/// an integer over its range, rounded, which may be 1; of 8-bit floats and integers the bits; of `bool` a
-/// bit.
+/// The uniforms of compatible schemes. For `f32` they are those of [`uniform`]; for `f64`, `f16` and `bf16`
+/// the part as an integer divided by its range and rounded, which may give 1; for 8-bit floats and integers
+/// the bits; for `bool` one bit.
 pub fn compat_uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
     match dtype {
         DType::F32 => uniform(dtype, draw, at),

@@ -9,9 +9,9 @@ pub struct ParseError {
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// What would have been right.
+    /// The token or construct that would be valid at this place.
     pub expected: String,
-    /// What stands there.
+    /// The text at this place.
     pub found: String,
     /// The line itself, or the part of a long line around the column.
     pub source_line: String,

@@ -61,7 +61,7 @@ pub(super) fn word(word: &str, negative: bool) -> Option<Scalar> {
     }
 }
 
-/// The constant `digits` of a type, or what was expected instead.
+/// Parses `digits` as a constant of a type. The error names the expected form.
 pub(super) fn number(negative: bool, digits: &str, dtype: &str) -> Result<Scalar, String> {
     let Ok(dtype) = dtype.parse::<DType>() else {
         return Err("an element type after the number, as in `1.0f32`".into());
@@ -98,7 +98,7 @@ fn integer(negative: bool, digits: &str, dtype: DType) -> Result<Scalar, String>
     }
 }
 
-/// The constant with the bits `hex` (digits alone), or what was expected instead.
+/// Parses `hex` (digits alone) as the bits of a constant. The error names the expected form.
 pub(super) fn from_bits(hex: &str, dtype: &str) -> Result<Scalar, String> {
     let Ok(dtype) = dtype.parse::<DType>() else {
         return Err("an element type after the bits, as in `0x7f800001:f32`".into());

@@ -5,12 +5,11 @@
 //! included. The text holds no address and no hash order, so equal routines print alike in every run.
 //! `docs/lowered-ir.md` has the grammar.
 //!
-//! The text names what it declares, so a reference to a node, local, loop variable or symbol that nothing
-//! earlier declares is a [`ParseError`]. Everything else that can be wrong with a routine is left to [the
-//! verifier](crate::verify): scopes, types, bounds.
+//! The text declares nodes, locals, loop variables and symbols by name, so a mention of an undeclared name is
+//! a [`ParseError`]. The [verifier](crate::verify) checks all other rules: scopes, types, bounds.
 //!
-//! Of a memory mode the text keeps the name, not the decisions behind it: a parsed mode was "declared in the
-//! text".
+//! The text keeps the name of a memory mode, not the decisions behind it: the only reason of a parsed mode is
+//! that it was "declared in the text".
 
 mod error;
 mod lex;
@@ -30,6 +29,6 @@ pub(crate) use print::{LOOSEST, precedence};
 
 /// How deep loops, and how deep the parts of one expression, may nest in a text.
 ///
-/// It is what the verifier's [default limits](crate::verify::Limits) allow, so no text that could be verified
-/// is refused.
+/// The verifier's [default limits](crate::verify::Limits) allow the same depth, so the parser rejects no text
+/// that could be verified.
 pub const MAX_NESTING: usize = 256;

@@ -62,7 +62,7 @@ fn any_routines(text: &str) -> ParseResult<Vec<ParsedRoutine>> {
     Ok(routines)
 }
 
-/// The tokens still to come, and what was declared so far.
+/// The tokens of a text with a cursor, and the names declared before it.
 pub(super) struct Parser<'t> {
     text: &'t str,
     tokens: Vec<SpannedToken<'t>>,
@@ -76,7 +76,8 @@ pub(super) struct Parser<'t> {
     lines: RoutineLines,
 }
 
-/// What every rule gives. The error is boxed because results lie on the stack at every level of nesting.
+/// The result of each grammar rule. The error is boxed because results lie on the stack at every level of
+/// nesting.
 pub(super) type ParseResult<T> = Result<T, Box<ParseError>>;
 
 impl<'t> Parser<'t> {
@@ -117,7 +118,7 @@ impl<'t> Parser<'t> {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// The error that the current token is not what was expected.
+    /// An error at the current token, in place of which `expected` would be valid.
     pub(super) fn unexpected(&self, expected: impl Into<String>) -> Box<ParseError> {
         self.error(expected, describe(self.peek()))
     }
@@ -490,7 +491,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Reads a loop up to its opening brace, and gives what makes a loop of its body.
+    /// Reads a loop up to its opening brace. Returns a function that makes the loop from its body.
     fn loop_head(&mut self) -> ParseResult<impl FnOnce(Block) -> Stmt + use<>> {
         self.expect_word("for")?;
         let Some(var) = self.peek_loop() else { return Err(self.unexpected("a loop variable such as `i0`")) };

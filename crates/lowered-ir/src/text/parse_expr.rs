@@ -1,8 +1,8 @@
 //! Text to expressions and indices.
 //!
-//! Infix operations are read by precedence climbing. Every expression is handled in a [`NestedExpr`], which
-//! knows its depth: chains such as `a + b + c` nest to the left without the parser recursing, and yet must
-//! not grow deeper than [`MAX_NESTING`], since whoever walks the expression later does recurse.
+//! The parser reads infix operations by precedence climbing. A [`NestedExpr`] is an expression with its
+//! depth: chains such as `a + b + c` nest to the left without recursion of the parser, and yet must not grow
+//! deeper than [`MAX_NESTING`], since every later walk over the expression recurses.
 
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};
@@ -45,7 +45,7 @@ impl NestedExpr {
     }
 }
 
-/// What a word before a parenthesis calls.
+/// The operation that a word before a parenthesis names.
 #[derive(Clone, Copy)]
 enum FunctionWord {
     Unary(UnaryOp),
@@ -99,7 +99,7 @@ impl Parser<'_> {
         Some((op, precedence(op)?))
     }
 
-    /// Refuses a second comparison after a first one.
+    /// Rejects a second comparison after a first one.
     fn unchained(&self, comparison: NestedExpr) -> ParseResult<NestedExpr> {
         match self.peek_infix() {
             Some((_, COMPARISON)) => {
@@ -109,7 +109,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Refuses expressions that nest too deep.
+    /// Rejects expressions that nest too deep.
     fn limited(&self, tree: NestedExpr) -> ParseResult<NestedExpr> {
         if tree.depth > MAX_NESTING { Err(self.too_deep()) } else { Ok(tree) }
     }
@@ -249,7 +249,8 @@ impl Parser<'_> {
         self.limited(NestedExpr::over(depth, Expr::GetDynamic { node, index, axis, at, otherwise }))
     }
 
-    /// Indices of which one, in braces, is computed.
+    /// Parses indices with exactly one computed index, in braces. Returns the indices, the axis of the
+    /// computed one and its expression.
     pub(super) fn dynamic_index(&mut self) -> ParseResult<(Indices, usize, Expr)> {
         self.nesting = 0;
         let (index, axis, at) = self.dynamic_tree()?;

@@ -1,4 +1,5 @@
-//! The walk over a routine's body that keeps what is in scope and applies each rule where it belongs.
+//! Walks a routine's body, tracks the names in scope, and applies each rule to the constructs that it
+//! concerns.
 //!
 //! Parents are checked before their children, so every recursion is bounded by rule V4.
 

@@ -1,4 +1,4 @@
-//! What the verifier says.
+//! The errors of the verifier.
 
 use std::fmt;
 
@@ -96,7 +96,7 @@ pub enum Violation {
     OutOfScope {
         /// The reference.
         what: String,
-        /// What would be right.
+        /// The valid form.
         expected: &'static str,
     },
     /// V8.
@@ -234,9 +234,9 @@ pub enum Violation {
     /// V14.
     #[error("V14: {what} has type {found}, expected {expected}")]
     Operand {
-        /// Which operand of what.
+        /// The operand, in words.
         what: String,
-        /// What would be right.
+        /// The valid form.
         expected: String,
         /// Its type.
         found: DType,
@@ -254,7 +254,7 @@ pub enum Violation {
     /// V16.
     #[error("V16: {what} has type u32x4, which only generators, lanes, selections and stores take")]
     RandomBits {
-        /// Which operand of what.
+        /// The operand, in words.
         what: String,
     },
     /// V17.
@@ -264,7 +264,7 @@ pub enum Violation {
         from: DType,
         /// The result's type.
         to: DType,
-        /// What would be right.
+        /// The valid form.
         expected: &'static str,
     },
     /// V18.

@@ -37,7 +37,7 @@ pub(super) struct CheckedLoop<'r> {
     pub(super) body: &'r [Stmt],
 }
 
-/// What is read or written.
+/// An array that a loop body reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AccessedArray {
     Node(NodeRef),

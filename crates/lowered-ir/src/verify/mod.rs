@@ -49,7 +49,7 @@
 //!
 //! * **V14** The operands of an operation have one type, the condition of `where` is `bool`, and bit
 //!   operations are not applied to floats. The value for elements outside a guard has the node's type.
-//! * **V15** A stored value has the type of what it is stored in.
+//! * **V15** A stored value has the type of its target.
 //! * **V16** `u32x4` values are moved (read, written as constants, selected by `arg1` and `arg2`, stored),
 //!   made and taken by generators of random bits, put together by `lanes` and taken apart by `lane`. No other
 //!   operation takes or gives one.

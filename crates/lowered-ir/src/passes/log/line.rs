@@ -8,7 +8,7 @@ use tnode::DType;
 use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, LogPart, NodeRef, Routine};
 use crate::text::{LOOSEST, precedence, print_index};
 
-/// What nodes are called in the log.
+/// The unique names of nodes in the log.
 pub(super) struct NodeNames(Vec<String>);
 
 impl NodeNames {
@@ -26,12 +26,12 @@ impl NodeNames {
     }
 }
 
-/// What a line shows of indices and reads.
+/// The form in which a line shows indices and reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineDetail {
-    /// How they are written.
+    /// As written in the routine.
     Source,
-    /// What they are in a run.
+    /// With their values in a run.
     Values,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct LineWriter<'a> {
     names: &'a NodeNames,
     shown: LineDetail,
     parts: Vec<LogPart>,
-    /// What follows the last part.
+    /// The text after the last part.
     pending: String,
 }
 
@@ -147,7 +147,7 @@ impl<'a> LineWriter<'a> {
         self.text("]");
     }
 
-    /// An expression, each of its reads with what was read.
+    /// Writes an expression, with the value of each read after it.
     pub(super) fn expr(&mut self, expr: &Expr) {
         self.within(expr, LOOSEST);
     }
@@ -202,7 +202,8 @@ impl<'a> LineWriter<'a> {
         }
     }
 
-    /// What a read read: the read itself, so memory is touched as the statement touches it.
+    /// Writes the value of a read by repeating the read itself, so that it touches the same memory as the
+    /// statement.
     fn read(&mut self, read: &Expr) {
         if self.shown == LineDetail::Values {
             self.equals(read.clone());

@@ -1,5 +1,5 @@
-//! Makes a routine log what it computes: every iteration of a loop, every store with the values it was
-//! computed from.
+//! Instruments a routine to log its computation: every iteration of a loop, and every store with the values
+//! from which it is computed.
 //!
 //! ```text
 //! index i0 = 1                                        for each iteration; before all else, for each static symbol
@@ -9,16 +9,16 @@
 //! # zero y                                            all elements of a node at once
 //! ```
 //!
-//! * What was there is shown where the statement itself reads it; elsewhere it may be anything.
-//! * Every read shows its value, also one under a guard or at a computed index, which is the alternative
-//!   where memory is not touched. Logging reads no memory that the statement does not read.
+//! * The old value of the target is shown where the statement itself reads it; otherwise it may be undefined.
+//! * Every read shows its value. A read whose guard fails or whose computed index is outside shows its
+//!   alternative. Logging reads no memory that the statement does not read.
 //! * A store at a computed index tells whether it is `inside` the dimension; outside of it nothing is stored.
 //! * Names are those of the nodes, with their position where several have one name. Line ends within them are
 //!   written `\n`.
 //!
-//! The routine is meant to run as it stands: vector loops become unrolled ones and parallel loops serial
-//! ones, since iterations that log have an order. Every value is computed once, before the line is logged,
-//! and nothing is stored in between, so the routine computes what it computed.
+//! Vector loops become unrolled loops and parallel loops serial ones, since the order of logging iterations
+//! can be observed. Every value is computed once, before the line is logged, and nothing is stored in
+//! between, so the routine computes the same results.
 
 mod line;
 
@@ -43,7 +43,7 @@ struct Logger<'r> {
     routine: &'r Routine,
     names: NodeNames,
     fresh: Fresh,
-    /// The routine's locals and those that values are computed in.
+    /// The routine's locals, and the new locals that hold logged values.
     locals: Locals,
 }
 

@@ -78,7 +78,7 @@ fn compare_converted(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     same_order.then(|| Expr::binary(*op, (**x).clone(), (**y).clone()))
 }
 
-/// Whether going from `from` to `to` by way of `through` gives what going directly gives.
+/// Whether a conversion from `from` to `to` by way of `through` equals the direct conversion.
 ///
 /// `through` must hold every value of `from`. Then only integers by way of floats can differ: floats saturate
 /// and integers wrap, so there `to` must hold every value too, or be a float.

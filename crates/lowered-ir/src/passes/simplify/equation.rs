@@ -1,4 +1,4 @@
-//! What an equation of the table is: its two sides, its condition and its class.
+//! Equations of the table: two sides, a condition and a class.
 
 use tnode::{DType, Scalar};
 
@@ -37,7 +37,7 @@ impl EquationClass {
 /// `left = right`, applied from left to right where the condition holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Equation {
-    /// What people call it.
+    /// The common name of the equation.
     pub name: &'static str,
     /// The left side. A pattern (the letters are listed in `docs/equations.md`), or words where the equation
     /// is applied by code.
@@ -118,9 +118,9 @@ const fn when(text: &'static str, holds: fn(&EquationMatch<'_>) -> bool) -> Cond
     Condition { text, holds }
 }
 
-/// Of every type.
+/// Holds for every type.
 pub(super) const EVERY: Condition = when("", |_| true);
-/// Of every type with arithmetic.
+/// Holds for every type with arithmetic.
 pub(super) const ANY: Condition = when("not on u32x4", |m| m.dtype() != DType::U32x4);
 pub(super) const EXACT: Condition = when("on integers and bool", |m| is_exact(m.dtype()));
 pub(super) const INTEGER: Condition = when("on integers", |m| m.dtype().is_integer());

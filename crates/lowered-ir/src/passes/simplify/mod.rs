@@ -6,10 +6,10 @@
 //! others there are values that show why it is not strict.
 //!
 //! # Termination
-//! Order expressions by (hyperbolic tangents; parts, of which `mul3` is three; divisions and differences;
-//! constants that stand left of an operand that varies), lexicographically. Every equation makes its
-//! expression smaller in that order, which a test checks of the patterns. Equations are applied innermost
-//! parts first, and to a fixed point at each part.
+//! Order expressions lexicographically by the number of: hyperbolic tangents; nodes of the expression, where
+//! `mul3` counts as three; divisions and differences; constants to the left of a varying operand. Every
+//! equation makes its expression smaller in that order, which a test checks for the patterns. Equations are
+//! applied to operands first, and to a fixed point at each node.
 
 mod convert;
 mod equation;
@@ -37,7 +37,7 @@ pub use pattern::EquationMatch;
 use equation::EquationMethod;
 use pattern::{Pattern, RootOp};
 
-/// What equations may ask about the place of an expression.
+/// The context of an expression that the conditions of equations may query.
 struct SimplifyContext<'a> {
     routine: &'a Routine,
     locals: &'a Locals,
@@ -83,7 +83,7 @@ enum RewriteMethod {
 /// The table, by the operation at the root of left sides.
 struct EquationTable {
     by_head: HashMap<RootOp, Vec<CompiledEquation>>,
-    /// Those that code applies.
+    /// The equations that are applied by code.
     anywhere: Vec<CompiledEquation>,
 }
 

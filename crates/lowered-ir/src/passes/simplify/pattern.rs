@@ -1,5 +1,5 @@
-//! Patterns: the two sides of an equation as the table writes them, matched against expressions and built
-//! from what matched.
+//! Patterns: the two sides of an equation as the table writes them. Matches them against expressions, and
+//! builds expressions from a match.
 //!
 //! | written | stands for |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `-0.0` | the −0 of floats |
 //! | `true` `false` | the constants of type `bool` |
 //!
-//! Operations are written as in the text form. A letter that stands twice stands for equal expressions. What
-//! a right side computes from constants alone is built as the constant it is.
+//! Operations are written as in the text form. Two occurrences of a letter stand for equal expressions. The
+//! right side of an equation folds operations on constants alone.
 
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};
@@ -60,7 +60,7 @@ impl RootOp {
     }
 }
 
-/// What the letters of a left side stand for.
+/// The expressions that the letters of a left side matched.
 #[derive(Clone, Debug, Default)]
 pub struct EquationMatch<'e> {
     letters: SmallVec<[(char, &'e Expr); 4]>,
@@ -79,7 +79,7 @@ impl<'e> EquationMatch<'e> {
         EquationMatch { letters: letters.into_iter().collect(), dtype: Some(dtype) }
     }
 
-    /// What a letter stands for.
+    /// The expression that a letter matched.
     pub fn get(&self, letter: char) -> Option<&'e Expr> {
         self.letters.iter().find(|(l, _)| *l == letter).map(|&(_, e)| e)
     }
@@ -114,7 +114,7 @@ impl<'e> EquationMatch<'e> {
 }
 
 impl Pattern {
-    /// The root's operation.
+    /// The operation at the root of the pattern, by which equations are looked up.
     pub(super) fn head(&self) -> RootOp {
         match self {
             Pattern::Unary(op, _) => RootOp::Unary(*op),
@@ -124,7 +124,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the expression has this form; what the letters stand for goes to `found`.
+    /// Whether the expression matches the pattern; binds the letters in `found`.
     pub(super) fn matches<'e>(&self, expr: &'e Expr, found: &mut EquationMatch<'e>) -> bool {
         match (self, expr) {
             (Pattern::Any(letter), _) => found.bind(*letter, expr),
@@ -149,7 +149,7 @@ impl Pattern {
         }
     }
 
-    /// The expression of this form with the letters replaced by what they stand for.
+    /// Builds the expression of the pattern from the expressions bound to its letters.
     pub(super) fn build(&self, found: &EquationMatch<'_>) -> Expr {
         let expr = match self {
             Pattern::Any(letter) | Pattern::Constant(letter) => {
@@ -193,7 +193,8 @@ pub(super) fn fold(expr: &Expr) -> Option<Scalar> {
 /// The pattern of a text.
 ///
 /// # Errors
-/// What is left of a text that is no pattern. Only the table is ever parsed, and a test parses all of it.
+/// The unparsed rest of a text that is not a pattern. Only the table is ever parsed, and a test parses all of
+/// it.
 pub(super) fn parse(text: &str) -> Result<Pattern, String> {
     let mut parser = PatternParser { rest: text };
     let pattern = parser.comparison()?;

@@ -134,7 +134,7 @@ fn apart(a: &Expr, b: &Expr, ctx: &SimplifyContext<'_>) -> Option<(i64, i64)> {
     (loops_run(i) && loops_run(j)).then(|| ctx.ranges.bounds(&difference))?
 }
 
-/// What comparing says about a difference within `lo..=hi`, if always the same.
+/// The result of a comparison of a difference within `lo..=hi` with 0, if it is always the same.
 fn decided(op: BinaryOp, lo: i64, hi: i64) -> Option<bool> {
     let (always, never) = match op {
         BinaryOp::Lt => (hi < 0, lo >= 0),

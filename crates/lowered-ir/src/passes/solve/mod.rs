@@ -11,15 +11,15 @@
 //!   then stay loops.
 //! * **test**: an equation without loop variables is a condition, `0 <= e - w < 1`.
 //!
-//! The solved variables must lie in the ranges of their loops; that is the rest of the conditions. What the
-//! ranges of the variables decide is no condition any more.
+//! The solved variables must lie in the ranges of their loops; this gives further conditions. Conditions that
+//! the ranges of the variables decide are dropped.
 //!
 //! # Order
 //!
-//! Where loops stay, they run the iterations that reach one element in some order, which must be that of the
-//! nest. It is, if each solved variable depends on loops further out alone: among iterations that agree on
-//! those, it takes one value. It does not matter where the index is a mixed-radix number, so that at most one
-//! iteration reaches an element.
+//! Remaining loops must run the iterations that reach one element in the order of the original nest. They do
+//! if each solved variable depends only on variables of loops further out: among iterations that agree on
+//! those, it takes one value. The order does not matter where the index is a mixed-radix number, since then
+//! at most one iteration reaches an element.
 
 use std::collections::BTreeMap;
 
@@ -196,7 +196,7 @@ impl<'a> EquationSystem<'a> {
         self.decide(&Range { index: difference, lo: 0, hi: 1 }) == Some(false)
     }
 
-    /// What is left to be tested; `None` if it never holds.
+    /// The remaining conditions; `None` if they never hold.
     fn conditions(&self) -> Option<Guard> {
         let tests = self.equations.iter().map(|e| Range { index: e.right.clone(), lo: 0, hi: 1 });
         let inside = self.values.iter().flat_map(|(&var, value)| self.within_loop(var, value));

@@ -1,9 +1,8 @@
-//! The body of a routine while nodes are being inlined: who reads and who writes each node is looked up, not
-//! searched for.
+//! The body of a routine during inlining, indexed by the readers and writers of each node.
 //!
-//! A statement keeps its position from beginning to end; one that is dropped leaves a gap. One that
-//! [`extend`](super::extend) makes of two stands at the position of the second, and is found by that of the
-//! first as well.
+//! A statement keeps its position throughout; a dropped statement leaves a gap. A statement that
+//! [`extend`](super::extend) fuses from two stands at the position of the second, and is also found by the
+//! position of the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +10,12 @@ use super::Effects;
 use crate::ir::{Block, LocalDecl, Locals, NodeRef, Stmt, walk};
 use crate::passes::cost;
 
-/// The outermost statements with what they touch.
+/// The outermost statements with their effects.
 pub(super) struct IndexedBody {
     stmts: Vec<Option<Stmt>>,
     touches: Vec<StatementEffects>,
     places: MergedPositions,
-    /// What statements that were joined with others were before.
+    /// The original form of statements that other statements were fused into.
     apart: BTreeMap<usize, Stmt>,
     readers: BTreeMap<NodeRef, BTreeSet<usize>>,
     writers: BTreeMap<NodeRef, BTreeSet<usize>>,
@@ -24,7 +23,7 @@ pub(super) struct IndexedBody {
     locals: Locals,
 }
 
-/// What a statement touches.
+/// The nodes that a statement accesses, and its size.
 #[derive(Default)]
 pub(super) struct StatementEffects {
     /// The nodes it reads.
@@ -77,7 +76,7 @@ impl IndexedBody {
         self.stmts.get(top)?.as_ref()
     }
 
-    /// What the statement at a position touches.
+    /// The effects of the statement at a position.
     pub(super) fn touches(&self, top: usize) -> &StatementEffects {
         &self.touches[top]
     }
@@ -120,9 +119,9 @@ impl IndexedBody {
         self.stmts[top] = stmt;
     }
 
-    /// Makes one statement of the one at `setter`, which stores to `node` alone, and the one at `user`, which
-    /// reads the node; `joined` makes it, and it reads and writes what the two do, but for the node. The work
-    /// is that of the lesser of the two.
+    /// Replaces the statement at `setter`, which stores to `node` alone, and the statement at `user`, which
+    /// reads the node, by the statement that `joined` makes of them. It has the effects of both, without
+    /// accesses to the node. The cost is proportional to the smaller of the two.
     pub(super) fn join(
         &mut self,
         node: NodeRef,
@@ -148,12 +147,12 @@ impl IndexedBody {
         self.places.join(setter, user);
     }
 
-    /// What the statement at a position was before it was joined with others, if it was.
+    /// The original form of the statement at a position, if others were fused into it.
     pub(super) fn apart(&self, top: usize) -> Option<&Stmt> {
         self.apart.get(&top)
     }
 
-    /// The statements that are left.
+    /// The remaining statements.
     pub(super) fn into_block(self) -> Block {
         self.stmts.into_iter().flatten().collect()
     }
@@ -175,20 +174,20 @@ fn move_entries(
     }
 }
 
-/// Where statements stand that may have become part of others.
+/// The positions of statements after fusion, as a union-find structure.
 #[derive(Default)]
 struct MergedPositions {
-    /// For each statement one that is part of the same, up to one that leads to itself.
+    /// For each statement, its parent in the union-find forest; a root is its own parent.
     leads_to: Vec<usize>,
-    /// Of those: how many statements lead there, and where they stand.
+    /// For each root: the size of its tree, and the position of the fused statement.
     count: Vec<usize>,
     stands: Vec<usize>,
-    /// Which leader stands at each position.
+    /// The root at each position.
     at: Vec<usize>,
 }
 
 impl MergedPositions {
-    /// Another statement, behind the others.
+    /// Adds a statement behind the others.
     fn add(&mut self) {
         let at = self.at.len();
         self.leads_to.push(at);
@@ -197,7 +196,7 @@ impl MergedPositions {
         self.at.push(at);
     }
 
-    /// Where the statement is that was at a position in the beginning.
+    /// The present position of the statement that was at a position originally.
     fn of(&self, mut statement: usize) -> usize {
         while self.leads_to[statement] != statement {
             statement = self.leads_to[statement];
@@ -205,10 +204,10 @@ impl MergedPositions {
         self.stands[statement]
     }
 
-    /// What stands at `first` becomes part of what stands at `second`.
+    /// Merges the statement at position `first` into the one at `second`.
     fn join(&mut self, first: usize, second: usize) {
         let (a, b) = (self.at[first], self.at[second]);
-        // The lesser follows the greater, so that no way is long.
+        // The smaller tree becomes a child of the larger one, so that paths stay short.
         let (leader, other) = if self.count[a] >= self.count[b] { (a, b) } else { (b, a) };
         self.leads_to[other] = leader;
         self.count[leader] += self.count[other];

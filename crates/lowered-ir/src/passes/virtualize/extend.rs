@@ -79,7 +79,7 @@ fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().is_none().then_some(first)
 }
 
-/// Serial loops from 0 to constants, each the only statement of the one before, and what the innermost holds.
+/// Perfectly nested serial loops from 0 to constants, with the body of the innermost one.
 struct Nest<'a> {
     loops: Vec<(LoopId, i64)>,
     body: &'a [Stmt],
@@ -185,7 +185,7 @@ fn is_loop(stmt: &Stmt) -> bool {
     matches!(stmt, Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Serial, .. })
 }
 
-/// What the innermost loop of a nest holds.
+/// The body of the innermost loop of a nest.
 fn innermost(stmt: Stmt) -> Block {
     let mut block = vec![stmt];
     while block.len() == 1 && is_loop(&block[0]) {

@@ -69,7 +69,7 @@ impl Order {
                     self.clear &= self.store.is_none();
                     self.store = Some((index.clone(), self.loops.clone()));
                 }
-                // What a computed index meets is not known.
+                // The element at a computed index is unknown.
                 Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => self.clear &= *node != self.node,
                 Stmt::Set { .. }
                 | Stmt::SetLocal { .. }

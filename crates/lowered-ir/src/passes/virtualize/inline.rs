@@ -12,7 +12,7 @@ use crate::passes::cost::{depth, size};
 use crate::passes::ranges::Ranges;
 use crate::verify;
 
-/// What inlining needs to know of the routine and may add to it.
+/// The tables of the routine that inlining reads and extends.
 pub(super) struct InlineContext<'a> {
     /// The routine's tables; its body is elsewhere.
     pub(super) routine: &'a Routine,
@@ -156,7 +156,8 @@ impl Inliner<'_, '_> {
         Ok(())
     }
 
-    /// The value with its uses replaced, if it has any; what must run before goes to `prelude`.
+    /// Replaces the uses in a value; `None` if it has none. Appends the statements that must run before to
+    /// `prelude`.
     fn value(
         &mut self,
         value: &Expr,

@@ -1,10 +1,10 @@
 //! Repeats a producer's computation for one element: as an expression where it is one, else as statements on
 //! a fresh local.
 //!
-//! Each piece is solved for the iterations that set the element. Its loops whose variables are known are
-//! dropped; what the solution leaves as conditions decides between the value that the piece stores and what
-//! the local held before, so pieces that reach other elements leave it alone. Both are evaluated; the reads
-//! of the piece's value are guarded.
+//! Each setter nest is solved for the iterations that set the element. Loops with known variables are
+//! dropped. The remaining conditions select between the value that the nest stores and the earlier value of
+//! the local, so nests that set other elements leave the local unchanged. Both values are evaluated; the
+//! reads of the nest's value are guarded.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct ElementUse {
 
 /// The computation for one use.
 pub(super) struct ElementInstance {
-    /// What to run just before the using statement.
+    /// The statements to run just before the using statement.
     pub(super) prelude: Block,
     /// The element's value.
     pub(super) value: Expr,
@@ -44,7 +44,7 @@ pub(super) struct ElementInstance {
 
 /// The surroundings of an instantiation.
 pub(super) struct UseSite<'a> {
-    /// The ranges of the variables in scope, and of those of copied loops.
+    /// The ranges of the variables in scope and of copied loops.
     pub(super) ranges: &'a mut Ranges,
     /// Unused identifiers.
     pub(super) fresh: &'a mut Fresh,

@@ -1,25 +1,26 @@
-//! Virtualisation: the computation of a virtual node is repeated at each of its uses, and the node needs no
+//! Virtualisation inlines the computation of a virtual node at each of its uses, so that the node needs no
 //! memory.
 //!
-//! A setter `%t[e₁, …, eₙ] := value` inside loops says what the elements are that it reaches; what no setter
-//! reaches keeps the 0 of a node without memory. For a use `%t[w₁, …, wₙ]` the equations `eₖ = wₖ` are solved
-//! for the loop variables of the setter:
+//! A setter `%t[e₁, …, eₙ] := value` inside loops defines the elements that it reaches; elements that no
+//! setter reaches keep the value 0. For a use `%t[w₁, …, wₙ]` the equations `eₖ = wₖ` are solved for the loop
+//! variables of the setter:
 //!
 //! * **direct**: `%t[i, j]` is set, `%t[a, b]` is used: `a` for `i`, `b` for `j`;
 //! * **affine**: `%t[i + 1]`, `%t[2*i + j]` and their like; the solution must lie in the ranges of the loops;
 //! * **diagonal**: `%t[i, i]` is set: `a` for `i`, if `a = b`; a constant index and a symbol are tested in
 //!   the same way.
 //!
-//! What the ranges of the variables do not decide becomes a condition: the use is the value of the setter
-//! where it holds, else what the setters before have left there. Both are evaluated, so the reads of the
-//! value are guarded. Loops of the setter that do not index the node (those of a reduction) stay; the element
-//! is then accumulated in a fresh scalar local by statements put just before the using statement. So do loops
-//! of an index with more loops than dimensions, which are searched for the iterations that reach the element,
-//! for nodes that must be virtual.
+//! Equations that the ranges of the variables do not decide become a condition: the use is the value of the
+//! setter where the condition holds, else the value that earlier setters left. Both are evaluated, so the
+//! reads of the value are guarded. Loops of the setter that do not index the node (those of a reduction)
+//! stay; statements just before the using statement then accumulate the element in a fresh scalar local. For
+//! nodes that must be virtual, the loops of an index with more loops than dimensions stay too, and are
+//! searched for the iterations that reach the element.
 //!
-//! A use may stand in the nest that sets the node, if the iteration which sets its element is done by then.
+//! A use may be inside the nest that sets the node, if the iteration that sets its element has completed by
+//! then.
 //!
-//! Whatever cannot be matched so is rejected with a [`InlineRejection`]; nothing is ever half inlined.
+//! A node that cannot be inlined completely is rejected with an [`InlineRejection`] and left unchanged.
 //!
 //! # Invariants
 //! * A verified routine stays verified, and computes the same bits: the same operations run on the same
@@ -58,19 +59,19 @@ const MAX_NESTING: usize = 200;
 
 /// Inlines each of the nodes if that can be done; answers which could not, and why.
 ///
-/// Nodes that must be virtual come first, so that none is rejected for what inlining another one made of it;
-/// among equals, in the order in which they are first set.
+/// Nodes that must be virtual are inlined first, so that inlining another node cannot make them unfit; nodes
+/// of equal priority in the order of their first setter.
 ///
 /// A node that is never used loses its setters.
 pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, InlineRejection)> {
     virtualize_keeping(routine, candidates).rejected
 }
 
-/// What became of the candidates.
+/// The outcome for each candidate: rejected, or inlined with its computation.
 pub(crate) struct VirtualizeOutcome {
-    /// Those that could not be inlined, and why.
+    /// The candidates that could not be inlined, with the reasons.
     pub(crate) rejected: Vec<(NodeRef, InlineRejection)>,
-    /// The computations of those that were, for use elsewhere.
+    /// The computations of the inlined candidates, for use in other routines.
     pub(crate) computed: Vec<InlinedComputation>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct VirtualizeOutcome {
 pub(crate) struct InlinedComputation {
     /// Whose.
     pub(crate) node: NodeRef,
-    /// What to run where the node is zero before.
+    /// The statements that compute the node, given that it is zero before.
     pub(crate) body: Block,
     /// The first of its inputs that the routine overwrites after the first setter.
     pub(crate) overwritten: Option<NodeRef>,

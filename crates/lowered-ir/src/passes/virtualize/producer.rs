@@ -24,7 +24,7 @@ pub(super) struct Producer {
     pub(super) node: NodeRef,
     /// The node's element type.
     pub(super) dtype: DType,
-    /// What to run, in order. The node's memory counts as zero before the first.
+    /// The setter nests, in order. The node's elements count as zero before the first.
     pub(super) pieces: Vec<SetterNest>,
     /// The first and the last position in the body with a setter.
     pub(super) setters: (usize, usize),
@@ -34,7 +34,7 @@ pub(super) struct Producer {
     pub(super) size: usize,
 }
 
-/// One setting statement of the body, reduced to what concerns one index of the node.
+/// One top-level statement with setters, reduced to the computation of one index of the node.
 pub(super) struct SetterNest {
     /// Where in the body it stands.
     pub(super) top: usize,
@@ -42,7 +42,8 @@ pub(super) struct SetterNest {
     pub(super) stmt: Stmt,
     /// The element that it sets.
     pub(super) index: Indices,
-    /// The loops around the first setter, outermost first; those of the index are around all of them.
+    /// The loops around the first setter, outermost first. Loops whose variables occur in the index surround
+    /// all setters.
     pub(super) loops: Vec<LoopId>,
     /// Where in the original statement each setter stands.
     pub(super) setters: Vec<StatementPosition>,

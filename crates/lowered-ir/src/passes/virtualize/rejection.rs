@@ -89,12 +89,12 @@ pub enum InlineRejection {
         /// The routine that computes it.
         routine: String,
     },
-    /// The computation of another routine depends on what only a run of that routine has.
+    /// The computation of another routine depends on data that only a run of that routine has.
     #[error("routine \"{routine}\" computes it from {what}, which a run of this routine does not have")]
     BoundToRun {
         /// The routine that computes it.
         routine: String,
-        /// What is missing.
+        /// The missing data, in words.
         what: String,
     },
     /// A reduction would land inside a vector loop.
@@ -104,7 +104,7 @@ pub enum InlineRejection {
     /// have.
     #[error("a use needs its computation guarded, which {what} cannot be")]
     Unguardable {
-        /// What stands in the way.
+        /// The obstacle, in words.
         what: &'static str,
     },
     /// The result would be too large.
