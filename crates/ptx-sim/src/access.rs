@@ -63,7 +63,7 @@ impl LaunchState<'_> {
         };
         for address in &mut addresses {
             let sum = address.wrapping_add_signed(i64::from(place.offset));
-            *address = if space == StateSpace::Global { sum } else { arith::cut(sum, 32) };
+            *address = if space == StateSpace::Global { sum } else { arith::truncate(sum, 32) };
         }
         Ok(addresses)
     }

@@ -19,8 +19,8 @@ pub(super) fn width(ty: Ty) -> u32 {
     }
 }
 
-/// The low `width` bits.
-pub(super) fn cut(value: u64, width: u32) -> u64 {
+/// Keeps the low `width` bits of a value and clears the others.
+pub(super) fn truncate(value: u64, width: u32) -> u64 {
     if width >= 64 { value } else { value & ((1 << width) - 1) }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn signed(value: u64, width: u32) -> i64 {
 
 /// A register content as a number of an integer type.
 fn integer(ty: Ty, value: u64) -> i128 {
-    if ty.is_signed() { i128::from(signed(value, width(ty))) } else { i128::from(cut(value, width(ty))) }
+    if ty.is_signed() { i128::from(signed(value, width(ty))) } else { i128::from(truncate(value, width(ty))) }
 }
 
 /// Whether integer arithmetic exists for a type: bits or integers of at least 16 bits.
@@ -65,7 +65,7 @@ fn halves(operation: impl Fn(u32) -> Option<u64>) -> Option<u64> {
 
 /// The 16-bit half at bit `at`.
 fn half(value: u64, at: u32) -> u64 {
-    cut(value >> at, 16)
+    truncate(value >> at, 16)
 }
 
 /// The type of the halves of a pair type.
@@ -79,16 +79,16 @@ pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
         return halves(|at| unary(op, half_type(ty), half(a, at)));
     }
     let bits = width(ty);
-    let a = cut(a, bits);
+    let a = truncate(a, bits);
     let sign = 1_u64 << (bits - 1);
     Some(match op {
         // PTX leaves the NaN of `neg` and `abs` unspecified.
         PtxUnaryOp::Neg | PtxUnaryOp::Abs if is_nan(ty, a) => FloatFormat::of(ty)?.nan(),
         PtxUnaryOp::Neg if ty.is_float() => a ^ sign,
         PtxUnaryOp::Abs if ty.is_float() => a & !sign,
-        PtxUnaryOp::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),
-        PtxUnaryOp::Abs if ty.is_signed() && bits >= 16 => cut(signed(a, bits).unsigned_abs(), bits),
-        PtxUnaryOp::Not if !ty.is_float() => cut(!a, bits),
+        PtxUnaryOp::Neg if ty.is_signed() && bits >= 16 => truncate(a.wrapping_neg(), bits),
+        PtxUnaryOp::Abs if ty.is_signed() && bits >= 16 => truncate(signed(a, bits).unsigned_abs(), bits),
+        PtxUnaryOp::Not if !ty.is_float() => truncate(!a, bits),
         PtxUnaryOp::CountOnes if bits >= 32 && !ty.is_float() => u64::from(a.count_ones()),
         PtxUnaryOp::LeadingZeros if bits >= 32 && !ty.is_float() => {
             u64::from(a.leading_zeros() - (64 - bits))
@@ -177,7 +177,7 @@ fn binary_f64(op: PtxBinaryOp, a: f64, b: f64) -> Option<u64> {
 }
 
 fn binary_f16(op: PtxBinaryOp, format: FloatFormat, a: u64, b: u64) -> Option<u64> {
-    let (a, b) = (format.decode(cut(a, 16)), format.decode(cut(b, 16)));
+    let (a, b) = (format.decode(truncate(a, 16)), format.decode(truncate(b, 16)));
     let exact = match op {
         PtxBinaryOp::Add => float::add_odd(a, b),
         PtxBinaryOp::Sub => float::add_odd(a, -b),
@@ -202,32 +202,32 @@ fn max(a: f64, b: f64) -> f64 {
 fn binary_bits(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     let bits = width(ty);
     match op {
-        PtxBinaryOp::And => return Some(cut(a & b, bits)),
-        PtxBinaryOp::Or => return Some(cut(a | b, bits)),
-        PtxBinaryOp::Xor => return Some(cut(a ^ b, bits)),
+        PtxBinaryOp::And => return Some(truncate(a & b, bits)),
+        PtxBinaryOp::Or => return Some(truncate(a | b, bits)),
+        PtxBinaryOp::Xor => return Some(truncate(a ^ b, bits)),
         _ if !is_integer(ty) => return None,
         _ => {}
     }
     let (x, y) = (integer(ty, a), integer(ty, b));
     Some(match op {
-        PtxBinaryOp::Add => cut(a.wrapping_add(b), bits),
-        PtxBinaryOp::Sub => cut(a.wrapping_sub(b), bits),
-        PtxBinaryOp::Mul => cut(a.wrapping_mul(b), bits),
+        PtxBinaryOp::Add => truncate(a.wrapping_add(b), bits),
+        PtxBinaryOp::Sub => truncate(a.wrapping_sub(b), bits),
+        PtxBinaryOp::Mul => truncate(a.wrapping_mul(b), bits),
         // A product of two 64-bit numbers fits 128 bits. Unsigned products need the top bit, which an
         // arithmetic shift would replicate.
-        PtxBinaryOp::MulHigh if ty.is_signed() => cut(((x * y) >> bits) as u64, bits),
-        PtxBinaryOp::MulHigh => cut(((x as u128 * y as u128) >> bits) as u64, bits),
-        PtxBinaryOp::MulWide if bits <= 32 => cut((x * y) as u64, 2 * bits),
-        PtxBinaryOp::Div | PtxBinaryOp::Rem if y == 0 => cut(nonsense(a), bits),
-        PtxBinaryOp::Div => cut((x / y) as u64, bits),
-        PtxBinaryOp::Rem => cut((x % y) as u64, bits),
-        PtxBinaryOp::Min => cut(x.min(y) as u64, bits),
-        PtxBinaryOp::Max => cut(x.max(y) as u64, bits),
-        PtxBinaryOp::ShiftLeft => shift(b, bits, 0, |by| cut(a << by, bits)),
+        PtxBinaryOp::MulHigh if ty.is_signed() => truncate(((x * y) >> bits) as u64, bits),
+        PtxBinaryOp::MulHigh => truncate(((x as u128 * y as u128) >> bits) as u64, bits),
+        PtxBinaryOp::MulWide if bits <= 32 => truncate((x * y) as u64, 2 * bits),
+        PtxBinaryOp::Div | PtxBinaryOp::Rem if y == 0 => truncate(nonsense(a), bits),
+        PtxBinaryOp::Div => truncate((x / y) as u64, bits),
+        PtxBinaryOp::Rem => truncate((x % y) as u64, bits),
+        PtxBinaryOp::Min => truncate(x.min(y) as u64, bits),
+        PtxBinaryOp::Max => truncate(x.max(y) as u64, bits),
+        PtxBinaryOp::ShiftLeft => shift(b, bits, 0, |by| truncate(a << by, bits)),
         PtxBinaryOp::ShiftRight if ty.is_signed() => {
-            cut((signed(a, bits) >> cut(b, 32).min(u64::from(bits - 1))) as u64, bits)
+            truncate((signed(a, bits) >> truncate(b, 32).min(u64::from(bits - 1))) as u64, bits)
         }
-        PtxBinaryOp::ShiftRight => shift(b, bits, 0, |by| cut(a, bits) >> by),
+        PtxBinaryOp::ShiftRight => shift(b, bits, 0, |by| truncate(a, bits) >> by),
         _ => return None,
     })
 }
@@ -248,14 +248,16 @@ fn nonsense(a: u64) -> u64 {
 pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
     match op {
         PtxTernaryOp::Fma => fma(ty, a, b, c),
-        PtxTernaryOp::MulAdd if is_integer(ty) => Some(cut(a.wrapping_mul(b).wrapping_add(c), width(ty))),
+        PtxTernaryOp::MulAdd if is_integer(ty) => {
+            Some(truncate(a.wrapping_mul(b).wrapping_add(c), width(ty)))
+        }
         PtxTernaryOp::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
             Some(binary_bits(PtxBinaryOp::MulWide, ty, a, b)?.wrapping_add(c))
         }
         // Bit 3 of a selector means sign replication on hardware, which the operation lacks.
         PtxTernaryOp::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
-        PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
-        PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
+        PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(truncate(pair(a, b) << (c & 31) >> 32, 32)),
+        PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(truncate(pair(a, b) >> (c & 31), 32)),
         PtxTernaryOp::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
         _ => None,
     }
@@ -263,7 +265,12 @@ pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Optio
 
 fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
     let small = |format: FloatFormat| {
-        float::fma(format, format.decode(cut(a, 16)), format.decode(cut(b, 16)), format.decode(cut(c, 16)))
+        float::fma(
+            format,
+            format.decode(truncate(a, 16)),
+            format.decode(truncate(b, 16)),
+            format.decode(truncate(c, 16)),
+        )
     };
     match ty {
         Ty::F32 => Some(from_f32(to_f32(a).mul_add(to_f32(b), to_f32(c)))),
@@ -277,12 +284,12 @@ fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
 
 /// The 64-bit concatenation `b : a`.
 fn pair(a: u64, b: u64) -> u64 {
-    cut(a, 32) | b << 32
+    truncate(a, 32) | b << 32
 }
 
 fn permute(a: u64, b: u64, choice: u64) -> u64 {
     let bytes = pair(a, b);
-    (0..4).map(|i| cut(bytes >> (8 * (choice >> (4 * i) & 7)), 8) << (8 * i)).sum()
+    (0..4).map(|i| truncate(bytes >> (8 * (choice >> (4 * i) & 7)), 8) << (8 * i)).sum()
 }
 
 fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
@@ -296,7 +303,7 @@ pub(super) fn compare(cmp: CmpOp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     let order = match FloatFormat::of(ty) {
         Some(format) => {
             let bits = width(ty);
-            format.decode(cut(a, bits)).partial_cmp(&format.decode(cut(b, bits)))
+            format.decode(truncate(a, bits)).partial_cmp(&format.decode(truncate(b, bits)))
         }
         None if is_integer(ty) => Some(integer(ty, a).cmp(&integer(ty, b))),
         None => return None,
@@ -335,11 +342,11 @@ pub(super) fn atomic(op: AtomicOp, ty: Ty, space: StateSpace, old: u64, operands
         AtomicOp::And => binary_bits(PtxBinaryOp::And, ty, old, b),
         AtomicOp::Or => binary_bits(PtxBinaryOp::Or, ty, old, b),
         AtomicOp::Xor => binary_bits(PtxBinaryOp::Xor, ty, old, b),
-        AtomicOp::Exchange => Some(cut(b, width(ty))),
+        AtomicOp::Exchange => Some(truncate(b, width(ty))),
         AtomicOp::CompareSwap => {
             let &replacement = operands.get(1)?;
-            let equal = cut(old, width(ty)) == cut(b, width(ty));
-            Some(cut(if equal { replacement } else { old }, width(ty)))
+            let equal = truncate(old, width(ty)) == truncate(b, width(ty));
+            Some(truncate(if equal { replacement } else { old }, width(ty)))
         }
         _ => None,
     }

@@ -1,13 +1,13 @@
 //! Conversions between types.
 
-use super::arith::{cut, signed, width};
+use super::arith::{signed, truncate, width};
 use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::{RoundingMode, Ty};
 
 /// Converts a number to type `to`, extended to the width of its register; `None` if PTX has no such
 /// conversion.
 pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
-    let bits = cut(bits, width(from));
+    let bits = truncate(bits, width(from));
     match (FloatFormat::of(to), FloatFormat::of(from)) {
         (Some(to), Some(from)) => between_floats(to, from, rounding, bits),
         (Some(to), None) => integer_to_float(to, from, rounding, bits),
@@ -20,7 +20,7 @@ pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Op
 pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
     let format = FloatFormat::of_pair(to)?;
     let [low, high] =
-        halves.map(|bits| format.encode(float::F32.decode(cut(bits, 32)), RoundingDirection::Nearest));
+        halves.map(|bits| format.encode(float::F32.decode(truncate(bits, 32)), RoundingDirection::Nearest));
     Some(low | high << 16)
 }
 
@@ -88,7 +88,7 @@ fn float_to_integer(to: Ty, from: Ty, rounding: RoundingMode, value: f64) -> Opt
         nan(to, from)
     } else if to.is_signed() {
         let most = i64::MAX >> (64 - bits);
-        cut((value as i64).clamp(-most - 1, most) as u64, bits)
+        truncate((value as i64).clamp(-most - 1, most) as u64, bits)
     } else {
         (value as u64).min(u64::MAX >> (64 - bits))
     };
@@ -105,10 +105,10 @@ fn between_integers(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Opti
         return None;
     }
     let wide = if from.is_signed() { signed(bits, width(from)) as u64 } else { bits };
-    Some(extend(to, cut(wide, width(to))))
+    Some(extend(to, truncate(wide, width(to))))
 }
 
 /// The register content for an integer of type `ty`, extended by its signedness.
 pub(super) fn extend(ty: Ty, bits: u64) -> u64 {
-    if ty.is_signed() { cut(signed(bits, width(ty)) as u64, ty.class().bits()) } else { bits }
+    if ty.is_signed() { truncate(signed(bits, width(ty)) as u64, ty.class().bits()) } else { bits }
 }

@@ -52,12 +52,12 @@ impl FloatFormat {
         }
     }
 
-    /// The encoding of infinity.
+    /// The encoding of positive infinity.
     fn infinity(self) -> u64 {
         (2 * self.bias as u64 + 1) << self.fraction
     }
 
-    /// The sign bit.
+    /// The mask of the sign bit.
     fn sign(self) -> u64 {
         1 << (self.bits - 1)
     }

@@ -131,8 +131,7 @@ impl<'a> SimLaunch<'a> {
 /// The most blocks of a cluster on any GPU.
 const MAX_CLUSTER: u32 = 16;
 
-/// The order in which a run schedules blocks, warps and asynchronous copies, all of which may run in any
-/// order.
+/// The order in which a run schedules blocks, warps and asynchronous copies. PTX leaves this order open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionOrder {
     /// Blocks or clusters one after another. The first warp that is not blocked runs as far as it can. TMA

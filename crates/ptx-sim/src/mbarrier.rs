@@ -18,7 +18,7 @@ pub(super) type Mbarriers = BTreeMap<(u32, usize), Mbarrier>;
 /// State of an mbarrier.
 #[derive(Debug)]
 pub(super) struct Mbarrier {
-    /// Arrivals per phase, and those that the current phase lacks.
+    /// Expected arrivals per phase, and the arrivals that the current phase lacks.
     count: u32,
     pending: u32,
     /// Transaction bytes that the current phase still expects; negative while bytes have arrived that no
@@ -250,14 +250,14 @@ impl LaunchState<'_> {
     ) -> StepResult<()> {
         let places = self.barriers(warp, mask, at)?;
         let whole = mask == warp.present;
-        let mut told = whole.then(|| shared.clocks.release_warp(warp.rank, warp.number));
+        let mut released = whole.then(|| shared.clocks.release_warp(warp.rank, warp.number));
         for lane in self.some_order(mask) {
             let Some(located) = places[lane] else { continue };
             let who = warp.thread_ref(lane);
             if !whole {
-                told = Some(shared.clocks.release(&who));
+                released = Some(shared.clocks.release(&who));
             }
-            let Some((clock, moment)) = &told else { continue };
+            let Some((clock, moment)) = &released else { continue };
             self.arrive_one(shared, &who, located, (bytes, clock, *moment)).in_lane(lane)?;
         }
         Ok(())

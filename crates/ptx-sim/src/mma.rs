@@ -3,7 +3,7 @@
 //! In a fragment, lane `l` belongs to row (or column) `l / 4` of a group of eight, and holds the elements at
 //! `l mod 4` there.
 
-use super::arith::cut;
+use super::arith::truncate;
 use super::collective::whole;
 use super::fault::{AccessKind, InLane, StepResult, malformed};
 use super::float::{BF16, F16, F32, FloatFormat};
@@ -42,9 +42,9 @@ impl FragmentLayout {
     fn element(self, bits: u64, element: usize) -> f64 {
         if self.packed == 1 {
             // `tf32` ignores the low 13 bits of an `f32`.
-            return self.format.decode(cut(bits, 32) & !0x1fff);
+            return self.format.decode(truncate(bits, 32) & !0x1fff);
         }
-        self.format.decode(cut(bits >> (16 * element), 16))
+        self.format.decode(truncate(bits >> (16 * element), 16))
     }
 
     /// A, 16 rows: register `i` holds rows from `8 (i mod 2)` and half `i / 2` of K.

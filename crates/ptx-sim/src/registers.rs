@@ -1,11 +1,11 @@
 //! Registers of a warp: one value per lane, and the lanes that have written it.
 
-use super::arith::cut;
+use super::arith::truncate;
 use super::fault::{FaultCause, InLane, StepResult};
 use super::flat_kernel::FlatKernel;
 use ptx_asm::{GuardPredicate, PtxOperand, Reg};
 
-/// One value per lane.
+/// The values of a register or operand in the lanes of a warp.
 pub(super) type LaneValues = [u64; 32];
 
 /// The lanes of a mask, lowest first.
@@ -58,7 +58,7 @@ impl WarpRegisters {
     pub(super) fn set(&mut self, program: &FlatKernel<'_>, reg: Reg, mask: u32, values: &LaneValues) {
         let at = program.register(reg);
         for lane in lanes(mask) {
-            self.values[at][lane] = cut(values[lane], reg.class.bits());
+            self.values[at][lane] = truncate(values[lane], reg.class.bits());
         }
         self.written[at] |= mask;
     }

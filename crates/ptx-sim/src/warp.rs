@@ -386,7 +386,7 @@ impl LaunchState<'_> {
                 each.map(dst, [a, b], |[a, b]| arith::compare(cmp, ty, a, b).map(u64::from))
             }
             Inst::Select { ty, dst, a, b, pred } => each.map(dst, [a, b, pred.into()], |[a, b, held]| {
-                Some(arith::cut(if held != 0 { a } else { b }, arith::width(ty)))
+                Some(arith::truncate(if held != 0 { a } else { b }, arith::width(ty)))
             }),
             Inst::Convert { to, from, rounding, dst, src } => {
                 each.map(dst, [src.into()], |[a]| convert::convert(to, from, rounding, a))

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::arith::{atomic, binary, compare, cut, signed, ternary, unary, width};
+use crate::arith::{atomic, binary, compare, signed, ternary, truncate, unary, width};
 use crate::float::{BF16, F16, F32, F64, FloatFormat, RoundingDirection, fma};
 use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, StateSpace, Ty};
 
@@ -39,7 +39,7 @@ fn integers_wrap() {
                 let expect = |op, exact: i128| {
                     assert_eq!(
                         binary(op, ty, a, b),
-                        Some(cut(exact as u64, bits)),
+                        Some(truncate(exact as u64, bits)),
                         "{op:?} {ty:?} {a:#x} {b:#x}"
                     );
                 };
@@ -60,11 +60,11 @@ fn integers_wrap() {
                     if ty.is_signed() { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 };
                 expect(PtxBinaryOp::MulHigh, high);
                 if bits <= 32 {
-                    let wide = cut((x * y) as u64, 2 * bits);
+                    let wide = truncate((x * y) as u64, 2 * bits);
                     assert_eq!(binary(PtxBinaryOp::MulWide, ty, a, b), Some(wide));
                 }
                 let sum = x.wrapping_mul(y).wrapping_add(x);
-                assert_eq!(ternary(PtxTernaryOp::MulAdd, ty, a, b, a), Some(cut(sum as u64, bits)));
+                assert_eq!(ternary(PtxTernaryOp::MulAdd, ty, a, b, a), Some(truncate(sum as u64, bits)));
                 assert_eq!(compare(CmpOp::Lt, ty, a, b), Some(x < y));
                 assert_eq!(compare(CmpOp::Le, ty, a, b), Some(x <= y));
                 assert_eq!(compare(CmpOp::Gt, ty, a, b), Some(x > y));
@@ -85,7 +85,7 @@ fn quotients_by_zero_are_nonsense() {
     for ty in INTEGERS {
         for op in [PtxBinaryOp::Div, PtxBinaryOp::Rem] {
             let found = binary(op, ty, 100, 0).expect("no fault");
-            assert!(![0, 100, cut(u64::MAX, width(ty))].contains(&found));
+            assert!(![0, 100, truncate(u64::MAX, width(ty))].contains(&found));
         }
     }
 }
@@ -97,11 +97,11 @@ fn shifts_end_at_the_width() {
             for ty in INTEGERS.into_iter().chain([Ty::B16, Ty::B32, Ty::B64]) {
                 let bits = u64::from(width(ty));
                 let by_less = by.min(127) as u32;
-                let left = cut((u128::from(a) << by_less) as u64, width(ty));
+                let left = truncate((u128::from(a) << by_less) as u64, width(ty));
                 let left = if by >= bits { 0 } else { left };
                 assert_eq!(binary(PtxBinaryOp::ShiftLeft, ty, a, by), Some(left), "{ty:?} {a:#x} {by}");
-                let number = if ty.is_signed() { value(ty, a) } else { i128::from(cut(a, width(ty))) };
-                let right = cut((number >> by_less) as u64, width(ty));
+                let number = if ty.is_signed() { value(ty, a) } else { i128::from(truncate(a, width(ty))) };
+                let right = truncate((number >> by_less) as u64, width(ty));
                 assert_eq!(binary(PtxBinaryOp::ShiftRight, ty, a, by), Some(right), "{ty:?} {a:#x} {by}");
             }
         }

@@ -74,8 +74,8 @@ fn copies_arrive_where_they_were_waited_for() {
 
 #[test]
 fn nobody_touches_what_is_under_way() {
-    type Between = fn(&mut PtxBuilder);
-    let cases: [(u32, Between); 4] = [
+    type EmitBetween = fn(&mut PtxBuilder);
+    let cases: [(u32, EmitBetween); 4] = [
         (0, |_| ()),
         (0, |b| {
             // The copy was not committed, so the wait does not cover it.

@@ -71,13 +71,13 @@ fn warps_agree_on_how_many_meet() {
 /// A warp barrier orders accesses within the warp, but not between warps.
 #[test]
 fn lanes_meet_in_their_warp() {
-    let passed_on = |threads: u32, meets: bool, lane: u32| {
+    let passed_on = |threads: u32, synchronises: bool, lane: u32| {
         kernel(threads, |b| {
             let array = b.shared(4 * threads, 4);
             let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
             let own = b.mul_add(Ty::U32, thread, 4_u32, base);
             b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(own), thread);
-            if meets {
+            if synchronises {
                 b.push(Inst::WarpBarrier);
             }
             let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, lane);

@@ -29,7 +29,7 @@ fn blocks_have_numbers_in_their_cluster() {
 }
 
 #[test]
-fn all_blocks_meet_or_none() {
+fn all_blocks_reach_a_barrier_or_none() {
     let k = |threads: u32| {
         super::kernel(64, |b| {
             b.cluster(2);
@@ -73,13 +73,13 @@ fn addresses_of_others_are_for_arrivals() {
 
 /// The synchronisation that a variant of the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
+enum MissingSync {
     Nothing,
     FenceOfBarriers,
-    MeetingAtFirst,
+    FirstBarrier,
     /// A block barrier instead of the cluster barrier.
-    ClusterAtFirst,
-    MeetingAtLast,
+    FirstClusterBarrier,
+    LastBarrier,
     Expectation,
     WaitForOthers,
     WaitForEmpty,
@@ -102,7 +102,7 @@ fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: u32, cluster: bool) {
 
 /// Each block loads its half of both blocks' tiles by multicast, twice. After each round all threads read the
 /// tile, and warps arrive at both blocks' mbarriers.
-fn halves(lack: Lack) -> PtxKernel {
+fn halves(missing: MissingSync) -> PtxKernel {
     let mut b = PtxBuilder::new("halves", 1, 64);
     b.cluster(2);
     b.tensor_map();
@@ -112,22 +112,22 @@ fn halves(lack: Lack) -> PtxKernel {
         b.push(Inst::MbarrierInit { at: full, count: 1 });
         // One arrival per block.
         b.push(Inst::MbarrierInit { at: empty, count: 2 });
-        if lack != Lack::FenceOfBarriers {
+        if missing != MissingSync::FenceOfBarriers {
             b.push(Inst::FenceMbarrierInit);
         }
     });
-    match lack {
-        Lack::MeetingAtFirst => {}
-        Lack::ClusterAtFirst => b.barrier(),
+    match missing {
+        MissingSync::FirstBarrier => {}
+        MissingSync::FirstClusterBarrier => b.barrier(),
         _ => b.push(Inst::ClusterBarrier),
     }
     for round in 0..2 {
-        only(&mut b, SpecialReg::Thread, 0, |b| load_half(b, (tile, full, empty), round, lack));
+        only(&mut b, SpecialReg::Thread, 0, |b| load_half(b, (tile, full, empty), round, missing));
         let thread = b.special(SpecialReg::Thread);
         let reads = b.compare(CmpOp::Ge, Ty::U32, thread, 32_u32);
-        b.when(GuardPredicate::on(reads), |b| read_both(b, (tile, full, empty), round, lack));
+        b.when(GuardPredicate::on(reads), |b| read_both(b, (tile, full, empty), round, missing));
     }
-    if lack != Lack::MeetingAtLast {
+    if missing != MissingSync::LastBarrier {
         b.push(Inst::ClusterBarrier);
     }
     b.finish()
@@ -137,13 +137,13 @@ fn load_half(
     b: &mut PtxBuilder,
     (tile, full, empty): (u32, AddressOperand, AddressOperand),
     round: u32,
-    lack: Lack,
+    missing: MissingSync,
 ) {
     let (rank, map) = (b.special(SpecialReg::ClusterBlock), b.map_address(0));
-    if lack != Lack::WaitForEmpty {
-        wait(b, empty, (round + 1) % 2, lack != Lack::WaitForOthers);
+    if missing != MissingSync::WaitForEmpty {
+        wait(b, empty, (round + 1) % 2, missing != MissingSync::WaitForOthers);
     }
-    let bytes = if lack == Lack::Expectation { HALF as u32 } else { 2 * HALF as u32 };
+    let bytes = if missing == MissingSync::Expectation { HALF as u32 } else { 2 * HALF as u32 };
     b.push(Inst::MbarrierArriveExpectTx { at: full, bytes });
     let mask = b.mov(RegClass::B16, 3_u32);
     let to = b.address(StateSpace::Shared, tile);
@@ -157,7 +157,7 @@ fn read_both(
     b: &mut PtxBuilder,
     (tile, full, empty): (u32, AddressOperand, AddressOperand),
     round: u32,
-    lack: Lack,
+    missing: MissingSync,
 ) {
     let (thread, lane, block) =
         (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane), b.special(SpecialReg::Block));
@@ -177,7 +177,7 @@ fn read_both(
     // The lanes synchronise, then one arrives for all.
     b.push(Inst::Barrier { id: 1, threads: Some(32) });
     let first = b.compare(CmpOp::Eq, Ty::U32, thread, 32_u32);
-    let others: &[u32] = if lack == Lack::Release { &[0] } else { &[0, 1] };
+    let others: &[u32] = if missing == MissingSync::Release { &[0] } else { &[0, 1] };
     b.when(GuardPredicate::on(first), |b| {
         for &rank in others {
             let at = b.mapa(empty, rank);
@@ -186,7 +186,7 @@ fn read_both(
     });
 }
 
-fn outcome(lack: Lack, order: ExecutionOrder) -> Result<Vec<u8>, SimFault> {
+fn outcome(missing: MissingSync, order: ExecutionOrder) -> Result<Vec<u8>, SimFault> {
     let mut gpu = SimulatedGpu::new();
     let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
     let maps = [SimTensorMap {
@@ -200,7 +200,7 @@ fn outcome(lack: Lack, order: ExecutionOrder) -> Result<Vec<u8>, SimFault> {
     let out = gpu.reserve("out", 2 * 4 * HALF);
     let params = [out.address()];
     let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(2, &params).with_maps(&maps) };
-    run(&halves(lack), &launch, &mut gpu, order)?;
+    run(&halves(missing), &launch, &mut gpu, order)?;
     Ok(gpu.bytes(out).to_vec())
 }
 
@@ -212,7 +212,7 @@ fn orders() -> impl Iterator<Item = ExecutionOrder> {
 fn tiles_come_to_several_blocks() {
     let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
     for order in orders() {
-        let found = outcome(Lack::Nothing, order).unwrap_or_else(|fault| panic!("{order:?}: {fault}"));
+        let found = outcome(MissingSync::Nothing, order).unwrap_or_else(|fault| panic!("{order:?}: {fault}"));
         assert_eq!(found[..4 * HALF], tensor);
         assert_eq!(found[4 * HALF..], tensor);
     }
@@ -221,21 +221,21 @@ fn tiles_come_to_several_blocks() {
 #[test]
 fn blocks_that_do_not_wait_for_each_other_are_found() {
     for order in orders() {
-        let cause = |lack| match outcome(lack, order) {
-            Ok(_) => panic!("{lack:?} is not found, {order:?}"),
+        let cause = |missing| match outcome(missing, order) {
+            Ok(_) => panic!("{missing:?} is not found, {order:?}"),
             Err(fault) => *fault.cause,
         };
-        assert!(matches!(cause(Lack::FenceOfBarriers), FaultCause::Barrier { .. }));
-        for lack in [Lack::MeetingAtFirst, Lack::ClusterAtFirst] {
-            let found = cause(lack);
+        assert!(matches!(cause(MissingSync::FenceOfBarriers), FaultCause::Barrier { .. }));
+        for missing in [MissingSync::FirstBarrier, MissingSync::FirstClusterBarrier] {
+            let found = cause(missing);
             assert!(
                 matches!(found, FaultCause::NoBarrier { .. } | FaultCause::Race { .. }),
-                "{lack:?}: {found}"
+                "{missing:?}: {found}"
             );
         }
         // The last arrivals may reach a block that has ended.
-        assert!(matches!(cause(Lack::MeetingAtLast), FaultCause::Outstanding(_)), "{order:?}");
-        let found = cause(Lack::Expectation);
+        assert!(matches!(cause(MissingSync::LastBarrier), FaultCause::Outstanding(_)), "{order:?}");
+        let found = cause(MissingSync::Expectation);
         assert!(
             matches!(
                 found,
@@ -246,12 +246,12 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
             ),
             "{found}"
         );
-        let found = cause(Lack::WaitForOthers);
+        let found = cause(MissingSync::WaitForOthers);
         assert!(
             matches!(&found, FaultCause::Barrier { what, .. } if what.contains("other blocks arrive")),
             "{found}"
         );
-        let found = cause(Lack::WaitForEmpty);
+        let found = cause(MissingSync::WaitForEmpty);
         assert!(
             matches!(
                 found,
@@ -259,7 +259,7 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
             ),
             "{found}"
         );
-        assert!(matches!(cause(Lack::Release), FaultCause::Deadlock(_)));
+        assert!(matches!(cause(MissingSync::Release), FaultCause::Deadlock(_)));
     }
 }
 

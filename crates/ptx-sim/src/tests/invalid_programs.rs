@@ -9,7 +9,7 @@ use ptx_asm::{
 };
 
 /// Generates kernels that are mostly well typed.
-struct Draw {
+struct KernelSampler {
     chance: fastrand::Rng,
 }
 
@@ -26,7 +26,7 @@ const TERNARY: [PtxTernaryOp; 7] = [
 /// Registers per class that the kernel writes first; one more is never written.
 const REGISTERS: u32 = 3;
 
-impl Draw {
+impl KernelSampler {
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.chance.usize(..of.len())]
     }
@@ -222,7 +222,7 @@ impl Draw {
         let array = vec![ArrayDecl { bytes: 64, align: 16 }];
         let threads = self.one(&[1, 32, 64, 33]);
         PtxKernel {
-            name: "drawn".into(),
+            name: "random".into(),
             params: 1,
             shared: array.clone(),
             local: array,
@@ -273,10 +273,10 @@ fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u8>, Kernel
 /// Equal orders give equal outcomes. Kernels end in every way that is not very rare.
 #[test]
 fn drawn_kernels_end() {
-    let mut draw = Draw { chance: fastrand::Rng::with_seed(2) };
+    let mut sampler = KernelSampler { chance: fastrand::Rng::with_seed(2) };
     let mut ends = std::collections::BTreeMap::<&str, u32>::new();
     for _ in 0..1500 {
-        let kernel = draw.kernel();
+        let kernel = sampler.kernel();
         for order in &ORDERS[..2] {
             let end = outcome(&kernel, *order);
             assert_eq!(end, outcome(&kernel, *order));

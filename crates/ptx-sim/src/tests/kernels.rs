@@ -148,7 +148,7 @@ const TILE: u32 = 64 * PITCH;
 
 /// Address of a lane's row for `ldmatrix` and `cp.async`. Chunks of 16 bytes are swizzled by the row, so that
 /// 8 rows have no bank conflicts.
-fn turned(b: &mut PtxBuilder, base: Reg, row: Reg, chunk: Reg) -> Reg {
+fn swizzled(b: &mut PtxBuilder, base: Reg, row: Reg, chunk: Reg) -> Reg {
     let low = b.binary(PtxBinaryOp::And, Ty::B32, row, 7_u32);
     let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, low);
     let at = b.mul_add(Ty::U32, row, PITCH, base);
@@ -161,7 +161,7 @@ fn field(b: &mut PtxBuilder, value: Reg, shift: u32, mask: u32) -> Reg {
 }
 
 /// A matmul of `bf16`, `[m, k]` by `[n, k]`, in 64×64 tiles with 4 warps; two stages of 64 along K.
-struct Product {
+struct MmaMatmul {
     depth: u32,
     /// Blocks along N.
     columns: u32,
@@ -169,13 +169,13 @@ struct Product {
     tiles: [u32; 2],
 }
 
-impl Product {
+impl MmaMatmul {
     fn kernel(rows: u32, columns: u32, depth: u32) -> PtxKernel {
         assert!(rows.is_multiple_of(64) && columns.is_multiple_of(64) && depth.is_multiple_of(64));
-        let mut b = PtxBuilder::new("product", 3, 128);
+        let mut b = PtxBuilder::new("matmul", 3, 128);
         let tiles = [b.shared(2 * TILE, 128), b.shared(2 * TILE, 128)];
-        let product = Product { depth, columns: columns / 64, tiles };
-        product.write(&mut b);
+        let matmul = MmaMatmul { depth, columns: columns / 64, tiles };
+        matmul.write(&mut b);
         b.finish()
     }
 
@@ -207,13 +207,13 @@ impl Product {
     /// Copies the tiles of a step as one group.
     fn copy(&self, b: &mut PtxBuilder, block: [Reg; 2], step: Reg) {
         let thread = b.special(SpecialReg::Thread);
-        for (factor, &tile_of) in block.iter().enumerate() {
-            let tile = self.tile(b, factor, step);
-            let source = b.param(factor as u32);
+        for (operand, &tile_of) in block.iter().enumerate() {
+            let tile = self.tile(b, operand, step);
+            let source = b.param(operand as u32);
             for part in 0..4 {
                 let i = b.add(Ty::U32, thread, 128 * part as u32);
                 let (row, chunk) = (b.binary(PtxBinaryOp::ShiftRight, Ty::U32, i, 3_u32), field(b, i, 0, 7));
-                let to = turned(b, tile, row, chunk);
+                let to = swizzled(b, tile, row, chunk);
                 let from = b.mul_add(Ty::U32, tile_of, 64_u32, row);
                 let from = b.mul_add_wide(Ty::U32, from, 2 * self.depth, source);
                 let within = b.mul_add(Ty::U32, step, 8_u32, chunk);
@@ -230,8 +230,8 @@ impl Product {
     }
 
     /// The tile of an operand for a step.
-    fn tile(&self, b: &mut PtxBuilder, factor: usize, step: Reg) -> Reg {
-        let base = b.address(StateSpace::Shared, self.tiles[factor]);
+    fn tile(&self, b: &mut PtxBuilder, operand: usize, step: Reg) -> Reg {
+        let base = b.address(StateSpace::Shared, self.tiles[operand]);
         let odd = b.binary(PtxBinaryOp::And, Ty::B32, step, 1_u32);
         b.mul_add(Ty::U32, odd, TILE, base)
     }
@@ -240,7 +240,7 @@ impl Product {
     fn multiply(&self, b: &mut PtxBuilder, step: Reg, sums: &[Regs]) {
         let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
-        let [left, right] = [0, 1].map(|factor| self.tile(b, factor, step));
+        let [left, right] = [0, 1].map(|operand| self.tile(b, operand, step));
         // Rows and chunks of this lane's matrices: those of A are in column order, those of B in row order.
         let (low, chunk_left) = (field(b, lane, 0, 15), field(b, lane, 4, 1));
         let row_left = b.mul_add(Ty::U32, warp_row, 32_u32, low);
@@ -251,7 +251,7 @@ impl Product {
             let load = |b: &mut PtxBuilder, base, row, chunk, half: u32| {
                 let row = b.add(Ty::U32, row, 16 * half);
                 let chunk = b.add(Ty::U32, chunk, 2 * k);
-                let at = turned(b, base, row, chunk);
+                let at = swizzled(b, base, row, chunk);
                 let dsts = b.registers(RegClass::B32, 4);
                 b.push(Inst::Ldmatrix {
                     transposed: false,
@@ -327,7 +327,7 @@ fn run_product(
 fn products_of_matrices() {
     let sizes = [128, 64, 192];
     let [m, n, k] = sizes.map(|size| size as u32);
-    let kernel = Product::kernel(m, n, k);
+    let kernel = MmaMatmul::kernel(m, n, k);
     check(&PtxProgram { target: Target::Sm80, kernels: vec![kernel.clone()] }).expect("a program");
     for order in ORDERS {
         let (_, stats) = run_product(&kernel, sizes, order).expect("it is right");
@@ -344,7 +344,7 @@ fn products_of_matrices() {
 #[test]
 fn products_need_all_their_order() {
     let sizes = [64, 64, 256];
-    let kernel = Product::kernel(64, 64, 256);
+    let kernel = MmaMatmul::kernel(64, 64, 256);
     let order =
         |inst: &Inst| matches!(inst, Inst::Barrier { .. } | Inst::CpAsyncWait { .. } | Inst::CpAsyncCommit);
     let less = without(&kernel, order);

@@ -121,7 +121,7 @@ fn lanes_arrive_and_wait_alone() {
 /// The other lanes of a warp acquire a lane's wait only when they synchronise.
 #[test]
 fn lanes_learn_alone() {
-    let k = |meet: bool| {
+    let k = |synchronises: bool| {
         kernel(64, |b| {
             let (array, full) = (b.shared(4, 4), barrier(b, 1));
             only(b, 32, |b| {
@@ -132,7 +132,7 @@ fn lanes_learn_alone() {
             let thread = b.special(SpecialReg::Thread);
             let first_warp = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
             b.when(GuardPredicate::on(first_warp), |b| {
-                if meet {
+                if synchronises {
                     b.push(Inst::Barrier { id: 1, threads: Some(32) });
                 }
                 let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
@@ -173,14 +173,14 @@ fn phases_follow_each_other() {
 
 #[test]
 fn what_barriers_do_not_allow() {
-    type Write = fn(&mut PtxBuilder, AddressOperand);
-    let k = |count: u32, write: Write| {
+    type BarrierMisuse = fn(&mut PtxBuilder, AddressOperand);
+    let k = |count: u32, write: BarrierMisuse| {
         kernel(64, |b| {
             let at = barrier(b, count);
             only(b, 0, |b| write(b, at));
         })
     };
-    let broken: [(u32, Write); 4] = [
+    let broken: [(u32, BarrierMisuse); 4] = [
         (1, |b, at| b.push(Inst::MbarrierInit { at, count: 1 })),
         (2, |b, at| {
             b.push(Inst::MbarrierArriveExpectTx { at, bytes: (1 << 20) - 1 });
@@ -197,7 +197,7 @@ fn what_barriers_do_not_allow() {
         let found = cause(&k(count, write), 1);
         assert!(matches!(found, FaultCause::Barrier { .. }), "{found}");
     }
-    let touched: [Write; 2] = [
+    let touched: [BarrierMisuse; 2] = [
         |b, at| {
             b.load(StateSpace::Shared, Ty::B32, false, at.plus(4));
         },
@@ -206,7 +206,7 @@ fn what_barriers_do_not_allow() {
     for write in touched {
         assert!(matches!(cause(&k(1, write), 1), FaultCause::IsBarrier { .. }));
     }
-    let none = |write: Write| {
+    let none = |write: BarrierMisuse| {
         kernel(32, |b| {
             let at = AddressOperand::array(b.shared(16, 8));
             write(b, at);
@@ -217,8 +217,8 @@ fn what_barriers_do_not_allow() {
         FaultCause::NoBarrier { .. }
     ));
     assert!(matches!(cause(&none(|b, at| wait(b, at, 1_u32)), 1), FaultCause::NoBarrier { .. }));
-    let nobody = none(|b, at| b.push(Inst::MbarrierInit { at, count: 0 }));
-    assert!(matches!(cause(&nobody, 1), FaultCause::Malformed(_)));
+    let no_arrivals = none(|b, at| b.push(Inst::MbarrierInit { at, count: 0 }));
+    assert!(matches!(cause(&no_arrivals, 1), FaultCause::Malformed(_)));
     let between = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(4) }));
     assert!(matches!(cause(&between, 1), FaultCause::Misaligned { align: 8, .. }));
     let beyond = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(16) }));
@@ -228,11 +228,11 @@ fn what_barriers_do_not_allow() {
 /// A thread that has not synchronised with the initialising thread must not use the mbarrier.
 #[test]
 fn makers_tell_others() {
-    let k = |meet: bool| {
+    let k = |synchronises: bool| {
         kernel(64, |b| {
             let at = AddressOperand::array(b.shared(8, 8));
             only(b, 0, |b| b.push(Inst::MbarrierInit { at, count: 1 }));
-            if meet {
+            if synchronises {
                 b.barrier();
             }
             only(b, 32, |b| b.push(Inst::MbarrierArrive { at }));
@@ -240,7 +240,7 @@ fn makers_tell_others() {
     };
     words(&k(true), 1, 0);
     assert!(matches!(
-        *super::outcome(&k(false), 1, 0, ExecutionOrder::Sequential).expect_err("they did not meet").cause,
+        *super::outcome(&k(false), 1, 0, ExecutionOrder::Sequential).expect_err("there is no barrier").cause,
         FaultCause::Race { .. }
     ));
 }

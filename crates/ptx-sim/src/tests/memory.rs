@@ -120,11 +120,11 @@ fn halves_are_packed_and_unpacked() {
         let zero = b.mov(RegClass::B32, 0_u32);
         let low = b.pack(RegClass::B64, low, zero);
         let [quarter, other] = b.unpack(RegClass::B16, high);
-        let turned = b.pack(RegClass::B32, other, quarter);
+        let swapped_quarters = b.pack(RegClass::B32, other, quarter);
         let out = b.param(0);
         b.store(StateSpace::Global, Ty::B64, AddressOperand::at(out), swapped);
         b.store(StateSpace::Global, Ty::B64, AddressOperand::at(out).plus(8), low);
-        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(out).plus(16), turned);
+        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(out).plus(16), swapped_quarters);
     });
     assert_eq!(words(&k, 1, 5), [0x8765_4321, 0xfedc_ba98, 0xfedc_ba98, 0, 0x4321_8765]);
 }

@@ -17,7 +17,7 @@ fn matrix(rows: usize, columns: usize, seed: u64) -> Vec<Vec<f64>> {
 }
 
 /// The lane and register that hold an element.
-struct Held {
+struct FragmentElement {
     lane: usize,
     register: usize,
     /// Which 16-bit half of the register.
@@ -25,39 +25,43 @@ struct Held {
 }
 
 /// Row and column in a 16-bit A.
-fn a16(row: usize, column: usize) -> Held {
-    Held { lane: row % 8 * 4 + column % 8 / 2, register: row / 8 + column / 8 * 2, half: column % 2 }
+fn a16(row: usize, column: usize) -> FragmentElement {
+    FragmentElement {
+        lane: row % 8 * 4 + column % 8 / 2,
+        register: row / 8 + column / 8 * 2,
+        half: column % 2,
+    }
 }
 
 /// Row and column in a 16-bit B.
-fn b16(row: usize, column: usize) -> Held {
-    Held { lane: column * 4 + row % 8 / 2, register: row / 8, half: row % 2 }
+fn b16(row: usize, column: usize) -> FragmentElement {
+    FragmentElement { lane: column * 4 + row % 8 / 2, register: row / 8, half: row % 2 }
 }
 
-fn a_tf32(row: usize, column: usize) -> Held {
-    Held { lane: row % 8 * 4 + column % 4, register: row / 8 + column / 4 * 2, half: 0 }
+fn a_tf32(row: usize, column: usize) -> FragmentElement {
+    FragmentElement { lane: row % 8 * 4 + column % 4, register: row / 8 + column / 4 * 2, half: 0 }
 }
 
-fn b_tf32(row: usize, column: usize) -> Held {
-    Held { lane: column * 4 + row % 4, register: row / 4, half: 0 }
+fn b_tf32(row: usize, column: usize) -> FragmentElement {
+    FragmentElement { lane: column * 4 + row % 4, register: row / 4, half: 0 }
 }
 
-fn sums(row: usize, column: usize) -> Held {
-    Held { lane: row % 8 * 4 + column / 2, register: row / 8 * 2 + column % 2, half: 0 }
+fn sums(row: usize, column: usize) -> FragmentElement {
+    FragmentElement { lane: row % 8 * 4 + column / 2, register: row / 8 * 2 + column % 2, half: 0 }
 }
 
 /// The registers of all lanes, lane by lane.
 fn fragment(
     matrix: &[Vec<f64>],
     registers: usize,
-    held: impl Fn(usize, usize) -> Held,
+    element: impl Fn(usize, usize) -> FragmentElement,
     encode: impl Fn(f64) -> u32,
 ) -> Vec<u8> {
     let mut words = vec![0_u32; 32 * registers];
     for (row, values) in matrix.iter().enumerate() {
         for (column, &value) in values.iter().enumerate() {
-            let held = held(row, column);
-            words[held.lane * registers + held.register] |= encode(value) << (16 * held.half);
+            let element = element(row, column);
+            words[element.lane * registers + element.register] |= encode(value) << (16 * element.half);
         }
     }
     words.into_iter().flat_map(u32::to_le_bytes).collect()
@@ -70,8 +74,8 @@ fn load(b: &mut PtxBuilder, param: u32, ty: Ty, registers: usize) -> Regs {
     b.load_vector(StateSpace::Global, ty, true, AddressOperand::at(at), registers)
 }
 
-fn product_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
-    let mut b = PtxBuilder::new("product", 4, 32);
+fn mma_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
+    let mut b = PtxBuilder::new("mma", 4, 32);
     let (left, right) = (load(&mut b, 0, Ty::B32, 4), load(&mut b, 1, Ty::B32, 2));
     let c = load(&mut b, 2, Ty::F32, 4);
     b.push(Inst::Mma { shape, d: c.clone(), a: left, b: right, c: c.clone() });
@@ -81,42 +85,42 @@ fn product_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
     b.finish()
 }
 
-fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
+fn check_mma(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
     let c = matrix(16, 8, 3);
     let mut gpu = SimulatedGpu::new();
     let bits = |value: f64| (value as f32).to_bits();
     let regions =
         [gpu.put("a", a), gpu.put("b", b), gpu.put("c", fragment(&c, 4, sums, bits)), gpu.reserve("d", 512)];
     let params = regions.map(|region| region.address());
-    run(&product_kernel(shape), &SimLaunch::new(1, &params), &mut gpu, ExecutionOrder::Sequential)
+    run(&mma_kernel(shape), &SimLaunch::new(1, &params), &mut gpu, ExecutionOrder::Sequential)
         .expect("it is right");
     let found = super::words_of(&gpu, regions[3]);
     for row in 0..16 {
         for column in 0..8 {
-            let held = sums(row, column);
+            let element = sums(row, column);
             let exact: f64 = (0..depth).map(|k| x[row][k] * y[k][column]).sum::<f64>() + c[row][column];
-            let value = f32::from_bits(found[held.lane * 4 + held.register]);
+            let value = f32::from_bits(found[element.lane * 4 + element.register]);
             assert_eq!(f64::from(value), exact, "{shape:?} {row} {column}");
         }
     }
 }
 
 #[test]
-fn products_of_16_bits() {
+fn mma_of_16_bits() {
     for (shape, format) in [(MmaShape::F16K16, F16), (MmaShape::Bf16K16, BF16)] {
         let (x, y) = (matrix(16, 16, 1), matrix(16, 8, 2));
         let encode = |value| FloatFormat::encode(format, value, RoundingDirection::Nearest) as u32;
-        product(shape, 16, fragment(&x, 4, a16, encode), fragment(&y, 2, b16, encode), [&x, &y]);
+        check_mma(shape, 16, fragment(&x, 4, a16, encode), fragment(&y, 2, b16, encode), [&x, &y]);
     }
 }
 
 /// `tf32` ignores the low bits of an `f32`.
 #[test]
-fn products_of_tf32() {
+fn mma_of_tf32() {
     let (x, y) = (matrix(16, 8, 1), matrix(8, 8, 2));
     for noise in [0, 0x1fff] {
         let encode = |value: f64| (value as f32).to_bits() | noise;
-        product(
+        check_mma(
             MmaShape::Tf32K8,
             8,
             fragment(&x, 4, a_tf32, encode),
@@ -258,7 +262,7 @@ fn rows_of_matrices_are_checked() {
 
 #[test]
 fn whole_warps_multiply() {
-    let torn = |product: bool| {
+    let torn = |multiply: bool| {
         kernel(32, |b| {
             let array = b.shared(16, 16);
             let lane = b.special(SpecialReg::Lane);
@@ -266,7 +270,7 @@ fn whole_warps_multiply() {
             let words: Regs = (0..4).map(|_| b.mov(RegClass::B32, 0_u32)).collect();
             let c: Regs = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
             b.when(GuardPredicate::on(some), |b| {
-                b.push(if product {
+                b.push(if multiply {
                     let right = words[..2].into();
                     Inst::Mma {
                         shape: MmaShape::F16K16,
@@ -285,8 +289,8 @@ fn whole_warps_multiply() {
             });
         })
     };
-    for product in [false, true] {
-        assert!(matches!(cause(&torn(product), 1), FaultCause::PartialWarp { active: 0xffff_fff7, .. }));
+    for multiply in [false, true] {
+        assert!(matches!(cause(&torn(multiply), 1), FaultCause::PartialWarp { active: 0xffff_fff7, .. }));
     }
     let short = kernel(32, |b| {
         let words: Regs = (0..4).map(|_| b.mov(RegClass::B32, 0_u32)).collect();

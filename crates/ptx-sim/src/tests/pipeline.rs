@@ -20,7 +20,7 @@ const TILE: u32 = (SIZE * STEP * 2) as u32;
 
 /// The mistake in a variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+enum PipelineFlaw {
     Nothing,
     NoWaitForFull,
     NoWaitForEmpty,
@@ -32,16 +32,16 @@ enum Flaw {
     EarlyRelease,
     ReleaseByOneWarp,
     NoFenceOfRegisters,
-    NoWaitForProducts,
+    NoWaitForWgmma,
     NoFenceOfBarriers,
-    NoMeeting,
+    NoBarrier,
     LaneWaitsAlone,
     NoRelease,
 }
 
-use Flaw::*;
+use PipelineFlaw::*;
 
-struct Stages {
+struct PipelineStages {
     /// The tiles of A and B of each stage.
     tiles: [[u32; 2]; 2],
     full: [u32; 2],
@@ -49,7 +49,7 @@ struct Stages {
 }
 
 /// Declares the arrays; one thread initialises the mbarriers for all.
-fn stages(b: &mut PtxBuilder, first: Reg, flaw: Flaw) -> Stages {
+fn stages(b: &mut PtxBuilder, first: Reg, flaw: PipelineFlaw) -> PipelineStages {
     let tiles = [(); 2].map(|()| [(); 2].map(|()| b.shared(TILE, 1024)));
     let [full, empty] = [(); 2].map(|()| [(); 2].map(|()| b.shared(8, 8)));
     b.when(GuardPredicate::on(first), |b| {
@@ -62,10 +62,10 @@ fn stages(b: &mut PtxBuilder, first: Reg, flaw: Flaw) -> Stages {
             b.push(Inst::FenceMbarrierInit);
         }
     });
-    if flaw != NoMeeting {
+    if flaw != NoBarrier {
         b.barrier();
     }
-    Stages { tiles, full, empty }
+    PipelineStages { tiles, full, empty }
 }
 
 fn wait(b: &mut PtxBuilder, barrier: u32, parity: usize) {
@@ -73,7 +73,7 @@ fn wait(b: &mut PtxBuilder, barrier: u32, parity: usize) {
     b.push(Inst::MbarrierWait { at: AddressOperand::array(barrier), parity, cluster: false });
 }
 
-fn produce(b: &mut PtxBuilder, stages: &Stages, flaw: Flaw) {
+fn produce(b: &mut PtxBuilder, stages: &PipelineStages, flaw: PipelineFlaw) {
     let maps = [0, 1].map(|map| b.map_address(map));
     maps.into_iter().for_each(|map| b.push(Inst::PrefetchTensorMap { map }));
     for step in 0..DEPTH / STEP {
@@ -117,7 +117,7 @@ fn descriptor(b: &mut PtxBuilder, tile: u32, byte: u32) -> Reg {
     b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }
 
-fn consume(b: &mut PtxBuilder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
+fn consume(b: &mut PtxBuilder, stages: &PipelineStages, d: &ptx_asm::Regs, flaw: PipelineFlaw) {
     let (lane, thread) = (b.special(SpecialReg::Lane), b.special(SpecialReg::Thread));
     let one = b.compare(CmpOp::Eq, Ty::U32, lane, 0_u32);
     let one_of_all = b.compare(CmpOp::Eq, Ty::U32, thread, 128_u32);
@@ -152,7 +152,7 @@ fn consume(b: &mut PtxBuilder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
         if flaw == EarlyRelease {
             b.push_predicated(guard, release.clone());
         }
-        if flaw != NoWaitForProducts {
+        if flaw != NoWaitForWgmma {
             b.push(Inst::WgmmaWait { pending: 0 });
         }
         if !matches!(flaw, EarlyRelease | NoRelease) {
@@ -177,8 +177,8 @@ fn give(b: &mut PtxBuilder, d: &ptx_asm::Regs) {
     }
 }
 
-fn product(flaw: Flaw) -> PtxKernel {
-    let mut b = PtxBuilder::new("product", 1, 256);
+fn matmul(flaw: PipelineFlaw) -> PtxKernel {
+    let mut b = PtxBuilder::new("matmul", 1, 256);
     b.min_blocks_per_sm(1);
     b.tensor_map();
     b.tensor_map();
@@ -207,16 +207,16 @@ fn number(seed: usize) -> f32 {
     (seed * 7919 % 13) as f32 - 6.0
 }
 
-fn factor(which: usize) -> Vec<u8> {
+fn operand(which: usize) -> Vec<u8> {
     let numbers = (0..SIZE * DEPTH).map(|i| number(i + which * 5));
     numbers.flat_map(|value| half::bf16::from_f32(value).to_le_bytes()).collect()
 }
 
-fn outcome(flaw: Flaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
+fn outcome(flaw: PipelineFlaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
     let mut gpu = SimulatedGpu::new();
     let maps: Vec<SimTensorMap> = (0..2)
         .map(|which| SimTensorMap {
-            address: gpu.put(format!("factor {which}"), factor(which)).address(),
+            address: gpu.put(format!("operand {which}"), operand(which)).address(),
             element: 2,
             sizes: vec![DEPTH as u64, SIZE as u64],
             strides: vec![2 * DEPTH as u64],
@@ -227,7 +227,7 @@ fn outcome(flaw: Flaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
     let out = gpu.reserve("out", SIZE * SIZE * 4);
     let params = [out.address()];
     let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(1, &params).with_maps(&maps) };
-    run(&product(flaw), &launch, &mut gpu, order)?;
+    run(&matmul(flaw), &launch, &mut gpu, order)?;
     Ok(gpu.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
@@ -237,7 +237,7 @@ fn orders() -> impl Iterator<Item = ExecutionOrder> {
 
 #[test]
 fn it_is_right_in_every_order() {
-    let module = PtxProgram { target: Target::Sm90a, kernels: vec![product(Nothing)] };
+    let module = PtxProgram { target: Target::Sm90a, kernels: vec![matmul(Nothing)] };
     assert_eq!(check(&module), Ok(()));
     let expected: Vec<f32> = (0..SIZE * SIZE)
         .map(|i| {
@@ -251,7 +251,7 @@ fn it_is_right_in_every_order() {
 }
 
 /// Whether a cause is one that the mistake may show as.
-fn fits(flaw: Flaw, cause: &FaultCause) -> bool {
+fn fits(flaw: PipelineFlaw, cause: &FaultCause) -> bool {
     let unordered = matches!(
         cause,
         FaultCause::Race { .. } | FaultCause::PendingCopy { .. } | FaultCause::PendingRead { .. }
@@ -268,9 +268,9 @@ fn fits(flaw: Flaw, cause: &FaultCause) -> bool {
         EarlyRelease | ReleaseByOneWarp => unordered,
         WrongParityOfEmpty | NoRelease | TooMuchExpected => stuck,
         NoFenceOfRegisters => matches!(cause, FaultCause::Accumulator { .. }),
-        NoWaitForProducts => unordered || matches!(cause, FaultCause::Accumulator { .. }),
+        NoWaitForWgmma => unordered || matches!(cause, FaultCause::Accumulator { .. }),
         NoFenceOfBarriers => miscounted,
-        NoMeeting => matches!(cause, FaultCause::Race { .. } | FaultCause::NoBarrier { .. }),
+        NoBarrier => matches!(cause, FaultCause::Race { .. } | FaultCause::NoBarrier { .. }),
     }
 }
 
@@ -287,9 +287,9 @@ fn every_flaw_is_found() {
         EarlyRelease,
         ReleaseByOneWarp,
         NoFenceOfRegisters,
-        NoWaitForProducts,
+        NoWaitForWgmma,
         NoFenceOfBarriers,
-        NoMeeting,
+        NoBarrier,
         LaneWaitsAlone,
         NoRelease,
     ];

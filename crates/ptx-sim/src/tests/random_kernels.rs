@@ -10,7 +10,7 @@ use ptx_asm::{
 };
 
 /// The registers and addresses that random instructions use.
-struct Drawn {
+struct InstSampler {
     chance: fastrand::Rng,
     /// An address of an array, an address in the cluster, 0, and 1.
     words: Vec<Reg>,
@@ -21,7 +21,7 @@ struct Drawn {
     sums: Regs,
 }
 
-impl Drawn {
+impl InstSampler {
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.chance.usize(..of.len())]
     }
@@ -48,7 +48,8 @@ impl Drawn {
 
     fn inst(&mut self) -> Inst {
         let axes = if self.chance.u32(..20) == 0 { 3 } else { 2 };
-        let at = |drawn: &mut Self| (0..axes).map(|_| PtxOperand::from(drawn.chance.i32(-70..90))).collect();
+        let at =
+            |sampler: &mut Self| (0..axes).map(|_| PtxOperand::from(sampler.chance.i32(-70..90))).collect();
         match self.chance.u32(..22) {
             0 => Inst::MbarrierInit { at: self.place(0), count: self.chance.u32(..3) },
             1 => Inst::FenceMbarrierInit,
@@ -96,7 +97,7 @@ impl Drawn {
 
 fn kernel(seed: u64) -> PtxKernel {
     let mut chance = fastrand::Rng::with_seed(seed);
-    let mut b = PtxBuilder::new("drawn", 1, 128);
+    let mut b = PtxBuilder::new("random", 1, 128);
     b.cluster(chance.u32(..3));
     b.tensor_map();
     b.shared(8, 8);
@@ -112,9 +113,9 @@ fn kernel(seed: u64) -> PtxKernel {
     let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
     let preds = vec![first, b.mov(RegClass::Pred, 1_u32)];
     let sums = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
-    let mut drawn = Drawn { chance, words, wide, masks, preds, sums };
+    let mut sampler = InstSampler { chance, words, wide, masks, preds, sums };
     // Most kernels begin with a valid prologue.
-    if drawn.chance.u32(..4) > 0 {
+    if sampler.chance.u32(..4) > 0 {
         b.push_predicated(
             GuardPredicate::on(first),
             Inst::MbarrierInit { at: AddressOperand::array(0), count: 1 },
@@ -122,9 +123,9 @@ fn kernel(seed: u64) -> PtxKernel {
         b.push_predicated(GuardPredicate::on(first), Inst::FenceMbarrierInit);
         b.push(Inst::ClusterBarrier);
     }
-    for _ in 0..drawn.chance.u32(..10) {
-        let inst = drawn.inst();
-        let guard = drawn.preds[drawn.chance.usize(..2)];
+    for _ in 0..sampler.chance.u32(..10) {
+        let inst = sampler.inst();
+        let guard = sampler.preds[sampler.chance.usize(..2)];
         b.push_predicated(GuardPredicate { pred: guard, when: true }, inst);
     }
     b.finish()

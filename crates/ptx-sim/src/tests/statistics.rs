@@ -93,7 +93,7 @@ fn passes_over_banks_are_counted() {
 
 /// Matrix rows, plain and with an xor swizzle.
 #[test]
-fn rows_of_matrices_meet_banks() {
+fn rows_of_matrices_have_bank_conflicts() {
     let loads = |swizzled: bool| {
         stats(32, |b| {
             let array = b.shared(32 * 128, 128);
@@ -105,8 +105,8 @@ fn rows_of_matrices_meet_banks() {
             }
             b.barrier();
             let row = b.mul_add(Ty::U32, lane, 128_u32, base);
-            let turned = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
-            let chunk = if swizzled { b.mul_add(Ty::U32, turned, 16_u32, row) } else { row };
+            let low_bits = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
+            let chunk = if swizzled { b.mul_add(Ty::U32, low_bits, 16_u32, row) } else { row };
             let dsts = b.registers(RegClass::B32, 4);
             b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::at(chunk) });
         })

@@ -11,7 +11,7 @@ const ORDERS: [ExecutionOrder; 4] = super::ORDERS;
 
 /// A tensor of numbered bytes with these sizes and strides, and elements of `element` bytes.
 #[derive(Clone)]
-struct Tensor {
+struct TestTensor {
     element: u32,
     sizes: Vec<u64>,
     strides: Vec<u64>,
@@ -24,11 +24,11 @@ fn byte(at: usize) -> u8 {
 }
 
 /// Rows of 96 16-bit elements, of which the tensor has 80.
-fn rows(tile: [u32; 2], swizzle: Swizzle) -> Tensor {
-    Tensor { element: 2, sizes: vec![80, 40], strides: vec![192], tile: tile.into(), swizzle }
+fn rows(tile: [u32; 2], swizzle: Swizzle) -> TestTensor {
+    TestTensor { element: 2, sizes: vec![80, 40], strides: vec![192], tile: tile.into(), swizzle }
 }
 
-impl Tensor {
+impl TestTensor {
     fn map(&self, address: u64) -> SimTensorMap {
         SimTensorMap {
             address,
@@ -136,7 +136,7 @@ fn copy_out(b: &mut PtxBuilder, array: u32, bytes: usize) {
 
 fn outcome(
     kernel: &PtxKernel,
-    tensor: &Tensor,
+    tensor: &TestTensor,
     order: ExecutionOrder,
 ) -> Result<(Vec<u8>, KernelStats), SimFault> {
     let mut gpu = SimulatedGpu::new();
@@ -151,13 +151,13 @@ fn outcome(
     Ok((gpu.bytes(out).to_vec(), stats))
 }
 
-fn cause(kernel: &PtxKernel, tensor: &Tensor) -> FaultCause {
+fn cause(kernel: &PtxKernel, tensor: &TestTensor) -> FaultCause {
     *outcome(kernel, tensor, ExecutionOrder::Sequential).expect_err("it is wrong").cause
 }
 
 #[test]
 fn tiles_lie_as_the_map_says() {
-    let cubes = || Tensor {
+    let cubes = || TestTensor {
         element: 4,
         sizes: vec![12, 3, 4],
         strides: vec![192, 192 * 5],
@@ -171,7 +171,7 @@ fn tiles_lie_as_the_map_says() {
         (rows([16, 16], Swizzle::Bytes32), vec![73, 7]),
         (rows([72, 8], Swizzle::None), vec![-1, 38]),
         (rows([64, 8], Swizzle::Bytes128), vec![200, 0]),
-        (Tensor { element: 1, ..rows([48, 16], Swizzle::None) }, vec![33, 0]),
+        (TestTensor { element: 1, ..rows([48, 16], Swizzle::None) }, vec![33, 0]),
         (cubes(), vec![1, 2, 3]),
         (cubes(), vec![6, -1, -2]),
     ];
@@ -221,12 +221,12 @@ fn loads_are_waited_for() {
     };
     assert!(outcome(&k(true, true), &tensor, ExecutionOrder::Sequential).is_ok());
     for order in ORDERS {
-        let found = *outcome(&k(false, true), &tensor, order).expect_err("nobody waits").cause;
+        let found = *outcome(&k(false, true), &tensor, order).expect_err("no thread waits").cause;
         assert!(
             matches!(found, FaultCause::PendingCopy { owner: 0, .. } | FaultCause::Race { .. }),
             "{found}"
         );
-        let found = *outcome(&k(false, false), &tensor, order).expect_err("nobody waits").cause;
+        let found = *outcome(&k(false, false), &tensor, order).expect_err("no thread waits").cause;
         assert!(matches!(found, FaultCause::Outstanding(_)), "{found}");
     }
 }
@@ -283,16 +283,16 @@ fn loads_that_do_not_fit() {
     // A tensor map beyond the end of the buffer.
     let right = with(|b, to, full| load(b, &[0, 36], to, full, 1024));
     assert!(outcome(&right, &tensor, ExecutionOrder::Sequential).is_ok());
-    let large = Tensor { sizes: vec![80, 100], ..rows([64, 8], Swizzle::Bytes128) };
+    let large = TestTensor { sizes: vec![80, 100], ..rows([64, 8], Swizzle::Bytes128) };
     assert!(matches!(cause(&right, &large), FaultCause::OutOfBounds { .. }));
     for wrong in [
-        Tensor { strides: vec![200], ..rows([64, 8], Swizzle::Bytes128) },
+        TestTensor { strides: vec![200], ..rows([64, 8], Swizzle::Bytes128) },
         rows([128, 8], Swizzle::Bytes128),
         rows([32, 8], Swizzle::Bytes128),
         rows([4, 8], Swizzle::None),
-        Tensor { tile: vec![64], ..rows([64, 8], Swizzle::Bytes128) },
+        TestTensor { tile: vec![64], ..rows([64, 8], Swizzle::Bytes128) },
         rows([64, 257], Swizzle::Bytes128),
-        Tensor { element: 3, ..rows([64, 8], Swizzle::None) },
+        TestTensor { element: 3, ..rows([64, 8], Swizzle::None) },
     ] {
         assert!(matches!(cause(&right, &wrong), FaultCause::Malformed(_)));
     }
@@ -328,19 +328,19 @@ fn sources_do_not_change_under_way() {
 
 /// The synchronisation that a variant of the store kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
+enum MissingSync {
     Nothing,
     Fence,
     FenceOfOthers,
-    Meeting,
+    Barrier,
     Commit,
     Wait,
     WaitBeforeWriting,
-    MeetingBeforeWriting,
+    BarrierBeforeWriting,
 }
 
 /// All threads write a tile, one thread stores it by TMA, and then all write it again.
-fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> PtxKernel {
+fn stores(tensor: &TestTensor, at: &[i32], missing: MissingSync) -> PtxKernel {
     let bytes = tensor.tile_bytes();
     let mut b = PtxBuilder::new("tiles", 1, 64);
     b.tensor_map();
@@ -355,27 +355,27 @@ fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> PtxKernel {
         }
     };
     write(&mut b);
-    if lack != Lack::Fence && lack != Lack::FenceOfOthers {
+    if missing != MissingSync::Fence && missing != MissingSync::FenceOfOthers {
         b.push(Inst::FenceProxyAsync);
     }
-    if lack != Lack::Meeting {
+    if missing != MissingSync::Barrier {
         b.barrier();
     }
     only_first(&mut b, |b| {
-        if lack == Lack::FenceOfOthers {
+        if missing == MissingSync::FenceOfOthers {
             b.push(Inst::FenceProxyAsync);
         }
         let map = b.map_address(0);
         b.push(Inst::TmaStore { map, at: coordinates(at), from: AddressOperand::array(tile) });
-        if lack != Lack::Commit {
+        if missing != MissingSync::Commit {
             b.push(Inst::TmaStoreCommit);
         }
-        if !matches!(lack, Lack::Wait | Lack::WaitBeforeWriting) {
+        if !matches!(missing, MissingSync::Wait | MissingSync::WaitBeforeWriting) {
             b.push(Inst::TmaStoreWait { pending: 0 });
         }
     });
-    if lack != Lack::Wait {
-        if lack != Lack::MeetingBeforeWriting {
+    if missing != MissingSync::Wait {
+        if missing != MissingSync::BarrierBeforeWriting {
             b.barrier();
         }
         write(&mut b);
@@ -392,7 +392,7 @@ fn tiles_are_stored() {
         (rows([64, 16], Swizzle::None), vec![3, 1]),
     ];
     for (tensor, at) in cases {
-        let k = stores(&tensor, &at, Lack::Nothing);
+        let k = stores(&tensor, &at, MissingSync::Nothing);
         for order in ORDERS {
             let mut gpu = SimulatedGpu::new();
             let region = gpu.put("tensor", (0..192 * 40).map(byte).collect::<Vec<u8>>());
@@ -417,13 +417,13 @@ fn tiles_are_stored() {
 #[test]
 fn stores_are_waited_for() {
     let tensor = rows([64, 16], Swizzle::Bytes128);
-    let found = |lack, order| {
-        *outcome(&stores(&tensor, &[0, 0], lack), &tensor, order).expect_err("it is wrong").cause
+    let found = |missing, order| {
+        *outcome(&stores(&tensor, &[0, 0], missing), &tensor, order).expect_err("it is wrong").cause
     };
     for order in ORDERS {
-        assert!(matches!(found(Lack::Fence, order), FaultCause::Unfenced { .. }));
-        assert!(matches!(found(Lack::FenceOfOthers, order), FaultCause::Unfenced { .. }));
-        let cause = found(Lack::Meeting, order);
+        assert!(matches!(found(MissingSync::Fence, order), FaultCause::Unfenced { .. }));
+        assert!(matches!(found(MissingSync::FenceOfOthers, order), FaultCause::Unfenced { .. }));
+        let cause = found(MissingSync::Barrier, order);
         assert!(
             matches!(
                 cause,
@@ -431,12 +431,12 @@ fn stores_are_waited_for() {
             ),
             "{cause}"
         );
-        assert!(matches!(found(Lack::Wait, order), FaultCause::Outstanding(_)));
-        let cause = found(Lack::Commit, order);
+        assert!(matches!(found(MissingSync::Wait, order), FaultCause::Outstanding(_)));
+        let cause = found(MissingSync::Commit, order);
         assert!(matches!(cause, FaultCause::PendingRead { .. }), "{cause}");
-        let cause = found(Lack::WaitBeforeWriting, order);
+        let cause = found(MissingSync::WaitBeforeWriting, order);
         assert!(matches!(cause, FaultCause::PendingRead { .. }), "{cause}");
-        let cause = found(Lack::MeetingBeforeWriting, order);
+        let cause = found(MissingSync::BarrierBeforeWriting, order);
         assert!(
             matches!(
                 cause,

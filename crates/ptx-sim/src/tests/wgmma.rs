@@ -12,7 +12,7 @@ use ptx_asm::{
 
 /// Layout of an operand: swizzle span in bytes (16: none), and whether it is M- or N-major.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct OperandLayout {
     span: usize,
     lines_innermost: bool,
 }
@@ -23,7 +23,7 @@ const ROWS: usize = 64;
 const LEADING: usize = 10 << 10;
 const STRIDE: usize = 1024;
 
-impl Layout {
+impl OperandLayout {
     fn descriptor(self) -> u64 {
         let mode = [(16, 0), (128, 1), (64, 2), (32, 3)].iter().find(|(span, _)| *span == self.span);
         let mode = mode.expect("there are four").1;
@@ -31,7 +31,7 @@ impl Layout {
     }
 
     /// Byte offset of an element.
-    fn place(self, line: usize, step: usize, size: usize) -> usize {
+    fn offset(self, line: usize, step: usize, size: usize) -> usize {
         // The core matrix, its row, the chunk in the row, and the byte in the chunk.
         let (row, chunk, core) = if self.lines_innermost {
             let atom = self.span / size;
@@ -49,19 +49,19 @@ impl Layout {
 }
 
 /// Bytes of an operand in shared memory.
-const FACTOR: u32 = 1 << 15;
+const OPERAND_BYTES: u32 = 1 << 15;
 
-struct Product {
+struct WgmmaCase {
     element: Ty,
     columns: usize,
-    layouts: [Layout; 2],
+    layouts: [OperandLayout; 2],
 }
 
 fn number(seed: usize) -> f32 {
     (seed * 7919 % 29) as f32 / 4.0 - 3.5
 }
 
-impl Product {
+impl WgmmaCase {
     fn size(&self) -> usize {
         self.element.bytes() as usize
     }
@@ -79,11 +79,11 @@ impl Product {
     }
 
     fn image(&self, which: usize) -> Vec<u8> {
-        let mut image = vec![0; FACTOR as usize];
+        let mut image = vec![0; OPERAND_BYTES as usize];
         for line in 0..self.lines(which) {
             for step in 0..self.depth() {
                 let value = self.element(which, line, step);
-                let at = self.layouts[which].place(line, step, self.size());
+                let at = self.layouts[which].offset(line, step, self.size());
                 let bytes = match self.element {
                     Ty::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
                     Ty::Bf16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
@@ -120,9 +120,9 @@ fn descriptor(b: &mut PtxBuilder, array: u32, rest: u64) -> Reg {
 
 /// A kernel of one warpgroup that copies two operands into shared memory; `then` receives zeroed accumulators
 /// and descriptors.
-fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2])) -> PtxKernel {
-    let mut b = PtxBuilder::new("product", 3, 128);
-    let arrays = [b.shared(FACTOR, 1024), b.shared(FACTOR, 1024)];
+fn kernel(case: &WgmmaCase, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2])) -> PtxKernel {
+    let mut b = PtxBuilder::new("wgmma", 3, 128);
+    let arrays = [b.shared(OPERAND_BYTES, 1024), b.shared(OPERAND_BYTES, 1024)];
     for (param, &array) in arrays.iter().enumerate() {
         let (thread, base, from) =
             (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array), b.param(param as u32));
@@ -134,18 +134,18 @@ fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Re
             b.store_vector(StateSpace::Shared, Ty::B32, AddressOperand::at(to), &words);
             let next = b.add(Ty::U32, step, 128_u32);
             b.set(step, next);
-            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, step, FACTOR / 16))
+            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, step, OPERAND_BYTES / 16))
         });
     }
     if fence {
         b.push(Inst::FenceProxyAsync);
     }
     b.barrier();
-    let d = (0..product.columns / 2).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
+    let d = (0..case.columns / 2).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
     let mut descriptors = [0, 1].into_iter();
     let descriptors = [(); 2].map(|()| {
         let which = descriptors.next().unwrap_or(0);
-        descriptor(&mut b, arrays[which], product.layouts[which].descriptor())
+        descriptor(&mut b, arrays[which], case.layouts[which].descriptor())
     });
     then(&mut b, &d, descriptors);
     b.finish()
@@ -160,10 +160,10 @@ fn give(b: &mut PtxBuilder, d: &Regs) {
     }
 }
 
-fn outcome(product: &Product, kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
+fn outcome(case: &WgmmaCase, kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
     let mut gpu = SimulatedGpu::new();
-    let images = [0, 1].map(|which| gpu.put(format!("factor {which}"), product.image(which)).address());
-    let out = gpu.reserve("out", ROWS * product.columns * 4);
+    let images = [0, 1].map(|which| gpu.put(format!("operand {which}"), case.image(which)).address());
+    let out = gpu.reserve("out", ROWS * case.columns * 4);
     run(kernel, &SimLaunch::new(1, &[images[0], images[1], out.address()]), &mut gpu, order)?;
     Ok(gpu.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
@@ -173,12 +173,12 @@ fn predicate(b: &mut PtxBuilder, value: bool) -> Reg {
 }
 
 /// `d = a b`, then `d += a b`, then a wait.
-fn twice(product: &Product) -> PtxKernel {
-    kernel(product, true, |b, d, descriptors| {
+fn twice(case: &WgmmaCase) -> PtxKernel {
+    kernel(case, true, |b, d, descriptors| {
         b.push(Inst::WgmmaFence);
         for accumulate in [false, true] {
             let accumulate = predicate(b, accumulate);
-            b.push(product.multiply(d, descriptors, accumulate));
+            b.push(case.multiply(d, descriptors, accumulate));
         }
         b.push(Inst::WgmmaCommit);
         b.push(Inst::WgmmaWait { pending: 0 });
@@ -186,47 +186,50 @@ fn twice(product: &Product) -> PtxKernel {
     })
 }
 
-fn check(product: &Product) {
-    let found = outcome(product, &twice(product), ExecutionOrder::Sequential)
-        .unwrap_or_else(|fault| panic!("{fault}"));
+fn check(case: &WgmmaCase) {
+    let found =
+        outcome(case, &twice(case), ExecutionOrder::Sequential).unwrap_or_else(|fault| panic!("{fault}"));
     for row in 0..ROWS {
-        for column in 0..product.columns {
-            let sum: f32 = (0..product.depth())
-                .map(|step| product.element(0, row, step) * product.element(1, column, step))
+        for column in 0..case.columns {
+            let sum: f32 = (0..case.depth())
+                .map(|step| case.element(0, row, step) * case.element(1, column, step))
                 .sum();
             // Lane l of warp w holds row 16 w + l / 4 and the row eight further, two adjacent columns each.
             let thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
             let register = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
-            let value = found[thread * product.columns / 2 + register];
-            assert_eq!(value, 2.0 * sum, "{:?} {:?}: {row}, {column}", product.element, product.layouts);
+            let value = found[thread * case.columns / 2 + register];
+            assert_eq!(value, 2.0 * sum, "{:?} {:?}: {row}, {column}", case.element, case.layouts);
         }
     }
 }
 
-fn depth(span: usize) -> Layout {
-    Layout { span, lines_innermost: false }
+fn depth(span: usize) -> OperandLayout {
+    OperandLayout { span, lines_innermost: false }
 }
 
-fn lines(span: usize) -> Layout {
-    Layout { span, lines_innermost: true }
+fn lines(span: usize) -> OperandLayout {
+    OperandLayout { span, lines_innermost: true }
 }
 
 #[test]
-fn factors_lie_as_descriptors_say() {
+fn operands_lie_as_descriptors_say() {
     for span in [16, 32, 64, 128] {
         for layouts in [[depth(span), lines(span)], [lines(span), depth(span)]] {
-            check(&Product { element: Ty::Bf16, columns: 64, layouts });
+            check(&WgmmaCase { element: Ty::Bf16, columns: 64, layouts });
         }
-        check(&Product { element: Ty::F32, columns: 16, layouts: [depth(span); 2] });
+        check(&WgmmaCase { element: Ty::F32, columns: 16, layouts: [depth(span); 2] });
     }
-    check(&Product { element: Ty::F16, columns: 8, layouts: [depth(128); 2] });
-    check(&Product { element: Ty::F16, columns: 136, layouts: [depth(32), lines(128)] });
+    check(&WgmmaCase { element: Ty::F16, columns: 8, layouts: [depth(128); 2] });
+    check(&WgmmaCase { element: Ty::F16, columns: 136, layouts: [depth(32), lines(128)] });
 }
 
-const SMALL: Product = Product {
+const SMALL: WgmmaCase = WgmmaCase {
     element: Ty::Bf16,
     columns: 8,
-    layouts: [Layout { span: 128, lines_innermost: false }, Layout { span: 128, lines_innermost: false }],
+    layouts: [
+        OperandLayout { span: 128, lines_innermost: false },
+        OperandLayout { span: 128, lines_innermost: false },
+    ],
 };
 
 fn causes(kernel: &PtxKernel) -> Vec<FaultCause> {
@@ -330,19 +333,19 @@ fn fences_follow_what_threads_did() {
 
 /// Threads must fence the operands that they wrote, and keep them until all warps have waited.
 #[test]
-fn factors_stay() {
+fn operands_must_not_change() {
     let unfenced = kernel(&SMALL, false, |b, d, descriptors| {
         b.push(Inst::WgmmaFence);
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, descriptors, accumulate));
     });
     all(&unfenced, |cause| matches!(cause, FaultCause::Unfenced { .. }));
-    let overwritten = |waits: bool, meets: bool| {
+    let overwritten = |waits: bool, synchronises: bool| {
         small(FENCE, |b, _, _| {
             if waits {
                 b.push(WAIT);
             }
-            if meets {
+            if synchronises {
                 b.barrier();
             }
             let thread = b.special(SpecialReg::Thread);
