@@ -28,8 +28,8 @@ pub struct PtxOptions {
     /// | `sin`, `cos` | 2⁻²⁰ for `|x|` up to 1000, then in proportion to it | 5 |
     /// | `tanh` | 2⁻¹⁰ of the result; 2⁻²¹ on [`Target::Sm70`], which has no instruction for it | 1, 5 |
     ///
-    /// Subnormal arguments and results are flushed to zero, except by `tanh`. The bounds of single
-    /// instructions are NVIDIA's; the rest is what the steps add.
+    /// Subnormal arguments and results are flushed to zero, except by `tanh`. NVIDIA states the errors of
+    /// single instructions; the table adds the errors of the instructions around them.
     pub approximate_functions: bool,
     /// The most local memory of a thread for arrays, in bytes; kernels that need more are rejected.
     pub local_bytes: u32,

@@ -1,11 +1,11 @@
 //! Finds tree reductions whose steps a warp can do with shuffles, without barriers and without storing
 //! partial results.
 //!
-//! The scheduler emits a tree reduction in steps. Each thread `t` first stores its result into `first[t]`. A
-//! step of workgroup loops then stores `f(from[n g + i], from[n g + i + c], …)` into `to[m g + i]`, which
-//! leaves `m` of `n` results in each group `g`. If a group is a warp, or the only group is part of a warp,
-//! the results stay in registers: result `n g + i` in lane `i` of warp `g`. A step then reads its operands
-//! from other lanes. Operands are combined in the same pairs, so no bit changes.
+//! The scheduler emits a tree reduction as several steps. Each thread `t` first stores its result into
+//! `first[t]`. A step of workgroup loops then stores `f(from[n g + i], from[n g + i + c], …)` into
+//! `to[m g + i]`, which leaves `m` of `n` results in each group `g`. If a group is a warp, or the only group
+//! is part of a warp, the results stay in registers: result `n g + i` in lane `i` of warp `g`. A step then
+//! reads its operands from other lanes. Operands are combined in the same pairs, so no bit changes.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -13,7 +13,7 @@ use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 /// A routine, and whether it is a single tensor-core kernel.
-struct Program {
+struct MatmulProgram {
     text: String,
     on_cores: bool,
 }
@@ -23,7 +23,7 @@ fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], 
     let [dims_a, dims_b, dims_c] = dims;
     let [batch, rows, columns, depth] = sizes;
     format!(
-        "routine @product fast {{
+        "routine @matmul fast {{
            node %0 \"a\" {dtype}{dims_a} on_device
            node %1 \"b\" {dtype}{dims_b} on_device
            node %2 \"c\" f32{dims_c} on_device
@@ -42,11 +42,11 @@ fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], 
     )
 }
 
-fn run(program: &Program, target: Target) {
+fn run(program: &MatmulProgram, target: Target) {
     run_with(program, target, PtxOptions::default());
 }
 
-fn run_with(program: &Program, target: Target, options: PtxOptions) {
+fn run_with(program: &MatmulProgram, target: Target, options: PtxOptions) {
     let routine = lowered_ir::text::parse(&program.text).unwrap_or_else(|e| panic!("{e}\n{}", program.text));
     let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
     let inputs = routine.nodes.iter().map(|decl| {
@@ -55,7 +55,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
         (0..elements).flat_map(|at| bytes(value(at))).collect()
     });
     let case = RunCase {
-        path: "a product".into(),
+        path: "a matmul".into(),
         line: 0,
         inputs: inputs.collect(),
         merge: None,
@@ -79,7 +79,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
 /// Runs a program with `mma` and with `wgmma`.
 fn run_on_cores(text: &str) {
     for target in [Target::Sm80, Target::Sm90a] {
-        run(&Program { text: text.into(), on_cores: true }, target);
+        run(&MatmulProgram { text: text.into(), on_cores: true }, target);
     }
 }
 
@@ -94,7 +94,7 @@ fn both_types_on_every_target() {
     for dtype in ["bf16", "f16"] {
         for target in Target::ALL {
             let text = program(dtype, ["[48, 64]", "[64, 40]", "[48, 40]"], [1, 48, 40, 64], PLAIN, "");
-            run(&Program { text, on_cores: target >= Target::Sm80 }, target);
+            run(&MatmulProgram { text, on_cores: target >= Target::Sm80 }, target);
         }
     }
 }
@@ -203,11 +203,11 @@ fn rows_of_two_loops() {
 fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
     // An odd K, sums in class `Strict`, and other types.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
-    run(&Program { text: odd, on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: odd, on_cores: false }, Target::Sm80);
     let whole = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
-    run(&Program { text: whole.replace("fast", "strict"), on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: whole.replace("fast", "strict"), on_cores: false }, Target::Sm80);
     let single = whole.replace("convert f32", "").replace("bf16", "f32");
-    run(&Program { text: single, on_cores: false }, Target::Sm80);
+    run(&MatmulProgram { text: single, on_cores: false }, Target::Sm80);
 }
 
 #[test]
@@ -229,14 +229,14 @@ fn single_precision_is_multiplied_on_request() {
         [["[48, 64]", "[40, 64]", "[48, 40]"], ["[64, 48]", "[64, 40]", "[48, 40]"]].into_iter().zip(indices)
     {
         let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
-        run_with(&Program { text, on_cores: true }, Target::Sm80, options.clone());
+        run_with(&MatmulProgram { text, on_cores: true }, Target::Sm80, options.clone());
     }
     // 32-bit elements: half as many per copy.
     let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
     let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
-    run_with(&Program { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());
-    run_with(&Program { text: text.clone(), on_cores: false }, Target::Sm70, options.clone());
-    run_with(&Program { text: text.replace("fast", "strict"), on_cores: false }, Target::Sm80, options);
+    run_with(&MatmulProgram { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());
+    run_with(&MatmulProgram { text: text.clone(), on_cores: false }, Target::Sm70, options.clone());
+    run_with(&MatmulProgram { text: text.replace("fast", "strict"), on_cores: false }, Target::Sm80, options);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use codegen_ptx::PtxOptions;
 use fastrand::Rng;
 
 /// A program being generated, with nodes of rows, of one element per row, and of one element per column.
-struct Program {
+struct RowProgram {
     random: Rng,
     dtype: &'static str,
     rows: usize,
@@ -33,8 +33,8 @@ const BOTH: usize = 0;
 const ROWS: usize = 1;
 const COLUMNS: usize = 2;
 
-impl Program {
-    fn new(seed: u64) -> Program {
+impl RowProgram {
+    fn new(seed: u64) -> RowProgram {
         let mut random = Rng::with_seed(seed);
         let dtype = ["i32", "i32", "i64", "u16"][random.usize(..4)];
         let columns = match random.u8(..6) {
@@ -47,7 +47,7 @@ impl Program {
         };
         let rows = 1 + random.usize(..(1 + 6000 / columns).min(48));
         let (declared, body, filled) = (String::new(), String::new(), [(); 3].map(|()| Vec::new()));
-        Program { random, dtype, rows, columns, declared, body, filled, nodes: 0, loops: 0 }
+        RowProgram { random, dtype, rows, columns, declared, body, filled, nodes: 0, loops: 0 }
     }
 
     fn node(&mut self, of: usize, mode: &str) -> String {
@@ -125,7 +125,7 @@ impl Program {
     }
 
     /// `node[row, column] := value`, in loops over rows and columns.
-    fn map(&mut self, node: &str, value: impl FnOnce(&mut Program, &str, &str) -> String) {
+    fn map(&mut self, node: &str, value: impl FnOnce(&mut RowProgram, &str, &str) -> String) {
         let [row, column] = [(); 2].map(|()| self.loop_var());
         let value = value(self, &row, &column);
         let (rows, columns) = (self.rows, self.columns);
@@ -215,7 +215,7 @@ fn check(text: &str, seed: u64) {
 #[test]
 fn programs_on_rows_are_what_is_written() {
     for seed in 0..programs::seeds(24) {
-        check(&Program::new(seed).finish(), seed);
+        check(&RowProgram::new(seed).finish(), seed);
     }
 }
 

@@ -13,14 +13,14 @@ use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 /// The program and statistics of a routine with one kernel.
-struct Run {
+struct KernelRun {
     text: String,
     stats: KernelStats,
     threads: u32,
     blocks: u32,
 }
 
-impl Run {
+impl KernelRun {
     /// Average loads and stores of global memory per thread, and sectors accessed.
     fn global(&self) -> [(f64, u64); 2] {
         let threads = f64::from(self.threads * self.blocks);
@@ -38,7 +38,7 @@ impl Run {
 
 /// Runs the kernels of a routine in several execution orders and compares the results with the interpreter of
 /// the IR.
-fn runs(text: &str) -> Vec<Run> {
+fn runs(text: &str) -> Vec<KernelRun> {
     let codegen = ptx(Target::Sm90a, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
@@ -59,20 +59,20 @@ fn runs(text: &str) -> Vec<Run> {
         let defined = device::defined(kernel, args.clone(), &[]).unwrap();
         let run =
             |seed| device::run_kernel(&rendered, at, kernel, &args, &[], ExecutionOrder::Random { seed });
-        let results: Vec<device::Ran> = (0..2).map(|seed| run(seed).unwrap()).collect();
+        let results: Vec<device::KernelResult> = (0..2).map(|seed| run(seed).unwrap()).collect();
         results.iter().for_each(|ran| assert!(ran.memory == defined, "{ir}"));
         let module = ptx_asm::PtxProgram {
             target: rendered.module.target,
             kernels: vec![rendered.module.kernels[at].clone()],
         };
         let (launch, stats) = (&rendered.launches[at], results[0].stats.clone());
-        Run { text: ptx_asm::print(&module), stats, threads: launch.threads, blocks: launch.blocks }
+        KernelRun { text: ptx_asm::print(&module), stats, threads: launch.threads, blocks: launch.blocks }
     };
     scheduled.kernels().iter().enumerate().map(run).collect()
 }
 
 /// Runs a routine with a single kernel.
-fn run(text: &str) -> Run {
+fn run(text: &str) -> KernelRun {
     let mut all = runs(text);
     assert_eq!(all.len(), 1, "{text}");
     all.pop().unwrap()
@@ -168,7 +168,7 @@ fn halves_are_held_by_eights_and_wide_floats_by_pairs() {
 }
 
 #[test]
-fn several_rows_are_held_at_once() {
+fn several_rows_stay_in_registers_at_once() {
     let found = run("routine @norms fast {
            node %0 \"a\" f32[2, 2048] on_device
            node %1 \"b\" f32[2, 2048] on_device
@@ -204,7 +204,7 @@ fn sums_of_rows_read_runs_from_one_address() {
 }
 
 #[test]
-fn what_is_left_of_a_row_is_held_by_some_threads() {
+fn the_rest_of_a_row_stays_in_registers_of_some_threads() {
     for columns in [1000, 1028, 4 * 300 + 4, 1001] {
         let found = run(&softmax("f32", 2, columns));
         let [(_, read), (_, written)] = found.global();

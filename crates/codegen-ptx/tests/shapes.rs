@@ -73,7 +73,7 @@ fn elements() {
 }
 
 #[test]
-fn products() {
+fn matmuls() {
     let bias = "c[m,n] :+= a[m,k] * b[k,n]\nd[m,n] := relu(c[m,n] + e[n])";
     for (m, n, k) in [(64, 64, 32), (40, 48, 24), (16, 16, 16), (5, 130, 33)] {
         let (a, b, c): ([usize; 2], [usize; 2], [usize; 2]) = ([m, k], [k, n], [m, n]);

@@ -10,20 +10,20 @@ use scheduling::{ScheduleOptions, schedule};
 const TILE: usize = 128;
 
 /// `c[m, n] := relu(a[m, k] · b[k, n] + bias[n])`, with operands plain or transposed.
-struct Product {
+struct TiledMatmul {
     m: usize,
     n: usize,
     k: usize,
     transposed: [bool; 2],
 }
 
-impl Product {
+impl TiledMatmul {
     fn text(&self) -> String {
-        let Product { m, n, k, transposed } = self;
+        let TiledMatmul { m, n, k, transposed } = self;
         let (a, a_at) = if transposed[0] { ([k, m], "i2, i0") } else { ([m, k], "i0, i2") };
         let (b, b_at) = if transposed[1] { ([n, k], "i1, i2") } else { ([k, n], "i2, i1") };
         format!(
-            "routine @product fast {{
+            "routine @matmul fast {{
                node %0 \"a\" f32[{}, {}] on_device
                node %1 \"b\" f32[{}, {}] on_device
                node %2 \"c\" f32[{m}, {n}] on_device
@@ -57,14 +57,14 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 /// Runs the first block, whose outputs must be the sums in the order of `k`, to the bit.
-fn first_block(product: &Product, order: ExecutionOrder) -> KernelStats {
+fn first_block(matmul: &TiledMatmul, order: ExecutionOrder) -> KernelStats {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
-    let routine = lowered_ir::text::parse(&product.text()).unwrap();
+    let routine = lowered_ir::text::parse(&matmul.text()).unwrap();
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap();
     let call = &scheduled.calls()[0];
     assert_eq!(rendered.launches[call.kernel].threads, 256, "it is not the kernel of large tiles");
-    let Product { m, n, k, .. } = *product;
+    let TiledMatmul { m, n, k, .. } = *matmul;
     let nodes = [values(m * k, 0), values(k * n, 1), vec![0.0; m * n], values(n, 2)];
     let mut machine = SimulatedGpu::new();
     let regions: Vec<_> = call
@@ -84,7 +84,7 @@ fn first_block(product: &Product, order: ExecutionOrder) -> KernelStats {
         let (row, column) = (at / n, at % n);
         let found = f32::from_le_bytes(found.try_into().unwrap());
         let sum = |sum: f32, k: usize| {
-            nodes[0][product.at(0, row, k)].mul_add(nodes[1][product.at(1, column, k)], sum)
+            nodes[0][matmul.at(0, row, k)].mul_add(nodes[1][matmul.at(1, column, k)], sum)
         };
         let expected = match row < TILE && column < TILE {
             true => ((0..k).fold(0.0, sum) + nodes[3][column]).max(0.0),
@@ -100,34 +100,40 @@ fn first_block(product: &Product, order: ExecutionOrder) -> KernelStats {
 fn every_bit_is_that_of_sums_in_order() {
     for (nth, k) in [8, 12, 16, 24, 29, 32, 43].into_iter().enumerate() {
         let transposed = [nth % 2 == 1, nth % 3 == 1];
-        first_block(&Product { m: 1024, n: 2048, k, transposed }, ExecutionOrder::Random { seed: k as u64 });
+        first_block(
+            &TiledMatmul { m: 1024, n: 2048, k, transposed },
+            ExecutionOrder::Random { seed: k as u64 },
+        );
     }
     // Rows and columns that are not whole tiles.
-    let ragged = Product { m: 1029, n: 2051, k: 40, transposed: [false, true] };
+    let ragged = TiledMatmul { m: 1029, n: 2051, k: 40, transposed: [false, true] };
     first_block(&ragged, ExecutionOrder::Random { seed: 3 });
 }
 
 #[test]
 fn a_block_does_little_but_multiply() {
     for transposed in [[false, false], [false, true], [true, false], [true, true]] {
-        let product = Product { m: 1024, n: 2048, k: 256, transposed };
-        let stats = first_block(&product, ExecutionOrder::Sequential);
+        let matmul = TiledMatmul { m: 1024, n: 2048, k: 256, transposed };
+        let stats = first_block(&matmul, ExecutionOrder::Sequential);
         let warps = 8;
-        let products = stats.count("fma.f32");
-        assert_eq!(products, (TILE * TILE * product.k / 32) as u64);
+        let multiplications = stats.count("fma.f32");
+        assert_eq!(multiplications, (TILE * TILE * matmul.k / 32) as u64);
         // For each index along `k` a thread loads four vectors of four from shared memory for 64
         // multiply-adds, without bank conflicts.
-        assert_eq!(stats.count("load.shared"), products / 16);
+        assert_eq!(stats.count("load.shared"), multiplications / 16);
         assert_eq!(stats.conflicts(), 0, "{transposed:?}");
         // One barrier per tile along `k`.
-        assert_eq!(stats.count("barrier"), warps * product.k as u64 / 8);
+        assert_eq!(stats.count("barrier"), warps * matmul.k as u64 / 8);
         // Every sector that is accessed is read or written whole, and once.
-        let staged = (2 * TILE * product.k + TILE * warps as usize) * 4 / 32;
+        let staged = (2 * TILE * matmul.k + TILE * warps as usize) * 4 / 32;
         assert!(stats.sectors("load.global") <= staged as u64, "{}", stats.sectors("load.global"));
         assert_eq!(stats.sectors("store.global"), (TILE * TILE * 4 / 32) as u64);
         // Assemblers remove copies between registers.
         let all: u64 = stats.insts.iter().map(|inst| inst.warps).sum::<u64>() - stats.count("move");
         let counts = stats.counts();
-        assert!(all * 100 <= products * 113, "{transposed:?}: {all} for {products} products: {counts:?}");
+        assert!(
+            all * 100 <= multiplications * 113,
+            "{transposed:?}: {all} for {multiplications} multiplications: {counts:?}"
+        );
     }
 }

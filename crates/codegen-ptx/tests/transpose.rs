@@ -10,9 +10,9 @@ use scheduling::{ScheduleOptions, schedule};
 use tnode::DType;
 
 /// `y[i, j] := x[j, i]`, for the rows and columns of `y`.
-fn turned(dtype: DType, [rows, columns]: [usize; 2]) -> String {
+fn transposed(dtype: DType, [rows, columns]: [usize; 2]) -> String {
     format!(
-        "routine @turned fast {{
+        "routine @transposed fast {{
            node %0 \"x\" {dtype}[{columns}, {rows}] on_device
            node %1 \"y\" {dtype}[{rows}, {columns}] on_device
            for i0 in 0..{rows} {{ for i1 in 0..{columns} {{ %1[i0, i1] := %0[i1, i0] }} }}
@@ -51,7 +51,7 @@ fn run(text: &str, order: ExecutionOrder) -> Vec<KernelStats> {
 #[test]
 fn both_memories_are_touched_along_their_rows() {
     for dtype in [DType::Bf16, DType::F32, DType::F64] {
-        let stats = run(&turned(dtype, [512, 256]), ExecutionOrder::Random { seed: 1 });
+        let stats = run(&transposed(dtype, [512, 256]), ExecutionOrder::Random { seed: 1 });
         let [stats] = stats.as_slice() else { panic!("{dtype} takes {} kernels", stats.len()) };
         let sectors = (512 * 256 * dtype.size_bytes() / 32) as u64;
         assert_eq!(stats.sectors("load.global"), sectors, "{dtype}");
@@ -73,7 +73,7 @@ fn both_memories_are_touched_along_their_rows() {
 fn what_lies_beyond_whole_tiles_is_turned_too() {
     for (dtype, sizes) in [(DType::F32, [260, 257]), (DType::Bf16, [289, 320]), (DType::U8, [256, 300])] {
         for seed in 0..3 {
-            run(&turned(dtype, sizes), ExecutionOrder::Random { seed });
+            run(&transposed(dtype, sizes), ExecutionOrder::Random { seed });
         }
     }
 }

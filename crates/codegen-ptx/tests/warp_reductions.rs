@@ -60,7 +60,7 @@ fn checked(text: &str, dtype: DType) -> String {
     }
     let args = vec![x, vec![0; 3 * dtype.size_bytes()]];
     let run = |seed| device::run_kernel(&rendered, 0, &kernel, &args, &[], ExecutionOrder::Random { seed });
-    let results: Vec<device::Ran> = (0..3).map(|seed| run(seed).unwrap()).collect();
+    let results: Vec<device::KernelResult> = (0..3).map(|seed| run(seed).unwrap()).collect();
     let defined = device::defined(&kernel, args.clone(), &[]).unwrap();
     results.iter().for_each(|found| assert_eq!(found.memory, defined));
     ptx_asm::print(&rendered.module)

@@ -12,10 +12,10 @@ use super::{Emitter, Value, carrier};
 use crate::unsupported::{Checked, reject};
 
 /// A value and its type in the routine.
-pub(super) type Typed = (Value, DType);
+pub(super) type TypedValue = (Value, DType);
 
 impl Emitter<'_> {
-    pub(super) fn expr(&mut self, expr: &Expr) -> Checked<Typed> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Checked<TypedValue> {
         match expr {
             Expr::Const(scalar) => Ok((Value::Known(*scalar), scalar.dtype())),
             Expr::Index { index, dtype } => Ok((self.index_value(index, *dtype), *dtype)),
@@ -86,7 +86,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn of_lanes(&mut self, lanes: &[Expr; 4]) -> Checked<Typed> {
+    fn of_lanes(&mut self, lanes: &[Expr; 4]) -> Checked<TypedValue> {
         let mut words = [PtxOperand::Const(0); 4];
         for (word, lane) in words.iter_mut().zip(lanes) {
             let (lane, _) = self.expr(lane)?;
@@ -96,13 +96,19 @@ impl Emitter<'_> {
         Ok((Value::Lanes(words), DType::U32x4))
     }
 
-    fn get(&mut self, node: NodeRef, index: &Indices) -> Typed {
+    fn get(&mut self, node: NodeRef, index: &Indices) -> TypedValue {
         let decl = self.routine.node(node);
         let flat = flat(index, &decl.dims);
         (self.load(MemoryObject::Node(node), decl.dtype, &flat), decl.dtype)
     }
 
-    fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> Checked<Typed> {
+    fn guarded(
+        &mut self,
+        guard: &Guard,
+        node: NodeRef,
+        index: &Indices,
+        otherwise: &Expr,
+    ) -> Checked<TypedValue> {
         let decl = self.routine.node(node);
         let (other, _) = self.expr(otherwise)?;
         let condition = match self.guard(guard)? {
@@ -128,7 +134,7 @@ impl Emitter<'_> {
         axis: usize,
         at: &Expr,
         otherwise: &Expr,
-    ) -> Checked<Typed> {
+    ) -> Checked<TypedValue> {
         let dtype = self.routine.node(node).dtype;
         let at = self.computed_index("gather", node, index, axis, at)?;
         let (other, _) = self.expr(otherwise)?;
@@ -167,7 +173,7 @@ impl Emitter<'_> {
         Ok(Some((element, inside)))
     }
 
-    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Checked<Typed> {
+    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Checked<TypedValue> {
         let ((a, first), (b, dtype), (c, _)) = (self.expr(a)?, self.expr(b)?, self.expr(c)?);
         if let (Value::Known(a), Value::Known(b), Value::Known(c)) = (a, b, c) {
             return Ok((Value::Known(eval::ternary(op, a, b, c)), dtype));

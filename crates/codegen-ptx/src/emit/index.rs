@@ -57,8 +57,7 @@ impl Emitter<'_> {
         terms.terms().is_empty().then_some(offset)
     }
 
-    /// The terms that are computed at run time. Those of outer loops come first, so that inner loops share
-    /// their sums.
+    /// The run-time terms of an index. Terms of outer loops come first, so that inner loops share their sums.
     pub(super) fn terms(&self, index: &Affine) -> Vec<(Reg, i64)> {
         let mut terms: Vec<(usize, Reg, i64)> = Vec::new();
         for &(var, factor) in index.terms() {

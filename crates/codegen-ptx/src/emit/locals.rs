@@ -114,7 +114,7 @@ impl Emitter<'_> {
 
     /// Zeroes shared memory by all threads of a block, 16 bytes at a time. A barrier must follow before it is
     /// read.
-    fn zero_cooperatively(&mut self, memory: MemoryObject, pieces: u32) {
+    fn zero_cooperatively(&mut self, memory: MemoryObject, stores: u32) {
         self.zeroing = true;
         let threads = self.block_threads;
         let start = self.element(memory, &Affine::constant(0), 1);
@@ -124,16 +124,16 @@ impl Emitter<'_> {
             let element = e.further(start, at, 16);
             e.store_vector(element, Ty::B32, &[zero.into(); 4]);
         };
-        if pieces == threads {
+        if stores == threads {
             return write(self, thread);
         }
-        let takes_part = self.b.index_compare(ptx_asm::CmpOp::Lt, Ty::U32, thread, pieces);
+        let takes_part = self.b.index_compare(ptx_asm::CmpOp::Lt, Ty::U32, thread, stores);
         self.open();
-        if pieces < threads {
+        if stores < threads {
             write(self, thread);
         } else {
             let first = self.b.mov(RegClass::B32, thread);
-            self.counted(first, threads.into(), pieces.into(), write);
+            self.counted(first, threads.into(), stores.into(), write);
         }
         let then = self.close();
         self.b.stmt(PtxStmt::If { guard: GuardPredicate::on(takes_part), then, otherwise: Vec::new() });
@@ -215,7 +215,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Linear index of an element among those of the thread.
+    /// Linear index of an element in the part of an array that belongs to the thread.
     fn own_index(&self, local: LocalId, index: &Indices) -> Affine {
         let skipped = self.skipped(local);
         flat(&index[skipped.min(index.len())..], &self.locals[&local].dims[skipped..])

@@ -19,7 +19,7 @@ use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, Matmul
 use crate::unsupported::{Checked, Rejection, reject};
 
 /// A kernel that is a matmul, with the statements of one output.
-pub(super) struct MatmulNest {
+pub(super) struct TensorCoreMatmul {
     matrices: matrices::MatmulNest,
     /// The outputs, if their stores may be delayed past the epilogue.
     stores: Vec<Matrix>,
@@ -42,14 +42,14 @@ struct OutputVars {
     column: LoopId,
 }
 
-impl MatmulNest {
+impl TensorCoreMatmul {
     /// The matmul that a kernel computes, if tensor cores can compute it.
-    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<MatmulNest> {
+    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<TensorCoreMatmul> {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
-        let matrices = matrices::MatmulNest::of(contraction, &arrays)
-            .filter(|product| product.suits_tensor_cores(types))?;
+        let matrices =
+            matrices::MatmulNest::of(contraction, &arrays).filter(|nest| nest.suits_tensor_cores(types))?;
         let stores = matrices.stores(&arrays).unwrap_or_default();
         let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
         let names = OutputVars { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
@@ -64,33 +64,33 @@ impl MatmulNest {
         let (lo, hi) = (0, Bound::from(2));
         let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
         let around = Routine { body: vec![lanes], ..kernel.clone() };
-        Some(MatmulNest { matrices, stores, names, declare, begin, after, around })
+        Some(TensorCoreMatmul { matrices, stores, names, declare, begin, after, around })
     }
 
     /// Writes the kernel.
     pub(super) fn emit(&self, entry: &str, setting: EmitSettings<'_>) -> Checked<EmittedKernel> {
-        let product = self.sizes();
-        let method = MatmulKernel::of(&product, setting.target, setting.options.tensor_cores);
-        if method.tiles(&product) > i32::MAX as u64 {
+        let sizes = self.sizes();
+        let method = MatmulKernel::of(&sizes, setting.target, setting.options.tensor_cores);
+        if method.tiles(&sizes) > i32::MAX as u64 {
             return reject("a matmul", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
         let block = ThreadBlock { threads: method.threads(), is_cooperative: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
-        let mut writer = MatmulEmitter { product: self, e: emitter, rejected: None };
-        let maps = self.maps(&method, &product);
-        method.declare(writer.e.b.code(), &product);
-        method.emit(&mut writer, &product);
+        let mut writer = MatmulEmitter { matmul: self, e: emitter, rejected: None };
+        let maps = self.maps(&method, &sizes);
+        method.declare(writer.e.b.code(), &sizes);
+        method.emit(&mut writer, &sizes);
         match writer.rejected {
             Some(rejection) => Err(rejection),
-            None => Ok(writer.e.finish(method.blocks(&product) as u32, maps)),
+            None => Ok(writer.e.finish(method.blocks(&sizes) as u32, maps)),
         }
     }
 
     /// The tensor maps of the launch: operands, then outputs.
-    fn maps(&self, method: &MatmulKernel, product: &tensor_cores::Matmul) -> Vec<TensorMap> {
+    fn maps(&self, method: &MatmulKernel, sizes: &tensor_cores::Matmul) -> Vec<TensorMap> {
         let matrices = [&self.matrices.left, &self.matrices.right].into_iter().chain(&self.stores);
-        let tensors = method.tensors(product).into_iter();
+        let tensors = method.tensors(sizes).into_iter();
         let map = |(tensor, matrix): (tensor_cores::TmaTensor, &Matrix)| TensorMap {
             param: matrix.node.0,
             offset: matrix.base.offset() as u64 * matrix.dtype.size_bytes() as u64,
@@ -169,7 +169,7 @@ fn serial(stmt: &Stmt) -> Stmt {
     }
 }
 
-/// Replaces the row and column of an output by variables of which parts are known when code is emitted.
+/// Replaces the row and column of an output by sums of variables that are partly known at compile time.
 fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Block {
     if let [column] = contraction.columns.as_slice() {
         let place = Affine::term(names.half, 2).plus(&Affine::var(names.column));
@@ -183,7 +183,7 @@ fn placed(mut block: Block, contraction: &Contraction, names: &OutputVars) -> Bl
 
 /// Writes the prologue and epilogue of a matmul.
 struct MatmulEmitter<'k> {
-    product: &'k MatmulNest,
+    matmul: &'k TensorCoreMatmul,
     e: Emitter<'k>,
     /// The first construct that is not supported.
     rejected: Option<Rejection>,
@@ -191,7 +191,7 @@ struct MatmulEmitter<'k> {
 
 impl<'k> MatmulEmitter<'k> {
     fn contraction(&self) -> &'k Contraction {
-        &self.product.matrices.contraction
+        &self.matmul.matrices.contraction
     }
 
     fn note(&mut self, checked: Checked) {
@@ -202,7 +202,7 @@ impl<'k> MatmulEmitter<'k> {
 
     /// Writes code for each of several adjacent outputs, with the variables set to its position.
     fn each(&mut self, outputs: OutputElements, mut write: impl FnMut(&mut Self, usize) -> Checked) {
-        let names = self.product.names;
+        let names = self.matmul.names;
         let entered = self.enter_row(outputs.row);
         let (half, first) = outputs.column;
         let columns = self.contraction().num_columns();
@@ -222,7 +222,7 @@ impl<'k> MatmulEmitter<'k> {
     /// Sets the variables of a row and returns how many there are.
     fn enter_row(&mut self, (row, behind): (Reg, u32)) -> usize {
         let rows = &self.contraction().rows;
-        let names = self.product.names;
+        let names = self.matmul.names;
         if let [only] = rows.as_slice() {
             self.e.enter(only.var, LoopIndex::Computed(row, (0, only.extent - 1)));
             self.e.enter(names.row, LoopIndex::Known(i64::from(behind)));
@@ -278,27 +278,27 @@ impl MatmulCallbacks for MatmulEmitter<'_> {
     }
 
     fn enter_batch(&mut self, number: Reg) {
-        let product = self.product;
-        self.enter_digits(number, &product.matrices.contraction.batch);
+        let matmul = self.matmul;
+        self.enter_digits(number, &matmul.matrices.contraction.batch);
     }
 
     fn base_address(&mut self, of: MatmulMemory) -> Reg {
-        let product = self.product;
-        self.first(product.matrix(of))
+        let matmul = self.matmul;
+        self.first(matmul.matrix(of))
     }
 
     fn batch_coordinates(&mut self, of: MatmulMemory) -> Vec<Reg> {
-        let axes = self.product.batch(self.product.matrix(of)).unwrap_or_default();
+        let axes = self.matmul.batch(self.matmul.matrix(of)).unwrap_or_default();
         axes.into_iter().map(|(var, _)| self.coordinate(var)).collect()
     }
 
     fn prologue(&mut self, outputs: OutputElements) -> Option<Vec<Reg>> {
         self.contraction().start.as_ref()?;
-        let (acc, product) = (self.contraction().acc, self.product);
+        let (acc, matmul) = (self.contraction().acc, self.matmul);
         let mut values = Vec::new();
         self.each(outputs, |writer, _| {
-            writer.e.block(&product.declare)?;
-            writer.e.block(&product.begin)?;
+            writer.e.block(&matmul.declare)?;
+            writer.e.block(&matmul.begin)?;
             values.push(writer.sum(acc)?);
             Ok(())
         });
@@ -306,23 +306,23 @@ impl MatmulCallbacks for MatmulEmitter<'_> {
     }
 
     fn epilogue(&mut self, outputs: OutputElements, accumulators: &[Reg]) {
-        let (acc, product) = (self.contraction().acc, self.product);
+        let (acc, matmul) = (self.contraction().acc, self.matmul);
         self.each(outputs, |writer, n| {
-            writer.e.block(&product.declare)?;
+            writer.e.block(&matmul.declare)?;
             writer.e.set_local(acc, &Default::default(), Value::In(accumulators[n]), None)?;
-            writer.e.block(&product.after)
+            writer.e.block(&matmul.after)
         });
         self.e.flush();
     }
 
     fn epilogue_values(&mut self, outputs: OutputElements, accumulators: &[Reg]) -> Vec<Vec<Reg>> {
-        let (acc, product) = (self.contraction().acc, self.product);
-        let mut results = vec![Vec::new(); product.stores.len()];
+        let (acc, matmul) = (self.contraction().acc, self.matmul);
+        let mut results = vec![Vec::new(); matmul.stores.len()];
         self.each(outputs, |writer, n| {
-            writer.e.block(&product.declare)?;
+            writer.e.block(&matmul.declare)?;
             writer.e.set_local(acc, &Default::default(), Value::In(accumulators[n]), None)?;
             writer.e.results = Some(Vec::new());
-            let checked = writer.e.block(&product.after);
+            let checked = writer.e.block(&matmul.after);
             let found = writer.e.results.take().unwrap_or_default();
             results.iter_mut().zip(found).for_each(|(results, found)| results.push(found));
             checked

@@ -36,7 +36,7 @@ use crate::warp_reductions::WarpReductions;
 use index::LoopIndex;
 use locals::LocalStorage;
 use log::{KernelLog, LogBuffer};
-use matmul::MatmulNest;
+use matmul::TensorCoreMatmul;
 use memory::KnownElements;
 use pending_stores::PendingStores;
 use warp_reduction::StepResults;
@@ -144,7 +144,7 @@ struct Emitter<'k> {
     /// Whether a barrier is needed before zeroed shared memory is read.
     zeroing: bool,
     /// The barriers of the kernel.
-    meetings: BarrierPlacement,
+    barriers: BarrierPlacement,
     /// Reductions by warp shuffles, and the results of the latest step.
     warp_reductions: WarpReductions<'k>,
     step_results: Option<StepResults<'k>>,
@@ -155,7 +155,7 @@ struct Emitter<'k> {
 /// Emits the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> Checked<EmittedKernel> {
     check_nodes(kernel.ir())?;
-    if let Some(matmul) = MatmulNest::of(kernel.ir(), setting.caps.contractions) {
+    if let Some(matmul) = TensorCoreMatmul::of(kernel.ir(), setting.caps.contractions) {
         return matmul.emit(entry, setting);
     }
     let routine = &unrolled(kernel.ir());
@@ -167,7 +167,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
     let mut emitter = Emitter::new(routine, entry, setting, block, plan, buffer);
     if let Some(threads) = grid.threads {
         emitter.warp_reductions = WarpReductions::of(routine, threads);
-        emitter.meetings = BarrierPlacement::of(routine, &emitter.warp_reductions.fused);
+        emitter.barriers = BarrierPlacement::of(routine, &emitter.warp_reductions.fused);
     }
     let room = emitter.room();
     emitter.b.code().min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
@@ -289,7 +289,7 @@ impl<'k> Emitter<'k> {
             thread,
             within: false,
             zeroing: false,
-            meetings: BarrierPlacement::default(),
+            barriers: BarrierPlacement::default(),
             warp_reductions: WarpReductions::default(),
             step_results: None,
             depth: 0,

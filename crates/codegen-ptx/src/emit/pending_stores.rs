@@ -85,10 +85,10 @@ impl Emitter<'_> {
     /// Writes the pending stores that a read of bytes `first..first + bytes` from the element's base may
     /// observe.
     pub(super) fn flush_for_read(&mut self, element: ElementAddress, first: i32, bytes: i32) {
-        let meets = |run: &StoreGroup| {
+        let may_overlap = |run: &StoreGroup| {
             run.base != element.base || run.values.range(first..first.saturating_add(bytes)).next().is_some()
         };
-        if self.pending.runs.get(&element.memory).is_some_and(meets) {
+        if self.pending.runs.get(&element.memory).is_some_and(may_overlap) {
             self.flush_memory(element.memory);
         }
     }

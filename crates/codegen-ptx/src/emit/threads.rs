@@ -147,7 +147,7 @@ impl<'k> Emitter<'k> {
     /// Emits the barrier that a statement needs, if any.
     pub(super) fn barrier_before(&mut self, stmt: &Stmt) {
         let zeroing = std::mem::take(&mut self.zeroing);
-        if zeroing || self.meetings.is_before(stmt) {
+        if zeroing || self.barriers.is_before(stmt) {
             self.flush();
             self.forget_shared();
             self.b.push(Inst::Barrier { id: 0, threads: None });

@@ -33,7 +33,7 @@ use crate::options::TensorCoreInstructions;
 pub(crate) struct Matmul {
     /// M, N and K.
     pub(crate) sizes: [u32; 3],
-    /// Number of matmuls; the tiles of one follow those of another in the grid.
+    /// Number of matmuls. The grid has the tiles of each matmul in turn.
     pub(crate) batch: u32,
     /// Operand A, M × K.
     pub(crate) a: OperandView,

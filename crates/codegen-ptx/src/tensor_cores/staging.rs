@@ -7,7 +7,7 @@
 
 use ptx_asm::{AddressOperand, CmpOp, Inst, PtxBinaryOp, PtxBuilder, Reg, RegClass, Regs, StateSpace, Ty};
 
-/// Rows of a staging tile, which are those of a fragment.
+/// Rows of a staging tile and of a fragment.
 pub(super) const ROWS: u32 = 16;
 /// Bytes of a row.
 pub(super) const LINE: u32 = 128;
@@ -41,8 +41,8 @@ impl StagedResults {
     }
 }
 
-/// How a lane writes results to staging tiles. The addresses are those of the first fragment in the warp's
-/// first staging tile.
+/// How a lane writes results to staging tiles. The registers hold the address of the first fragment in the
+/// warp's first staging tile.
 pub(super) enum StagingWriter {
     /// 16-bit results by `stmatrix`: lane `8 m + r` gives the address of row `r` of matrix `m`.
     Stmatrix(Reg),

@@ -56,7 +56,7 @@ fn run_scheduled(
         _ => Outcome::Failed(error.to_string()),
     })?;
     let (nodes, temps) = (case.inputs.clone(), vec![SOIL; scheduled.temp_bytes()]);
-    let mut device = Device { nodes, temps, log: String::new(), scheduled, case };
+    let mut device = SimulatedDevice { nodes, temps, log: String::new(), scheduled, case };
     for call in scheduled.calls() {
         let kernel = &scheduled.kernels()[call.kernel];
         device.call(&rendered, call, order).map_err(|message| {
@@ -71,7 +71,7 @@ fn run_scheduled(
     Ok((device.nodes, device.log))
 }
 
-struct Device<'a> {
+struct SimulatedDevice<'a> {
     nodes: Vec<Vec<u8>>,
     temps: Vec<u8>,
     log: String,
@@ -79,7 +79,7 @@ struct Device<'a> {
     case: &'a RunCase,
 }
 
-impl Device<'_> {
+impl SimulatedDevice<'_> {
     fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: ExecutionOrder) -> Result<(), String> {
         let kernel = &self.scheduled.kernels()[call.kernel];
         let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
@@ -122,7 +122,7 @@ impl Device<'_> {
 }
 
 /// The result of running a kernel.
-pub(crate) struct Ran {
+pub(crate) struct KernelResult {
     /// The bytes of each memory parameter.
     pub(crate) memory: Vec<Vec<u8>>,
     /// The bytes of the log buffer.
@@ -135,9 +135,9 @@ pub(crate) struct Ran {
 pub(crate) fn text(buffer: &[u8], lines: &[LogLine]) -> String {
     let text = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&text);
-    let sink = Arc::new(move |lines: &str| into.lock().expect("nobody panics").push_str(lines));
+    let sink = Arc::new(move |lines: &str| into.lock().expect("no thread panics").push_str(lines));
     log_buffer::write(buffer, lines, &Logging { sink, style: LogStyle::Exact });
-    std::mem::take(&mut *text.lock().expect("nobody panics"))
+    std::mem::take(&mut *text.lock().expect("no thread panics"))
 }
 
 /// Runs a kernel on its arguments.
@@ -148,7 +148,7 @@ pub(crate) fn run_kernel(
     args: &[Vec<u8>],
     bindings: &[i64],
     order: ExecutionOrder,
-) -> Result<Ran, String> {
+) -> Result<KernelResult, String> {
     let mut machine = SimulatedGpu::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
         // A parameter that is overwritten whole is not read first.
@@ -180,7 +180,7 @@ pub(crate) fn run_kernel(
     }
     let bytes = |region: GlobalBuffer| machine.bytes(region).to_vec();
     let log = log.map(bytes).unwrap_or_default();
-    Ok(Ran { memory: regions.into_iter().map(bytes).collect(), log, stats })
+    Ok(KernelResult { memory: regions.into_iter().map(bytes).collect(), log, stats })
 }
 
 /// A tensor map in the simulator's form.

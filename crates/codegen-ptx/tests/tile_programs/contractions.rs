@@ -3,17 +3,23 @@
 use std::fmt::Write;
 
 use super::extents::Shape;
-use super::program::{Loop, Program};
-use super::values::{EXACT, NARROW, Node, Place, Value};
+use super::program::{Loop, MatrixProgram};
+use super::values::{BoundedExpr, DimIndex, EXACT, NARROW, ProgramNode};
 
-impl Program {
+impl MatrixProgram {
     /// An operand of a contraction, with a dimension for each of some loops or windows.
-    pub(crate) fn factor(&mut self, side: &Loop, others: &[Loop], ks: &[Loop], dtype: &'static str) -> Value {
-        let plain = |l: &Loop| Place { at: l.var.clone(), dim: l.extent, guarded: false };
+    pub(crate) fn operand(
+        &mut self,
+        side: &Loop,
+        others: &[Loop],
+        ks: &[Loop],
+        dtype: &'static str,
+    ) -> BoundedExpr {
+        let plain = |l: &Loop| DimIndex { at: l.var.clone(), dim: l.extent, guarded: false };
         if self.one_in(if self.shape == Shape::Tensor { 40 } else { 16 }) {
             return self.looked_up(side, ks, dtype);
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<DimIndex> = Vec::new();
         for l in others {
             if self.random.u8(..4) > 0 {
                 places.push(plain(l));
@@ -25,11 +31,11 @@ impl Program {
             1 => places.push(window(side, k, 2)),
             2 => {
                 let at = format!("{} + {} - 1", side.var, k.var);
-                places.push(Place { at, dim: side.extent, guarded: true });
+                places.push(DimIndex { at, dim: side.extent, guarded: true });
             }
             3 => {
                 let at = format!("{} - {}", side.var, self.random.u8(1..3));
-                places.extend([Place { at, dim: side.extent, guarded: true }, plain(k)]);
+                places.extend([DimIndex { at, dim: side.extent, guarded: true }, plain(k)]);
             }
             _ => places.extend([plain(side), plain(k)]),
         }
@@ -42,25 +48,25 @@ impl Program {
             _ => {}
         }
         let dims: Vec<usize> = places.iter().map(|place| place.dim).collect();
-        let fits: Vec<Node> = self.nodes.iter().filter(|node| node.dims == dims).cloned().collect();
-        let fits: Vec<&Node> =
+        let fits: Vec<ProgramNode> = self.nodes.iter().filter(|node| node.dims == dims).cloned().collect();
+        let fits: Vec<&ProgramNode> =
             fits.iter().filter(|node| node.bound <= NARROW && node.dtype == dtype).collect();
         let node = match self.random.choice(fits) {
             Some(node) if self.random.bool() => node.clone(),
             _ => self.input(&dims, dtype),
         };
-        let factor = self.element(&node, &places);
+        let operand = self.element(&node, &places);
         match self.random.u8(..if self.shape == Shape::Tensor { 40 } else { 12 }) {
-            0 => Value {
-                text: format!("({} + {})", factor.text, self.constant(self.dtype)),
-                bound: factor.bound + 3.0,
+            0 => BoundedExpr {
+                text: format!("({} + {})", operand.text, self.constant(self.dtype)),
+                bound: operand.bound + 3.0,
             },
-            _ => factor,
+            _ => operand,
         }
     }
 
     /// Rows of a table at computed indices (gather).
-    pub(crate) fn looked_up(&mut self, side: &Loop, ks: &[Loop], dtype: &'static str) -> Value {
+    pub(crate) fn looked_up(&mut self, side: &Loop, ks: &[Loop], dtype: &'static str) -> BoundedExpr {
         let rows = self.random.usize(1..20);
         let dims: Vec<usize> = [rows].into_iter().chain(ks.iter().map(|k| k.extent)).collect();
         let table = self.input(&dims, dtype);
@@ -68,7 +74,7 @@ impl Program {
         let along: String = ks.iter().map(|k| format!(", {}", k.var)).collect();
         let text = format!("gather({}[{{{row}}}{along}], {})", table.name, self.constant(dtype));
         let text = if dtype == self.dtype { text } else { format!("convert {}({text})", self.dtype) };
-        Value { text, bound: 3.0 }
+        BoundedExpr { text, bound: 3.0 }
     }
 
     pub(crate) fn contraction(&mut self) {
@@ -85,8 +91,8 @@ impl Program {
             one = self.stored[self.stored.len() - 1];
         }
         let other = if self.random.u8(..4) > 0 { one } else { other };
-        let a = self.factor(&row, &batch, &ks, one);
-        let b = self.factor(&column, &batch, &ks, other);
+        let a = self.operand(&row, &batch, &ks, one);
+        let b = self.operand(&column, &batch, &ks, other);
         let count: usize = ks.iter().map(|k| k.extent).product();
         let [a, b] = match a.bound * b.bound * count as f64 > EXACT {
             true => [self.clamped(a), self.clamped(b)],
@@ -101,12 +107,12 @@ impl Program {
             self.random.shuffle(&mut outer);
         }
         match self.random.bool() {
-            true => self.products_in_local(&outer, &kept, &ks, [&a, &b], bound),
-            false => self.products_in_node(&outer, &kept, &ks, [&a, &b], bound),
+            true => self.contraction_in_local(&outer, &kept, &ks, [&a, &b], bound),
+            false => self.contraction_in_node(&outer, &kept, &ks, [&a, &b], bound),
         }
     }
 
-    pub(crate) fn products_in_local(
+    pub(crate) fn contraction_in_local(
         &mut self,
         outer: &[Loop],
         kept: &[Loop],
@@ -127,7 +133,7 @@ impl Program {
         let ends = "}".repeat(ks.len());
         let mut after = String::new();
         for _ in 0..self.random.u8(1..4) {
-            let sum = Value { text: local.clone(), bound };
+            let sum = BoundedExpr { text: local.clone(), bound };
             let value = match self.random.u8(..3) {
                 0 => sum,
                 _ => {
@@ -143,7 +149,7 @@ impl Program {
         self.nest(outer, &format!("{declare} {start} {around}{local} := {taken} {ends} {after}"));
     }
 
-    pub(crate) fn products_in_node(
+    pub(crate) fn contraction_in_node(
         &mut self,
         outer: &[Loop],
         kept: &[Loop],
@@ -168,13 +174,13 @@ impl Program {
             let at: Vec<&str> = loops.iter().map(|l| l.var.as_str()).collect();
             let element = format!("{}[{}]", node.name, at.join(", "));
             let other = self.value(&loops, 1);
-            let sum = self.clamped(Value { text: element.clone(), bound });
+            let sum = self.clamped(BoundedExpr { text: element.clone(), bound });
             let value = self.combined(sum, other);
             let value = self.as_stored(value, self.dtype);
             let mut body = format!("{element} := {}", value.text);
             node.bound = value.bound;
             if self.random.bool() {
-                let sum = Value { text: element, bound: value.bound };
+                let sum = BoundedExpr { text: element, bound: value.bound };
                 write!(body, " {}", self.stored(&loops, sum)).unwrap();
             }
             self.nest(&loops, &body);
@@ -184,10 +190,10 @@ impl Program {
 }
 
 /// Adjacent elements from a position on, as convolutions read them.
-fn window(side: &Loop, k: &Loop, stride: usize) -> Place {
+fn window(side: &Loop, k: &Loop, stride: usize) -> DimIndex {
     let at = match stride {
         1 => format!("{} + {}", side.var, k.var),
         _ => format!("{stride}*{} + {}", side.var, k.var),
     };
-    Place { at, dim: stride * (side.extent - 1) + k.extent, guarded: false }
+    DimIndex { at, dim: stride * (side.extent - 1) + k.extent, guarded: false }
 }

@@ -8,7 +8,7 @@ const EDGES: [usize; 20] = [1, 1, 2, 3, 4, 7, 8, 15, 16, 17, 20, 24, 31, 32, 33,
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
     /// Large matrices, which are transposed through shared memory.
-    Turned,
+    Transposed,
     /// Extents around the sizes of tiles.
     Edges,
     /// Batches of so many matrices that tiles are large.
@@ -27,7 +27,7 @@ pub(crate) fn extents(shape: Shape, random: &mut Rng) -> ([usize; 4], usize) {
         let mut edge = || EDGES[random.usize(..EDGES.len())];
         let [a, b, c] = [edge(), edge(), edge()];
         let (found, most) = match shape {
-            Shape::Turned => {
+            Shape::Transposed => {
                 let tiles = [[1, 8, 8], [2, 8, 4], [4, 4, 4], [16, 2, 2], [64, 1, 1], [1, 16, 4], [32, 1, 2]];
                 let [batch, rows, columns] = tiles[random.usize(..7)];
                 let mut over = || [0, 0, 0, 1, 4, 17][random.usize(..6)];

@@ -22,11 +22,11 @@ use std::collections::BTreeMap;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use scheduling::{ScheduleOptions, schedule};
 
-use program::Program;
+use program::MatrixProgram;
 
 /// Runs the program of a seed.
 fn check(seed: u64) {
-    let (codegen, text) = Program::new(seed).finish();
+    let (codegen, text) = MatrixProgram::new(seed).finish();
     programs::check(&codegen, &text, seed);
 }
 
@@ -42,7 +42,7 @@ const WAYS: usize = 9;
 
 /// The scheduling decisions that the kernels of a program show.
 fn ways(seed: u64) -> Vec<&'static str> {
-    let (codegen, text) = Program::new(seed).finish();
+    let (codegen, text) = MatrixProgram::new(seed).finish();
     let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
@@ -52,14 +52,14 @@ fn ways(seed: u64) -> Vec<&'static str> {
     for kernel in scheduled.kernels() {
         let ir = lowered_ir::text::print(kernel.ir());
         let (shared, has_own) = (shared(&ir), ir.contains(" thread\n"));
-        found.extend(ir.contains("[32, 33] workgroup").then_some("turned"));
+        found.extend(ir.contains("[32, 33] workgroup").then_some("transposed"));
         found.extend((has_own && shared == 2).then_some("tiles"));
         found.extend((has_own && shared == 4).then_some("tiles read ahead"));
     }
     let signs = [
-        ("warps' products", "mma.sync"),
+        ("mma", "mma.sync"),
         ("warps' copies", "cp.async.cg"),
-        ("warpgroups' products", "wgmma.mma_async"),
+        ("wgmma", "wgmma.mma_async"),
         ("tiles of results", "cp.async.bulk.tensor.2d.global"),
         ("trees", "shfl.sync"),
     ];

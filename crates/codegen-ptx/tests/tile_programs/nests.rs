@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::extents::Shape;
-use super::program::{Loop, Program};
-use super::values::{EXACT, NARROW, Node, Place, Value};
+use super::program::{Loop, MatrixProgram};
+use super::values::{BoundedExpr, DimIndex, EXACT, NARROW, ProgramNode};
 
-impl Program {
+impl MatrixProgram {
     /// Some of the extents, in random order.
     pub(crate) fn dims(&mut self) -> Vec<usize> {
         let [batch, rows, columns, depth] = self.extents;
@@ -19,7 +19,7 @@ impl Program {
             vec![columns],
             vec![batch, rows],
         ];
-        let from = if self.shape == Shape::Turned || self.random.bool() { matrices } else { others };
+        let from = if self.shape == Shape::Transposed || self.random.bool() { matrices } else { others };
         let most = self.most.min(90_000);
         let fits = |dims: &&Vec<usize>| dims.iter().product::<usize>() <= most;
         let fitting: Vec<&Vec<usize>> = from.iter().filter(fits).collect();
@@ -33,24 +33,20 @@ impl Program {
     }
 
     /// `node[…] := value` of a new node, inside the given loops.
-    pub(crate) fn stored(&mut self, loops: &[Loop], value: Value) -> String {
+    pub(crate) fn stored(&mut self, loops: &[Loop], value: BoundedExpr) -> String {
         let dtype = self.storage();
         let value = self.as_stored(value, dtype);
         let mut order: Vec<&Loop> = loops.iter().collect();
         if self.random.u8(..if self.shape == Shape::Tensor { 16 } else { 5 }) == 0 {
             self.random.shuffle(&mut order);
         }
-        let place =
-            |program: &mut Program, l: &Loop| match program.random.u8(..if program.shape == Shape::Tensor {
-                60
-            } else {
-                20
-            }) {
-                0 => (format!("{} - {}", l.extent - 1, l.var), l.extent),
-                1 if l.extent < 64 => (format!("2*{}", l.var), 2 * l.extent),
-                2 => (format!("{} + 3", l.var), l.extent + 4),
-                _ => (l.var.clone(), l.extent),
-            };
+        let kinds = if self.shape == Shape::Tensor { 60 } else { 20 };
+        let place = |program: &mut MatrixProgram, l: &Loop| match program.random.u8(..kinds) {
+            0 => (format!("{} - {}", l.extent - 1, l.var), l.extent),
+            1 if l.extent < 64 => (format!("2*{}", l.var), 2 * l.extent),
+            2 => (format!("{} + 3", l.var), l.extent + 4),
+            _ => (l.var.clone(), l.extent),
+        };
         let (at, dims): (Vec<String>, Vec<usize>) = order.iter().map(|l| place(self, l)).unzip();
         let node = self.result(&dims, dtype, value.bound);
         let text = format!("{}[{}] := {}", node.name, at.join(", "), value.text);
@@ -64,11 +60,11 @@ impl Program {
         let mut body = String::new();
         let straight = loops.clone();
         for _ in 0..if self.one_in(4) { 2 } else { 1 } {
-            let depth = self.random.u32(..if self.shape == Shape::Turned { 2 } else { 3 });
+            let depth = self.random.u32(..if self.shape == Shape::Transposed { 2 } else { 3 });
             let mut value = self.value(&loops, depth);
-            if self.shape == Shape::Turned && self.random.u8(..4) > 0 {
-                let turned = self.turned(&loops);
-                value = self.combined(turned, value);
+            if self.shape == Shape::Transposed && self.random.u8(..4) > 0 {
+                let transposed = self.transposed(&loops);
+                value = self.combined(transposed, value);
             }
             body += &self.stored(&straight, value);
             body.push(' ');
@@ -81,12 +77,12 @@ impl Program {
 
     /// Updates a node in place.
     pub(crate) fn change(&mut self) {
-        let fits = |node: &&Node| node.dims.iter().product::<usize>() <= 100_000;
-        let fitting: Vec<&Node> = self.nodes.iter().filter(fits).collect();
+        let fits = |node: &&ProgramNode| node.dims.iter().product::<usize>() <= 100_000;
+        let fitting: Vec<&ProgramNode> = self.nodes.iter().filter(fits).collect();
         let Some(node) = self.random.choice(fitting).cloned() else { return };
         let loops = self.loops(&node.dims);
-        let at: Vec<Place> =
-            loops.iter().map(|l| Place { at: l.var.clone(), dim: l.extent, guarded: false }).collect();
+        let at: Vec<DimIndex> =
+            loops.iter().map(|l| DimIndex { at: l.var.clone(), dim: l.extent, guarded: false }).collect();
         let own = self.element(&node, &at);
         let other = self.value(&loops, 1);
         let value = self.combined(own, other);
@@ -120,26 +116,26 @@ impl Program {
     }
 
     /// How an accumulator takes a value, and its bound after a number of steps.
-    pub(crate) fn accumulated(&mut self, acc: &str, value: Value, count: usize) -> Value {
+    pub(crate) fn accumulated(&mut self, acc: &str, value: BoundedExpr, count: usize) -> BoundedExpr {
         let kind = self.random.u8(..6);
         let value = if value.bound * count as f64 > EXACT { self.clamped(value) } else { value };
         let (text, bound) = (value.text, value.bound.max(3.0));
         match kind {
             // The sign of a zero depends on which operand comes last.
-            0 if self.is_float() => Value { text: format!("max({text} + 0.0f32, {acc})"), bound },
-            0 => Value { text: format!("max({text}, {acc})"), bound },
-            1 if !self.is_float() => Value { text: format!("min({text}, {acc})"), bound },
-            _ => Value { text: format!("{acc} + {text}"), bound: 3.0 + bound * count as f64 },
+            0 if self.is_float() => BoundedExpr { text: format!("max({text} + 0.0f32, {acc})"), bound },
+            0 => BoundedExpr { text: format!("max({text}, {acc})"), bound },
+            1 if !self.is_float() => BoundedExpr { text: format!("min({text}, {acc})"), bound },
+            _ => BoundedExpr { text: format!("{acc} + {text}"), bound: 3.0 + bound * count as f64 },
         }
     }
 
-    pub(crate) fn reduced_in_local(&mut self, outer: &[Loop], inner: &[Loop], value: Value) {
+    pub(crate) fn reduced_in_local(&mut self, outer: &[Loop], inner: &[Loop], value: BoundedExpr) {
         let local = format!("l{}", self.number(2));
         let count = inner.iter().map(|l| l.extent).product();
         let taken = self.accumulated(&local, value, count);
         let around: String = inner.iter().map(|l| format!("for {} in 0..{} {{ ", l.var, l.extent)).collect();
         let ends = "}".repeat(inner.len());
-        let sum = Value { text: local.clone(), bound: taken.bound };
+        let sum = BoundedExpr { text: local.clone(), bound: taken.bound };
         let stored = self.stored(outer, sum);
         let body = format!(
             "declare {local} {}[] register {around}{local} := {} {ends} {stored}",
@@ -154,7 +150,13 @@ impl Program {
         }
     }
 
-    pub(crate) fn reduced_in_node(&mut self, outer: &[Loop], inner: &[Loop], value: Value, count: usize) {
+    pub(crate) fn reduced_in_node(
+        &mut self,
+        outer: &[Loop],
+        inner: &[Loop],
+        value: BoundedExpr,
+        count: usize,
+    ) {
         let dims: Vec<usize> = outer.iter().map(|l| l.extent).collect();
         let at: Vec<&str> = outer.iter().map(|l| l.var.as_str()).collect();
         let mut node = self.result(&dims, self.dtype, 0.0);
@@ -171,7 +173,7 @@ impl Program {
     }
 
     /// The value of a node before anything is accumulated in it.
-    pub(crate) fn begin(&mut self, node: &Node) {
+    pub(crate) fn begin(&mut self, node: &ProgramNode) {
         if self.random.bool() {
             writeln!(self.body, "zero {}", node.name).unwrap();
             return;
@@ -214,7 +216,7 @@ impl Program {
         }
         let text = format!("gather({}[{}], {})", node.name, at.join(", "), self.constant(node.dtype));
         let text = if node.dtype == self.dtype { text } else { format!("convert {}({text})", self.dtype) };
-        let gathered = Value { text, bound: node.bound.max(3.0) };
+        let gathered = BoundedExpr { text, bound: node.bound.max(3.0) };
         let gathered = if gathered.bound > NARROW { self.clamped(gathered) } else { gathered };
         let other = self.value(&loops, 1);
         let value = self.combined(gathered, other);

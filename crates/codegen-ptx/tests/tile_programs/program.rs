@@ -6,7 +6,7 @@ use codegen_ptx::{Ptx, PtxOptions, Target, TensorCoreInstructions, ptx};
 use fastrand::Rng;
 
 use super::extents::{Shape, extents};
-use super::values::{NARROW, Node};
+use super::values::{NARROW, ProgramNode};
 
 /// A loop of a nest.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub(crate) struct Loop {
 }
 
 /// A program being generated.
-pub(crate) struct Program {
+pub(crate) struct MatrixProgram {
     pub(crate) random: Rng,
     pub(crate) shape: Shape,
     pub(crate) class: &'static str,
@@ -34,17 +34,17 @@ pub(crate) struct Program {
     pub(crate) declared: Vec<(String, &'static str)>,
     pub(crate) symbols: String,
     pub(crate) body: String,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ProgramNode>,
     pub(crate) names: [usize; 4],
 }
 
-impl Program {
-    pub(crate) fn new(seed: u64) -> Program {
-        use Shape::{Edges, Large, Long, Many, Tensor, Turned};
+impl MatrixProgram {
+    pub(crate) fn new(seed: u64) -> MatrixProgram {
+        use Shape::{Edges, Large, Long, Many, Tensor, Transposed};
         let mut random = Rng::with_seed(seed);
         let shape = match seed % 32 {
             31 => Large,
-            _ => [Turned, Turned, Edges, Edges, Many, Tensor, Tensor, Long][random.usize(..8)],
+            _ => [Transposed, Transposed, Edges, Edges, Many, Tensor, Tensor, Long][random.usize(..8)],
         };
         let is_float = shape == Tensor || random.u8(..8) < if shape == Large { 6 } else { 2 };
         let half = ["bf16", "f16"][random.usize(..2)];
@@ -72,7 +72,7 @@ impl Program {
         let class = ["strict", "fast"][random.usize(..8).min(1)];
         let (declared, symbols, body) = (Vec::new(), String::new(), String::new());
         let (nodes, names) = (Vec::new(), [0; 4]);
-        Program {
+        MatrixProgram {
             random,
             shape,
             class,
@@ -110,21 +110,21 @@ impl Program {
         dtype: &'static str,
         mode: &'static str,
         bound: f64,
-    ) -> Node {
+    ) -> ProgramNode {
         let number = self.number(0);
         let listed: Vec<String> = dims.iter().map(usize::to_string).collect();
         self.declared.push((format!("node %{number} \"n{number}\" {dtype}[{}]", listed.join(", ")), mode));
-        Node { name: format!("%{number}"), dims: dims.to_vec(), dtype, bound }
+        ProgramNode { name: format!("%{number}"), dims: dims.to_vec(), dtype, bound }
     }
 
-    pub(crate) fn input(&mut self, dims: &[usize], dtype: &'static str) -> Node {
+    pub(crate) fn input(&mut self, dims: &[usize], dtype: &'static str) -> ProgramNode {
         let node = self.node(dims, dtype, "on_device", 3.0);
         self.nodes.push(node.clone());
         node
     }
 
     /// A node that the program writes; in half of all cases no other statement may read it.
-    pub(crate) fn result(&mut self, dims: &[usize], dtype: &'static str, bound: f64) -> Node {
+    pub(crate) fn result(&mut self, dims: &[usize], dtype: &'static str, bound: f64) -> ProgramNode {
         let mode = if self.random.bool() { "local" } else { "on_device" };
         self.node(dims, dtype, mode, bound)
     }
@@ -134,8 +134,8 @@ impl Program {
     }
 
     /// A node with these dimensions, mostly an existing one.
-    pub(crate) fn found(&mut self, dims: &[usize]) -> Node {
-        let fits: Vec<Node> =
+    pub(crate) fn found(&mut self, dims: &[usize]) -> ProgramNode {
+        let fits: Vec<ProgramNode> =
             self.nodes.iter().filter(|node| node.dims == dims && node.bound <= NARROW).cloned().collect();
         match self.random.choice(&fits) {
             Some(node) if self.random.u8(..5) > 0 => node.clone(),
@@ -169,7 +169,7 @@ impl Program {
             (_, 1) => self.gather(),
             (_, 2) => self.scatter(),
             (_, 3) | (Shape::Long, 4..) => self.reduction(),
-            (Shape::Turned, _) => self.map(),
+            (Shape::Transposed, _) => self.map(),
             (Shape::Tensor | Shape::Large | Shape::Many, 4..) => self.contraction(),
             (_, 4 | 5) => self.map(),
             _ => self.contraction(),
@@ -185,11 +185,11 @@ impl Program {
         match self.shape {
             // The whole budget goes into one contraction.
             Shape::Large => self.contraction(),
-            Shape::Turned => self.step(),
+            Shape::Transposed => self.step(),
             _ => (0..2 + self.random.usize(..4)).for_each(|_| self.step()),
         }
         self.map();
-        let Program { class, symbols, body, .. } = &self;
+        let MatrixProgram { class, symbols, body, .. } = &self;
         let mut declared = String::new();
         for (nth, (node, mode)) in self.declared.iter().enumerate() {
             // A node that no other statement reads becomes a register and leaves little to do.

@@ -1,7 +1,7 @@
 //! The values that a program reads and computes.
 
 use super::extents::Shape;
-use super::program::{Loop, Program};
+use super::program::{Loop, MatrixProgram};
 
 /// Floats up to this magnitude are exact on tensor cores, even truncated.
 pub(crate) const NARROW: f64 = 1024.0;
@@ -10,7 +10,7 @@ pub(crate) const EXACT: f64 = (1 << 22) as f64;
 
 /// An array of the program.
 #[derive(Clone)]
-pub(crate) struct Node {
+pub(crate) struct ProgramNode {
     pub(crate) name: String,
     pub(crate) dims: Vec<usize>,
     pub(crate) dtype: &'static str,
@@ -19,28 +19,28 @@ pub(crate) struct Node {
 }
 
 /// An expression of the type in which the program computes.
-pub(crate) struct Value {
+pub(crate) struct BoundedExpr {
     pub(crate) text: String,
     pub(crate) bound: f64,
 }
 
 /// The index of an access along one dimension, and the extent of the dimension.
-pub(crate) struct Place {
+pub(crate) struct DimIndex {
     pub(crate) at: String,
     pub(crate) dim: usize,
     /// Whether the index is in bounds for some iterations only.
     pub(crate) guarded: bool,
 }
 
-impl Program {
+impl MatrixProgram {
     pub(crate) fn constant(&mut self, dtype: &str) -> String {
         let number = if self.random.bool() { 0 } else { self.random.u8(1..4) };
         if self.dtype == "f32" { format!("{number}.0{dtype}") } else { format!("{number}{dtype}") }
     }
 
     /// An index into a dimension: mostly a loop of its extent.
-    pub(crate) fn place(&mut self, dim: usize, loops: &[Loop], used: &mut Vec<String>) -> Place {
-        let plain = |at: String| Place { at, dim, guarded: false };
+    pub(crate) fn place(&mut self, dim: usize, loops: &[Loop], used: &mut Vec<String>) -> DimIndex {
+        let plain = |at: String| DimIndex { at, dim, guarded: false };
         let same: Vec<&Loop> = loops.iter().filter(|l| l.extent == dim).collect();
         let smaller: Vec<&Loop> = loops.iter().filter(|l| l.extent < dim).collect();
         let any = self.random.choice(loops).cloned();
@@ -60,7 +60,7 @@ impl Program {
             && let Some(l) = &any
         {
             let shift = ["- 1", "+ 1", "- 3", "+ 4", "- 16"][self.random.usize(..5)];
-            return Place { at: format!("{} {shift}", l.var), dim, guarded: true };
+            return DimIndex { at: format!("{} {shift}", l.var), dim, guarded: true };
         }
         if kind == 3
             && let Some(l) = smaller.iter().find(|l| 2 * l.extent <= dim + 1)
@@ -83,16 +83,16 @@ impl Program {
             };
         }
         match any.filter(|_| self.shape != Shape::Tensor && self.random.bool()) {
-            Some(l) => Place { at: l.var, dim, guarded: true },
+            Some(l) => DimIndex { at: l.var, dim, guarded: true },
             None => plain(self.random.usize(..dim).to_string()),
         }
     }
 
     /// An element of a node, converted to the type in which the program computes.
-    pub(crate) fn element(&mut self, node: &Node, places: &[Place]) -> Value {
+    pub(crate) fn element(&mut self, node: &ProgramNode, places: &[DimIndex]) -> BoundedExpr {
         let at: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
         let element = format!("{}[{}]", node.name, at.join(", "));
-        let guard = |place: &Place| format!("0 <= {} < {}, ", place.at, place.dim);
+        let guard = |place: &DimIndex| format!("0 <= {} < {}, ", place.at, place.dim);
         let guards: String = places.iter().filter(|place| place.guarded).map(guard).collect();
         let element = match guards.as_str() {
             "" => element,
@@ -102,33 +102,34 @@ impl Program {
             true => element,
             false => format!("convert {}({element})", self.dtype),
         };
-        let value = Value { text, bound: node.bound.max(3.0) };
+        let value = BoundedExpr { text, bound: node.bound.max(3.0) };
         if value.bound > NARROW { self.clamped(value) } else { value }
     }
 
-    pub(crate) fn clamped(&self, value: Value) -> Value {
+    pub(crate) fn clamped(&self, value: BoundedExpr) -> BoundedExpr {
         match self.is_float() {
-            true => Value { text: format!("min(max({}, -3.0f32), 3.0f32)", value.text), bound: 3.0 },
+            true => BoundedExpr { text: format!("min(max({}, -3.0f32), 3.0f32)", value.text), bound: 3.0 },
             false => value,
         }
     }
 
-    pub(crate) fn read(&mut self, node: &Node, loops: &[Loop]) -> Value {
+    pub(crate) fn read(&mut self, node: &ProgramNode, loops: &[Loop]) -> BoundedExpr {
         let mut used = Vec::new();
-        let places: Vec<Place> = node.dims.iter().map(|&dim| self.place(dim, loops, &mut used)).collect();
+        let places: Vec<DimIndex> = node.dims.iter().map(|&dim| self.place(dim, loops, &mut used)).collect();
         self.element(node, &places)
     }
 
     /// A node that shares dimensions with some loops, if there is one.
-    pub(crate) fn related(&mut self, loops: &[Loop]) -> Option<Node> {
+    pub(crate) fn related(&mut self, loops: &[Loop]) -> Option<ProgramNode> {
         let related =
-            |node: &Node| node.dims.iter().filter(|&&d| loops.iter().any(|l| l.extent == d)).count();
-        let drawn: Vec<Node> = (0..3).filter_map(|_| self.random.choice(&self.nodes).cloned()).collect();
-        drawn.into_iter().max_by_key(|node| 2 * related(node) as i64 - node.dims.len() as i64)
+            |node: &ProgramNode| node.dims.iter().filter(|&&d| loops.iter().any(|l| l.extent == d)).count();
+        let candidates: Vec<ProgramNode> =
+            (0..3).filter_map(|_| self.random.choice(&self.nodes).cloned()).collect();
+        candidates.into_iter().max_by_key(|node| 2 * related(node) as i64 - node.dims.len() as i64)
     }
 
     /// An element of a node whose rows lie along another loop.
-    pub(crate) fn turned(&mut self, loops: &[Loop]) -> Value {
+    pub(crate) fn transposed(&mut self, loops: &[Loop]) -> BoundedExpr {
         let mut order = loops.to_vec();
         order.rotate_right(1);
         if order.len() > 2 && self.random.bool() {
@@ -136,16 +137,16 @@ impl Program {
         }
         let dims: Vec<usize> = order.iter().map(|l| l.extent).collect();
         let node = self.found(&dims);
-        let places: Vec<Place> =
-            order.iter().map(|l| Place { at: l.var.clone(), dim: l.extent, guarded: false }).collect();
+        let places: Vec<DimIndex> =
+            order.iter().map(|l| DimIndex { at: l.var.clone(), dim: l.extent, guarded: false }).collect();
         self.element(&node, &places)
     }
 
-    pub(crate) fn leaf(&mut self, loops: &[Loop]) -> Value {
+    pub(crate) fn leaf(&mut self, loops: &[Loop]) -> BoundedExpr {
         if self.one_in(10) {
-            return Value { text: self.constant(self.dtype), bound: 3.0 };
+            return BoundedExpr { text: self.constant(self.dtype), bound: 3.0 };
         }
-        if self.one_in(3) || (self.shape == Shape::Turned && self.random.bool()) {
+        if self.one_in(3) || (self.shape == Shape::Transposed && self.random.bool()) {
             // Transposed or not.
             let mut dims: Vec<usize> = loops.iter().map(|l| l.extent).collect();
             if self.random.bool() {
@@ -157,11 +158,11 @@ impl Program {
         }
         match self.related(loops) {
             Some(node) => self.read(&node, loops),
-            None => Value { text: self.constant(self.dtype), bound: 3.0 },
+            None => BoundedExpr { text: self.constant(self.dtype), bound: 3.0 },
         }
     }
 
-    pub(crate) fn value(&mut self, loops: &[Loop], depth: u32) -> Value {
+    pub(crate) fn value(&mut self, loops: &[Loop], depth: u32) -> BoundedExpr {
         if depth == 0 || self.one_in(3) {
             return self.leaf(loops);
         }
@@ -169,21 +170,21 @@ impl Program {
         self.combined(a, b)
     }
 
-    pub(crate) fn combined(&mut self, a: Value, b: Value) -> Value {
+    pub(crate) fn combined(&mut self, a: BoundedExpr, b: BoundedExpr) -> BoundedExpr {
         let (sum, product, most) = (a.bound + b.bound, a.bound * b.bound, a.bound.max(b.bound));
         let (a, b) = (a.text, b.text);
         match self.random.u8(..7) {
-            0 | 1 => Value { text: format!("({a} + {b})"), bound: sum },
-            2 => Value { text: format!("({a} - {b})"), bound: sum },
-            3 if product <= NARROW => Value { text: format!("({a} * {b})"), bound: product },
-            4 => Value { text: format!("where({a} < {b}, {b}, {a} + {b})"), bound: sum },
-            5 => Value { text: format!("min({a}, {b})"), bound: most },
-            _ => Value { text: format!("max({a}, {b})"), bound: most },
+            0 | 1 => BoundedExpr { text: format!("({a} + {b})"), bound: sum },
+            2 => BoundedExpr { text: format!("({a} - {b})"), bound: sum },
+            3 if product <= NARROW => BoundedExpr { text: format!("({a} * {b})"), bound: product },
+            4 => BoundedExpr { text: format!("where({a} < {b}, {b}, {a} + {b})"), bound: sum },
+            5 => BoundedExpr { text: format!("min({a}, {b})"), bound: most },
+            _ => BoundedExpr { text: format!("max({a}, {b})"), bound: most },
         }
     }
 
     /// A value converted for storage, which the type represents exactly.
-    pub(crate) fn as_stored(&mut self, value: Value, dtype: &str) -> Value {
+    pub(crate) fn as_stored(&mut self, value: BoundedExpr, dtype: &str) -> BoundedExpr {
         let most = match dtype {
             "bf16" => 256.0,
             _ => NARROW,
@@ -195,6 +196,6 @@ impl Program {
             false => value.text,
         };
         let text = if dtype == self.dtype { text } else { format!("convert {dtype}({text})") };
-        Value { text, bound: value.bound }
+        BoundedExpr { text, bound: value.bound }
     }
 }

@@ -64,8 +64,7 @@ impl WgmmaTile {
         Some([tensor(&matmul.a, 0)?, tensor(&matmul.b, 1)?])
     }
 
-    /// Rows or columns that one block loads of an operand; those of B are divided among the blocks of a
-    /// cluster.
+    /// Rows of A or columns of B that one block loads. The blocks of a cluster divide the columns of B.
     fn lines(&self, operand: usize) -> u32 {
         [self.rows(), self.columns / self.cluster][operand]
     }

@@ -66,7 +66,7 @@ impl WgmmaTile {
         tile_scheduler::tile_count(matmul, self.cluster_tile())
     }
 
-    /// Blocks of the grid: no more than run at once, each of which computes one or several tiles.
+    /// Blocks of the grid: at most as many as run at once. A block computes one or several tiles.
     pub(crate) fn blocks(&self, matmul: &Matmul) -> u64 {
         self.tiles(matmul).min(BLOCKS / u64::from(self.cluster)) * u64::from(self.cluster)
     }
