@@ -132,7 +132,7 @@ fn barriers_stand_where_all_threads_come_by() {
 
 #[test]
 fn warps_may_part_from_each_other_but_not_within() {
-    let of_some = |shift: u32, meets: bool| {
+    let of_some = |shift: u32, synchronises: bool| {
         checked(Target::Sm70, |b| {
             let thread = b.special(SpecialReg::Thread);
             let part = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, shift);
@@ -140,13 +140,13 @@ fn warps_may_part_from_each_other_but_not_within() {
             b.when(GuardPredicate::on(first), |b| {
                 let (mode, dst) = (ShuffleMode::Xor, b.register(RegClass::B32));
                 let exchange = Inst::Shuffle { mode, dst, src: thread, lane: 1_u32.into(), width: 32 };
-                b.push(if meets { Inst::WarpBarrier } else { exchange });
+                b.push(if synchronises { Inst::WarpBarrier } else { exchange });
             });
         })
     };
-    for meets in [false, true] {
-        assert_eq!(of_some(5, meets), Ok(()));
-        let found = of_some(4, meets);
+    for synchronises in [false, true] {
+        assert_eq!(of_some(5, synchronises), Ok(()));
+        let found = of_some(4, synchronises);
         assert!(matches!(found, Err(PtxError::Divergent { threads: "the lanes of a warp", .. })));
     }
 }

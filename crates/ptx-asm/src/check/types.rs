@@ -20,7 +20,7 @@ struct Checker<'k> {
 }
 
 /// The outcome of a check; the error describes the mistake in words.
-type Found<T = ()> = Result<T, String>;
+type CheckResult<T = ()> = Result<T, String>;
 
 fn block(checker: &Checker<'_>, stmts: &[PtxStmt]) -> Result<(), PtxError> {
     let kernel = checker.kernel;
@@ -54,7 +54,7 @@ fn guard(kernel: &PtxKernel, guard: GuardPredicate) -> Result<(), PtxError> {
 }
 
 impl Checker<'_> {
-    fn inst(&self, inst: &Inst) -> Found {
+    fn inst(&self, inst: &Inst) -> CheckResult {
         match inst {
             Inst::Move { dst, src } => match src {
                 PtxOperand::Reg(src) if (src.class == RegClass::Pred) != (dst.class == RegClass::Pred) => {
@@ -256,14 +256,14 @@ impl Checker<'_> {
         }
     }
 
-    fn from(&self, least: Target) -> Found {
+    fn from(&self, least: Target) -> CheckResult {
         if self.target >= least {
             return Ok(());
         }
         Err(format!("it takes {}, the target is {}", least.name(), self.target.name()))
     }
 
-    fn unary(&self, op: PtxUnaryOp, ty: Ty, dst: Reg, src: PtxOperand) -> Found {
+    fn unary(&self, op: PtxUnaryOp, ty: Ty, dst: Reg, src: PtxOperand) -> CheckResult {
         let number = matches!(ty, Ty::S16 | Ty::S32 | Ty::S64 | Ty::F16 | Ty::F32 | Ty::F64);
         let (fits, result) = match op {
             PtxUnaryOp::Neg | PtxUnaryOp::Abs => (number, ty.class()),
@@ -290,7 +290,7 @@ impl Checker<'_> {
         operands(ty, &[src])
     }
 
-    fn binary(&self, op: PtxBinaryOp, ty: Ty, dst: Reg, [a, b]: [PtxOperand; 2]) -> Found {
+    fn binary(&self, op: PtxBinaryOp, ty: Ty, dst: Reg, [a, b]: [PtxOperand; 2]) -> CheckResult {
         let integer = matches!(ty, Ty::U16 | Ty::U32 | Ty::U64 | Ty::S16 | Ty::S32 | Ty::S64);
         let half = matches!(ty, Ty::F16 | Ty::F16x2);
         let float = matches!(ty, Ty::F32 | Ty::F64);
@@ -320,7 +320,7 @@ impl Checker<'_> {
         }
     }
 
-    fn convert(&self, to: Ty, from: Ty, rounding: RoundingMode) -> Found {
+    fn convert(&self, to: Ty, from: Ty, rounding: RoundingMode) -> CheckResult {
         let integer = |ty: Ty| ty.is_signed() || ty.is_unsigned();
         let float = |ty: Ty| matches!(ty, Ty::F16 | Ty::F32 | Ty::F64);
         let to_integer = matches!(
@@ -347,7 +347,7 @@ impl Checker<'_> {
         if fits { Ok(()) } else { Err(format!("there is no such conversion from {from:?} to {to:?}")) }
     }
 
-    fn atomic(&self, space: StateSpace, op: AtomicOp, ty: Ty, at: AddressOperand) -> Found {
+    fn atomic(&self, space: StateSpace, op: AtomicOp, ty: Ty, at: AddressOperand) -> CheckResult {
         let fits = match op {
             AtomicOp::Add => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::F32 | Ty::F64),
             AtomicOp::Min | AtomicOp::Max => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64),
@@ -363,7 +363,7 @@ impl Checker<'_> {
     }
 
     /// Checks an access of `count` consecutive elements.
-    fn access(&self, space: StateSpace, ty: Ty, count: usize, at: AddressOperand) -> Found {
+    fn access(&self, space: StateSpace, ty: Ty, count: usize, at: AddressOperand) -> CheckResult {
         exists(ty != Ty::Pred, ty)?;
         vector(count)?;
         let bytes = ty.bytes() * count as u32;
@@ -373,12 +373,12 @@ impl Checker<'_> {
         self.place(space, at, bytes)
     }
 
-    fn place(&self, space: StateSpace, place: AddressOperand, bytes: u32) -> Found {
+    fn place(&self, space: StateSpace, place: AddressOperand, bytes: u32) -> CheckResult {
         self.aligned(space, place, bytes, bytes)
     }
 
     /// Checks an address of `bytes` bytes with alignment `align`, as far as it is constant.
-    fn aligned(&self, space: StateSpace, place: AddressOperand, bytes: u32, align: u32) -> Found {
+    fn aligned(&self, space: StateSpace, place: AddressOperand, bytes: u32, align: u32) -> CheckResult {
         match (place.base, space) {
             (AddressBase::Reg(base), StateSpace::Global) => class(base, RegClass::B64),
             (AddressBase::Reg(base), StateSpace::Shared | StateSpace::Local) => class(base, RegClass::B32),
@@ -400,7 +400,7 @@ impl Checker<'_> {
         }
     }
 
-    fn array(&self, space: StateSpace, at: u32) -> Found<&ArrayDecl> {
+    fn array(&self, space: StateSpace, at: u32) -> CheckResult<&ArrayDecl> {
         let arrays = match space {
             StateSpace::Shared => &self.kernel.shared,
             StateSpace::Local => &self.kernel.local,
@@ -410,7 +410,7 @@ impl Checker<'_> {
     }
 }
 
-fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> Found {
+fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> CheckResult {
     let integer = matches!(ty, Ty::U16 | Ty::U32 | Ty::U64 | Ty::S16 | Ty::S32 | Ty::S64);
     let fits = match op {
         PtxTernaryOp::Fma => matches!(ty, Ty::F16 | Ty::F16x2 | Ty::F32 | Ty::F64),
@@ -428,29 +428,29 @@ fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> Fo
     operands(last, &[c])
 }
 
-fn exists(fits: bool, ty: Ty) -> Found {
+fn exists(fits: bool, ty: Ty) -> CheckResult {
     if fits { Ok(()) } else { Err(format!("it does not exist for {ty:?}")) }
 }
 
-fn class(found: Reg, expected: RegClass) -> Found {
+fn class(found: Reg, expected: RegClass) -> CheckResult {
     if found.class == expected {
         return Ok(());
     }
     Err(format!("{} is of class {:?}, expected {expected:?}", reg(found), found.class))
 }
 
-fn same(what: &str, found: u32, expected: u32) -> Found {
+fn same(what: &str, found: u32, expected: u32) -> CheckResult {
     if found == expected { Ok(()) } else { Err(format!("{found} {what}, expected {expected}")) }
 }
 
-fn within(what: &str, found: u32, least: u32, most: u32) -> Found {
+fn within(what: &str, found: u32, least: u32, most: u32) -> CheckResult {
     if (least..=most).contains(&found) {
         return Ok(());
     }
     Err(format!("{found} {what}, expected {least} to {most}"))
 }
 
-fn vector(count: usize) -> Found {
+fn vector(count: usize) -> CheckResult {
     if matches!(count, 1 | 2 | 4) {
         return Ok(());
     }
@@ -458,7 +458,7 @@ fn vector(count: usize) -> Found {
 }
 
 /// Checks the classes of operands of type `ty`. PTX has no immediates of 16-bit floats and predicates.
-fn operands(ty: Ty, values: &[PtxOperand]) -> Found {
+fn operands(ty: Ty, values: &[PtxOperand]) -> CheckResult {
     let constant = values.iter().any(|value| matches!(value, PtxOperand::Const(_)));
     if constant && matches!(ty, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::Pred) {
         return Err(format!("there are no constants of type {ty:?}"));
@@ -466,7 +466,7 @@ fn operands(ty: Ty, values: &[PtxOperand]) -> Found {
     values.iter().try_for_each(|&value| operand(ty.class(), value))
 }
 
-fn operand(expected: RegClass, value: PtxOperand) -> Found {
+fn operand(expected: RegClass, value: PtxOperand) -> CheckResult {
     match value {
         PtxOperand::Reg(reg) => class(reg, expected),
         PtxOperand::Const(_) => Ok(()),

@@ -21,7 +21,7 @@ use crate::program::{
 
 /// The largest group of threads that agree on a value, in order of decreasing size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Uniform {
+enum UniformGroup {
     Cluster,
     Block,
     Warpgroup,
@@ -29,13 +29,13 @@ enum Uniform {
     Thread,
 }
 
-impl Uniform {
+impl UniformGroup {
     /// The group for a value that is equal for each aligned run of `threads` consecutive threads.
-    fn of_consecutive_threads(threads: u32) -> Uniform {
+    fn of_consecutive_threads(threads: u32) -> UniformGroup {
         match threads {
-            128.. => Uniform::Warpgroup,
-            32.. => Uniform::Warp,
-            _ => Uniform::Thread,
+            128.. => UniformGroup::Warpgroup,
+            32.. => UniformGroup::Warp,
+            _ => UniformGroup::Thread,
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn check(kernel: &PtxKernel) -> Result<(), PtxError> {
     };
     loop {
         uniformity.changed = false;
-        uniformity.block(&kernel.body, Uniform::Cluster);
+        uniformity.block(&kernel.body, UniformGroup::Cluster);
         if !uniformity.changed {
             break;
         }
@@ -59,7 +59,7 @@ pub(super) fn check(kernel: &PtxKernel) -> Result<(), PtxError> {
 
 #[derive(Default)]
 struct UniformityAnalysis {
-    known: HashMap<Reg, Uniform>,
+    known: HashMap<Reg, UniformGroup>,
     /// Registers that hold the thread's index in its block plus a constant.
     threads: IndexOffsets,
     /// Registers that hold the block's index plus a constant.
@@ -70,19 +70,19 @@ struct UniformityAnalysis {
 }
 
 impl UniformityAnalysis {
-    fn of(&self, reg: Reg) -> Uniform {
-        self.known.get(&reg).copied().unwrap_or(Uniform::Cluster)
+    fn of(&self, reg: Reg) -> UniformGroup {
+        self.known.get(&reg).copied().unwrap_or(UniformGroup::Cluster)
     }
 
-    fn address(&self, address: AddressOperand) -> Uniform {
+    fn address(&self, address: AddressOperand) -> UniformGroup {
         match address.base {
             AddressBase::Reg(reg) => self.of(reg),
-            AddressBase::Array(_) => Uniform::Cluster,
+            AddressBase::Array(_) => UniformGroup::Cluster,
         }
     }
 
-    fn narrow(&mut self, reg: Reg, to: Uniform) {
-        let known = self.known.entry(reg).or_insert(Uniform::Cluster);
+    fn narrow(&mut self, reg: Reg, to: UniformGroup) {
+        let known = self.known.entry(reg).or_insert(UniformGroup::Cluster);
         if to > *known {
             *known = to;
             self.changed = true;
@@ -90,7 +90,7 @@ impl UniformityAnalysis {
     }
 
     /// Visits statements; `flow` is the group of threads that execute them together.
-    fn block(&mut self, stmts: &[PtxStmt], flow: Uniform) {
+    fn block(&mut self, stmts: &[PtxStmt], flow: UniformGroup) {
         for stmt in stmts {
             match stmt {
                 PtxStmt::Inst(inst) => self.inst(inst, flow),
@@ -110,26 +110,28 @@ impl UniformityAnalysis {
         }
     }
 
-    fn inst(&mut self, inst: &Inst, flow: Uniform) {
-        let mut operands = Uniform::Cluster;
+    fn inst(&mut self, inst: &Inst, flow: UniformGroup) {
+        let mut operands = UniformGroup::Cluster;
         inst.registers(&mut |reg| operands = operands.max(self.of(reg)), &mut |_| ());
         let result = match inst {
-            Inst::ReadSpecial { special: SpecialReg::Thread | SpecialReg::Lane, .. } => Uniform::Thread,
+            Inst::ReadSpecial { special: SpecialReg::Thread | SpecialReg::Lane, .. } => UniformGroup::Thread,
             Inst::ReadSpecial { special: SpecialReg::Block | SpecialReg::ClusterBlock, .. }
                 if self.cluster > 1 =>
             {
-                Uniform::Block
+                UniformGroup::Block
             }
             Inst::Atomic { .. }
             | Inst::Ldmatrix { .. }
             | Inst::Mma { .. }
             | Inst::Wgmma { .. }
-            | Inst::Load { space: StateSpace::Local, .. } => Uniform::Thread,
-            Inst::Load { space: StateSpace::Shared, from, .. } => self.address(*from).max(Uniform::Block),
+            | Inst::Load { space: StateSpace::Local, .. } => UniformGroup::Thread,
+            Inst::Load { space: StateSpace::Shared, from, .. } => {
+                self.address(*from).max(UniformGroup::Block)
+            }
             Inst::Load { from, .. } => self.address(*from),
-            Inst::Vote { .. } => operands.min(Uniform::Warp),
+            Inst::Vote { .. } => operands.min(UniformGroup::Warp),
             Inst::Shuffle { mode: ShuffleMode::Index, lane: PtxOperand::Const(_), width: 32, .. } => {
-                operands.min(Uniform::Warp)
+                operands.min(UniformGroup::Warp)
             }
             _ => operands.min(self.of_indices(inst)),
         };
@@ -137,13 +139,13 @@ impl UniformityAnalysis {
     }
 
     /// Uniformity of a result computed from only the thread index, or only the block index, and constants.
-    fn of_indices(&self, inst: &Inst) -> Uniform {
+    fn of_indices(&self, inst: &Inst) -> UniformGroup {
         if let Some(threads) = self.threads.uniform_run(inst) {
-            return Uniform::of_consecutive_threads(threads);
+            return UniformGroup::of_consecutive_threads(threads);
         }
         match self.blocks.uniform_run(inst) {
-            Some(blocks) if blocks.is_multiple_of(self.cluster) => Uniform::Cluster,
-            _ => Uniform::Thread,
+            Some(blocks) if blocks.is_multiple_of(self.cluster) => UniformGroup::Cluster,
+            _ => UniformGroup::Thread,
         }
     }
 }
@@ -187,20 +189,20 @@ fn collective(
     guards: &[GuardPredicate],
 ) -> Result<(), PtxError> {
     let (required, threads) = match inst {
-        Inst::ClusterBarrier => (Uniform::Cluster, "the threads of a cluster"),
-        Inst::Barrier { threads: None, .. } => (Uniform::Block, "the threads of a block"),
+        Inst::ClusterBarrier => (UniformGroup::Cluster, "the threads of a cluster"),
+        Inst::Barrier { threads: None, .. } => (UniformGroup::Block, "the threads of a block"),
         Inst::SetMaxRegisters { .. }
         | Inst::WgmmaFence
         | Inst::Wgmma { .. }
         | Inst::WgmmaCommit
-        | Inst::WgmmaWait { .. } => (Uniform::Warpgroup, "the warps of a warpgroup"),
+        | Inst::WgmmaWait { .. } => (UniformGroup::Warpgroup, "the warps of a warpgroup"),
         Inst::Barrier { threads: Some(_), .. }
         | Inst::WarpBarrier
         | Inst::Shuffle { .. }
         | Inst::Vote { .. }
         | Inst::Ldmatrix { .. }
         | Inst::Stmatrix { .. }
-        | Inst::Mma { .. } => (Uniform::Warp, "the lanes of a warp"),
+        | Inst::Mma { .. } => (UniformGroup::Warp, "the lanes of a warp"),
         _ => return Ok(()),
     };
     match guards.iter().find(|guard| uniformity.of(guard.pred) > required) {

@@ -27,7 +27,7 @@ fn divergent(found: Result<(), PtxError>) -> &'static str {
 }
 
 /// A `wgmma` of shape 64×8 with arbitrary descriptors.
-fn product(b: &mut PtxBuilder, d: &[Reg]) {
+fn multiply(b: &mut PtxBuilder, d: &[Reg]) {
     let [a, right] = [b.mov(RegClass::B64, 0_u64), b.mov(RegClass::B64, 0_u64)];
     let accumulate = b.mov(RegClass::Pred, 1_u32);
     b.push(Inst::WgmmaFence);
@@ -51,7 +51,7 @@ fn sums(b: &mut PtxBuilder) -> crate::Regs {
 /// A warp-specialised kernel: a producer warp fills pipeline stages, consumer warpgroups empty them.
 #[test]
 fn warp_specialised_kernels() {
-    let specialised = |products_of_all: bool| {
+    let specialised = |all_multiply: bool| {
         kernel(|b| {
             let [full, empty] = [b.shared(8, 8), b.shared(8, 8)];
             let [tile, map] = [b.shared(4096, 1024), b.tensor_map()];
@@ -103,10 +103,10 @@ fn warp_specialised_kernels() {
                             parity,
                             cluster: false,
                         });
-                        if products_of_all {
-                            b.when(GuardPredicate::on(half), |b| product(b, &d));
+                        if all_multiply {
+                            b.when(GuardPredicate::on(half), |b| multiply(b, &d));
                         } else {
-                            b.when(GuardPredicate::on(one), |b| product(b, &d));
+                            b.when(GuardPredicate::on(one), |b| multiply(b, &d));
                         }
                         b.push_predicated(
                             GuardPredicate::on(one),
@@ -132,7 +132,7 @@ fn warpgroups_stay_together() {
         checked(kernel(|b| {
             let (d, thread) = (sums(b), b.special(SpecialReg::Thread));
             let pred = guard(b, thread);
-            b.when(GuardPredicate::on(pred), |b| product(b, &d));
+            b.when(GuardPredicate::on(pred), |b| multiply(b, &d));
         }))
     };
     let group = |b: &mut PtxBuilder, thread| {
@@ -140,8 +140,8 @@ fn warpgroups_stay_together() {
         b.compare(CmpOp::Eq, Ty::U32, group, 1_u32)
     };
     assert_eq!(behind(group), Ok(()));
-    let turned = |b: &mut PtxBuilder, thread| b.compare(CmpOp::Gt, Ty::S32, 256_u32, thread);
-    assert_eq!(behind(turned), Ok(()));
+    let swapped = |b: &mut PtxBuilder, thread| b.compare(CmpOp::Gt, Ty::S32, 256_u32, thread);
+    assert_eq!(behind(swapped), Ok(()));
     let last = |b: &mut PtxBuilder, thread| b.compare(CmpOp::Le, Ty::U32, thread, 127_u32);
     assert_eq!(behind(last), Ok(()));
     let divided = |b: &mut PtxBuilder, thread| {

@@ -1,6 +1,6 @@
 //! Instructions of sm_90a.
 
-use super::{Checker, Found, class, exists, operands, same, within};
+use super::{CheckResult, Checker, class, exists, operands, same, within};
 use crate::inst::Ty;
 use crate::program::{AddressOperand, PtxOperand, Reg, RegClass, StateSpace, Target};
 
@@ -9,25 +9,25 @@ pub(super) const MAX_MBARRIER_COUNT: u32 = (1 << 20) - 1;
 
 impl Checker<'_> {
     /// Checks the target, and that a register has class `expected`.
-    pub(super) fn hopper_register(&self, reg: Reg, expected: RegClass) -> Found {
+    pub(super) fn hopper_register(&self, reg: Reg, expected: RegClass) -> CheckResult {
         self.from(Target::Sm90a)?;
         class(reg, expected)
     }
 
-    pub(super) fn map(&self, dst: Reg, map: u32) -> Found {
+    pub(super) fn map(&self, dst: Reg, map: u32) -> CheckResult {
         self.hopper_register(dst, RegClass::B64)?;
         let maps = self.kernel.maps;
         if map < maps { Ok(()) } else { Err(format!("there are {maps} tensor maps")) }
     }
 
     /// Checks the address of an mbarrier in shared memory.
-    pub(super) fn mbarrier(&self, at: AddressOperand) -> Found {
+    pub(super) fn mbarrier(&self, at: AddressOperand) -> CheckResult {
         self.from(Target::Sm90a)?;
         self.place(StateSpace::Shared, at, 8)
     }
 
     /// Checks the operands of a TMA load or store. The tensor map, known at the launch, has the tile's size.
-    pub(super) fn tile(&self, map: Reg, at: &[PtxOperand], shared: AddressOperand) -> Found {
+    pub(super) fn tile(&self, map: Reg, at: &[PtxOperand], shared: AddressOperand) -> CheckResult {
         self.hopper_register(map, RegClass::B64)?;
         within("axes", at.len() as u32, 1, 5)?;
         operands(Ty::S32, at)?;
@@ -35,7 +35,7 @@ impl Checker<'_> {
     }
 
     /// Checks that the block consists of whole warpgroups.
-    pub(super) fn warpgroups(&self) -> Found {
+    pub(super) fn warpgroups(&self) -> CheckResult {
         self.from(Target::Sm90a)?;
         if self.kernel.threads.is_multiple_of(128) {
             return Ok(());
@@ -43,7 +43,7 @@ impl Checker<'_> {
         Err(format!("a block of {} threads, expected whole warpgroups of 128", self.kernel.threads))
     }
 
-    pub(super) fn set_max_registers(&self, count: u32) -> Found {
+    pub(super) fn set_max_registers(&self, count: u32) -> CheckResult {
         self.warpgroups()?;
         within("registers", count, 24, 256)?;
         if !count.is_multiple_of(8) {
@@ -62,7 +62,7 @@ impl Checker<'_> {
         (element, columns, transposed): (Ty, u32, [bool; 2]),
         d: &[Reg],
         [a, b, accumulate]: [Reg; 3],
-    ) -> Found {
+    ) -> CheckResult {
         self.warpgroups()?;
         exists(matches!(element, Ty::F16 | Ty::Bf16 | Ty::F32), element)?;
         if element == Ty::F32 && transposed != [false; 2] {
