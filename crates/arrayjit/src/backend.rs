@@ -312,9 +312,9 @@ fn interpreter(settings: &Settings) -> Result<BackendParts, OpenError> {
 /// Makes `num_devices` devices, at least one.
 fn devices<D: Driver + 'static>(settings: &Settings, make: impl Fn() -> D) -> Vec<Device> {
     let device = |ordinal| {
-        let driver = make();
-        driver.initialize(settings.stream_strategy());
-        Device::new(Arc::new(driver), ordinal)
+        let device = Device::new(Arc::new(make()), ordinal);
+        device.initialize(settings.stream_strategy());
+        device
     };
     (0..settings.num_devices.max(1)).map(device).collect()
 }
@@ -338,10 +338,11 @@ fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
 fn wgpu(settings: &Settings) -> Result<BackendParts, OpenError> {
     let adapter = settings.gpu.wgpu_adapter.parse().unwrap_or_default();
     let driver = device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?;
-    driver.initialize(settings.stream_strategy());
     let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
     let cap = driver.pool_cap();
-    Ok((Arc::new(codegen), vec![Device::with_pool_cap(Arc::new(driver), 0, cap)]))
+    let device = Device::with_pool_cap(Arc::new(driver), 0, cap);
+    device.initialize(settings.stream_strategy());
+    Ok((Arc::new(codegen), vec![device]))
 }
 
 #[cfg(not(feature = "wgpu"))]
@@ -358,9 +359,7 @@ fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
     let open = |ordinal| {
         let config =
             device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
-        let driver = device_cuda::CudaDevice::open(&config)?;
-        driver.initialize(settings.stream_strategy());
-        Ok(driver)
+        Ok(device_cuda::CudaDevice::open(&config)?)
     };
     let first = settings.gpu.cuda_device;
     let drivers: Vec<device_cuda::CudaDevice> = (0..settings.num_devices.max(1) as u32)
@@ -386,8 +385,11 @@ fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
         log_bytes: settings.logging.buffer_bytes,
         ..Default::default()
     };
-    let devices =
-        drivers.into_iter().zip(0..).map(|(driver, ordinal)| Device::new(Arc::new(driver), ordinal));
+    let devices = drivers.into_iter().zip(0..).map(|(driver, ordinal)| {
+        let device = Device::new(Arc::new(driver), ordinal);
+        device.initialize(settings.stream_strategy());
+        device
+    });
     Ok((Arc::new(codegen_ptx::ptx(target, options)), devices.collect()))
 }
 

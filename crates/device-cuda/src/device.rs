@@ -4,7 +4,7 @@ use std::{
     any::Any,
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -44,7 +44,6 @@ pub struct CudaDevice {
     shared: Arc<SharedState>,
     cache: Option<CubinCache>,
     memory_limit: Option<usize>,
-    strategy: OnceLock<StreamStrategy>,
     used: Arc<AtomicUsize>,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
@@ -68,7 +67,6 @@ impl CudaDevice {
             shared: SharedState::new(opened.context),
             cache: folder.and_then(|folder| CubinCache::new(folder, config.assembler.as_deref())),
             memory_limit: config.memory_limit,
-            strategy: OnceLock::new(),
             used: Arc::default(),
             streams: Mutex::default(),
         })
@@ -170,16 +168,8 @@ unsafe impl Driver for CudaDevice {
         ]
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.strategy.get_or_init(|| strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.strategy.get().is_some()
-    }
-
-    fn suggested_num_streams(&self) -> usize {
-        match self.strategy.get().copied().unwrap_or_default() {
+    fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {
+        match strategy {
             StreamStrategy::OnlyDevicesParallel => 1,
             StreamStrategy::ForParallelCopying => 1 + self.attributes.async_engines.clamp(1, 2),
             StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MAX_STREAMS),

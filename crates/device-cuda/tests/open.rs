@@ -141,10 +141,10 @@ fn capabilities_and_facts_are_the_devices() {
         ];
         assert!(expected.iter().all(|(name, value)| facts[name] == *value), "{facts:?}");
         assert_eq!((driver.name(), driver.language()), ("cuda", (9, 1)));
-        assert_eq!((driver.is_initialized(), driver.suggested_num_streams()), (false, 1));
-        driver.initialize(StreamStrategy::ForParallelCopying);
-        driver.initialize(StreamStrategy::MostParallelStreams);
-        assert_eq!((driver.is_initialized(), driver.suggested_num_streams()), (true, 3));
+        use StreamStrategy::{ForParallelCopying, MostParallelStreams, OnlyDevicesParallel};
+        let strategies = [OnlyDevicesParallel, ForParallelCopying, MostParallelStreams];
+        let suggested = strategies.map(|strategy| driver.suggested_num_streams(strategy));
+        assert_eq!(suggested, [1, 3, 8]);
     });
     let Some(notes) = notes else { return };
     // Freed memory is kept for later allocations; streams synchronise with no other.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -35,6 +35,8 @@ struct DeviceInner {
     ordinal: usize,
     device_id: u64,
     pool_cap: usize,
+    /// The chosen strategy for suggested streams.
+    strategy: OnceLock<StreamStrategy>,
     next_pool: AtomicU32,
     next_stream: AtomicU32,
     streams: Mutex<Vec<Weak<StreamInner>>>,
@@ -55,14 +57,12 @@ impl Device {
     /// Like [`Device::new`], with another maximum size of a pool in bytes, which also limits the size of a
     /// node.
     pub fn with_pool_cap(driver: Arc<dyn Driver>, ordinal: usize, pool_cap: usize) -> Device {
-        if !driver.is_initialized() {
-            driver.initialize(StreamStrategy::default());
-        }
         Device(Arc::new(DeviceInner {
             driver,
             ordinal,
             device_id: NEXT_DEVICE_ID.fetch_add(1, Ordering::Relaxed),
             pool_cap,
+            strategy: OnceLock::new(),
             next_pool: AtomicU32::new(1),
             next_stream: AtomicU32::new(0),
             streams: Mutex::default(),
@@ -93,9 +93,20 @@ impl Device {
         &*self.0.driver
     }
 
-    /// The number of streams that make good use of the device.
+    /// Chooses the strategy for suggested streams. The first call decides; later ones have no effect.
+    pub fn initialize(&self, strategy: StreamStrategy) {
+        self.0.strategy.get_or_init(|| strategy);
+    }
+
+    /// Whether [`Device::initialize`] was called.
+    pub fn is_initialized(&self) -> bool {
+        self.0.strategy.get().is_some()
+    }
+
+    /// The number of streams that make good use of the device with the chosen strategy, or with the default
+    /// strategy if none was chosen.
     pub fn suggested_num_streams(&self) -> usize {
-        self.0.driver.suggested_num_streams()
+        self.0.driver.suggested_num_streams(self.0.strategy.get().copied().unwrap_or_default())
     }
 
     /// Makes a stream.

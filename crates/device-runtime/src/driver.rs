@@ -1,4 +1,4 @@
-//! The contract of a device: 25 required methods, and seven with a default.
+//! The contract of a device: 23 required methods, and seven with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -71,14 +71,8 @@ pub unsafe trait Driver: Send + Sync {
     /// Names and values of facts that do not change while the process runs, for people.
     fn static_properties(&self) -> Vec<(&'static str, String)>;
 
-    /// Chooses the strategy for suggested streams. The first call decides; later ones have no effect.
-    fn initialize(&self, strategy: StreamStrategy);
-
-    /// Whether [`Driver::initialize`] was called.
-    fn is_initialized(&self) -> bool;
-
-    /// The number of streams that make good use of the device with the chosen strategy.
-    fn suggested_num_streams(&self) -> usize;
+    /// The number of streams that make good use of the device with a strategy.
+    fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize;
 
     /// Total size of pools in bytes, including freed pools that pending tasks use.
     fn used_memory(&self) -> usize;

@@ -200,16 +200,8 @@ unsafe impl Driver for FaultDevice {
         properties
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.inner.initialize(strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.inner.is_initialized()
-    }
-
-    fn suggested_num_streams(&self) -> usize {
-        self.inner.suggested_num_streams()
+    fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {
+        self.inner.suggested_num_streams(strategy)
     }
 
     fn used_memory(&self) -> usize {

@@ -3,7 +3,7 @@
 //! It makes handles and counts memory. Memory has no contents: copies to the host leave zeros.
 
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -23,7 +23,6 @@ use crate::{
 #[derive(Debug)]
 pub struct NullDevice {
     caps: Caps,
-    strategy: OnceLock<StreamStrategy>,
     /// Total size of the pools, in bytes.
     used: Arc<AtomicUsize>,
 }
@@ -32,7 +31,7 @@ impl NullDevice {
     /// A device without pools, whose capabilities are all element types and no vectors.
     pub fn new() -> NullDevice {
         let caps = Caps { arithmetic: DType::ALL.into_iter().collect(), ..Caps::host("null") };
-        NullDevice { caps, strategy: OnceLock::new(), used: Arc::default() }
+        NullDevice { caps, used: Arc::default() }
     }
 }
 
@@ -78,15 +77,7 @@ unsafe impl Driver for NullDevice {
         vec![("runs", "nothing".to_owned())]
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.strategy.get_or_init(|| strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.strategy.get().is_some()
-    }
-
-    fn suggested_num_streams(&self) -> usize {
+    fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {
         1
     }
 

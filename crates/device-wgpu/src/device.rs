@@ -4,7 +4,7 @@ use std::{
     any::Any,
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
@@ -62,7 +62,6 @@ pub struct WgpuDevice {
     pub(crate) shared: Arc<SharedState>,
     slabs: Arc<SlabAllocator>,
     memory_limit: Option<usize>,
-    strategy: OnceLock<StreamStrategy>,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -98,7 +97,6 @@ impl WgpuDevice {
             slabs: SlabAllocator::new(gpu, config.memory_limit),
             shared: Arc::new(shared),
             memory_limit: config.memory_limit,
-            strategy: OnceLock::new(),
             streams: Mutex::default(),
         })
     }
@@ -224,16 +222,8 @@ unsafe impl Driver for WgpuDevice {
         ]
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.strategy.get_or_init(|| strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.strategy.get().is_some()
-    }
-
     /// One with every strategy: the device has one queue.
-    fn suggested_num_streams(&self) -> usize {
+    fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {
         1
     }
 

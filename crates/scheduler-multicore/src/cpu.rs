@@ -18,7 +18,7 @@ use crate::{
     pages::ALIGNMENT,
     raw::{BoundCode, HostKernel, MemoryTask, PoolMemory},
     scheduler::{Scheduler, StreamQueue},
-    sync::{Arc, OnceLock, Ordering, atomic::AtomicUsize},
+    sync::{Arc, Ordering, atomic::AtomicUsize},
     task::QueuedTask,
 };
 
@@ -51,7 +51,6 @@ pub struct Cpu<S: Scheduler> {
     scheduler: S,
     caps: Caps,
     memory_limit: Option<usize>,
-    strategy: OnceLock<StreamStrategy>,
     used: Arc<AtomicUsize>,
 }
 
@@ -72,13 +71,7 @@ impl Cpu<Inline> {
 impl<S: Scheduler> Cpu<S> {
     /// A device with the given scheduler; see [`Config::memory_limit`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
-        Cpu {
-            caps: caps(&scheduler),
-            scheduler,
-            memory_limit,
-            strategy: OnceLock::new(),
-            used: Arc::default(),
-        }
+        Cpu { caps: caps(&scheduler), scheduler, memory_limit, used: Arc::default() }
     }
 
     /// Memory for a pool, within the limit.
@@ -160,16 +153,8 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         ]
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.strategy.get_or_init(|| strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.strategy.get().is_some()
-    }
-
-    fn suggested_num_streams(&self) -> usize {
-        self.scheduler.suggested_num_streams(self.strategy.get().copied().unwrap_or_default())
+    fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {
+        self.scheduler.suggested_num_streams(strategy)
     }
 
     fn used_memory(&self) -> usize {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use codegen_core::{Access, Launch};
-use device_runtime::{Context, Driver, PendingUse};
+use device_runtime::{Context, PendingUse};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::TensorNode;
@@ -115,8 +115,8 @@ fn suggestions_follow_the_strategy() {
     for (strategy, suggested) in [(OnlyDevicesParallel, 1), (ForParallelCopying, 2), (MostParallelStreams, 4)]
     {
         let cpu = Cpu::multicore(Config { threads: 4, ..Config::default() });
-        cpu.initialize(strategy);
         let device = device(cpu);
+        device.initialize(strategy);
         assert_eq!(device.suggested_num_streams(), suggested);
         assert!(device.driver().static_properties().contains(&("threads", "4".to_owned())));
     }

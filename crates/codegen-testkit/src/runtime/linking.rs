@@ -138,9 +138,10 @@ pub fn device_names_and_suggestions(make: DriverFactory<'_>) {
     assert_eq!(device.new_stream().unwrap().stream_id().0, 2, "numbers are not reused");
     assert_eq!(device.streams().as_slice(), from_ref(&stream));
     assert!(stream.debug_info().starts_with(&format!("{}: ", stream.name())));
-    assert!(device.driver().is_initialized());
-    assert_eq!(device.suggested_num_streams(), 1);
-    device.driver().initialize(StreamStrategy::MostParallelStreams);
+    assert_eq!((device.is_initialized(), device.suggested_num_streams()), (false, 1));
+    device.initialize(StreamStrategy::OnlyDevicesParallel);
+    device.initialize(StreamStrategy::MostParallelStreams);
+    assert!(device.is_initialized());
     assert_eq!(device.suggested_num_streams(), 1, "the first choice counts");
     assert!(!device.driver().static_properties().is_empty());
 }

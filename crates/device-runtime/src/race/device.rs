@@ -106,15 +106,7 @@ unsafe impl Driver for RaceDevice {
         vec![("number", self.number.to_string())]
     }
 
-    fn initialize(&self, strategy: StreamStrategy) {
-        self.null.initialize(strategy);
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.null.is_initialized()
-    }
-
-    fn suggested_num_streams(&self) -> usize {
+    fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {
         1
     }
 
