@@ -12,8 +12,8 @@ use std::{
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
-    KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle,
-    StreamStrategy, WaitKind,
+    KernelHandle, LaunchTask, PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamStrategy,
+    WaitKind,
 };
 
 use crate::{
@@ -233,26 +233,21 @@ unsafe impl Driver for CudaDevice {
         self.stream(stream).is_ok_and(|stream| stream.is_idle())
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         let payload = match artifact.payload() {
             Payload::Ptx(code) => {
                 let Self { shared, attributes, cuda, cache, .. } = self;
                 let loader = CodeLoader { shared, attributes, cuda: *cuda, cache: cache.as_ref() };
-                let it = loader.load(artifact, code)?;
-                return Ok(ModuleHandle::new(DeviceOwned { shared: Arc::clone(shared), value: it }));
+                let kernels = loader.load(artifact, code)?.into_iter();
+                let own =
+                    |kernel| KernelHandle::new(DeviceOwned { shared: Arc::clone(shared), value: kernel });
+                return Ok(kernels.map(own).collect());
             }
             Payload::Host(_) => "host",
             Payload::Shader(_) => "shader",
             _ => "other",
         };
         Err(DriverError::UnsupportedPayload { driver: self.name().to_owned(), payload: payload.to_owned() })
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let DeviceOwned { shared, value: kernels } = module.get::<DeviceOwned<Vec<Arc<LoadedKernel>>>>()?;
-        self.check_own(shared, "module")?;
-        let kernel = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(DeviceOwned { shared: Arc::clone(shared), value: Arc::clone(kernel) }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

@@ -32,7 +32,7 @@ fn rejected_code_names_the_kernel_the_line_and_what_was_said() {
         // The device remains usable.
         let good = driver.load(&artifact(&kernels[..1])).unwrap();
         driver.alloc_pool(PoolId(1), 4).unwrap();
-        assert!(driver.bind(&driver.kernel(&good, 0).unwrap(), &[at(1, 0)]).is_ok());
+        assert!(driver.bind(&good.kernel(0).unwrap(), &[at(1, 0)]).is_ok());
     });
 }
 
@@ -128,7 +128,7 @@ fn shared_memory_beyond_what_code_may_declare_is_asked_for() {
         let stream = driver.new_stream("cuda:0:0").unwrap();
         driver.alloc_pool(PoolId(1), 4).unwrap();
         for at_kernel in 0..3 {
-            let bound = driver.bind(&driver.kernel(&module, at_kernel).unwrap(), &[at(1, 0)]).unwrap();
+            let bound = driver.bind(&module.kernel(at_kernel).unwrap(), &[at(1, 0)]).unwrap();
             #[allow(unsafe_code, reason = "all tasks are on one stream")]
             // SAFETY: all tasks are on one stream.
             unsafe {

@@ -33,7 +33,7 @@ fn launch(driver: &Direct, stream: &StreamHandle, bound: &BoundKernel, bindings:
 
 fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKernel, DriverError> {
     let module = driver.load(&artifact(&[kernel]))?;
-    driver.bind(&driver.kernel(&module, 0).unwrap(), args)
+    driver.bind(&module.kernel(0).unwrap(), args)
 }
 
 /// Many small copies at once, and one that exceeds a stream's staging memory: staging ranges are not reused
@@ -262,11 +262,16 @@ fn mismatched_inputs_are_rejected() {
         assert_eq!(error.to_string(), "device `cuda` does not load host artifacts");
         let stream = stream(&driver, 0);
         let module = driver.load(&artifact(&[count("count")])).unwrap();
-        assert_eq!(driver.kernel(&module, 1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
+        assert_eq!(module.kernel(1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
         let empty = driver.load(&artifact(&[])).unwrap();
-        assert_eq!(driver.kernel(&empty, 0).unwrap_err(), DriverError::NoSuchEntry { index: 0, kernels: 0 });
+        assert_eq!(empty.kernel(0).unwrap_err(), DriverError::NoSuchEntry { index: 0, kernels: 0 });
         let other = open(&Config::default());
-        assert_eq!(other.kernel(&module, 0).unwrap_err(), DriverError::ForeignHandle { what: "module" });
+        let count = module.kernel(0).unwrap();
+        other.alloc_pool(PoolId(1), 1024).unwrap();
+        assert_eq!(
+            other.bind(&count, &[at(1, 0)]).unwrap_err(),
+            DriverError::ForeignHandle { what: "kernel" }
+        );
         assert!(
             driver
                 .host_task(

@@ -72,7 +72,7 @@ fn started(config: &Config) -> (Direct, StreamHandle) {
 
 fn bind(driver: &Direct, artifact: &Artifact) -> BoundKernel {
     let module = driver.load(artifact).unwrap();
-    driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(1, 0)]).unwrap()
+    driver.bind(&module.kernel(0).unwrap(), &[at(1, 0)]).unwrap()
 }
 
 fn launch(driver: &Direct, stream: &StreamHandle, bound: &BoundKernel, n: i64) -> Result<(), DriverError> {
@@ -304,7 +304,7 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
         let (driver, _stream) = started(&Config { memory_limit: Some(1000), ..Config::default() });
         let large = counting("talker").with_log(lines(), 997);
         let module = driver.load(&artifact(&[large])).unwrap();
-        let error = driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(1, 0)]).unwrap_err();
+        let error = driver.bind(&module.kernel(0).unwrap(), &[at(1, 0)]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "kernel `talker`: out of device memory for its log: 997 bytes requested, 4 in use"

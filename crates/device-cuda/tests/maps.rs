@@ -37,7 +37,7 @@ fn copy(map: TensorMap) -> Kernel {
 
 fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKernel, DriverError> {
     let module = driver.load(&artifact(&[kernel]))?;
-    driver.bind(&driver.kernel(&module, 0).unwrap(), args)
+    driver.bind(&module.kernel(0).unwrap(), args)
 }
 
 /// The map is the last parameter, is aligned, and refers to the memory to which the kernel is bound.

@@ -140,7 +140,7 @@ fn sequences_are_ordered_as_kernels_are() {
 
 fn bound(driver: &Direct, kernels: &[Kernel]) -> Vec<BoundKernel> {
     let module = driver.load(&artifact(kernels)).unwrap();
-    let bind = |at| driver.bind(&driver.kernel(&module, at).unwrap(), &[at_first()]).unwrap();
+    let bind = |at| driver.bind(&module.kernel(at).unwrap(), &[at_first()]).unwrap();
     (0..kernels.len()).map(bind).collect()
 }
 
@@ -359,7 +359,7 @@ fn a_fault_strikes_between_kernels() {
             faulty.import(PoolId(1), &driver.export(PoolId(1)).unwrap()).unwrap();
             let names = ["one", "two", "three", "four"].map(count);
             let module = faulty.load(&artifact(&names)).unwrap();
-            let bind = |at| faulty.bind(&faulty.kernel(&module, at).unwrap(), &[at_first()]).unwrap();
+            let bind = |at| faulty.bind(&module.kernel(at).unwrap(), &[at_first()]).unwrap();
             let kernels: Vec<_> = (0..4).map(bind).collect();
             let sequence = faulty.sequence(&kernels).unwrap().unwrap();
             let stream = faulty.new_stream("cuda:0:1").unwrap();

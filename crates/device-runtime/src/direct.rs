@@ -124,15 +124,6 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         LoadedModule::load(&*self.driver, artifact)
     }
 
-    /// The kernel at a position of the artifact.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Driver::kernel`].
-    pub fn kernel(&self, module: &LoadedModule, index: usize) -> Result<LoadedKernel, DriverError> {
-        module.kernel(&*self.driver, index)
-    }
-
     /// Binds a kernel to its memory, given by the location of each memory parameter.
     ///
     /// # Errors

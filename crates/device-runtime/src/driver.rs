@@ -1,4 +1,4 @@
-//! The contract of a device: 23 required methods, and seven with a default.
+//! The contract of a device: 22 required methods, and seven with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -45,7 +45,7 @@ use crate::{
 ///   [`adopt`](Driver::adopt) with the size of the array;
 /// * all clones of a handle, and the memory behind it, stay valid until the last is dropped and the last task
 ///   that uses it is done;
-/// * a kernel handle stands for the kernel at its position of the loaded artifact, and a launch runs that
+/// * a kernel handle stands for the kernel at its position in the loaded artifact, and a launch runs that
 ///   kernel once, on the ranges to which it was bound, and accesses nothing else;
 /// * a task accesses memory only after all tasks submitted to its stream before it, and after every event
 ///   that its stream was made to [wait](Driver::wait) for before it; an event is done, successfully or not,
@@ -144,19 +144,12 @@ pub unsafe trait Driver: Send + Sync {
     /// Whether everything submitted so far is done.
     fn is_idle(&self, stream: &StreamHandle) -> bool;
 
-    /// Makes an artifact's code ready to run.
+    /// Makes an artifact's code ready to run. Returns one handle per kernel, in the artifact's order.
     ///
     /// # Errors
     ///
     /// [`DriverError::UnsupportedPayload`] for code of another kind of device.
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError>;
-
-    /// The kernel at a position of the artifact.
-    ///
-    /// # Errors
-    ///
-    /// [`DriverError::NoSuchEntry`]; [`DriverError::ForeignHandle`] for a module of another driver.
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError>;
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError>;
 
     /// Binds a kernel to its memory: one range per memory parameter. The runtime binds once per link, so that
     /// launches look nothing up.
@@ -414,8 +407,6 @@ handles! {
     PoolHandle "memory";
     /// An event recorded on a driver's stream.
     EventHandle "event";
-    /// An artifact that a driver loaded.
-    ModuleHandle "module";
     /// A kernel of an artifact that a driver loaded.
     KernelHandle "kernel";
     /// A kernel that a driver bound to its memory.

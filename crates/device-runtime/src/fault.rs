@@ -32,8 +32,8 @@ use crate::{
         BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask,
     },
     driver::{
-        BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, ModuleHandle, PoolHandle, PoolId,
-        SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
+        BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, PoolHandle, PoolId, SequenceHandle,
+        StreamHandle, StreamStrategy, WaitKind,
     },
     error::{DriverError, Failure},
     pool::lock,
@@ -268,14 +268,9 @@ unsafe impl Driver for FaultDevice {
         stream.get::<Arc<Stream>>().is_ok_and(|stream| self.inner.is_idle(&stream.inner))
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         self.check_alive()?;
         self.inner.load(artifact)
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        self.check_alive()?;
-        self.inner.kernel(module, index)
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

@@ -479,7 +479,7 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
     for call in code.schedule().calls() {
         let args = call.args.iter().map(|slot| locate(context, member, temps, slot));
         open.push(OpenCall {
-            kernel: module.kernel(driver, call.kernel).map_err(RunError::driver(linking))?,
+            kernel: module.kernel(call.kernel).map_err(RunError::driver(linking))?,
             args: args.collect::<Result<_, _>>()?,
             bindings: call.bindings.iter().map(|symbol| symbol.index()).collect(),
         });

@@ -13,8 +13,8 @@ use tnode::{DType, HostArray};
 use crate::{
     checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
     driver::{
-        BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId, SequenceHandle,
-        StreamHandle, StreamStrategy, WaitKind,
+        BoundHandle, Driver, EventHandle, KernelHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle,
+        StreamStrategy, WaitKind,
     },
     error::DriverError,
 };
@@ -57,8 +57,6 @@ impl Drop for Pool {
 struct Stream(String);
 /// An event, which is done from the beginning.
 struct Event;
-/// A module, represented by its number of kernels.
-struct Module(usize);
 /// A kernel, bound or not, or a sequence of kernels.
 struct Kernel;
 
@@ -115,17 +113,8 @@ unsafe impl Driver for NullDevice {
         true
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        Ok(ModuleHandle::new(Module(artifact.kernels().len())))
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let Module(kernels) = *module.get()?;
-        if index < kernels {
-            Ok(KernelHandle::new(Kernel))
-        } else {
-            Err(DriverError::NoSuchEntry { index, kernels })
-        }
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
+        Ok(artifact.kernels().iter().map(|_| KernelHandle::new(Kernel)).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
+use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
-    KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
+    KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use wgpu::Limits;
 
@@ -181,12 +181,6 @@ impl fmt::Debug for WgpuDevice {
     }
 }
 
-/// A loaded artifact.
-struct Module {
-    code: Arc<dyn ShaderModule>,
-    kernels: Vec<KernelAbi>,
-}
-
 /// A bound kernel, and the device on which it is bound.
 struct DeviceBinding {
     shared: Arc<SharedState>,
@@ -277,22 +271,19 @@ unsafe impl Driver for WgpuDevice {
         self.stream(stream).is_ok_and(|stream| stream.is_idle())
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         let payload = match artifact.payload() {
             Payload::Shader(code) => {
-                let (code, kernels) = (Arc::clone(code), artifact.kernels().to_vec());
-                return Ok(ModuleHandle::new(Module { code, kernels }));
+                let kernels = artifact.kernels().iter().enumerate();
+                let kernels = kernels.map(|(index, abi)| {
+                    KernelHandle::new(LoadedKernel { code: Arc::clone(code), index, abi: abi.clone() })
+                });
+                return Ok(kernels.collect());
             }
             Payload::Host(_) => "host",
             _ => "other",
         };
         Err(DriverError::UnsupportedPayload { driver: self.name().to_owned(), payload: payload.to_owned() })
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let Module { code, kernels } = module.get()?;
-        let abi = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(LoadedKernel { code: Arc::clone(code), index, abi: abi.clone() }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

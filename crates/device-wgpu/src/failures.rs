@@ -49,7 +49,7 @@ fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) ->
     let abi = KernelAbi { name: name.to_owned(), params, launch, scratch_bytes, log, cost };
     let code = Increment(if bad { MANY } else { 1 });
     let module = device.load(&Artifact::shaders(Arc::new(code), vec![abi])).unwrap();
-    device.bind(&device.kernel(&module, 0).unwrap(), &[at(pool)]).unwrap()
+    device.bind(&module.kernel(0).unwrap(), &[at(pool)]).unwrap()
 }
 
 fn read(device: &DirectDriver<WgpuDevice>, stream: &StreamHandle, pool: u32) -> Result<u32, DriverError> {

@@ -29,7 +29,7 @@ fn bind(
     args: &[Location],
 ) -> Result<BoundKernel, DriverError> {
     let module = driver.load(&artifact(vec![kernel])).unwrap();
-    driver.bind(&driver.kernel(&module, 0).unwrap(), args)
+    driver.bind(&module.kernel(0).unwrap(), args)
 }
 
 fn count(name: &str) -> Kernel {
@@ -189,7 +189,7 @@ fn large_grids_are_split_over_dimensions() {
     let artifact = Artifact::shaders(Arc::new(Texts(groups)), vec![abi]);
     driver.alloc_pool(PoolId(2), 4).unwrap();
     let module = driver.load(&artifact).unwrap();
-    let error = driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(2, 0)]).unwrap_err();
+    let error = driver.bind(&module.kernel(0).unwrap(), &[at(2, 0)]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "kernel `huge`: 1099511627776 workgroups, the device runs 16777216 in one launch"
@@ -221,9 +221,9 @@ fn rejected_code_names_the_kernel_and_the_line() {
     let texts = Texts(move |_: &[u32]| Err::<Shader, _>(answer.clone()));
     let artifact = Artifact::shaders(Arc::new(texts), vec![abi]);
     let module = driver.load(&artifact).unwrap();
-    let kernel = driver.kernel(&module, 0).unwrap();
+    let kernel = module.kernel(0).unwrap();
     assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
-    assert_eq!(driver.kernel(&module, 1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
+    assert_eq!(module.kernel(1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
 
     // The device remains usable.
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();

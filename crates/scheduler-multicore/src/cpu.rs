@@ -2,11 +2,10 @@
 
 use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Artifact, Caps, host::HostModule};
+use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, HostTask,
-    KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
-    StreamStrategy, WaitKind,
+    KernelArgs, KernelHandle, LaunchTask, Mark, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -128,9 +127,6 @@ impl<Q: StreamQueue> Stream<Q> {
     }
 }
 
-/// A loaded artifact: its kernels, each with its ABI.
-struct Module(HostModule);
-
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 // SAFETY: memory is `PoolMemory`, to which handles and tasks hold references; queues run their tasks in
 // order, and a wait blocks its queue; an event is reached by the queue on which it was recorded.
@@ -207,18 +203,14 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         stream.get::<Stream<S::Queue>>().is_ok_and(|stream| stream.queue.is_idle())
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         let Some(code) = artifact.host_module() else {
             let (driver, payload) = (self.name().to_owned(), "non-host".to_owned());
             return Err(DriverError::UnsupportedPayload { driver, payload });
         };
-        Ok(ModuleHandle::new(Module(code)))
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let Module(code) = module.get()?;
-        let abi = code.abis().get(index).ok_or(DriverError::NoSuchEntry { index, kernels: code.len() })?;
-        Ok(KernelHandle::new(HostKernel { code: code.clone(), index, abi: abi.clone() }))
+        let kernels = code.abis().iter().enumerate();
+        let kernels = kernels.map(|(index, abi)| HostKernel { code: code.clone(), index, abi: abi.clone() });
+        Ok(kernels.map(KernelHandle::new).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

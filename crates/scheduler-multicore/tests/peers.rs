@@ -48,7 +48,7 @@ fn bind(
     let params = accesses.iter().map(|&access| Param::Node { access, bytes: 24 }).collect();
     let artifact = Artifact::host(HostModule::interpreted(vec![(body, abi("kernel", params))]));
     let module = driver.load(&artifact).unwrap();
-    driver.bind(&driver.kernel(&module, 0).unwrap(), at)
+    driver.bind(&module.kernel(0).unwrap(), at)
 }
 
 fn launch(driver: &Direct, stream: &StreamHandle, kernel: &BoundKernel) -> EventHandle {

@@ -9,15 +9,14 @@ use smallvec::SmallVec;
 use super::MemoryRange;
 use crate::{
     check,
-    driver::{BoundHandle, Driver, KernelHandle, ModuleHandle, SequenceHandle},
+    driver::{BoundHandle, Driver, KernelHandle, SequenceHandle},
     error::DriverError,
 };
 
-/// A loaded artifact, with the ABIs of its kernels.
+/// The kernels of a loaded artifact.
 #[derive(Debug)]
 pub struct LoadedModule {
-    handle: ModuleHandle,
-    kernels: Vec<KernelAbi>,
+    kernels: Vec<LoadedKernel>,
 }
 
 impl LoadedModule {
@@ -25,27 +24,24 @@ impl LoadedModule {
         driver: &(impl Driver + ?Sized),
         artifact: &Artifact,
     ) -> Result<LoadedModule, DriverError> {
-        Ok(LoadedModule { handle: driver.load(artifact)?, kernels: artifact.kernels().to_vec() })
+        let kernels = driver.load(artifact)?.into_iter().zip(artifact.kernels());
+        let kernels = kernels.map(|(handle, abi)| LoadedKernel { handle, abi: abi.clone() });
+        Ok(LoadedModule { kernels: kernels.collect() })
     }
 
     /// The kernel at a position of the artifact.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoSuchEntry`], and errors of the driver.
-    pub(crate) fn kernel(
-        &self,
-        driver: &(impl Driver + ?Sized),
-        index: usize,
-    ) -> Result<LoadedKernel, DriverError> {
+    /// [`DriverError::NoSuchEntry`].
+    pub fn kernel(&self, index: usize) -> Result<LoadedKernel, DriverError> {
         let kernels = self.kernels.len();
-        let abi = self.kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels })?;
-        Ok(LoadedKernel { handle: driver.kernel(&self.handle, index)?, abi: abi.clone() })
+        self.kernels.get(index).cloned().ok_or(DriverError::NoSuchEntry { index, kernels })
     }
 }
 
 /// A kernel of a loaded artifact, with its ABI.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadedKernel {
     handle: KernelHandle,
     abi: KernelAbi,

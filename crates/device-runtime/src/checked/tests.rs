@@ -41,7 +41,7 @@ fn kernel(driver: &DirectDriver<NullDevice>, name: &str, params: &[Param]) -> Lo
         cost: Cost::default(),
     };
     let module = driver.load(&Artifact::other(Arc::new(()), vec![abi])).unwrap();
-    driver.kernel(&module, 0).unwrap()
+    module.kernel(0).unwrap()
 }
 
 fn node(access: Access, bytes: usize) -> Param {

@@ -34,7 +34,7 @@ fn sequence(device: &DirectDriver<FaultDevice>, names: &[&str]) -> BoundSequence
     });
     let artifact = Artifact::other(Arc::new(()), kernels.collect());
     let module = device.load(&artifact).unwrap();
-    let bind = |at| device.bind(&device.kernel(&module, at).unwrap(), &[]).unwrap();
+    let bind = |at| device.bind(&module.kernel(at).unwrap(), &[]).unwrap();
     let bound: Vec<_> = (0..names.len()).map(bind).collect();
     device.sequence(&bound).unwrap().unwrap()
 }

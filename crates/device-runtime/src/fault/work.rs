@@ -59,5 +59,5 @@ pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<Bo
     };
     let module = HostModule::interpreted(vec![(Box::new(Sleep(delay)), abi)]);
     let module = LoadedModule::load(driver, &Artifact::host(module))?;
-    module.kernel(driver, 0)?.bind(driver, &[])
+    module.kernel(0)?.bind(driver, &[])
 }

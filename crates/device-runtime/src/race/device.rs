@@ -16,8 +16,8 @@ use crate::{
         CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{
-        BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId, SequenceHandle,
-        StreamHandle, StreamStrategy, WaitKind,
+        BoundHandle, Driver, EventHandle, KernelHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle,
+        StreamStrategy, WaitKind,
     },
     error::DriverError,
     null::NullDevice,
@@ -63,8 +63,6 @@ impl Drop for Pool {
 struct Stream(usize);
 /// The number of the event's device, and the event.
 struct Event(usize, EventPoint);
-/// The ABIs of a module's kernels.
-struct Module(Vec<KernelAbi>);
 struct Kernel(KernelAbi);
 /// Kernels that are launched together or, by chance, one by one.
 struct Sequence;
@@ -149,14 +147,8 @@ unsafe impl Driver for RaceDevice {
         stream.get::<Stream>().is_ok_and(|stream| self.world.lock().is_idle(stream.0))
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        Ok(ModuleHandle::new(Module(artifact.kernels().to_vec())))
-    }
-
-    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let kernels = &module.get::<Module>()?.0;
-        let abi = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(Kernel(abi.clone())))
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
+        Ok(artifact.kernels().iter().map(|abi| KernelHandle::new(Kernel(abi.clone()))).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
