@@ -60,7 +60,7 @@ pub(crate) fn cuda_ordinal(backend: &Backend) -> Option<u32> {
 
 fn property(backend: &Backend, name: &str) -> Option<String> {
     let properties = backend.device().driver().static_properties();
-    properties.into_iter().find_map(|(n, value)| (n == name).then_some(value))
+    properties.iter().find_map(|(n, value)| (*n == name).then(|| value.clone()))
 }
 
 impl fmt::Display for MeasuredDevice {

@@ -17,7 +17,7 @@ fn open(test: &str) -> Option<Backend> {
 
 fn fact(backend: &Backend, name: &str) -> String {
     let facts = backend.device().driver().static_properties();
-    facts.into_iter().find(|(fact, _)| *fact == name).unwrap().1
+    facts.iter().find(|(fact, _)| *fact == name).unwrap().1.clone()
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::{
     },
 };
 
-use codegen_core::{Artifact, Caps, Payload};
+use codegen_core::{Artifact, Payload};
 use device_runtime::{
-    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
-    KernelHandle, LaunchTask, PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamStrategy,
-    WaitKind,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, SequenceHandle, SequenceTask,
+    StreamHandle, StreamStrategy, WaitKind,
 };
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     cubin::CubinCache,
     event::Event,
     kernel::{BoundFunction, CodeLoader, LoadedKernel},
-    open::{self, Config, DeviceInfo, OpenError},
+    open::{self, Config, DeviceInfo, OpenError, OpenedDevice},
     sequence::{MIN_KERNELS, Sequence},
     shared_state::{DRIVER_NAME, SharedState},
     stream::{Stream, lock},
@@ -38,7 +38,7 @@ const MAX_STREAMS: usize = 8;
 pub struct CudaDevice {
     info: DeviceInfo,
     attributes: DeviceAttributes,
-    caps: Caps,
+    description: DriverDescription,
     /// The CUDA version of the driver.
     cuda: (u32, u32),
     shared: Arc<SharedState>,
@@ -59,13 +59,14 @@ impl CudaDevice {
         let opened = open::open(config.ordinal)?;
         tracing::debug!(device = %opened.info, target = opened.target, cuda = ?opened.cuda, "opened");
         let folder = config.code_folder.as_deref();
+        let cache = folder.and_then(|folder| CubinCache::new(folder, config.assembler.as_deref()));
         Ok(CudaDevice {
-            caps: caps::caps(&opened.attributes, opened.target),
+            description: describe(&opened, config.memory_limit, cache.is_some()),
             info: opened.info,
             attributes: opened.attributes,
             cuda: opened.cuda,
             shared: SharedState::new(opened.context),
-            cache: folder.and_then(|folder| CubinCache::new(folder, config.assembler.as_deref())),
+            cache,
             memory_limit: config.memory_limit,
             used: Arc::default(),
             streams: Mutex::default(),
@@ -108,6 +109,32 @@ impl CudaDevice {
     }
 }
 
+fn describe(opened: &OpenedDevice, memory_limit: Option<usize>, has_cache: bool) -> DriverDescription {
+    let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let OpenedDevice { info, attributes, .. } = opened;
+    let caps = caps::caps(attributes, opened.target);
+    let properties = vec![
+        ("device", info.name.clone()),
+        ("ordinal", info.ordinal.to_string()),
+        ("compute_capability", version(attributes.capability)),
+        ("target", caps.target.clone()),
+        ("cuda", version(opened.cuda)),
+        ("ptx", version(caps::language(opened.cuda))),
+        ("memory_bytes", info.memory_bytes.to_string()),
+        ("multiprocessors", attributes.multiprocessors.to_string()),
+        ("threads_per_block", attributes.threads.to_string()),
+        ("registers_per_block", attributes.registers.to_string()),
+        ("shared_bytes_per_block", attributes.max_shared.to_string()),
+        ("l2_bytes", attributes.l2.to_string()),
+        ("async_engines", attributes.async_engines.to_string()),
+        ("memory_pools", attributes.pools.to_string()),
+        ("keeps_machine_code", has_cache.to_string()),
+        ("alignment_bytes", ALIGNMENT.to_string()),
+        ("memory_limit_bytes", memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
+    ];
+    DriverDescription { name: DRIVER_NAME.to_owned(), caps, properties }
+}
+
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         // A stream and its pending events refer to each other; draining breaks the cycle.
@@ -135,37 +162,8 @@ struct DeviceOwned<T> {
 // SAFETY: `api` is a safe interface: kernels and copies access only memory of the device, in the order of
 // their stream, which keeps the resources of its tasks alive until they are done.
 unsafe impl Driver for CudaDevice {
-    fn name(&self) -> &str {
-        DRIVER_NAME
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
-        let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        let DeviceAttributes { capability, multiprocessors, threads, registers, .. } = self.attributes;
-        vec![
-            ("device", self.info.name.clone()),
-            ("ordinal", self.info.ordinal.to_string()),
-            ("compute_capability", version(capability)),
-            ("target", self.caps.target.clone()),
-            ("cuda", version(self.cuda)),
-            ("ptx", version(self.language())),
-            ("memory_bytes", self.info.memory_bytes.to_string()),
-            ("multiprocessors", multiprocessors.to_string()),
-            ("threads_per_block", threads.to_string()),
-            ("registers_per_block", registers.to_string()),
-            ("shared_bytes_per_block", self.attributes.max_shared.to_string()),
-            ("l2_bytes", self.attributes.l2.to_string()),
-            ("async_engines", self.attributes.async_engines.to_string()),
-            ("memory_pools", self.attributes.pools.to_string()),
-            ("keeps_machine_code", self.cache.is_some().to_string()),
-            ("alignment_bytes", ALIGNMENT.to_string()),
-            ("memory_limit_bytes", limit),
-        ]
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {

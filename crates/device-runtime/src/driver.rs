@@ -1,4 +1,4 @@
-//! The contract of a device: 22 required methods, and seven with a default.
+//! The contract of a device: 20 required methods, and ten with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -62,14 +62,23 @@ use crate::{
 /// ```
 #[allow(unsafe_code, reason = "declares an unsafe trait; nothing unsafe happens here")]
 pub unsafe trait Driver: Send + Sync {
-    /// The device's kind in one word, such as `multicore`.
-    fn name(&self) -> &str;
+    /// The device's name, capabilities and properties. The same value in every call.
+    fn description(&self) -> &DriverDescription;
 
-    /// The types, limits and alignment for which codegens compile code for the device.
-    fn caps(&self) -> &Caps;
+    /// [`DriverDescription::name`].
+    fn name(&self) -> &str {
+        &self.description().name
+    }
 
-    /// Names and values of facts that do not change while the process runs, for people.
-    fn static_properties(&self) -> Vec<(&'static str, String)>;
+    /// [`DriverDescription::caps`].
+    fn caps(&self) -> &Caps {
+        &self.description().caps
+    }
+
+    /// [`DriverDescription::properties`].
+    fn static_properties(&self) -> &[(&'static str, String)] {
+        &self.description().properties
+    }
 
     /// The number of streams that make good use of the device with a strategy.
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize;
@@ -271,6 +280,17 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// The failure; [`DriverError::SelfWait`] if only the calling thread could make progress.
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
+}
+
+/// Facts about a driver's device, which do not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct DriverDescription {
+    /// The device's kind in one word, such as `multicore`.
+    pub name: String,
+    /// The types, limits and alignment for which codegens compile code for the device.
+    pub caps: Caps,
+    /// Names and values of further facts, for people.
+    pub properties: Vec<(&'static str, String)>,
 }
 
 /// The number of a device's pool, counted from 1 in the order of allocation.

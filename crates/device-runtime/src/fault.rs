@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-use codegen_core::{Artifact, Caps};
+use codegen_core::Artifact;
 
 pub use self::plan::{FaultCounts, FaultPlan};
 use self::{
@@ -32,8 +32,8 @@ use crate::{
         BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask,
     },
     driver::{
-        BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, PoolHandle, PoolId, SequenceHandle,
-        StreamHandle, StreamStrategy, WaitKind,
+        BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Mark, PoolHandle,
+        PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::{DriverError, Failure},
     pool::lock,
@@ -45,6 +45,8 @@ const MAX_EXTRA_POLLS: u32 = 20;
 /// A driver that passes calls to another one and injects faults.
 pub struct FaultDevice {
     inner: Arc<dyn Driver>,
+    /// The inner driver's description with the plan as a further property.
+    description: DriverDescription,
     injector: Injector,
     /// Decides about faults outside of streams.
     dice: FaultDice,
@@ -58,7 +60,10 @@ pub struct FaultDevice {
 impl FaultDevice {
     /// A device that injects the faults of `plan` around `inner`.
     pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> FaultDevice {
+        let mut description = inner.description().clone();
+        description.properties.push(("faults", format!("{plan:?}")));
         FaultDevice {
+            description,
             delay: delaying_kernel(&*inner, plan.delay).ok(),
             inner,
             dice: FaultDice::new(plan.seed, "device"),
@@ -186,18 +191,8 @@ impl FaultDevice {
 // SAFETY: the inner driver makes the memory and the kernels. It gets every task once, entirely or in part, on
 // the stream for which the task was made, and every wait. An event is done only after the inner event.
 unsafe impl Driver for FaultDevice {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        let mut properties = self.inner.static_properties();
-        properties.push(("faults", format!("{:?}", self.injector.plan)));
-        properties
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {

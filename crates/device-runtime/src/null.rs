@@ -13,8 +13,8 @@ use tnode::{DType, HostArray};
 use crate::{
     checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
     driver::{
-        BoundHandle, Driver, EventHandle, KernelHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle,
-        StreamStrategy, WaitKind,
+        BoundHandle, Driver, DriverDescription, EventHandle, KernelHandle, PoolHandle, PoolId,
+        SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
 };
@@ -22,7 +22,7 @@ use crate::{
 /// A device that accepts every task and runs none.
 #[derive(Debug)]
 pub struct NullDevice {
-    caps: Caps,
+    description: DriverDescription,
     /// Total size of the pools, in bytes.
     used: Arc<AtomicUsize>,
 }
@@ -31,7 +31,9 @@ impl NullDevice {
     /// A device without pools, whose capabilities are all element types and no vectors.
     pub fn new() -> NullDevice {
         let caps = Caps { arithmetic: DType::ALL.into_iter().collect(), ..Caps::host("null") };
-        NullDevice { caps, used: Arc::default() }
+        let properties = vec![("runs", "nothing".to_owned())];
+        let description = DriverDescription { name: "null".to_owned(), caps, properties };
+        NullDevice { description, used: Arc::default() }
     }
 }
 
@@ -63,16 +65,8 @@ struct Kernel;
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 // SAFETY: there is no memory that a task could access.
 unsafe impl Driver for NullDevice {
-    fn name(&self) -> &str {
-        "null"
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        vec![("runs", "nothing".to_owned())]
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {

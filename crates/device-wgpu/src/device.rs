@@ -7,10 +7,11 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use codegen_core::{Artifact, Caps, Payload};
+use codegen_core::{Artifact, Payload};
 use device_runtime::{
-    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, KernelArgs,
-    KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    WaitKind,
 };
 use wgpu::Limits;
 
@@ -58,10 +59,9 @@ fn lower_to<N: Ord + Copy>(limit: &mut N, wanted: Option<N>) {
 /// A device of an adapter. One process may have several, even of one adapter; they share nothing.
 pub struct WgpuDevice {
     adapter: AdapterInfo,
-    caps: Caps,
+    description: DriverDescription,
     pub(crate) shared: Arc<SharedState>,
     slabs: Arc<SlabAllocator>,
-    memory_limit: Option<usize>,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -92,11 +92,10 @@ impl WgpuDevice {
             message: error.driver_error("allocating tables", 0, 0).to_string(),
         })?;
         Ok(WgpuDevice {
+            description: describe(&adapter, &gpu, config.memory_limit),
             adapter,
-            caps: caps(&gpu.limits, gpu.device.features()),
             slabs: SlabAllocator::new(gpu, config.memory_limit),
             shared: Arc::new(shared),
-            memory_limit: config.memory_limit,
             streams: Mutex::default(),
         })
     }
@@ -171,6 +170,23 @@ impl WgpuDevice {
     }
 }
 
+fn describe(adapter: &AdapterInfo, gpu: &Gpu, memory_limit: Option<usize>) -> DriverDescription {
+    let caps = caps(&gpu.limits, gpu.device.features());
+    let properties = vec![
+        ("adapter", adapter.name.clone()),
+        ("adapter_kind", adapter.kind.to_string()),
+        ("software", adapter.is_software().to_string()),
+        ("interface", adapter.backend.clone()),
+        ("driver", adapter.driver.clone()),
+        ("has_clock", can_time(gpu).to_string()),
+        ("alignment_bytes", caps.alignment.to_string()),
+        ("largest_pool_bytes", largest_pool(&gpu.limits).to_string()),
+        ("buffers_per_kernel", gpu.limits.max_storage_buffers_per_shader_stage.to_string()),
+        ("memory_limit_bytes", memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
+    ];
+    DriverDescription { name: "wgpu".to_owned(), caps, properties }
+}
+
 impl fmt::Debug for WgpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WgpuDevice")
@@ -191,29 +207,8 @@ struct DeviceBinding {
 // SAFETY: wgpu's interface is safe for any order of tasks and any kernel: memory of the process is reached
 // only through it.
 unsafe impl Driver for WgpuDevice {
-    fn name(&self) -> &str {
-        "wgpu"
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        let limits = &self.shared.gpu.limits;
-        vec![
-            ("adapter", self.adapter.name.clone()),
-            ("adapter_kind", self.adapter.kind.to_string()),
-            ("software", self.is_software().to_string()),
-            ("interface", self.adapter.backend.clone()),
-            ("driver", self.adapter.driver.clone()),
-            ("has_clock", can_time(&self.shared.gpu).to_string()),
-            ("alignment_bytes", self.caps.alignment.to_string()),
-            ("largest_pool_bytes", self.pool_cap().to_string()),
-            ("buffers_per_kernel", limits.max_storage_buffers_per_shader_stage.to_string()),
-            ("memory_limit_bytes", limit),
-        ]
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     /// One with every strategy: the device has one queue.

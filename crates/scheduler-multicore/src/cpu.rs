@@ -4,8 +4,9 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
 use codegen_core::{Artifact, Caps};
 use device_runtime::{
-    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask, HostTask,
-    KernelArgs, KernelHandle, LaunchTask, Mark, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
+    FillTask, HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, PoolHandle, PoolId, StreamHandle,
+    StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -48,7 +49,7 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Cpu<S: Scheduler> {
     scheduler: S,
-    caps: Caps,
+    description: DriverDescription,
     memory_limit: Option<usize>,
     used: Arc<AtomicUsize>,
 }
@@ -70,7 +71,7 @@ impl Cpu<Inline> {
 impl<S: Scheduler> Cpu<S> {
     /// A device with the given scheduler; see [`Config::memory_limit`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
-        Cpu { caps: caps(&scheduler), scheduler, memory_limit, used: Arc::default() }
+        Cpu { description: describe(&scheduler, memory_limit), scheduler, memory_limit, used: Arc::default() }
     }
 
     /// Memory for a pool, within the limit.
@@ -90,6 +91,17 @@ impl<S: Scheduler> Cpu<S> {
             Err(_) => handle.share::<HostArray>().ok().and_then(PoolMemory::of_host).ok_or(unreachable),
         }
     }
+}
+
+fn describe(scheduler: &impl Scheduler, memory_limit: Option<usize>) -> DriverDescription {
+    let limit = memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+    let properties = vec![
+        ("architecture", std::env::consts::ARCH.to_owned()),
+        ("threads", scheduler.threads().to_string()),
+        ("alignment_bytes", ALIGNMENT.to_string()),
+        ("memory_limit_bytes", limit),
+    ];
+    DriverDescription { name: scheduler.name().to_owned(), caps: caps(scheduler), properties }
 }
 
 /// The capabilities of CPU codegens, as far as the runtime uses them.
@@ -131,22 +143,8 @@ impl<Q: StreamQueue> Stream<Q> {
 // SAFETY: memory is `PoolMemory`, to which handles and tasks hold references; queues run their tasks in
 // order, and a wait blocks its queue; an event is reached by the queue on which it was recorded.
 unsafe impl<S: Scheduler> Driver for Cpu<S> {
-    fn name(&self) -> &str {
-        self.scheduler.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-        vec![
-            ("architecture", std::env::consts::ARCH.to_owned()),
-            ("threads", self.scheduler.threads().to_string()),
-            ("alignment_bytes", ALIGNMENT.to_string()),
-            ("memory_limit_bytes", limit),
-        ]
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {

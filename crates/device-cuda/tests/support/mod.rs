@@ -391,5 +391,5 @@ pub fn assembles(kernels: &[Kernel]) {
 
 /// Static properties of a device by name.
 pub fn properties(driver: &CudaDevice) -> BTreeMap<&'static str, String> {
-    driver.static_properties().into_iter().collect()
+    driver.static_properties().iter().cloned().collect()
 }

@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use codegen_core::{Access, Artifact, Caps, KernelAbi};
+use codegen_core::{Access, Artifact, KernelAbi};
 
 use super::world::{EventPoint, MemoryId, TaskAccess, World};
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
         CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{
-        BoundHandle, Driver, EventHandle, KernelHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle,
-        StreamStrategy, WaitKind,
+        BoundHandle, Driver, DriverDescription, EventHandle, KernelHandle, PoolHandle, PoolId,
+        SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
     null::NullDevice,
@@ -38,8 +38,7 @@ pub(super) struct RaceDevice {
     world: World,
     number: usize,
     peers: PeerAccess,
-    /// Handles calls that are irrelevant to order.
-    null: NullDevice,
+    description: DriverDescription,
     /// Total size of its own pools, in bytes.
     used: Arc<AtomicUsize>,
 }
@@ -71,7 +70,10 @@ struct BoundCall(String, Vec<TaskAccess>);
 
 impl RaceDevice {
     pub(super) fn new(world: &World, number: usize, peers: PeerAccess) -> RaceDevice {
-        RaceDevice { world: world.clone(), number, peers, null: NullDevice::new(), used: Arc::default() }
+        let caps = NullDevice::new().caps().clone();
+        let properties = vec![("number", number.to_string())];
+        let description = DriverDescription { name: "race".to_owned(), caps, properties };
+        RaceDevice { world: world.clone(), number, peers, description, used: Arc::default() }
     }
 
     fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess, DriverError> {
@@ -92,16 +94,8 @@ impl RaceDevice {
 
 // SAFETY: there is no memory that a task could access.
 unsafe impl Driver for RaceDevice {
-    fn name(&self) -> &str {
-        "race"
-    }
-
-    fn caps(&self) -> &Caps {
-        self.null.caps()
-    }
-
-    fn static_properties(&self) -> Vec<(&'static str, String)> {
-        vec![("number", self.number.to_string())]
+    fn description(&self) -> &DriverDescription {
+        &self.description
     }
 
     fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {

@@ -181,5 +181,5 @@ fn computed(word: &Word) -> String {
 
 /// Static properties of a device by name.
 pub fn properties(driver: &WgpuDevice) -> BTreeMap<&'static str, String> {
-    device_runtime::Driver::static_properties(driver).into_iter().collect()
+    device_runtime::Driver::static_properties(driver).iter().cloned().collect()
 }
