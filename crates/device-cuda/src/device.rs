@@ -3,17 +3,14 @@
 use std::{
     any::Any,
     fmt,
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, Weak},
 };
 
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, SequenceHandle, SequenceTask,
-    StreamHandle, StreamStrategy, WaitKind,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PoolHandle, PoolId, SequenceHandle,
+    SequenceTask, StreamHandle, StreamStrategy, WaitKind,
 };
 
 use crate::{
@@ -43,8 +40,7 @@ pub struct CudaDevice {
     cuda: (u32, u32),
     shared: Arc<SharedState>,
     cache: Option<CubinCache>,
-    memory_limit: Option<usize>,
-    used: Arc<AtomicUsize>,
+    memory: MemoryBudget,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -67,8 +63,7 @@ impl CudaDevice {
             cuda: opened.cuda,
             shared: SharedState::new(opened.context),
             cache,
-            memory_limit: config.memory_limit,
-            used: Arc::default(),
+            memory: MemoryBudget::new(config.memory_limit),
             streams: Mutex::default(),
         })
     }
@@ -146,7 +141,7 @@ impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaDevice")
             .field("device", &self.info.to_string())
-            .field("used_memory", &self.used)
+            .field("memory", &self.memory)
             .field("staging", &self.shared.staging)
             .finish_non_exhaustive()
     }
@@ -177,12 +172,11 @@ unsafe impl Driver for CudaDevice {
     fn used_memory(&self) -> usize {
         // Completed tasks keep their memory until they are retired.
         self.streams().iter().for_each(|stream| stream.advance());
-        self.used.load(Ordering::Relaxed)
+        self.memory.used()
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        let used = self.used.load(Ordering::Relaxed);
-        let info = |stream: &Arc<Stream>| format!("{stream}; {used} bytes in use; {:?}", self.shared.staging);
+        let info = |stream: &Arc<Stream>| format!("{stream}; {:?}; {:?}", self.memory, self.shared.staging);
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 

@@ -53,6 +53,7 @@ mod direct; // calls a driver without a `Device`, in tests
 mod driver; // the `Driver` trait and its handles
 mod error; // the errors of drivers and of the runtime
 mod fault; // a driver that injects failures
+mod memory_budget; // the account of a driver's memory
 mod null; // a driver that executes nothing
 #[cfg(test)]
 mod race; // a driver that detects data races, in tests
@@ -99,6 +100,7 @@ pub use crate::frontier::{Dependency, LinkOrder};
 pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::host::{Host, HostOptions};
 pub use crate::inside::run_task;
+pub use crate::memory_budget::{MemoryBudget, MemoryReservation};
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};

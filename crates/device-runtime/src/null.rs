@@ -2,11 +2,6 @@
 //!
 //! It makes handles and counts memory. Memory has no contents: copies to the host leave zeros.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use codegen_core::{Artifact, Caps};
 use tnode::{DType, HostArray};
 
@@ -17,14 +12,14 @@ use crate::{
         SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
+    memory_budget::{MemoryBudget, MemoryReservation},
 };
 
 /// A device that accepts every task and runs none.
 #[derive(Debug)]
 pub struct NullDevice {
     description: DriverDescription,
-    /// Total size of the pools, in bytes.
-    used: Arc<AtomicUsize>,
+    memory: MemoryBudget,
 }
 
 impl NullDevice {
@@ -33,7 +28,7 @@ impl NullDevice {
         let caps = Caps { arithmetic: DType::ALL.into_iter().collect(), ..Caps::host("null") };
         let properties = vec![("runs", "nothing".to_owned())];
         let description = DriverDescription { name: "null".to_owned(), caps, properties };
-        NullDevice { description, used: Arc::default() }
+        NullDevice { description, memory: MemoryBudget::new(None) }
     }
 }
 
@@ -43,16 +38,9 @@ impl Default for NullDevice {
     }
 }
 
-/// A pool without memory; its size is counted until it is dropped.
+/// A pool without memory, which only counts.
 struct Pool {
-    bytes: usize,
-    used: Arc<AtomicUsize>,
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    _reservation: MemoryReservation,
 }
 
 /// A stream, represented by its name.
@@ -74,7 +62,7 @@ unsafe impl Driver for NullDevice {
     }
 
     fn used_memory(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.memory.used()
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
@@ -82,15 +70,14 @@ unsafe impl Driver for NullDevice {
     }
 
     fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        Ok(PoolHandle::new(Pool { bytes, used: Arc::clone(&self.used) }))
+        Ok(PoolHandle::new(Pool { _reservation: self.memory.reserve(bytes)? }))
     }
 
     /// Imports host arrays. Their memory does not count as the device's.
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let unreachable = DriverError::NoPeerAccess { driver: "null".to_owned(), what: "memory of others" };
         memory.get::<HostArray>().map_err(|_| unreachable)?;
-        Ok(PoolHandle::new(Pool { bytes: 0, used: Arc::clone(&self.used) }))
+        Ok(PoolHandle::new(Pool { _reservation: self.memory.reserve(0)? }))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {

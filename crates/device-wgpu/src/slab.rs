@@ -11,13 +11,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
-use device_runtime::{DriverError, MemoryRange, PoolId};
+use device_runtime::{DriverError, MemoryBudget, MemoryRange, MemoryReservation, PoolId};
 use wgpu::{BufferDescriptor, BufferUsages};
 
 use crate::{
@@ -46,10 +43,8 @@ pub(crate) struct SlabAllocator {
     alignment: usize,
     /// Size of the largest pool, in bytes.
     largest: usize,
-    /// Limit on the total size of pools, in bytes.
-    limit: usize,
-    /// Total size of pools in bytes, as requested.
-    used: AtomicUsize,
+    /// The account of the pools' requested sizes.
+    budget: MemoryBudget,
     table: Mutex<SlabTable>,
 }
 
@@ -67,18 +62,19 @@ pub(crate) struct PoolMemory {
     pub(crate) offset: usize,
     /// Requested size in bytes; the padding up to the alignment belongs to no other pool.
     pub(crate) bytes: usize,
+    _reservation: MemoryReservation,
 }
 
 impl SlabAllocator {
     pub(crate) fn new(gpu: Arc<Gpu>, limit: Option<usize>) -> Arc<SlabAllocator> {
         let (alignment, largest) = (alignment(&gpu.limits), largest_pool(&gpu.limits));
-        let (used, table) = (AtomicUsize::new(0), Mutex::default());
-        Arc::new(SlabAllocator { gpu, alignment, largest, limit: limit.unwrap_or(usize::MAX), used, table })
+        let (budget, table) = (MemoryBudget::new(limit), Mutex::default());
+        Arc::new(SlabAllocator { gpu, alignment, largest, budget, table })
     }
 
     /// Total size of pools in bytes, including freed pools that pending tasks use.
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.budget.used()
     }
 
     /// Total size of slabs in bytes, which the platform counts as used.
@@ -100,15 +96,15 @@ impl SlabAllocator {
         if bytes > self.largest {
             return Err(DriverError::PoolTooLarge { pool, bytes, limit: self.largest });
         }
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
+        let reservation = self.budget.reserve(bytes)?;
         match self.place(self.rounded(bytes)) {
-            Ok((slab, offset)) => Ok(Arc::new(PoolMemory { slabs: Arc::clone(self), slab, offset, bytes })),
+            Ok((slab, offset)) => {
+                let slabs = Arc::clone(self);
+                Ok(Arc::new(PoolMemory { slabs, slab, offset, bytes, _reservation: reservation }))
+            }
             Err(error) => {
-                let used = self.used.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-                Err(error.driver_error("allocating memory", bytes, used))
+                drop(reservation);
+                Err(error.driver_error("allocating memory", bytes, self.used()))
             }
         }
     }
@@ -164,7 +160,6 @@ impl SlabAllocator {
 
     /// Releases a pool's range, and its slab too if that is empty and not kept for later pools.
     fn release(&self, memory: &PoolMemory) {
-        self.used.fetch_sub(memory.bytes, Ordering::Relaxed);
         let mut table = lock(&self.table);
         let id = memory.slab.id;
         let Some((_, free)) = table.slabs.get_mut(&id) else { return };

@@ -5,8 +5,8 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, PoolHandle, PoolId, StreamHandle,
-    StreamStrategy, WaitKind,
+    FillTask, HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, MemoryBudget, PoolHandle, PoolId,
+    StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -18,7 +18,7 @@ use crate::{
     pages::ALIGNMENT,
     raw::{BoundCode, HostKernel, MemoryTask, PoolMemory},
     scheduler::{Scheduler, StreamQueue},
-    sync::{Arc, Ordering, atomic::AtomicUsize},
+    sync::Arc,
     task::QueuedTask,
 };
 
@@ -50,8 +50,7 @@ impl Default for Config {
 pub struct Cpu<S: Scheduler> {
     scheduler: S,
     description: DriverDescription,
-    memory_limit: Option<usize>,
-    used: Arc<AtomicUsize>,
+    memory: MemoryBudget,
 }
 
 impl Cpu<Multicore> {
@@ -71,14 +70,11 @@ impl Cpu<Inline> {
 impl<S: Scheduler> Cpu<S> {
     /// A device with the given scheduler; see [`Config::memory_limit`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
-        Cpu { description: describe(&scheduler, memory_limit), scheduler, memory_limit, used: Arc::default() }
-    }
-
-    /// Memory for a pool, within the limit.
-    fn allocate(&self, bytes: usize) -> Result<Shared<PoolMemory>, DriverError> {
-        let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let out_of_memory = || DriverError::OutOfMemory { requested: bytes, used: self.used_memory() };
-        PoolMemory::zeroed(bytes, &self.used, limit).ok_or_else(out_of_memory)
+        Cpu {
+            description: describe(&scheduler, memory_limit),
+            scheduler,
+            memory: MemoryBudget::new(memory_limit),
+        }
     }
 
     /// The memory behind a handle that another device of the process exported, or behind a host array's
@@ -152,7 +148,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn used_memory(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.memory.used()
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
@@ -161,7 +157,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
-        Ok(PoolHandle::from(self.allocate(bytes)? as Shared<dyn Any + Send + Sync>))
+        Ok(PoolHandle::from(PoolMemory::zeroed(bytes, &self.memory)? as Shared<dyn Any + Send + Sync>))
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
@@ -173,8 +169,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn adopt(&self, array: Box<HostArray>) -> Result<PoolHandle, Box<HostArray>> {
-        let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let memory = PoolMemory::adopted(array, &self.used, limit)?;
+        let memory = PoolMemory::adopted(array, &self.memory)?;
         Ok(PoolHandle::from(memory as Shared<dyn Any + Send + Sync>))
     }
 

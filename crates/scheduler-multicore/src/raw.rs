@@ -19,7 +19,7 @@ use codegen_core::{
 };
 use device_runtime::{
     CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostReadback, KernelArgs, LaunchTask,
-    MemoryRange, check,
+    MemoryBudget, MemoryRange, MemoryReservation, check,
 };
 use smallvec::SmallVec;
 use tnode::HostArray;
@@ -27,10 +27,7 @@ use tnode::HostArray;
 use crate::{
     pages::{self, ALIGNMENT},
     running_time_estimate::RunningTimeEstimate,
-    sync::{
-        Arc, Ordering,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, Ordering, atomic::AtomicBool},
     thread_pool::ThreadPool,
 };
 
@@ -48,14 +45,14 @@ pub(crate) struct PoolMemory {
 
 /// The owner of a pool's memory.
 enum MemoryOwner {
-    /// The pool. Its bytes are counted in the device's total until it is dropped.
-    Pool(Arc<AtomicUsize>),
+    /// The pool.
+    Pool { _reservation: MemoryReservation },
     /// A host array, kept alive while its bytes may be read. Nobody can write it meanwhile, since writing
     /// takes the only reference to the array.
     HostArray { _array: Arc<HostArray> },
     /// A host array that was given to the pool, counted like memory that the pool allocated. Nobody uses the
     /// array itself.
-    Adopted { _array: Box<HostArray>, used: Arc<AtomicUsize> },
+    Adopted { _array: Box<HostArray>, _reservation: MemoryReservation },
 }
 
 // SAFETY: the memory is owned, or belongs to a shared array that is kept alive; the runtime orders the tasks
@@ -65,16 +62,19 @@ unsafe impl Send for PoolMemory {}
 unsafe impl Sync for PoolMemory {}
 
 impl PoolMemory {
-    /// Allocates zeroed memory; none if `used` would exceed `limit` or the system has no memory.
-    pub(crate) fn zeroed(bytes: usize, used: &Arc<AtomicUsize>, limit: usize) -> Option<Arc<PoolMemory>> {
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
+    /// Allocates zeroed memory.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfMemory`] if the budget is exceeded or the system has no memory.
+    pub(crate) fn zeroed(bytes: usize, budget: &MemoryBudget) -> Result<Arc<PoolMemory>, DriverError> {
+        let reservation = budget.reserve(bytes)?;
         let Some(base) = pages::allocate(bytes) else {
-            used.fetch_sub(bytes, Ordering::Relaxed);
-            return None;
+            drop(reservation);
+            return Err(DriverError::OutOfMemory { requested: bytes, used: budget.used() });
         };
-        let owner = MemoryOwner::Pool(Arc::clone(used));
-        Some(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(false), owner }))
+        let owner = MemoryOwner::Pool { _reservation: reservation };
+        Ok(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(false), owner }))
     }
 
     /// The memory of a host array, for reading; none if it is not aligned as pools are.
@@ -96,21 +96,17 @@ impl PoolMemory {
     }
 
     /// Takes over a host array's memory for reading and writing. Gives the array back if it is empty, has a
-    /// smaller alignment than pools have, or `used` would exceed `limit`.
+    /// smaller alignment than pools have, or would exceed the budget.
     pub(crate) fn adopted(
         mut array: Box<HostArray>,
-        used: &Arc<AtomicUsize>,
-        limit: usize,
+        budget: &MemoryBudget,
     ) -> Result<Arc<PoolMemory>, Box<HostArray>> {
         let bytes = array.bytes().len();
         let base = NonNull::from(array.bytes_mut()).cast::<u8>();
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         let is_aligned = bytes > 0 && base.addr().get().is_multiple_of(ALIGNMENT);
-        if !is_aligned || used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
-            return Err(array);
-        }
+        let Some(reservation) = budget.reserve(bytes).ok().filter(|_| is_aligned) else { return Err(array) };
         pages::advise(base.as_ptr(), bytes);
-        let owner = MemoryOwner::Adopted { _array: array, used: Arc::clone(used) };
+        let owner = MemoryOwner::Adopted { _array: array, _reservation: reservation };
         Ok(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(true), owner }))
     }
 
@@ -133,16 +129,9 @@ impl fmt::Debug for PoolMemory {
 
 impl Drop for PoolMemory {
     fn drop(&mut self) {
-        match &self.owner {
-            MemoryOwner::Pool(used) => {
-                // SAFETY: `zeroed` allocated the memory, and the last reference to it is being dropped.
-                unsafe { pages::release(self.base, self.bytes) };
-                used.fetch_sub(self.bytes, Ordering::Relaxed);
-            }
-            MemoryOwner::HostArray { .. } => {}
-            MemoryOwner::Adopted { used, .. } => {
-                used.fetch_sub(self.bytes, Ordering::Relaxed);
-            }
+        if let MemoryOwner::Pool { .. } = self.owner {
+            // SAFETY: `zeroed` allocated the memory, and the last reference to it is being dropped.
+            unsafe { pages::release(self.base, self.bytes) };
         }
     }
 }

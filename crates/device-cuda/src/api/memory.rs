@@ -1,14 +1,8 @@
-//! Memory of a device: allocations that count their sizes, and regions of them.
+//! Memory of a device: allocations, and regions of them.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
-use device_runtime::{DriverError, MemoryRange};
+use device_runtime::{DriverError, MemoryRange, MemoryReservation};
 
 use super::{CallError, Context};
 
@@ -18,22 +12,18 @@ pub(crate) struct DeviceMemory {
     address: u64,
     /// Requested size, in bytes.
     pub(crate) bytes: usize,
-    /// Total size of the device's allocations, in bytes.
-    used: Arc<AtomicUsize>,
+    _reservation: MemoryReservation,
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes` bytes. The caller has added them to `used`; they are subtracted when the memory is
-    /// freed or if the allocation fails.
+    /// Allocates `bytes` bytes, for which the caller made the reservation.
     pub(crate) fn new(
         context: &Arc<Context>,
         bytes: usize,
-        used: &Arc<AtomicUsize>,
+        reservation: MemoryReservation,
     ) -> Result<DeviceMemory, CallError> {
-        let address = allocate(context, bytes.max(1)).inspect_err(|_| {
-            used.fetch_sub(bytes, Ordering::Relaxed);
-        })?;
-        Ok(DeviceMemory { context: Arc::clone(context), address, bytes, used: Arc::clone(used) })
+        let address = allocate(context, bytes.max(1))?;
+        Ok(DeviceMemory { context: Arc::clone(context), address, bytes, _reservation: reservation })
     }
 
     /// Enables access of another device's tasks to this memory; returns whether that is possible.
@@ -63,7 +53,6 @@ fn allocate(context: &Context, bytes: usize) -> Result<u64, CallError> {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
         let Context { api, allocation_stream, pool, .. } = *self.context;
         // Errors mean that the device is lost; the driver has freed the memory then.
         let _ = self.context.enter();

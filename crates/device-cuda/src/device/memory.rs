@@ -1,6 +1,6 @@
 //! Allocates memory of pools and log buffers of kernels.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use device_runtime::DriverError;
 
@@ -15,14 +15,9 @@ impl CudaDevice {
     /// Allocates memory within the limit.
     fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DriverError> {
         self.shared.check_alive()?;
-        let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
-        let memory = DeviceMemory::new(&self.shared.context, bytes, &self.used);
+        let memory = DeviceMemory::new(&self.shared.context, bytes, self.memory.reserve(bytes)?);
         memory.map(Arc::new).map_err(|error| match is_out_of_memory(&error) {
-            true => DriverError::OutOfMemory { requested: bytes, used: self.used.load(Ordering::Relaxed) },
+            true => DriverError::OutOfMemory { requested: bytes, used: self.memory.used() },
             false => self.shared.platform(error),
         })
     }

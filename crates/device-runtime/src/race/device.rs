@@ -2,11 +2,6 @@
 
 #![allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use codegen_core::{Access, Artifact, KernelAbi};
 
 use super::world::{EventPoint, MemoryId, TaskAccess, World};
@@ -20,6 +15,7 @@ use crate::{
         SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::DriverError,
+    memory_budget::{MemoryBudget, MemoryReservation},
     null::NullDevice,
 };
 
@@ -39,23 +35,15 @@ pub(super) struct RaceDevice {
     number: usize,
     peers: PeerAccess,
     description: DriverDescription,
-    /// Total size of its own pools, in bytes.
-    used: Arc<AtomicUsize>,
+    /// The account of its own pools.
+    pools: MemoryBudget,
 }
 
 #[derive(Debug)]
 struct Pool {
     memory: MemoryId,
-    /// The size in bytes and the counter to which it was added; none for imported memory.
-    counted: Option<(usize, Arc<AtomicUsize>)>,
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        if let Some((bytes, used)) = &self.counted {
-            used.fetch_sub(*bytes, Ordering::Relaxed);
-        }
-    }
+    /// None for imported memory.
+    counted: Option<MemoryReservation>,
 }
 
 /// A stream, represented by its number in the world.
@@ -73,7 +61,7 @@ impl RaceDevice {
         let caps = NullDevice::new().caps().clone();
         let properties = vec![("number", number.to_string())];
         let description = DriverDescription { name: "race".to_owned(), caps, properties };
-        RaceDevice { world: world.clone(), number, peers, description, used: Arc::default() }
+        RaceDevice { world: world.clone(), number, peers, description, pools: MemoryBudget::new(None) }
     }
 
     fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess, DriverError> {
@@ -103,7 +91,7 @@ unsafe impl Driver for RaceDevice {
     }
 
     fn used_memory(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.pools.used()
     }
 
     fn debug_info(&self, _stream: &StreamHandle) -> String {
@@ -112,8 +100,7 @@ unsafe impl Driver for RaceDevice {
 
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         let memory = self.world.lock().memory(format!("{pool} of device {}", self.number));
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        Ok(PoolHandle::new(Pool { memory, counted: Some((bytes, Arc::clone(&self.used))) }))
+        Ok(PoolHandle::new(Pool { memory, counted: Some(self.pools.reserve(bytes)?) }))
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
