@@ -1,16 +1,12 @@
 //! The device as a [`Driver`].
 
-use std::{
-    any::Any,
-    fmt,
-    sync::{Arc, Mutex, Weak},
-};
+use std::{any::Any, fmt, sync::Arc};
 
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
     FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PoolHandle, PoolId, SequenceHandle,
-    SequenceTask, StreamHandle, StreamStrategy, WaitKind,
+    SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind,
 };
 
 use crate::{
@@ -22,7 +18,7 @@ use crate::{
     open::{self, Config, DeviceInfo, OpenError, OpenedDevice},
     sequence::{MIN_KERNELS, Sequence},
     shared_state::{DRIVER_NAME, SharedState},
-    stream::{Stream, lock},
+    stream::Stream,
 };
 
 mod memory; // allocations
@@ -41,7 +37,7 @@ pub struct CudaDevice {
     shared: Arc<SharedState>,
     cache: Option<CubinCache>,
     memory: MemoryBudget,
-    streams: Mutex<Vec<Weak<Stream>>>,
+    streams: StreamRegistry<Stream>,
 }
 
 impl CudaDevice {
@@ -64,7 +60,7 @@ impl CudaDevice {
             shared: SharedState::new(opened.context),
             cache,
             memory: MemoryBudget::new(config.memory_limit),
-            streams: Mutex::default(),
+            streams: StreamRegistry::default(),
         })
     }
 
@@ -76,11 +72,6 @@ impl CudaDevice {
     /// The newest PTX version that the driver accepts: major and minor.
     pub fn language(&self) -> (u32, u32) {
         caps::language(self.cuda)
-    }
-
-    /// The streams that are still in use.
-    fn streams(&self) -> Vec<Arc<Stream>> {
-        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
@@ -133,7 +124,7 @@ fn describe(opened: &OpenedDevice, memory_limit: Option<usize>, has_cache: bool)
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         // A stream and its pending events refer to each other; draining breaks the cycle.
-        self.streams().iter().for_each(|stream| stream.drain());
+        self.streams.live().iter().for_each(|stream| stream.drain());
     }
 }
 
@@ -171,7 +162,7 @@ unsafe impl Driver for CudaDevice {
 
     fn used_memory(&self) -> usize {
         // Completed tasks keep their memory until they are retired.
-        self.streams().iter().for_each(|stream| stream.advance());
+        self.streams.live().iter().for_each(|stream| stream.advance());
         self.memory.used()
     }
 
@@ -201,9 +192,7 @@ unsafe impl Driver for CudaDevice {
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         self.shared.check_alive()?;
         let stream = Stream::new(name, &self.shared)?;
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(&stream));
+        self.streams.insert(&stream);
         Ok(StreamHandle::new(stream))
     }
 

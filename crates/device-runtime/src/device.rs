@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, Weak,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -18,6 +18,7 @@ use crate::{
     report::{MemoryAccount, MemoryReport, MemoryUse, PoolItem},
     sharing::Candidates,
     stream::{Stream, StreamId, StreamInner},
+    stream_registry::StreamRegistry,
 };
 
 /// Maximum size of a pool in bytes, unless [`Device::with_pool_cap`] sets another: 4 GiB.
@@ -39,7 +40,7 @@ struct DeviceInner {
     strategy: OnceLock<StreamStrategy>,
     next_pool: AtomicU32,
     next_stream: AtomicU32,
-    streams: Mutex<Vec<Weak<StreamInner>>>,
+    streams: StreamRegistry<StreamInner>,
     memory: Mutex<MemoryAccount>,
     candidates: Mutex<Candidates>,
     /// Merges that could not borrow their source and got a copy.
@@ -65,7 +66,7 @@ impl Device {
             strategy: OnceLock::new(),
             next_pool: AtomicU32::new(1),
             next_stream: AtomicU32::new(0),
-            streams: Mutex::default(),
+            streams: StreamRegistry::default(),
             memory: Mutex::default(),
             candidates: Mutex::default(),
             copied_merges: AtomicU64::new(0),
@@ -119,16 +120,12 @@ impl Device {
         let name = format!("{}:{}", self.name(), id.0);
         let handle =
             self.0.driver.new_stream(&name).map_err(RunError::driver(|| format!("making {name}")))?;
-        let (stream, registered) = Stream::new(self.clone(), id, handle);
-        let mut streams = lock(&self.0.streams);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(registered);
-        Ok(stream)
+        Ok(Stream::new(self.clone(), id, handle, &self.0.streams))
     }
 
     /// The streams that are still in use, by id.
     pub fn streams(&self) -> Vec<Stream> {
-        lock(&self.0.streams).iter().filter_map(Stream::upgrade).collect()
+        self.0.streams.live().into_iter().map(Stream::from_inner).collect()
     }
 
     /// Waits for all work of all streams.

@@ -15,7 +15,7 @@ mod tests;
 mod work;
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, Weak},
+    sync::{Arc, OnceLock},
     thread,
 };
 
@@ -36,7 +36,7 @@ use crate::{
         PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
     },
     error::{DriverError, Failure},
-    pool::lock,
+    stream_registry::StreamRegistry,
 };
 
 /// Maximum number of extra polls to which a late event answers that it is pending.
@@ -52,7 +52,7 @@ pub struct FaultDevice {
     dice: FaultDice,
     /// A kernel that sleeps for the plan's delay, if the inner driver runs host code.
     delay: Option<BoundKernel>,
-    streams: Mutex<Vec<Weak<Stream>>>,
+    streams: StreamRegistry<Stream>,
     /// Set once the device is lost; its streams share it, because their events fail then.
     lost: Arc<OnceLock<DriverError>>,
 }
@@ -68,7 +68,7 @@ impl FaultDevice {
             inner,
             dice: FaultDice::new(plan.seed, "device"),
             injector: Injector::new(plan),
-            streams: Mutex::default(),
+            streams: StreamRegistry::default(),
             lost: Arc::default(),
         }
     }
@@ -105,8 +105,7 @@ impl FaultDevice {
 
     /// Waits until the inner driver is idle, since a lost device runs nothing.
     fn drain(&self) {
-        let streams: Vec<_> = lock(&self.streams).iter().filter_map(Weak::upgrade).collect();
-        for stream in streams {
+        for stream in self.streams.live() {
             // Failures are irrelevant here. If a task of the stream calls this, the inner driver rejects the
             // wait.
             let _ = self.inner.record(&stream.inner).and_then(|event| self.inner.sync(&event));
@@ -236,9 +235,7 @@ unsafe impl Driver for FaultDevice {
         self.check_alive()?;
         let inner = self.inner.new_stream(name)?;
         let stream = Arc::new(Stream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(&stream));
+        self.streams.insert(&stream);
         Ok(StreamHandle::new(stream))
     }
 

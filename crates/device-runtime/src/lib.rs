@@ -77,6 +77,7 @@ mod residence; // which copy of one node is current
 mod routine; // linked routines
 mod sharing; // the sharing of nodes between streams
 mod stream; // streams
+mod stream_registry; // the live streams of a device
 mod submit; // submits tasks to drivers
 mod task; // sequences of scheduling functions
 mod transfer; // transfers between host arrays and nodes
@@ -107,6 +108,7 @@ pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::residence::Prepare;
 pub use crate::routine::LinkedRoutine;
 pub use crate::stream::{Stream, StreamId};
+pub use crate::stream_registry::StreamRegistry;
 pub use crate::task::Task;
 pub use crate::transfer::Transfer;
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use tnode::TensorNode;
@@ -14,6 +14,7 @@ use crate::{
     event::Event,
     inside::lock_unless_inside,
     merge::MergeBuffer,
+    stream_registry::StreamRegistry,
 };
 
 /// A stream's number within its device; never reused.
@@ -52,14 +53,20 @@ impl Drop for StreamInner {
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, id: StreamId, handle: StreamHandle) -> (Stream, Weak<StreamInner>) {
+    /// Makes a stream and adds it to a registry.
+    pub(crate) fn new(
+        device: Device,
+        id: StreamId,
+        handle: StreamHandle,
+        registry: &StreamRegistry<StreamInner>,
+    ) -> Stream {
         let inner = Arc::new(StreamInner { device, id, handle, merge_buffer: Mutex::default() });
-        let weak = Arc::downgrade(&inner);
-        (Stream(inner), weak)
+        registry.insert(&inner);
+        Stream(inner)
     }
 
-    pub(crate) fn upgrade(weak: &Weak<StreamInner>) -> Option<Stream> {
-        weak.upgrade().map(Stream)
+    pub(crate) fn from_inner(inner: Arc<StreamInner>) -> Stream {
+        Stream(inner)
     }
 
     pub(crate) fn handle(&self) -> &StreamHandle {

@@ -1,17 +1,12 @@
 //! The device as a [`Driver`].
 
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, Weak},
-};
+use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamStrategy,
-    WaitKind,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamRegistry,
+    StreamStrategy, WaitKind,
 };
 use wgpu::Limits;
 
@@ -20,7 +15,7 @@ use crate::{
     caps::{caps, largest_pool},
     command::Command,
     event::Event,
-    gpu::{Gpu, lock},
+    gpu::Gpu,
     kernel::{BoundPipeline, LoadedKernel},
     shared_state::SharedState,
     slab::{MemoryRegion, SlabAllocator},
@@ -62,7 +57,7 @@ pub struct WgpuDevice {
     description: DriverDescription,
     pub(crate) shared: Arc<SharedState>,
     slabs: Arc<SlabAllocator>,
-    streams: Mutex<Vec<Weak<Stream>>>,
+    streams: StreamRegistry<Stream>,
 }
 
 impl WgpuDevice {
@@ -96,7 +91,7 @@ impl WgpuDevice {
             adapter,
             slabs: SlabAllocator::new(gpu, config.memory_limit),
             shared: Arc::new(shared),
-            streams: Mutex::default(),
+            streams: StreamRegistry::default(),
         })
     }
 
@@ -146,11 +141,6 @@ impl WgpuDevice {
     /// The number of batches submitted so far.
     pub fn submissions(&self) -> u64 {
         self.shared.submissions()
-    }
-
-    /// The streams that are still in use.
-    fn streams(&self) -> Vec<Arc<Stream>> {
-        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
@@ -218,7 +208,7 @@ unsafe impl Driver for WgpuDevice {
 
     fn used_memory(&self) -> usize {
         // Completed tasks keep their memory until their batch is retired.
-        self.streams().iter().for_each(|stream| stream.advance());
+        self.streams.live().iter().for_each(|stream| stream.advance());
         self.slabs.used()
     }
 
@@ -233,7 +223,7 @@ unsafe impl Driver for WgpuDevice {
                 return Err(error);
             }
             // Unfinished tasks may keep freed memory alive: wait for them and try again.
-            self.streams().iter().for_each(|stream| stream.drain());
+            self.streams.live().iter().for_each(|stream| stream.drain());
             self.slabs.allocate(pool, bytes)
         })?;
         Ok(PoolHandle::from(memory as Arc<dyn Any + Send + Sync>))
@@ -242,9 +232,7 @@ unsafe impl Driver for WgpuDevice {
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         self.shared.gpu.check_alive()?;
         let stream = Stream::new(name, &self.shared);
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(&stream));
+        self.streams.insert(&stream);
         Ok(StreamHandle::new(stream))
     }
 
