@@ -215,20 +215,14 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
-        let payload = match artifact.payload() {
-            Payload::Ptx(code) => {
-                let Self { shared, attributes, cuda, cache, .. } = self;
-                let loader = CodeLoader { shared, attributes, cuda: *cuda, cache: cache.as_ref() };
-                let kernels = loader.load(artifact, code)?.into_iter();
-                let own =
-                    |kernel| KernelHandle::new(DeviceOwned { shared: Arc::clone(shared), value: kernel });
-                return Ok(kernels.map(own).collect());
-            }
-            Payload::Host(_) => "host",
-            Payload::Shader(_) => "shader",
-            _ => "other",
+        let Payload::Ptx(code) = artifact.payload() else {
+            return Err(DriverError::unsupported_payload(self.name(), artifact));
         };
-        Err(DriverError::UnsupportedPayload { driver: self.name().to_owned(), payload: payload.to_owned() })
+        let Self { shared, attributes, cuda, cache, .. } = self;
+        let loader = CodeLoader { shared, attributes, cuda: *cuda, cache: cache.as_ref() };
+        let kernels = loader.load(artifact, code)?.into_iter();
+        let own = |kernel| KernelHandle::new(DeviceOwned { shared: Arc::clone(shared), value: kernel });
+        Ok(kernels.map(own).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use codegen_core::CodegenError;
+use codegen_core::{Artifact, CodegenError, Payload};
 use tnode::DType;
 
 use crate::driver::{Location, PoolId};
@@ -309,6 +309,19 @@ pub enum DriverError {
         /// The platform's message.
         message: String,
     },
+}
+
+impl DriverError {
+    /// The error of a driver that does not load artifacts of this kind.
+    pub fn unsupported_payload(driver: &str, artifact: &Artifact) -> DriverError {
+        let payload = match artifact.payload() {
+            Payload::Host(_) => "host",
+            Payload::Shader(_) => "shader",
+            Payload::Ptx(_) => "PTX",
+            _ => "other",
+        };
+        DriverError::UnsupportedPayload { driver: driver.to_owned(), payload: payload.to_owned() }
+    }
 }
 
 /// An error of the runtime. Messages name the user's objects.

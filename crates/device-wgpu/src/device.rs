@@ -255,18 +255,14 @@ unsafe impl Driver for WgpuDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
-        let payload = match artifact.payload() {
-            Payload::Shader(code) => {
-                let kernels = artifact.kernels().iter().enumerate();
-                let kernels = kernels.map(|(index, abi)| {
-                    KernelHandle::new(LoadedKernel { code: Arc::clone(code), index, abi: abi.clone() })
-                });
-                return Ok(kernels.collect());
-            }
-            Payload::Host(_) => "host",
-            _ => "other",
+        let Payload::Shader(code) = artifact.payload() else {
+            return Err(DriverError::unsupported_payload(self.name(), artifact));
         };
-        Err(DriverError::UnsupportedPayload { driver: self.name().to_owned(), payload: payload.to_owned() })
+        let kernels = artifact.kernels().iter().enumerate();
+        let kernels = kernels.map(|(index, abi)| {
+            KernelHandle::new(LoadedKernel { code: Arc::clone(code), index, abi: abi.clone() })
+        });
+        Ok(kernels.collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

@@ -198,8 +198,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
         let Some(code) = artifact.host_module() else {
-            let (driver, payload) = (self.name().to_owned(), "non-host".to_owned());
-            return Err(DriverError::UnsupportedPayload { driver, payload });
+            return Err(DriverError::unsupported_payload(self.name(), artifact));
         };
         let kernels = code.abis().iter().enumerate();
         let kernels = kernels.map(|(index, abi)| HostKernel { code: code.clone(), index, abi: abi.clone() });
