@@ -257,14 +257,14 @@ pub unsafe trait Driver: Send + Sync {
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError>;
 
     /// Marks the begin or end of a section in the stream's tasks, for a timeline. The runtime calls this only
-    /// while a timeline is recorded. By default it has no effect.
+    /// while a timeline is recorded. Returns whether the driver reports marks: the default does not.
     ///
     /// # Errors
     ///
     /// Fails like [`Driver::record`].
-    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
         let _ = (stream, mark);
-        Ok(())
+        Ok(false)
     }
 
     /// Whether the event is done; cheap.

@@ -359,7 +359,7 @@ unsafe impl Driver for FaultDevice {
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_task(stream, task))
     }
 
-    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
         self.check_alive()?;
         self.inner.mark(&stream.get::<Arc<Stream>>()?.inner, mark)
     }

@@ -236,14 +236,14 @@ fn submit_locked(
     task: &MemoryTask<'_>,
 ) -> Result<Event, RunError> {
     let driver = stream.device().driver();
-    let shown = tracing::enabled!(target: "arrayjit::timeline", tracing::Level::TRACE);
-    if shown {
+    let mut is_marked = false;
+    if tracing::enabled!(target: "arrayjit::timeline", tracing::Level::TRACE) {
         let begin = Mark::Begin(name().into());
-        driver.mark(stream.handle(), begin).map_err(RunError::driver(&name))?;
+        is_marked = driver.mark(stream.handle(), begin).map_err(RunError::driver(&name))?;
     }
     let mut begun = false;
     let submitted = submit_to_driver(driver, stream.handle(), task, &mut begun);
-    if shown {
+    if is_marked {
         // If the end mark is lost, the timeline shows the task until the end of the stream.
         let _ = driver.mark(stream.handle(), Mark::End);
     }

@@ -253,8 +253,8 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::host(task))
     }
 
-    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Queue>>()?.queue.submit(QueuedTask::mark(mark))
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
+        stream.get::<Stream<S::Queue>>()?.queue.submit(QueuedTask::mark(mark)).map(|()| true)
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {

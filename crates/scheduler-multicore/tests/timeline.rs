@@ -77,10 +77,10 @@ fn marks_and_kernels_are_reported_in_order() {
         Arc::new(Cpu::inline(Config::default())),
     ] {
         let stream = driver.new_stream("a stream").unwrap();
-        driver.mark(&stream, Mark::Begin("outer".into())).unwrap();
-        driver.mark(&stream, Mark::Begin("inner".into())).unwrap();
-        driver.mark(&stream, Mark::End).unwrap();
-        driver.mark(&stream, Mark::End).unwrap();
+        assert!(driver.mark(&stream, Mark::Begin("outer".into())).unwrap());
+        assert!(driver.mark(&stream, Mark::Begin("inner".into())).unwrap());
+        assert!(driver.mark(&stream, Mark::End).unwrap());
+        assert!(driver.mark(&stream, Mark::End).unwrap());
         driver.sync(&driver.record(&stream).unwrap()).unwrap();
         driver.drop_stream(stream);
         let expected =
