@@ -14,7 +14,7 @@ use filetests::{
 };
 use lowered_ir::{
     ir::{Routine, Stmt},
-    pipeline::{Settings, optimize},
+    pipeline::{OptimizeSettings, optimize},
     text,
     verify::verify,
 };
@@ -113,7 +113,7 @@ fn codegen() -> impl Codegen {
 }
 
 fn every_stage(routine: &Routine) {
-    let Ok(optimized) = optimize(routine.clone(), &Settings::default()) else { return };
+    let Ok(optimized) = optimize(routine.clone(), &OptimizeSettings::default()) else { return };
     verify(&optimized.routine).expect("optimised routines verify");
     let codegen = codegen();
     let Ok(scheduled) = schedule(&optimized.routine, &codegen, &ScheduleOptions::default()) else {

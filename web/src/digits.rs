@@ -21,7 +21,7 @@ use tnode::commit_decisions;
 
 use crate::{
     link::{add_nodes, link},
-    page::{Contents, Context, Expected, Page, Run, Score, Step},
+    page::{Contents, Context, Expected, Page, PageRun, RunStep, Score},
 };
 
 /// The page's two routines, by their positions in its context.
@@ -155,7 +155,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
         let nodes: Vec<_> = network.nodes().into_iter().cloned().collect();
         let assignments = assignments::text::parse(text, &nodes)?.named(name);
         let LoweredAssignments { lowered, views, .. } = lower(&assignments, &LowerOptions::default())?;
-        let settings = pipeline::Settings::default();
+        let settings = pipeline::OptimizeSettings::default();
         let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut |_, _| {})?;
         let routine = &done.optimized.routine;
         let schedule = schedule(routine, codegen, &ScheduleOptions::default())?;
@@ -177,7 +177,7 @@ fn add_routine(page: &mut Page, context: &mut Context, code: &Code) -> Result<()
 }
 
 /// The page's three runs.
-fn runs(page: &mut Page, context: &Context, results: &Results, images: &Arrays) -> Result<Vec<Run>> {
+fn runs(page: &mut Page, context: &Context, results: &Results, images: &Arrays) -> Result<Vec<PageRun>> {
     let node = |name: &str| {
         let at = context.nodes.iter().position(|node| node.name == name);
         at.with_context(|| format!("the compiled network has no node `{name}`"))
@@ -195,28 +195,28 @@ fn runs(page: &mut Page, context: &Context, results: &Results, images: &Arrays) 
         };
         arrays.iter().map(expected).collect()
     };
-    let evaluate = Step { routine: EVALUATE, bindings: Vec::new() };
-    let step = |batch| Step { routine: TRAIN_STEP, bindings: vec![batch] };
+    let evaluate = RunStep { routine: EVALUATE, bindings: Vec::new() };
+    let step = |batch| RunStep { routine: TRAIN_STEP, bindings: vec![batch] };
     let test_images = images.iter().find(|(name, _)| *name == "tlabel").map_or(0, |(_, a)| a.num_values());
     let accuracy = Score { label: "test accuracy".into(), node: node("correct")?, of: test_images };
     let batches = images.iter().find(|(name, _)| *name == "label").map_or(0, |(_, a)| a.num_values());
     let batches = (batches / network::BATCH) as i64;
     Ok(vec![
-        Run {
+        PageRun {
             title: "The trained network on the test images".into(),
             before: trained.clone(),
             steps: vec![evaluate.clone()],
             after: after(&results.scores, CLOSE)?,
             score: Some(accuracy.clone()),
         },
-        Run {
+        PageRun {
             title: "One more step of training".into(),
             before: trained,
             steps: vec![step(BATCH)],
             after: after(&results.after_step, CLOSE)?,
             score: None,
         },
-        Run {
+        PageRun {
             title: format!("From initial weights, {batches} steps, then the test images"),
             before: initial,
             steps: (0..batches).map(step).chain([evaluate]).collect(),

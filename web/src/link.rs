@@ -18,7 +18,7 @@ const ALIGNMENT: usize = 256;
 
 /// A place in the slabs of a context.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SlabOffset {
     slab: usize,
     offset: usize,
 }
@@ -31,7 +31,7 @@ struct Place {
 pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Result<usize> {
     let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
     let place = place(&mut context.slabs, bytes).with_context(|| format!("placing node \"{name}\""))?;
-    let Place { slab, offset } = place;
+    let SlabOffset { slab, offset } = place;
     let (dtype, dims) = (decl.dtype.token().to_owned(), decl.dims.to_vec());
     context.nodes.push(Node { name: name.to_owned(), dtype, dims, slab, offset, bytes });
     Ok(context.nodes.len() - 1)
@@ -84,19 +84,19 @@ pub(crate) fn link(
     };
     let temps = place(&mut context.slabs, schedule.temp_bytes());
     let temps = temps.with_context(|| format!("placing the temporaries of @{}", schedule.name()))?;
-    let places: Vec<Place> =
-        context.nodes.iter().map(|node| Place { slab: node.slab, offset: node.offset }).collect();
+    let places: Vec<SlabOffset> =
+        context.nodes.iter().map(|node| SlabOffset { slab: node.slab, offset: node.offset }).collect();
     let slot_place = |slot: &Slot| match *slot {
         Slot::Node(node) => places.get((*nodes.get(node.index())?)?).copied(),
         Slot::Merge(_) => merge.and_then(|at| places.get(at)).copied(),
         Slot::Temp(temp) => {
             let temp = schedule.temps().get(temp.0 as usize)?;
-            Some(Place { offset: temps.offset + temp.offset, ..temps })
+            Some(SlabOffset { offset: temps.offset + temp.offset, ..temps })
         }
     };
     let mut calls = Vec::new();
     for call in schedule.calls() {
-        let places: Option<Vec<Place>> = call.args.iter().map(slot_place).collect();
+        let places: Option<Vec<SlabOffset>> = call.args.iter().map(slot_place).collect();
         let places =
             places.with_context(|| format!("@{} uses memory that it was not given", schedule.name()))?;
         let (slabs, numbered) = number(&places);
@@ -114,7 +114,7 @@ pub(crate) fn link(
 }
 
 /// The next free place, in the last slab or in a new one.
-fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<Place> {
+fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<SlabOffset> {
     ensure!(bytes <= SLAB_BYTES, "it has {bytes} bytes, and browsers bind at most {SLAB_BYTES} at once");
     // A slab of no bytes cannot be bound.
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
@@ -125,11 +125,11 @@ fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<Place> {
     let slab = slabs.len() - 1;
     let offset = slabs[slab];
     slabs[slab] += bytes;
-    Ok(Place { slab, offset })
+    Ok(SlabOffset { slab, offset })
 }
 
 /// The slabs of places in the order of first mention, and for each place its slab's number in that order.
-fn number(places: &[Place]) -> (Vec<usize>, Vec<u32>) {
+fn number(places: &[SlabOffset]) -> (Vec<usize>, Vec<u32>) {
     let mut slabs: Vec<usize> = Vec::new();
     let mut numbered = Vec::new();
     for place in places {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn slabs_are_numbered_by_first_mention() {
-        let places = [2, 0, 2, 1].map(|slab| Place { slab, offset: 0 });
+        let places = [2, 0, 2, 1].map(|slab| SlabOffset { slab, offset: 0 });
         assert_eq!(number(&places), (vec![2, 0, 1], vec![0, 1, 0, 2]));
     }
 }

@@ -19,7 +19,7 @@ use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{
     link::{add_node, add_nodes, link},
-    page::{Contents, Context, Expected, Page, Run, Step},
+    page::{Contents, Context, Expected, Page, PageRun, RunStep},
 };
 
 /// The page of a file, for what a code generator says a browser can do.
@@ -94,7 +94,7 @@ struct Linked {
 
 /// Adds a context with the runs of one routine.
 fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> {
-    let routine = optimize(cases[0].routine.clone(), &pipeline::Settings::default())?.routine;
+    let routine = optimize(cases[0].routine.clone(), &pipeline::OptimizeSettings::default())?.routine;
     let code = compile(&routine, codegen)?;
     let mut context = Context { name: format!("@{}", code.schedule().name()), ..Context::default() };
     let nodes = add_nodes(&mut context, &code, &BTreeMap::new())?;
@@ -128,7 +128,7 @@ fn add_merge_buffer(context: &mut Context, bytes: usize) -> Result<usize> {
 
 /// A run of a file with what the interpreter makes of it, and how far a device that keeps its promises may be
 /// off.
-fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<Run> {
+fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<PageRun> {
     let case = RunCase { routine: linked.routine.clone(), ..case.clone() };
     let wrong = |message| anyhow!("line {}: {message}", case.line);
     let bounds = Bounds::of(&case).map_err(wrong)?;
@@ -157,8 +157,8 @@ fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<Run> {
         after.push(Expected { node, data, tolerance: 0.0, radii });
     }
     ensure!(!after.is_empty(), "line {}: no node outlives the run", case.line);
-    let steps = vec![Step { routine: 0, bindings: case.bindings.clone() }];
-    Ok(Run { title: format!("line {}", case.line), before, steps, after, score: None })
+    let steps = vec![RunStep { routine: 0, bindings: case.bindings.clone() }];
+    Ok(PageRun { title: format!("line {}", case.line), before, steps, after, score: None })
 }
 
 fn bytes(value: Scalar) -> impl Iterator<Item = u8> {

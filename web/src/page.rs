@@ -58,7 +58,7 @@ pub struct Context {
     /// What can be run.
     pub routines: Vec<Routine>,
     /// What is run and checked, each time on memory of zeros.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PageRun>,
 }
 
 /// A node in a slab.
@@ -104,13 +104,13 @@ pub struct Call {
 
 /// Steps from given contents of nodes, and what nodes hold afterwards.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub struct PageRun {
     /// What it is, for people.
     pub title: String,
     /// Contents of nodes; the others begin as zeros.
     pub before: Vec<Contents>,
     /// What is run, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RunStep>,
     /// What must have come out.
     pub after: Vec<Expected>,
     /// A number that the run is about.
@@ -119,7 +119,7 @@ pub struct Run {
 
 /// One run of a routine.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
+pub struct RunStep {
     /// A position in [`Context::routines`].
     pub routine: usize,
     /// The values of the routine's symbols.

@@ -93,7 +93,8 @@ fn render() -> Rendered {
     let codegen = common::codegen();
     let mut rendered = Rendered::default();
     for case in filetests::run_cases() {
-        let optimised = optimize(case.routine.clone(), &pipeline::Settings::default()).unwrap().routine;
+        let optimised =
+            optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine;
         let is_whole = case.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
         for routine in [optimised].into_iter().chain(is_whole.then(|| case.routine.clone())) {
             let case = RunCase { routine, ..case.clone() };

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use web::page::{
-    Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, Routine, Run, Score, Step,
+    Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, PageRun, Routine, RunStep, Score,
 };
 
 /// `y[i] += factor · x[i]`, one element per thread, for an index as the ABI counts workgroups. Word 2 of the
@@ -49,13 +49,13 @@ fn scaled(expected: impl Fn(usize) -> f32) -> Page {
         slabs: 2,
     };
     let call = Call { kernel: 0, slabs: vec![1, 0], offsets: vec![64, 128], symbols: vec![0] };
-    let step = |factor| Step { routine: 0, bindings: vec![factor] };
+    let step = |factor| RunStep { routine: 0, bindings: vec![factor] };
     let context = Context {
         name: "by hand".into(),
         slabs: vec![512 + 4 * GROUPS, 256 + 4 * GROUPS],
         nodes: vec![node("x", 1, 256), node("y", 0, 512)],
         routines: vec![Routine { name: "scaled".into(), symbols: vec!["factor".into()], calls: vec![call] }],
-        runs: vec![Run {
+        runs: vec![PageRun {
             title: "twice".into(),
             before: vec![Contents { node: 0, data: x }],
             steps: vec![step(2), step(3)],
@@ -193,7 +193,7 @@ fn values_of_every_type_are_told_apart() {
         let (one, half) = (page.data.add(&one), page.data.add(&half));
         let (name, offset, bytes) = (dtype.token().to_owned(), 256 * at, dtype.size_bytes());
         context.nodes.push(Node { name: name.clone(), dtype: name, dims: vec![], slab: 0, offset, bytes });
-        let run = |title: &str, tolerance, found| Run {
+        let run = |title: &str, tolerance, found| PageRun {
             title: format!("{dtype} {title}"),
             before: vec![Contents { node: at, data: found }],
             steps: Vec::new(),
@@ -236,7 +236,7 @@ fn great_integers_are_told_apart() {
         });
         let before = vec![Contents { node: at, data: found }];
         let after = vec![Expected { node: at, data: expected, tolerance: 0.0, radii: None }];
-        context.runs.push(Run { title: name, before, steps: Vec::new(), after, score: None });
+        context.runs.push(PageRun { title: name, before, steps: Vec::new(), after, score: None });
     }
     page.contexts.push(context);
     let outcome = common::run(&browser, &page);

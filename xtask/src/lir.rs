@@ -75,7 +75,7 @@ fn each(path: &Path, f: impl Fn(ParsedRoutine) -> Result<String>) -> Result<()> 
 
 fn pass(mut parsed: ParsedRoutine, name: &str) -> Result<ParsedRoutine> {
     if name == "optimize" {
-        parsed.routine = pipeline::optimize(parsed.routine, &passes::Settings::default())?.routine;
+        parsed.routine = pipeline::optimize(parsed.routine, &passes::OptimizeSettings::default())?.routine;
         return Ok(parsed);
     }
     let known = || passes::PASSES.iter().map(|pass| pass.name).collect::<Vec<_>>().join(", ");

@@ -25,11 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Check layers, module docs, words, and the paths that documents name.
-    Tidy {
-        /// Count the findings of checks that are not enforced yet.
-        #[arg(long)]
-        pending: bool,
-    },
+    Tidy,
     /// Check and time the benchmark cases.
     Bench(bench::BenchArgs),
     /// Write a page that runs kernels on a browser's WebGPU.
@@ -50,10 +46,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Tidy { pending: false } => xtask::tidy::run(),
-        Task::Tidy { pending: true } => {
-            xtask::tidy::pending().map(|lines| lines.iter().for_each(|line| println!("{line}")))
-        }
+        Task::Tidy => xtask::tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::ExportWeb(args) => export_web::run(&args),

@@ -49,15 +49,3 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(public_names::check()?);
     Ok(findings)
 }
-
-/// The findings that are not enforced yet, one line for each check.
-///
-/// # Errors
-///
-/// The reason a check could not run.
-pub fn pending() -> Result<Vec<String>> {
-    let mut lines = retired::pending()?;
-    lines.extend(width::pending()?);
-    lines.extend(public_names::pending());
-    Ok(lines)
-}

@@ -403,8 +403,8 @@ fn lower_options(settings: &Settings) -> LowerOptions {
     LowerOptions { numerics, ..LowerOptions::default() }
 }
 
-fn optimize_settings(settings: &Settings) -> pipeline::Settings {
-    pipeline::Settings {
+fn optimize_settings(settings: &Settings) -> pipeline::OptimizeSettings {
+    pipeline::OptimizeSettings {
         max_visits: settings.optimization.virtualize_max_visits,
         max_tracing_dim: Some(settings.optimization.virtualize_max_tracing_dim).filter(|&dim| dim > 0),
         inline_scalar_constexprs: settings.optimization.inline_scalar_constexprs,

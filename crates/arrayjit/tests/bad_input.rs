@@ -357,7 +357,7 @@ fn loop_ir_at_its_limits() {
             if lowered_ir::verify::verify(&routine).is_err() {
                 continue;
             }
-            let settings = lowered_ir::pipeline::Settings::default();
+            let settings = lowered_ir::pipeline::OptimizeSettings::default();
             let Ok(optimized) = lowered_ir::pipeline::optimize(routine, &settings) else { continue };
             let backend = backend("inline");
             for threads in [1, 4] {

@@ -4,7 +4,7 @@ mod program;
 
 use assignments::text::parse;
 use lowered_ir::ir::Numerics;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use program::{Machine, f32s, node, values};
 use tnode::{DType, MemoryMode, Reason, TensorNode};
 
@@ -17,7 +17,7 @@ fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec
     let assignments = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
     let mut machine = Machine::new(&assignments);
     machine.lowered.routine.numerics = Numerics::Strict;
-    let optimized = optimize(machine.lowered.routine.clone(), &Settings::default());
+    let optimized = optimize(machine.lowered.routine.clone(), &OptimizeSettings::default());
     let found = run_once(&mut machine, inputs, output);
     machine.lowered.routine = optimized.unwrap_or_else(|error| panic!("{error}")).routine;
     assert_eq!(run_once(&mut machine, inputs, output), found, "{text}");

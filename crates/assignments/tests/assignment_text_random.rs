@@ -11,7 +11,7 @@ mod program;
 use assignments::Assignments;
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
 use assignments::text::parse;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::text::print;
 use lowered_ir::verify::verify;
 use program::{Machine, node};
@@ -334,7 +334,7 @@ proptest! {
         prop_assert!(verify(&routine).is_ok(), "{}\n{}", verify(&routine).unwrap_err(), print(&routine));
         prop_assert_eq!(run(&mut machine, &y, &before, &inputs), &expected[..], "{}", text);
 
-        let optimized = optimize(routine, &Settings::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let optimized = optimize(routine, &OptimizeSettings::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let routine = optimized.routine;
         prop_assert!(verify(&routine).is_ok(), "{}\n{}", verify(&routine).unwrap_err(), print(&routine));
         let listing = print(&routine);

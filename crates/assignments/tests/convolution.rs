@@ -6,7 +6,7 @@ use assignments::indexing::Window;
 use assignments::text::parse;
 use assignments::{AccumOp, Assignments, builder};
 use lowered_ir::ir::BinaryOp;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use program::{Machine, f32s, values};
 use proptest::prelude::*;
 use tnode::{DType, Padding, TensorNode};
@@ -73,7 +73,7 @@ fn run(program: &Assignments, inputs: &[(&TensorNode, &[f64])], node: &TensorNod
     let results = [false, true].map(|optimized| {
         let mut machine = Machine::new(program);
         if optimized {
-            let routine = optimize(machine.lowered.routine.clone(), &Settings::default());
+            let routine = optimize(machine.lowered.routine.clone(), &OptimizeSettings::default());
             machine.lowered.routine = routine.unwrap_or_else(|error| panic!("{error}")).routine;
         }
         inputs.iter().for_each(|(node, values)| machine.set(node, values));

@@ -6,7 +6,7 @@ use assignments::indexing::{AxisIndex, Projection, Projections, StaticSymbol, ax
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
 use assignments::{AccumOp, Assignments, Operand, Rhs, builder};
 use lowered_ir::ir::{Affine, BinaryOp, Routine, SymbolId, TernaryOp, UnaryOp};
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::text::print;
 use lowered_ir::verify::verify;
 use program::node;
@@ -27,8 +27,9 @@ fn check(assignments: &Assignments) -> Result<bool, String> {
 /// The optimiser accepts it too, and the verifier what the optimiser makes of it.
 fn optimized(routine: Routine) -> Result<(), String> {
     let before = print(&routine);
-    let routine =
-        optimize(routine, &Settings::default()).map_err(|error| format!("{error}\n{before}"))?.routine;
+    let routine = optimize(routine, &OptimizeSettings::default())
+        .map_err(|error| format!("{error}\n{before}"))?
+        .routine;
     verify(&routine).map_err(|error| format!("{error}\n{}", print(&routine)))
 }
 
@@ -130,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn refusals_are_errors_of_the_user() {
+fn rejections_are_errors_of_the_user() {
     let y = node("y", DType::F32, &[3]);
     let far = Projection::from_iter([AxisIndex::Fixed(3)]);
     let projections =

@@ -6,7 +6,7 @@ use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use expect_test::expect;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::verify::verify;
 use program::{Machine, f32s, values};
 use tnode::{DType, MemoryMode, Padding, TensorNode};
@@ -221,7 +221,7 @@ fn readers_with_different_needs_get_their_values() {
         machine.set(&x, &with_margins(dims, margins, &xs, held));
         machine.set(&w, &ws);
         for routine in [machine.lowered.routine.clone(), {
-            let settings = Settings::default();
+            let settings = OptimizeSettings::default();
             optimize(machine.lowered.routine.clone(), &settings)
                 .unwrap_or_else(|error| panic!("{error}"))
                 .routine
@@ -297,7 +297,7 @@ fn a_hidden_padded_node_stays_inside_the_routine() {
     let hidden = padded("h", &[3], &[(1, 1)], None);
     let text = read("h[i] :+= a[i] * a[j]; y[i] :+= h[i + k - 1] where k < 3", &[&a, &hidden, &y]);
     let lowered = lower(&text, &LowerOptions::default()).expect("lowers");
-    let optimized = optimize(lowered.lowered.routine, &Settings::default()).expect("optimises");
+    let optimized = optimize(lowered.lowered.routine, &OptimizeSettings::default()).expect("optimises");
     let mode = optimized.routine.nodes.iter().find(|decl| decl.name == "h").expect("it is used").mode.mode();
     assert_eq!(mode, Some(MemoryMode::Local), "all of it is set before it is read");
 }
@@ -309,7 +309,7 @@ fn a_node_that_is_read_in_its_margins_alone_keeps_its_memory() {
         let (x, y) = (padded("x", &[4], &[(1, 1)], None), f32s("y", &[1]));
         let lowered = lower(&read(text, &[&x, &y]), &LowerOptions::default()).expect("a valid text");
         let optimized =
-            optimize(lowered.lowered.routine, &Settings::default()).expect("no mode is in the way");
+            optimize(lowered.lowered.routine, &OptimizeSettings::default()).expect("no mode is in the way");
         let at = lowered.lowered.nodes.iter().position(|node| *node == x).expect("the text mentions it");
         let mode = &optimized.routine.nodes[at].mode;
         (mode.mode(), mode.explain(read_at).contains("its values come from elsewhere"))

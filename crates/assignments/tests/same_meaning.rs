@@ -5,7 +5,7 @@ mod program;
 
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
 use assignments::text::parse;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::verify::verify;
 use program::{Machine, values};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn run(
     for optimized in [false, true] {
         let mut machine = Machine::new(&program);
         if optimized {
-            let found = optimize(machine.lowered.routine.clone(), &Settings::default())
+            let found = optimize(machine.lowered.routine.clone(), &OptimizeSettings::default())
                 .map_err(|error| fail(&error))?;
             machine.lowered.routine = found.routine;
         }
@@ -64,7 +64,7 @@ fn comparable(value: f64) -> f64 {
 
 /// A step over `x` of 6 elements and margins of 2 and 3, and `y` and `z` of 6.
 #[derive(Clone, Debug)]
-enum Step {
+enum SampledStatement {
     /// Into `y` or `z`, by that operation, the element of `x` that far away.
     Read { into: &'static str, op: &'static str, shift: i64, deep: bool },
     /// New values for `x`.
@@ -74,11 +74,11 @@ enum Step {
 const OPS: [(&str, &str); 7] =
     [(":=", ""), (":+=", "0"), ("+=", "0"), ("-=", "0"), (":max=", "-inf"), ("min=", "inf"), (":*=", "1")];
 
-impl Step {
+impl SampledStatement {
     /// The statement; `outside` is what an assignment finds outside, and makes all reads guarded.
     fn text(&self, outside: Option<&str>) -> String {
         match self {
-            Step::Read { into, op, shift, deep } => {
+            SampledStatement::Read { into, op, shift, deep } => {
                 let (_, neutral) = OPS.iter().find(|(name, _)| name == op).copied().unwrap_or_default();
                 let node = match outside {
                     Some(assigned) if neutral.is_empty() => format!("pad(x, {assigned})"),
@@ -89,18 +89,18 @@ impl Step {
                 let value = if *deep { format!("relu({read}) * 0.5 + 0.25") } else { read };
                 format!("{into}[i] {op} {value}\n")
             }
-            Step::Write { plain: true } => "x[i] := 0.5 * y[i] - 1\n".to_owned(),
-            Step::Write { plain: false } => "x[i] += z[i]\n".to_owned(),
+            SampledStatement::Write { plain: true } => "x[i] := 0.5 * y[i] - 1\n".to_owned(),
+            SampledStatement::Write { plain: false } => "x[i] += z[i]\n".to_owned(),
         }
     }
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SampledStatement> {
     let ops = prop::sample::select(OPS.map(|(op, _)| op).to_vec());
     let read = (prop::sample::select(vec!["y", "z"]), ops, -2i64..4, prop::bool::weighted(0.3));
     prop_oneof![
-        4 => read.prop_map(|(into, op, shift, deep)| Step::Read { into, op, shift, deep }),
-        1 => any::<bool>().prop_map(|plain| Step::Write { plain }),
+        4 => read.prop_map(|(into, op, shift, deep)| SampledStatement::Read { into, op, shift, deep }),
+        1 => any::<bool>().prop_map(|plain| SampledStatement::Write { plain }),
     ]
 }
 

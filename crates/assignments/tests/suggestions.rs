@@ -144,7 +144,7 @@ fn functions_of_other_languages() {
 /// A memory mode that a routine cannot keep comes with the one that it can.
 #[test]
 fn modes_name_the_remedy() {
-    use lowered_ir::pipeline::{Settings, optimize};
+    use lowered_ir::pipeline::{OptimizeSettings, optimize};
     let node = |name: &str, mode: Option<MemoryMode>| {
         let node = TensorNode::builder(name).dims([8]).dtype(DType::F32);
         mode.map_or(node.clone(), |mode| node.mode(mode)).build().expect("small")
@@ -153,7 +153,7 @@ fn modes_name_the_remedy() {
         let nodes = [node("x", None), node("y", None), node("t", Some(mode))];
         let program = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
         let routine = lower(&program, &LowerOptions::default()).expect("lowers").lowered.routine;
-        optimize(routine, &Settings::default()).map(|_| ()).expect_err(text).to_string()
+        optimize(routine, &OptimizeSettings::default()).map(|_| ()).expect_err(text).to_string()
     };
     let scattered = message("t[i] := x[i]\ny[i] := t[7 - i]\nt[i] += y[i]", MemoryMode::Virtual);
     assert!(scattered.contains("specify `MemoryMode::Materialized` for it"), "{scattered}");

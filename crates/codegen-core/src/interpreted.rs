@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lowered_ir::interp::{Buffer, Program};
+use lowered_ir::interp::{Buffer, PreparedRoutine};
 use lowered_ir::ir::LoopId;
 use tnode::{DType, Scalar};
 
@@ -80,12 +80,12 @@ impl Codegen for Interpreted {
 
 /// A kernel ready to run, and the position of its merge buffer.
 struct Prepared {
-    program: Program,
+    program: PreparedRoutine,
     merge: Option<usize>,
 }
 
 fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> {
-    let program = Program::new(kernel.ir()).map_err(|error| CodegenError::Failed {
+    let program = PreparedRoutine::new(kernel.ir()).map_err(|error| CodegenError::Failed {
         kernel: kernel.abi().name.clone(),
         codegen: "interpreted".into(),
         stage: "preparation",

@@ -10,7 +10,7 @@ use codegen_core::contract::Pipeline;
 use codegen_core::host::{HostArgs, HostModule, HostPtr};
 use codegen_core::{Access, Caps, Codegen, Payload, ScheduledRoutine, Slot};
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
 /// A routine, and the number of its elements.
@@ -87,7 +87,7 @@ impl Ready {
 fn prepare(case: &Case, width: VectorWidth) -> Ready {
     let options = CraneliftOptions { vector: width, verify: false, ..CraneliftOptions::default() };
     let routine = lowered_ir::text::parse(&case.text).unwrap_or_else(|e| panic!("{e}"));
-    let routine = optimize(routine, &Settings::default()).expect("the routine is valid").routine;
+    let routine = optimize(routine, &OptimizeSettings::default()).expect("the routine is valid").routine;
     let caps = Caps { threads: 1, ..host_caps(width) };
     let codegen = Pipeline::new("cranelift", caps, CraneliftRenderer, CraneliftCompiler, options.clone());
     let schedule = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("the routine is valid");

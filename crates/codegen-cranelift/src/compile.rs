@@ -218,7 +218,8 @@ fn compile_alone(
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if adds_products(&kernel.ir().body) {
-        // A contraction that was left whole for a plan, and has none, may have factors that nothing here converts.
+        // A contraction that was left whole for a plan, and has none, may have factors that nothing here
+        // converts.
         crate::support::check(kernel, DTypeSet::EMPTY)?;
     }
     let name = &kernel.abi().name;

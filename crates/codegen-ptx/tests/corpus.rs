@@ -45,8 +45,10 @@ fn the_corpus_for_every_target() {
 
 /// The optimised routine, and the unoptimised one if all its nodes have memory.
 fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
-    let mut variants =
-        vec![("optimised", optimize(routine.clone(), &pipeline::Settings::default()).unwrap().routine)];
+    let mut variants = vec![(
+        "optimised",
+        optimize(routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine,
+    )];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
         variants.push(("as written", routine.clone()));
     }

@@ -36,7 +36,7 @@ fn the_corpus_in_any_order_of_warps() {
 
 /// The optimised routine, and the unoptimised one if all its nodes have memory.
 fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
-    let optimised = optimize(routine.clone(), &pipeline::Settings::default()).ok();
+    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default()).ok();
     let whole = routine.nodes.iter().all(|decl| !decl.mode.known_virtual()).then(|| routine.clone());
     let variants = [("optimised", optimised.map(|o| o.routine)), ("as written", whole)];
     variants.into_iter().filter_map(|(name, routine)| Some((name, routine?))).collect()

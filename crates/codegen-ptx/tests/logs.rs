@@ -17,7 +17,7 @@ use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
 use filetests::RunCase;
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
-use lowered_ir::interp::{Buffer, Program};
+use lowered_ir::interp::{Buffer, PreparedRoutine};
 use lowered_ir::ir::Routine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
@@ -27,7 +27,7 @@ use tnode::DType;
 
 /// The case with every value of its optimised routine logged.
 fn logging(case: &RunCase) -> Option<RunCase> {
-    let optimised = optimize(case.routine.clone(), &pipeline::Settings::default()).ok()?;
+    let optimised = optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).ok()?;
     Some(RunCase { routine: log_values(&optimised.routine), ..case.clone() })
 }
 
@@ -39,7 +39,7 @@ fn defined(case: &RunCase) -> String {
         log.push_str(line);
         log.push('\n');
     };
-    let program = Program::new(&case.routine).unwrap();
+    let program = PreparedRoutine::new(&case.routine).unwrap();
     program.run_logged(&mut buffers, case.merge.as_deref(), &case.bindings, &mut line).unwrap();
     log
 }

@@ -262,7 +262,7 @@ fn what_other_threads_go_on_with_is_combined_by_warps() {
 }
 
 #[test]
-fn held_rows_leave_room_for_several_blocks() {
+fn register_resident_rows_leave_room_for_several_blocks() {
     let Some(tools) = gpu::or_skip("assembling rows", CudaTools::find()) else { return };
     let rows = [("f32", 8192), ("f32", 8188), ("f16", 8192), ("f32", 24_576)];
     let softmaxes = rows.map(|(dtype, columns)| softmax(dtype, 1024, columns));

@@ -12,7 +12,7 @@ use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::Memory;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use ptx_sim::ExecutionOrder;
 use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
 
@@ -26,7 +26,7 @@ fn check(text: &str, nodes: &[(&str, &[usize], DType)]) {
     let nodes: Vec<TensorNode> = nodes.iter().map(node).collect();
     let assignments = parse(text, &nodes).unwrap_or_else(|e| panic!("{e}"));
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered.routine;
-    let routine = optimize(lowered, &Settings::default()).unwrap().routine;
+    let routine = optimize(lowered, &OptimizeSettings::default()).unwrap().routine;
     let mut inputs = Memory::zeroed(&routine).nodes;
     for (nth, (bytes, decl)) in inputs.iter_mut().zip(&routine.nodes).enumerate() {
         for (at, element) in bytes.chunks_exact_mut(decl.dtype.size_bytes()).enumerate() {

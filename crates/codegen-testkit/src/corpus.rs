@@ -43,7 +43,7 @@ pub(crate) fn name(case: &RunCase, variant: &str) -> String {
 /// The variants of a routine: optimised, and as written unless it has nodes that only the optimiser can
 /// remove.
 pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, Outcome>)> {
-    let optimised = optimize(routine.clone(), &pipeline::Settings::default());
+    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
     let mut variants = vec![("optimised", optimised.map(|o| o.routine).map_err(|e| failed("optimising", e)))];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
         variants.push(("as written", Ok(routine.clone())));

@@ -34,7 +34,8 @@ fn render_all(caps: Caps) -> Report {
     let mut report = Report { subject: caps.target.clone(), ..Report::default() };
     for case in filetests::run_cases() {
         let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path).to_owned();
-        let optimised = optimize(case.routine.clone(), &pipeline::Settings::default()).unwrap().routine;
+        let optimised =
+            optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine;
         let is_whole = case.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
         let variants = [(true, "optimised", optimised), (is_whole, "as written", case.routine.clone())];
         for (_, variant, routine) in variants.into_iter().filter(|(wanted, ..)| *wanted) {

@@ -72,7 +72,7 @@ fn a_kernel_gets_its_maps_behind_all_else() {
 }
 
 #[test]
-fn every_type_that_the_copy_engine_has() {
+fn every_element_type_of_tma() {
     let types = [
         (DType::Bool, 0),
         (DType::U8, 0),
@@ -213,7 +213,7 @@ fn a_text_without_its_maps() {
 }
 
 #[test]
-fn processors_without_a_copy_engine() {
+fn gpus_without_tma() {
     on_fake("capability=89", || {
         let driver = open(&Config::default());
         let said = |what: &str| {

@@ -119,7 +119,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::OtherDevice`] for a stream of another device; [`RunError::Finalized`] for a finalised context.
+    /// [`RunError::OtherDevice`] for a stream of another device; [`RunError::Finalized`] for a finalised
+    /// context.
     pub fn on_stream(&self, stream: &Stream) -> Result<Context, RunError> {
         if stream.device() != self.0.stream.device() {
             return Err(RunError::OtherDevice { expected: self.0.stream.name(), found: stream.name() });

@@ -75,8 +75,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::AlreadyInContext`], [`RunError::NoSource`], [`RunError::SharedAlready`] for a node that the streams
-    /// of the device share anyway, and errors of the device, after which nothing stays allocated.
+    /// [`RunError::AlreadyInContext`], [`RunError::NoSource`], [`RunError::SharedAlready`] for a node that
+    /// the streams of the device share anyway, and errors of the device, after which nothing stays allocated.
     pub fn init_from_device(&self, node: &TensorNode, source: &Context) -> Result<Context, RunError> {
         let from = self.source(node, source)?;
         let same_device = self.stream().device() == source.stream().device();
@@ -107,8 +107,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails like [`Context::device_to_device`], and with [`RunError::NotInContext`] for a node that is not in
-    /// this context, unless it is copied into the merge buffer.
+    /// Fails like [`Context::device_to_device`], and with [`RunError::NotInContext`] for a node that is not
+    /// in this context, unless it is copied into the merge buffer.
     pub fn transfer_routine(
         &self,
         node: &TensorNode,

@@ -106,12 +106,14 @@ pub struct LinkOrder {
 }
 
 impl LinkOrder {
-    /// The dependencies of the whole; see [`LinkedRoutine::dependencies`](crate::LinkedRoutine::dependencies).
+    /// The dependencies of the whole; see
+    /// [`LinkedRoutine::dependencies`](crate::LinkedRoutine::dependencies).
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
 
-    /// Whether all dependencies of the whole have run; see [`LinkedRoutine::can_run`](crate::LinkedRoutine::can_run).
+    /// Whether all dependencies of the whole have run; see
+    /// [`LinkedRoutine::can_run`](crate::LinkedRoutine::can_run).
     pub fn can_run(&self) -> bool {
         self.dependencies.iter().all(Dependency::is_met)
     }

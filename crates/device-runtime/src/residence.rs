@@ -121,8 +121,8 @@ impl Residence {
     ///
     /// # Errors
     ///
-    /// If the thread must not wait and another thread has the array: [`RunError::HostArrayInUse`] for a thread
-    /// that has locked an array, [`crate::DriverError::SelfWait`] inside a task.
+    /// If the thread must not wait and another thread has the array: [`RunError::HostArrayInUse`] for a
+    /// thread that has locked an array, [`crate::DriverError::SelfWait`] inside a task.
     pub(crate) fn enter<'a>(&'a self, node: &'a TensorNode) -> Result<Entered<'a>, RunError> {
         let array = lock_unless_holding(&self.array).map_err(|busy| busy.error(node))?;
         Ok(Entered { node, array, state: &self.state, _holding: HoldingArray::begin() })

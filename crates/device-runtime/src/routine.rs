@@ -97,8 +97,8 @@ impl LinkedRoutine {
     ///
     /// # Errors
     ///
-    /// [`RunError::BindingCount`], [`RunError::BindingRange`] and [`RunError::MergeBuffer`], before anything is
-    /// scheduled; [`RunError::Poisoned`] if an input has no value; errors of the device.
+    /// [`RunError::BindingCount`], [`RunError::BindingRange`] and [`RunError::MergeBuffer`], before anything
+    /// is scheduled; [`RunError::Poisoned`] if an input has no value; errors of the device.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
@@ -169,8 +169,8 @@ impl LinkedRoutine {
         &self.0.dependencies
     }
 
-    /// Whether all [dependencies](LinkedRoutine::dependencies) have run, so that the routine finds the values for
-    /// which it was linked. A run may be scheduled before that: it uses the current values.
+    /// Whether all [dependencies](LinkedRoutine::dependencies) have run, so that the routine finds the values
+    /// for which it was linked. A run may be scheduled before that: it uses the current values.
     pub fn can_run(&self) -> bool {
         self.0.dependencies.iter().all(Dependency::is_met)
     }

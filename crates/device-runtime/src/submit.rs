@@ -131,8 +131,8 @@ type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
 ///
 /// # Errors
 ///
-/// [`RunError::Poisoned`] for a read of a buffer whose writer failed, and errors of the driver. If the task was
-/// submitted only in part, its outputs are poisoned.
+/// [`RunError::Poisoned`] for a read of a buffer whose writer failed, and errors of the driver. If the task
+/// was submitted only in part, its outputs are poisoned.
 pub(crate) fn submit(
     stream: &Stream,
     uses: &[Use],

@@ -56,8 +56,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::NotInContext`], [`RunError::Shape`] (margins included), [`RunError::ElementType`], and errors of
-    /// the device.
+    /// [`RunError::NotInContext`], [`RunError::Shape`] (margins included), [`RunError::ElementType`], and
+    /// errors of the device.
     pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, RunError> {
         check(node, array)?;
         self.from_host_shared(node, &Arc::new(array.try_clone()?))
@@ -220,8 +220,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::Virtual`], [`RunError::NotInContext`], and an error with [`RunError::failure`] if a task before the
-    /// copy failed.
+    /// [`RunError::Virtual`], [`RunError::NotInContext`], and an error with [`RunError::failure`] if a task
+    /// before the copy failed.
     pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, RunError> {
         let buffer = self.buffer(node, "read")?;
         let array = self.read_back(node, &buffer)?;

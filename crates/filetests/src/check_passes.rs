@@ -1,9 +1,9 @@
 //! Checks that passes preserve the results of a routine: memory, bit for bit, and the log.
 
-use lowered_ir::interp::{Buffer, InterpError, Memory, Program};
+use lowered_ir::interp::{Buffer, InterpError, Memory, PreparedRoutine};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::passes::PASSES;
-use lowered_ir::pipeline::{Settings, optimize_traced};
+use lowered_ir::pipeline::{OptimizeSettings, optimize_traced};
 use lowered_ir::{text, verify};
 
 use crate::generate::{alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes};
@@ -22,9 +22,14 @@ struct PassCase {
 fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<String>, InterpError> {
     let mut log = Vec::new();
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
-    Program::new(routine)?.run_logged(&mut nodes, memory.merge.as_deref(), bindings, &mut |line| {
-        log.push(line.to_owned());
-    })?;
+    PreparedRoutine::new(routine)?.run_logged(
+        &mut nodes,
+        memory.merge.as_deref(),
+        bindings,
+        &mut |line| {
+            log.push(line.to_owned());
+        },
+    )?;
     Ok(log)
 }
 
@@ -72,7 +77,7 @@ impl PassCase {
         Ok(())
     }
 
-    fn check_pipeline(&self, settings: &Settings) -> Result<bool, String> {
+    fn check_pipeline(&self, settings: &OptimizeSettings) -> Result<bool, String> {
         let mut result = Ok(());
         let optimized = optimize_traced(self.routine.clone(), settings, &mut |pass, routine| {
             if result.is_ok() {
@@ -95,10 +100,11 @@ impl PassCase {
     }
 }
 
-fn all_settings() -> [Settings; 3] {
-    let usual = Settings::default();
-    let eager = Settings { max_visits: u64::MAX, inline_complex_computations: true, ..usual.clone() };
-    let keep = Settings { enable_device_only: false, inline_scalar_constexprs: false, ..usual.clone() };
+fn all_settings() -> [OptimizeSettings; 3] {
+    let usual = OptimizeSettings::default();
+    let eager = OptimizeSettings { max_visits: u64::MAX, inline_complex_computations: true, ..usual.clone() };
+    let keep =
+        OptimizeSettings { enable_device_only: false, inline_scalar_constexprs: false, ..usual.clone() };
     [usual, eager, keep]
 }
 

@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use codegen_core::Codegen;
 use lowered_ir::ir::Routine;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
 use crate::golden::diff;
@@ -43,7 +43,8 @@ fn listing(file: &File, codegen: &dyn Codegen, comment: &str) -> Result<String, 
 
 fn kernels(routine: Routine, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
     let name = routine.name.clone();
-    let optimised = optimize(routine, &Settings::default()).map_err(|error| error.to_string())?.routine;
+    let optimised =
+        optimize(routine, &OptimizeSettings::default()).map_err(|error| error.to_string())?.routine;
     let scheduled = match schedule(&optimised, codegen, &ScheduleOptions::default()) {
         Ok(scheduled) => scheduled,
         Err(error) => return Ok(format!("{comment} routine {name} is rejected: {error}\n")),

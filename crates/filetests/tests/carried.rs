@@ -14,7 +14,7 @@ use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
 use lowered_ir::passes::ModeError;
-use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, Settings, optimize_in};
+use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, OptimizeSettings, optimize_in};
 use lowered_ir::{text, verify};
 use tnode::{MemoryMode, ModeState, Reason, Scalar, TensorNode};
 
@@ -70,7 +70,7 @@ fn run_optimised(
         }
         let handles = lowered.nodes.clone();
         let before = text::print(&lowered.routine);
-        match optimize_in(&ctx, lowered, &Settings::default(), &mut |_, _| {}) {
+        match optimize_in(&ctx, lowered, &OptimizeSettings::default(), &mut |_, _| {}) {
             Ok(optimised) => {
                 carried += optimised.carried.len();
                 run(&optimised.optimized.routine, &optimised.nodes, values);

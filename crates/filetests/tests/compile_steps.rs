@@ -69,7 +69,7 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     laps.end("lower");
     verify(&lowered.routine).unwrap();
     laps.end("verify");
-    let settings = pipeline::Settings::default();
+    let settings = pipeline::OptimizeSettings::default();
     let on_pass = &mut |pass: &str, _: &Routine| laps.end(pass);
     let Optimized { routine, .. } = optimize_traced(lowered.routine, &settings, on_pass).unwrap();
     laps.end("inputs and outputs");

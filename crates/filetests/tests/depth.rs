@@ -5,7 +5,7 @@ use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
     interp::{Memory, run},
     ir::Routine,
-    pipeline::{Settings, optimize},
+    pipeline::{OptimizeSettings, optimize},
     text::{MAX_NESTING, parse, print},
     verify::verify,
 };
@@ -54,7 +54,7 @@ fn the_deepest_routine_is_interpreted() {
 #[test]
 fn the_deepest_routine_is_optimised() {
     on_main_stack(|routine| {
-        let optimised = optimize(routine, &Settings::default()).expect("optimises");
+        let optimised = optimize(routine, &OptimizeSettings::default()).expect("optimises");
         assert_eq!(verify(&optimised.routine), Ok(()));
     });
 }

@@ -9,7 +9,7 @@ use filetests::generate::{
 };
 use lowered_ir::interp;
 use lowered_ir::ir::Numerics;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::{text, verify};
 use proptest::prelude::*;
 use tnode::{MemoryMode, TensorNode};
@@ -26,7 +26,7 @@ fn check(program: &Program, seed: u64) -> Result<(), String> {
     let mut expected = memory.clone();
     interp::run(&routine, &mut expected, &bindings).map_err(|e| blame(e.to_string()))?;
 
-    let optimized = optimize(routine, &Settings::default()).map_err(|e| blame(e.to_string()))?;
+    let optimized = optimize(routine, &OptimizeSettings::default()).map_err(|e| blame(e.to_string()))?;
     let listing = || blame(text::print(&optimized.routine));
     verify::verify(&optimized.routine).map_err(|e| format!("{e}\n{}", listing()))?;
     let mut found = memory;

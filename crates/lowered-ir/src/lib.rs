@@ -29,7 +29,7 @@
 //! interp::run(&routine, &mut memory, &[])?;
 //! assert_eq!(memory.nodes[1], [14f32.to_le_bytes(), 77f32.to_le_bytes()].concat());
 //!
-//! let optimized = pipeline::optimize(routine, &pipeline::Settings::default())?.routine;
+//! let optimized = pipeline::optimize(routine, &pipeline::OptimizeSettings::default())?.routine;
 //! let listing = text::print(&optimized);
 //! assert_eq!(text::print(&text::parse(&listing)?), listing);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

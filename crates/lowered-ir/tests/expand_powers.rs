@@ -2,7 +2,7 @@
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{BinaryOp, Expr, Routine, walk};
-use lowered_ir::passes::Settings;
+use lowered_ir::passes::OptimizeSettings;
 use lowered_ir::passes::expand_powers::expand_powers;
 use lowered_ir::{text, verify};
 use tnode::{DType, Scalar};
@@ -52,7 +52,7 @@ fn integer_powers_keep_every_bit() {
         for exponent in small.chain(ends) {
             let before = routine("strict", dtype, values.len(), "%0[i0]", exponent);
             let mut after = before.clone();
-            expand_powers(&mut after, &Settings::default());
+            expand_powers(&mut after, &OptimizeSettings::default());
             assert_eq!(run(&after, &values), run(&before, &values), "{dtype} to the power of {exponent}");
             let kept = count(&after, BinaryOp::Pow) == 1;
             assert_eq!(kept, exponent.bits() < 2, "{}", text::print(&after));
@@ -65,14 +65,14 @@ fn the_cost_is_logarithmic() {
     for (exponent, most) in [(7, 4), (8, 3), (1000, 14), (1 << 30, 30), (i64::from(i32::MAX), 60)] {
         for base in ["%0[i0]", "%0[i0] + 1i32"] {
             let mut expanded = routine("strict", DType::I32, 2, base, Scalar::from_i64(DType::I32, exponent));
-            expand_powers(&mut expanded, &Settings::default());
+            expand_powers(&mut expanded, &OptimizeSettings::default());
             assert!(count(&expanded, BinaryOp::Mul) <= most, "{}", text::print(&expanded));
         }
     }
 }
 
 /// The greatest relative error of `x^n` over some values of the type, in units of the last place.
-fn error(dtype: DType, n: i32, settings: &Settings) -> f64 {
+fn error(dtype: DType, n: i32, settings: &OptimizeSettings) -> f64 {
     let values: Vec<Scalar> = (0..2000)
         .map(|i| Scalar::from_f64(dtype, (0.5 + f64::from(i) * 0.00173) * [1.0, -1.0][i as usize % 2]))
         .collect();
@@ -90,9 +90,9 @@ fn error(dtype: DType, n: i32, settings: &Settings) -> f64 {
 
 #[test]
 fn float_powers_are_within_the_documented_error() {
-    let usual = Settings::default();
+    let usual = OptimizeSettings::default();
     assert_eq!(usual.integer_pow, 4);
-    let far = Settings { integer_pow: 16, ..Settings::default() };
+    let far = OptimizeSettings { integer_pow: 16, ..OptimizeSettings::default() };
     for n in [2, 3, 4] {
         assert!(error(DType::F32, n, &usual) <= 0.5 * f64::from(n));
         assert!(error(DType::F32, -n, &usual) <= 0.5 * f64::from(n + 1));
@@ -104,13 +104,13 @@ fn float_powers_are_within_the_documented_error() {
 
 #[test]
 fn float_powers_beyond_the_setting_or_strict_are_kept() {
-    let kept = |class: &str, n: f64, settings: &Settings| {
+    let kept = |class: &str, n: f64, settings: &OptimizeSettings| {
         let mut after = routine(class, DType::F32, 4, "%0[i0]", Scalar::from_f64(DType::F32, n));
         expand_powers(&mut after, settings);
         count(&after, BinaryOp::Pow) == 1
     };
-    let usual = Settings::default();
-    let never = Settings { integer_pow: 0, ..Settings::default() };
+    let usual = OptimizeSettings::default();
+    let never = OptimizeSettings { integer_pow: 0, ..OptimizeSettings::default() };
     assert!(!kept("fast", 4.0, &usual) && !kept("fast", -4.0, &usual));
     assert!(kept("fast", 5.0, &usual) && kept("fast", -5.0, &usual));
     assert!(

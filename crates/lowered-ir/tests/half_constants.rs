@@ -1,6 +1,6 @@
 //! Large constants of narrow types are refused at the limit, not below it, and not where the check is off.
 
-use lowered_ir::pipeline::{OptimizeError, Settings, optimize};
+use lowered_ir::pipeline::{OptimizeError, OptimizeSettings, optimize};
 use lowered_ir::text;
 use tnode::DType;
 
@@ -11,11 +11,12 @@ fn optimized(dtype: &str, value: &str, cutoff: Option<f64>) -> Result<(), Optimi
          for i0 in 0..4 {{ %1[i0] := %0[i0] + {value} }}\n}}"
     );
     let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    optimize(routine, &Settings { half_constant_cutoff: cutoff, ..Settings::default() }).map(drop)
+    optimize(routine, &OptimizeSettings { half_constant_cutoff: cutoff, ..OptimizeSettings::default() })
+        .map(drop)
 }
 
 fn default() -> Option<f64> {
-    Settings::default().half_constant_cutoff
+    OptimizeSettings::default().half_constant_cutoff
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Routines run by the interpreter, with results computed by hand.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use lowered_ir::interp::{Buffer, InterpError, Memory, Program, run};
+use lowered_ir::interp::{Buffer, InterpError, Memory, PreparedRoutine, run};
 use lowered_ir::ir::{
     Affine, BinaryOp, Bound, Expr, Fresh, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range,
     Routine, Space, Stmt, Symbol, SymbolId, UnaryOp,
@@ -267,7 +267,7 @@ fn locals_end_with_their_block() {
     let body =
         vec![Stmt::serial(I, 1, vec![Stmt::scalar(L, DType::I32)]), set(X, [0.into()], Expr::local(L))];
     let routine = routine(vec![node("x", DType::I32, &[1])], body);
-    let error = Program::new(&routine).unwrap_err().to_string();
+    let error = PreparedRoutine::new(&routine).unwrap_err().to_string();
     assert_eq!(error, "routine `test` mentions l0, which is not in scope");
 }
 
@@ -275,7 +275,8 @@ fn locals_end_with_their_block() {
 fn memory_lent_for_reading_is_not_written() {
     let routine = routine(vec![node("x", DType::I32, &[1])], vec![set(X, [0.into()], int(1))]);
     let bytes = [0; 4];
-    let error = Program::new(&routine).unwrap().run(&mut [Buffer::Read(&bytes)], None, &[]).unwrap_err();
+    let error =
+        PreparedRoutine::new(&routine).unwrap().run(&mut [Buffer::Read(&bytes)], None, &[]).unwrap_err();
     assert_eq!(error.to_string(), "node %0 \"x\" is written, found a read-only buffer");
 }
 

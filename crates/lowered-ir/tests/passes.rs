@@ -2,7 +2,7 @@
 
 use lowered_ir::ir::{NodeRef, Routine};
 use lowered_ir::passes::access::analyse;
-use lowered_ir::pipeline::{OptimizeError, Optimized, Settings, optimize};
+use lowered_ir::pipeline::{OptimizeError, OptimizeSettings, Optimized, optimize};
 use lowered_ir::{text, verify};
 use tnode::MemoryMode;
 
@@ -19,14 +19,14 @@ fn routine(mode: &str, body: &str) -> Routine {
 }
 
 fn optimized(routine: Routine) -> Optimized {
-    optimize(routine, &Settings::default()).unwrap_or_else(|e| panic!("{e}"))
+    optimize(routine, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
 const T: NodeRef = NodeRef(2);
 
 /// The mode of `t` after optimisation.
-fn mode_of_t(mode: &str, body: &str, settings: &Settings) -> Option<MemoryMode> {
+fn mode_of_t(mode: &str, body: &str, settings: &OptimizeSettings) -> Option<MemoryMode> {
     let result = optimize(routine(mode, body), settings).unwrap_or_else(|e| panic!("{e}"));
     result.routine.node(T).mode.mode()
 }
@@ -34,7 +34,7 @@ fn mode_of_t(mode: &str, body: &str, settings: &Settings) -> Option<MemoryMode> 
 #[test]
 fn the_policy_decides_open_modes() {
     use MemoryMode::{Local, Materialized, OnDevice, Virtual};
-    let usual = Settings::default();
+    let usual = OptimizeSettings::default();
     let copy = format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{USE}");
     let costly = "for i0 in 0..4 { %2[i0] := exp(%0[i0]) }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
     let sum =
@@ -44,17 +44,17 @@ fn the_policy_decides_open_modes() {
     assert_eq!(mode_of_t("device_only", &copy, &usual), Some(Local));
     assert_eq!(mode_of_t("on_device", &copy, &usual), Some(OnDevice(tnode::Sharing::Unset)));
     assert_eq!(mode_of_t("", costly, &usual), Some(Local));
-    assert_eq!(mode_of_t("", costly, &Settings { max_visits: 4, ..usual.clone() }), Some(Virtual));
+    assert_eq!(mode_of_t("", costly, &OptimizeSettings { max_visits: 4, ..usual.clone() }), Some(Virtual));
     assert_eq!(mode_of_t("", &sum, &usual), Some(Local));
     assert_eq!(
-        mode_of_t("", &sum, &Settings { inline_complex_computations: true, ..usual.clone() }),
+        mode_of_t("", &sum, &OptimizeSettings { inline_complex_computations: true, ..usual.clone() }),
         Some(Virtual)
     );
     assert_eq!(
-        mode_of_t("", &copy, &Settings { enable_device_only: false, ..usual.clone() }),
+        mode_of_t("", &copy, &OptimizeSettings { enable_device_only: false, ..usual.clone() }),
         Some(Materialized)
     );
-    let small = Settings { stack_threshold_bytes: 8, ..usual.clone() };
+    let small = OptimizeSettings { stack_threshold_bytes: 8, ..usual.clone() };
     assert_eq!(mode_of_t("", &sum, &small), Some(OnDevice(tnode::Sharing::Unset)));
     assert_eq!(mode_of_t("", "zero %2", &usual), Some(Materialized));
     assert_eq!(mode_of_t("", USE, &usual), Some(Materialized));
@@ -63,9 +63,9 @@ fn the_policy_decides_open_modes() {
 #[test]
 fn cheap_values_are_stored_when_asked() {
     let wide = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
-    let usual = Settings::default();
+    let usual = OptimizeSettings::default();
     assert_eq!(mode_of_t("", wide, &usual), Some(MemoryMode::Virtual));
-    let stored = Settings { inline_simple_computations: false, ..usual };
+    let stored = OptimizeSettings { inline_simple_computations: false, ..usual };
     assert_eq!(mode_of_t("", wide, &stored), Some(MemoryMode::Local));
 }
 
@@ -73,16 +73,16 @@ fn cheap_values_are_stored_when_asked() {
 fn constants_are_stored_when_asked() {
     let constant =
         "for i0 in 0..4 { %2[i0] := 2.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
-    let usual = Settings { inline_simple_computations: false, ..Settings::default() };
+    let usual = OptimizeSettings { inline_simple_computations: false, ..OptimizeSettings::default() };
     assert_eq!(mode_of_t("", constant, &usual), Some(MemoryMode::Virtual));
-    let stored = Settings { inline_scalar_constexprs: false, ..usual };
+    let stored = OptimizeSettings { inline_scalar_constexprs: false, ..usual };
     assert_eq!(mode_of_t("", constant, &stored), Some(MemoryMode::Local));
 }
 
 #[test]
 fn contradicted_modes_are_errors_that_name_the_node() {
     let message = |mode: &str, body: &str| {
-        optimize(routine(mode, body), &Settings::default()).expect_err("a contradiction").to_string()
+        optimize(routine(mode, body), &OptimizeSettings::default()).expect_err("a contradiction").to_string()
     };
     assert_eq!(
         message("local", USE),
@@ -133,7 +133,7 @@ fn a_constant_node_is_no_input() {
 fn two_merge_nodes_are_an_error() {
     let source = "routine @t strict {\nnode %0 \"a\" f32[] on_device\nnode %1 \"b\" f32[] on_device\n%0[] := merge %0[] + merge %1[]\n}";
     let two = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
-    let error = optimize(two, &Settings::default()).expect_err("one buffer, two nodes");
+    let error = optimize(two, &OptimizeSettings::default()).expect_err("one buffer, two nodes");
     assert!(matches!(error, OptimizeError::TwoMergeNodes { .. }));
     assert_eq!(
         error.to_string(),
@@ -199,7 +199,7 @@ fn the_trace_of_the_seed_counts_what_its_first_iterations_read() {
                   for i0 in 0..20 { %1[i0] := exp(%0[i0]) }\nfor i1 in 0..14 { %2[i1] := %1[i1] + %1[i1 + 6] }\n}";
     let window = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
     let decided = |max_tracing_dim: Option<u32>| {
-        let settings = Settings { max_tracing_dim, ..Settings::default() };
+        let settings = OptimizeSettings { max_tracing_dim, ..OptimizeSettings::default() };
         let optimized = optimize(window.clone(), &settings).unwrap_or_else(|e| panic!("{e}"));
         (optimized.routine.node(NodeRef(1)).mode.mode(), optimized.explain(NodeRef(1)))
     };
@@ -218,7 +218,7 @@ fn a_trace_that_takes_too_long_gives_way_to_the_exact_count() {
         "for i0 in 0..4 {{ %2[i0] := exp(%0[i0]) }}\n{loops} %4[0] := %4[0] + %2[1] {}",
         "}".repeat(11)
     );
-    let settings = Settings { max_tracing_dim: Some(5), ..Settings::default() };
+    let settings = OptimizeSettings { max_tracing_dim: Some(5), ..OptimizeSettings::default() };
     assert_eq!(mode_of_t("", &sum, &settings), Some(MemoryMode::Local));
 }
 

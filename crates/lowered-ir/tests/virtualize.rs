@@ -3,7 +3,7 @@
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeRef, Routine};
 use lowered_ir::passes::virtualize;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::{text, verify};
 
 /// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`,
@@ -27,11 +27,12 @@ const T: NodeRef = NodeRef(2);
 fn refused(body: &str, expected: &str) {
     let mut open = routine("", body);
     let before = text::print(&open);
-    let refusals = virtualize::virtualize(&mut open, &[T]);
-    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+    let rejections = virtualize::virtualize(&mut open, &[T]);
+    let texts: Vec<String> = rejections.iter().map(|(_, rejection)| rejection.to_string()).collect();
     assert_eq!(texts, [expected]);
-    assert_eq!(text::print(&open), before, "a refusal leaves the routine as it was");
-    let error = optimize(routine("virtual", body), &Settings::default()).expect_err("t cannot be virtual");
+    assert_eq!(text::print(&open), before, "a rejection leaves the routine as it was");
+    let error =
+        optimize(routine("virtual", body), &OptimizeSettings::default()).expect_err("t cannot be virtual");
     let message = error.to_string();
     assert!(
         message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "),
@@ -118,7 +119,8 @@ fn uses_within_the_setting_nest_are_inlined() {
     let fused = "for i0 in 0..4 { %2[i0] := %0[i0] * 2.0f32\n%4[i0] := %2[i0] + 1.0f32 }";
     let text = inlined(fused);
     assert!(text.contains("%4[i0] := %0[i0] * 2.0f32 + 1.0f32"), "{text}");
-    // An earlier iteration's element, a sum that is done, and an input that the use overwrites in step.
+    // An earlier iteration's element, a sum that is done, and an input that the use overwrites element by
+    // element.
     inlined(
         "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := guarded(1 <= i0 < 4, %2[i0 - 1], 0.0f32) }",
     );
@@ -147,10 +149,10 @@ fn loops_in_another_order_are_refused() {
                   zero %1\nfor i0 in 0..3 { for i1 in 0..2 { %1[i0 + 2*i1] := %1[i0 + 2*i1] + %0[i0] } }\n\
                   for i8 in 0..5 { %2[i8] := %1[i8] }\n}";
     let mut windows = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
-    let refusals = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
+    let rejections = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
     let what =
         "it is set at index `i0 + 2*i1`, and for one element alone its loops would run in another order";
-    assert_eq!(refusals[0].1.to_string(), what);
+    assert_eq!(rejections[0].1.to_string(), what);
 }
 
 #[test]
@@ -158,16 +160,16 @@ fn a_searched_nest_with_more_than_one_store_is_refused() {
     let what = "its loops can be searched for an element only if they hold one store and nothing else";
     let nest = "for i0 in 0..2 { declare l0 f32[] register\nl0 := %0[i0]\nfor i1 in 0..2 { l0 := l0 + 1.0f32\n%2[i0 + 2*i1] := l0 } }";
     let mut asked = routine("virtual", &format!("{nest}\n{USE}"));
-    let refusals = virtualize::virtualize(&mut asked, &[T]);
-    assert_eq!(refusals[0].1.to_string(), what);
+    let rejections = virtualize::virtualize(&mut asked, &[T]);
+    assert_eq!(rejections[0].1.to_string(), what);
 }
 
 #[test]
 fn a_search_that_nobody_asked_for_is_refused() {
     let body = format!("for i0 in 0..2 {{ for i1 in 0..2 {{ %2[2*i0 + i1] := %1[i0, i1] }} }}\n{USE}");
     let mut open = routine("", &body);
-    let refusals = virtualize::virtualize(&mut open, &[T]);
-    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+    let rejections = virtualize::virtualize(&mut open, &[T]);
+    let texts: Vec<String> = rejections.iter().map(|(_, rejection)| rejection.to_string()).collect();
     let what = "it is set at index `2*i0 + i1`, so every use would search the iterations for those that set its element";
     assert_eq!(texts, [what]);
     inlined(&body);
@@ -276,7 +278,7 @@ fn a_chain_of_windows_grows_too_large_and_is_refused() {
         );
     }
     let windows = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
-    let error = optimize(windows, &Settings::default()).expect_err("3 to the power of 11 reads");
+    let error = optimize(windows, &OptimizeSettings::default()).expect_err("3 to the power of 11 reads");
     assert!(error.to_string().contains("more than 16384 operations"), "{error}");
 }
 
@@ -290,7 +292,7 @@ fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
         source += &format!("for i{i} in 0..4 {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i}] }}\n", p = i - 1);
     }
     let chain = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
-    let result = optimize(chain, &Settings::default()).unwrap_or_else(|e| panic!("{e}")).routine;
+    let result = optimize(chain, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}")).routine;
     verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
     assert!(text::print(&result).lines().count() < 1000);
 }
@@ -323,9 +325,9 @@ fn a_read_that_the_conditions_do_not_bound_is_refused() {
                   for i8 in 0..3 { for i9 in 0..3 { for i10 in 0..4 { %2[i8 + i10, i9 + i10] := %1[i8 + i10, i9 + i10] } } }\n}";
     let mut windows = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
     verify::verify(&windows).unwrap_or_else(|e| panic!("{e}"));
-    let refusals = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
+    let rejections = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
     let what = "a use needs its computation guarded, which a read at an index that the guard does not bound cannot be";
-    assert_eq!(refusals.first().map(|(_, refusal)| refusal.to_string()), Some(what.to_owned()));
+    assert_eq!(rejections.first().map(|(_, rejection)| rejection.to_string()), Some(what.to_owned()));
 }
 
 #[test]
@@ -339,9 +341,9 @@ fn random_bits_are_not_chosen_among() {
         routine
     };
     let random = "zero %1\nfor i0 in 0..3 { %1[i0 + 1] := threefry(%0[i0], %0[i0 + 1]) }\nfor i8 in 0..4 { %2[i8] := %1[i8] }";
-    let refusals = virtualize::virtualize(&mut source(random), &[NodeRef(1)]);
+    let rejections = virtualize::virtualize(&mut source(random), &[NodeRef(1)]);
     let what = "a use needs its computation guarded, which a value of type u32x4 cannot be";
-    assert_eq!(refusals.first().map(|(_, refusal)| refusal.to_string()), Some(what.to_owned()));
+    assert_eq!(rejections.first().map(|(_, rejection)| rejection.to_string()), Some(what.to_owned()));
     // A guarded read chooses by itself.
     let copied = "zero %1\nfor i0 in 0..3 { %1[i0 + 1] := %0[i0] }\nfor i8 in 0..4 { %2[i8] := %1[i8] }";
     let mut copy = source(copied);
@@ -356,8 +358,8 @@ fn what_the_verifier_would_not_accept_is_refused() {
                   for i0 in 0..1 { %1[i0] := %0[1048576*i0] }\nfor i8 in 0..1 { %2[i8] := %1[1099511627776*i8] }\n}";
     let mut steep = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
     verify::verify(&steep).unwrap_or_else(|e| panic!("{e}"));
-    let refusals = virtualize::virtualize(&mut steep, &[NodeRef(1)]);
-    let text = refusals.first().map(|(_, refusal)| refusal.to_string()).unwrap_or_default();
+    let rejections = virtualize::virtualize(&mut steep, &[NodeRef(1)]);
+    let text = rejections.first().map(|(_, rejection)| rejection.to_string()).unwrap_or_default();
     assert!(text.starts_with("the statement that uses it would break a rule: "), "{text}");
 }
 

@@ -1,7 +1,6 @@
 //! No file uses a retired phrase, and no type, module or file has a retired name.
 //!
-//! The tables of `retired.md` are the data: the rows under "Retired" are checked, the rows under "Pending"
-//! are not yet.
+//! The table of `retired.md` is the data.
 //!
 //! A *phrase* is looked for in comments, string literals, documents, identifiers and file names, regardless
 //! of case and of line ends; its last word may have a plural `s`. An identifier contains a phrase if its
@@ -23,6 +22,8 @@ use super::{
 };
 
 const TABLE: &str = "xtask/src/tidy/retired.md";
+/// This file, whose tests contain retired phrases.
+const OWN_SOURCE: &str = "xtask/src/tidy/retired.rs";
 /// Keywords that the name of a type follows where it is defined.
 const TYPE_KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 /// The keyword that the name of a module follows where it is declared.
@@ -60,34 +61,11 @@ impl fmt::Display for RetiredEntry {
     }
 }
 
-/// The rows of the table.
-#[derive(Debug)]
-pub(super) struct RetiredTable {
-    /// Rows that are checked.
-    pub(super) retired: Vec<RetiredEntry>,
-    /// Rows that the tree does not follow yet.
-    pub(super) pending: Vec<RetiredEntry>,
-}
-
 /// Findings about each use of a retired phrase or name.
 pub(super) fn check() -> Result<Vec<String>> {
-    let entries = table()?.retired;
+    let entries = table()?;
     let found = uses(&entries)?;
     Ok(found.into_iter().map(|(entry, place)| format!("{place}: {}", entries[entry])).collect())
-}
-
-/// For each row that is not checked yet, the number of its uses and the first of them.
-pub(super) fn pending() -> Result<Vec<String>> {
-    let entries = table()?.pending;
-    let found = uses(&entries)?;
-    let line = |(at, entry): (usize, &RetiredEntry)| {
-        let mut places = found.iter().filter(|(own, _)| *own == at).map(|(_, place)| place);
-        match places.next() {
-            Some(first) => format!("{} uses, first {first}: {entry}", places.count() + 1),
-            None => format!("no use, can be checked: {entry}"),
-        }
-    };
-    Ok(entries.iter().enumerate().map(line).collect())
 }
 
 /// The position of an entry, and where it is used as `path:line` or `path`.
@@ -97,21 +75,21 @@ fn uses(entries: &[RetiredEntry]) -> Result<Vec<EntryUse>> {
     let phrases = phrases(entries);
     let mut found = Vec::new();
     for file in text_files(&crate::root())? {
-        if file.path != TABLE {
+        if file.path != TABLE && file.path != OWN_SOURCE {
             found.extend(uses_in(entries, &phrases, &file));
         }
     }
     Ok(found)
 }
 
-fn table() -> Result<RetiredTable> {
+fn table() -> Result<Vec<RetiredEntry>> {
     let path = crate::root().join(TABLE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {TABLE}"))?;
     parse(&text)
 }
 
-fn parse(text: &str) -> Result<RetiredTable> {
-    let mut table = RetiredTable { retired: Vec::new(), pending: Vec::new() };
+fn parse(text: &str) -> Result<Vec<RetiredEntry>> {
+    let mut table = Vec::new();
     let mut section = "";
     for (number, line) in text.lines().enumerate() {
         if let Some(title) = line.strip_prefix("## ") {
@@ -123,11 +101,10 @@ fn parse(text: &str) -> Result<RetiredTable> {
             continue;
         }
         let entry = entry(&cells).with_context(|| format!("{TABLE}:{}", number + 1))?;
-        match section {
-            "Retired" => table.retired.push(entry),
-            "Pending" => table.pending.push(entry),
-            _ => bail!("{TABLE}:{}: a row outside the sections Retired and Pending", number + 1),
+        if section != "Retired" {
+            bail!("{TABLE}:{}: a row outside the section Retired", number + 1);
         }
+        table.push(entry);
     }
     Ok(table)
 }
@@ -319,12 +296,11 @@ mod tests {
         | phrase | copy engine | TMA | the vendor's name |\n\
         | phrase | in step | lockstep | the field's word |\n\
         | type | `Shelf` | `StagingTile` | private |\n\
-        | module | `shelf` | `staging_tile` | private |\n\
-        ## Pending\n\n| phrase | seat | slot | private |\n";
+        | module | `shelf` | `staging_tile` | private |\n";
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         let file = TextFile { path: path.to_owned(), text: text.to_owned() };
-        let entries = parse(DATA).unwrap().retired;
+        let entries = parse(DATA).unwrap();
         let uses = uses_in(&entries, &phrases(&entries), &file);
         uses.into_iter().map(|(entry, place)| format!("{place}: {}", entries[entry])).collect()
     }
@@ -386,7 +362,7 @@ mod tests {
     #[test]
     fn defects_of_the_table_are_errors() {
         let row = |row: &str| parse(&format!("## Retired\n{row}\n"));
-        assert_eq!(parse(DATA).unwrap().pending.len(), 1);
+        assert_eq!(parse(DATA).unwrap().len(), 4);
         assert!(row("| phrase | a | b |").is_err());
         assert!(row("| phrase | a | | c |").is_err());
         assert!(row("| word | a | b | c |").is_err());
@@ -395,8 +371,7 @@ mod tests {
 
     #[test]
     fn the_table_reads() {
-        let table = table().unwrap();
-        let entries: Vec<&RetiredEntry> = table.retired.iter().chain(&table.pending).collect();
+        let entries = table().unwrap();
         assert!(entries.len() > 50, "{}", entries.len());
         for (at, entry) in entries.iter().enumerate() {
             assert!(!entries[..at].iter().any(|other| other.pattern == entry.pattern), "twice: {entry}");

@@ -10,38 +10,10 @@ use super::{
 
 /// The most columns of a line, as `rustfmt.toml` has it for code.
 const COLUMNS: usize = 110;
-/// Paths, or beginnings of paths, that are not checked yet.
-const PENDING: &[&str] = &[
-    "crates/assignments/",
-    "crates/code-memory/",
-    "crates/codegen-core/",
-    "crates/codegen-cranelift/",
-    "crates/codegen-ptx/",
-    "crates/codegen-wgsl/",
-    "crates/device-cuda/",
-    "crates/device-runtime/",
-    "crates/device-wgpu/",
-    "crates/lowered-ir/",
-    "crates/microkernels/",
-    "crates/ptx-sim/",
-    "crates/scheduler-multicore/",
-    "crates/scheduling/",
-    "crates/tnode/",
-];
 
 /// Findings about wide lines.
 pub(super) fn check() -> Result<Vec<String>> {
-    let is_checked = |file: &TextFile| !PENDING.iter().any(|start| file.path.starts_with(start));
-    Ok(text_files(&crate::root())?.iter().filter(|file| is_checked(file)).flat_map(wide_lines).collect())
-}
-
-/// For each path that is not checked yet, the number of its wide lines.
-pub(super) fn pending() -> Result<Vec<String>> {
-    let files = text_files(&crate::root())?;
-    let count = |start: &str| -> usize {
-        files.iter().filter(|file| file.path.starts_with(start)).map(|file| wide_lines(file).len()).sum()
-    };
-    Ok(PENDING.iter().map(|start| format!("{start}: {} wide lines", count(start))).collect())
+    Ok(text_files(&crate::root())?.iter().flat_map(wide_lines).collect())
 }
 
 fn wide_lines(file: &TextFile) -> Vec<String> {

@@ -17,7 +17,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     lap("lower");
     verify(&lowered.routine).unwrap();
     lap("verify lowered");
-    let settings = pipeline::Settings::default();
+    let settings = pipeline::OptimizeSettings::default();
     let optimized =
         optimize_traced(lowered.routine, &settings, &mut |pass, _| lap(&format!("optimize: {pass}")))
             .unwrap();

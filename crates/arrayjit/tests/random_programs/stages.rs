@@ -156,12 +156,16 @@ fn round_trip(routine: &Routine) -> Result<(), StageFailure> {
 }
 
 /// Settings of the optimiser that lead to different code.
-fn settings() -> Vec<(&'static str, pipeline::Settings)> {
-    let base = pipeline::Settings::default();
-    let keep = pipeline::Settings { enable_device_only: false, ..base.clone() };
-    let inline = pipeline::Settings { max_visits: 1000, inline_complex_computations: true, ..base.clone() };
-    let spill =
-        pipeline::Settings { stack_threshold_bytes: 0, inline_simple_computations: false, ..base.clone() };
+fn settings() -> Vec<(&'static str, pipeline::OptimizeSettings)> {
+    let base = pipeline::OptimizeSettings::default();
+    let keep = pipeline::OptimizeSettings { enable_device_only: false, ..base.clone() };
+    let inline =
+        pipeline::OptimizeSettings { max_visits: 1000, inline_complex_computations: true, ..base.clone() };
+    let spill = pipeline::OptimizeSettings {
+        stack_threshold_bytes: 0,
+        inline_simple_computations: false,
+        ..base.clone()
+    };
     vec![("default", base), ("kept", keep), ("inlined", inline), ("local", spill)]
 }
 

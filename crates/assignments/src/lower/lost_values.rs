@@ -58,7 +58,7 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), Lowe
     for (at, step) in steps.iter().enumerate() {
         walk.read(step)?;
         if let Some(lost) = walk.write(at, step)? {
-            return Err(refusal(steps[lost.step], step, lost.node, assignments));
+            return Err(lost_value_error(steps[lost.step], step, lost.node, assignments));
         }
     }
     Ok(())
@@ -222,7 +222,12 @@ fn starts(step: &ProgramStep) -> bool {
 }
 
 /// The error with the source spans of both statements.
-fn refusal(lost: &ProgramStep, by: &ProgramStep, node: &TensorNode, assignments: &Assignments) -> LowerError {
+fn lost_value_error(
+    lost: &ProgramStep,
+    by: &ProgramStep,
+    node: &TensorNode,
+    assignments: &Assignments,
+) -> LowerError {
     let remedy = match by.accums().first() {
         Some(accum) if accum.init_neutral => {
             let (sign, start) = (accum.op, number(accum.op.neutral(accum.lhs.dtype())));

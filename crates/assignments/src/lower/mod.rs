@@ -1,21 +1,26 @@
 //! Lowering: from assignments to loops.
 //!
-//! Each step becomes one loop nest with scalar statements, and nothing else happens here: no fusion, no inlining.
+//! Each step becomes one loop nest with scalar statements, and nothing else happens here: no fusion, no
+//! inlining.
 //!
 //! * The product axes become loops, outermost first, each with a fresh iterator; axes of size 1 have none.
-//! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0), unless it
-//!   writes every element exactly once. Where it writes no element twice, it stores the result without reading.
-//! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather outside gives
-//!   [`Accum::outside`](crate::Accum::outside).
-//! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
-//!   the type of the target; nothing else converts.
+//! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0),
+//!   unless it writes every element exactly once. Where it writes no element twice, it stores the result
+//!   without reading.
+//! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather
+//!   outside gives [`Accum::outside`](crate::Accum::outside).
+//! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the
+//!   result to the type of the target; nothing else converts.
 //! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary
 //!   ones. Before a step reads margins, they are set where they may not hold the values that it needs; see
 //!   `margins.rs` beside this file.
-//! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
-//!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
-//! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
-//! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write them.
+//! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the
+//!   parent, with the slice's symbol first. Other slices are copied; `view.rs` beside this file has the
+//!   conditions.
+//! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside
+//!   this file.
+//! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write
+//!   them.
 //! * A statement whose values are all overwritten before any read is rejected; see `lost_values.rs` beside
 //!   this file.
 //! * A block's name and the end of it, and remarks, become comments.
@@ -57,8 +62,8 @@ pub struct LowerOptions {
     pub name: Option<String>,
     /// Its numeric class.
     pub numerics: Numerics,
-    /// Symbols that come first in the order of bindings; the others follow in order of first mention. A range given here
-    /// holds for a symbol that has none.
+    /// Symbols that come first in the order of bindings; the others follow in order of first mention. A range
+    /// given here holds for a symbol that has none.
     pub symbols: Vec<StaticSymbol>,
 }
 
@@ -79,7 +84,8 @@ pub struct LoweredAssignments {
 /// Lowers a program.
 ///
 /// # Errors
-/// See [`LowerError`]; nothing about the nodes has changed then, but that sizes and element types may be settled.
+/// See [`LowerError`]; nothing about the nodes has changed then, but that sizes and element types may be
+/// settled.
 pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<LoweredAssignments, LowerError> {
     let mut assignments = assignments.clone();
     let views = Views::find(&mut assignments)?;

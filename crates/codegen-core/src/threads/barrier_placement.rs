@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_meet_once_for_a_loop_that_all_run() {
+    fn a_loop_that_all_threads_run_has_one_barrier() {
         let body = "declare l2 f32[] register
                     for i1 in 0..64 workgroup { l0[i1] := %0[i1] }
                     for i2 in 0..4 unrolled { l2 := l2 + l0[i2] }";
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_meet_between_a_write_and_a_read_of_others() {
+    fn a_barrier_separates_a_write_from_a_read_of_other_threads() {
         let body = "for i1 in 0..64 workgroup { l0[i1] := %0[i1] }
                     for i2 in 0..64 workgroup { l1[i2] := %0[i2] }
                     for i3 in 0..64 workgroup { %1[i3] := l0[63 - i3] + l1[i3] }";

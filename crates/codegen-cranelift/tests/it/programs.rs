@@ -6,7 +6,7 @@ use codegen_core::{Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, S
 use codegen_cranelift::{CraneliftOptions, VectorWidth, host_caps, listing};
 use expect_test::{Expect, expect};
 use lowered_ir::ir::Routine;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
 /// Capabilities of a fictitious CPU, so that the programs do not depend on the real one.
@@ -37,7 +37,8 @@ impl Codegen for WithoutPlans {
 }
 
 fn kernels_for(routine: &Routine, target: &dyn Codegen) -> Vec<Kernel> {
-    let optimized = optimize(routine.clone(), &Settings::default()).expect("the routine is valid").routine;
+    let optimized =
+        optimize(routine.clone(), &OptimizeSettings::default()).expect("the routine is valid").routine;
     let scheduled = schedule(&optimized, target, &ScheduleOptions::default());
     scheduled.expect("the host computes everything").kernels().to_vec()
 }

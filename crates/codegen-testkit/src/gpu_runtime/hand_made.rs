@@ -8,7 +8,7 @@ use lowered_ir::ir::{NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, TensorNode};
 
 use super::Gpu;
-use super::kernels::{Kernel, Store};
+use super::kernels::{Store, StoreKernel};
 use crate::runtime::hand_made::of_artifact;
 
 pub use super::kernels::abi;
@@ -53,7 +53,8 @@ pub fn code(
     threads: u32,
     stores: Vec<Store>,
 ) -> Arc<Code> {
-    let kernel = Kernel { symbols: symbols.len(), ..Kernel::new(name, &params(uses), threads, stores) };
+    let kernel =
+        StoreKernel { symbols: symbols.len(), ..StoreKernel::new(name, &params(uses), threads, stores) };
     one_kernel(name, uses, symbols, gpu.artifact(&[kernel]))
 }
 

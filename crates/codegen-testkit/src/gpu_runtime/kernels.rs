@@ -72,7 +72,7 @@ impl Store {
 
 /// A kernel: each thread performs the stores in order.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct StoreKernel {
     /// Its name.
     pub name: String,
     /// The access to each memory parameter, and its size in bytes.
@@ -85,10 +85,10 @@ pub struct Kernel {
     pub stores: Vec<Store>,
 }
 
-impl Kernel {
+impl StoreKernel {
     /// A kernel without static indices.
-    pub fn new(name: &str, params: &[(Access, usize)], threads: u32, stores: Vec<Store>) -> Kernel {
-        Kernel { name: name.to_owned(), params: params.to_vec(), symbols: 0, threads, stores }
+    pub fn new(name: &str, params: &[(Access, usize)], threads: u32, stores: Vec<Store>) -> StoreKernel {
+        StoreKernel { name: name.to_owned(), params: params.to_vec(), symbols: 0, threads, stores }
     }
 
     /// The ABI of the kernel for its parameters, static indices and threads.

@@ -8,7 +8,7 @@ use lowered_ir::ir::NodeRef;
 use tnode::{AxisPadding, DType, HostArray, Padding, TensorNode};
 
 use super::hand_made::{code, context, context_with, many_kernels, node, values};
-use super::{Gpu, Kernel, Store, Word};
+use super::{Gpu, Store, StoreKernel, Word};
 
 /// Only a routine itself can access its temporaries.
 pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
@@ -16,7 +16,7 @@ pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
     let (x, y) = (node("x", 4), node("y", 4));
     let params = [(Access::Read, 16), (Access::Write, 16)];
     let doubled = vec![Store::new(1, Word::Thread, Word::read(0, Word::Thread).times(2))];
-    let kernels = ["to_temp", "from_temp"].map(|name| Kernel::new(name, &params, 4, doubled.clone()));
+    let kernels = ["to_temp", "from_temp"].map(|name| StoreKernel::new(name, &params, 4, doubled.clone()));
     let call = |kernel, from, to| KernelCall { kernel, args: vec![from, to], bindings: vec![] };
     let (x_slot, y_slot, temp) = (Slot::Node(NodeRef(0)), Slot::Node(NodeRef(1)), Slot::Temp(TempId(0)));
     let code = many_kernels(

@@ -2,7 +2,7 @@
 //! copies.
 //!
 //! A scenario is a function that takes a [`Gpu`] and panics if its driver, or the runtime above it, breaks a
-//! promise. Kernels are described as [`Kernel`]s, which the driver's tests translate to its language.
+//! promise. Kernels are described as [`StoreKernel`]s, which the driver's tests translate to its language.
 //! [`gpu_suite!`](crate::gpu_suite) makes a test of each scenario.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
 
@@ -19,7 +19,7 @@ mod order; // order of the tasks of streams
 mod programs; // random programs
 
 pub use bytes::*;
-pub use kernels::{Kernel, Store, Word};
+pub use kernels::{Store, StoreKernel, Word};
 pub use memory::*;
 pub use order::*;
 pub use programs::*;
@@ -36,7 +36,7 @@ pub trait Gpu {
     }
 
     /// Translates kernels to the device's language.
-    fn artifact(&self, kernels: &[Kernel]) -> Artifact;
+    fn artifact(&self, kernels: &[StoreKernel]) -> Artifact;
 }
 
 /// Makes a test of each scenario. Each test calls `$run` with a closure that runs the scenario.

@@ -342,14 +342,14 @@ impl Gpu for Cuda {
         Some((Arc::clone(driver.driver()) as Arc<_>, device))
     }
 
-    fn artifact(&self, kernels: &[gpu_runtime::Kernel]) -> Artifact {
+    fn artifact(&self, kernels: &[gpu_runtime::StoreKernel]) -> Artifact {
         let kernels: Vec<Kernel> = kernels.iter().map(written).collect();
         artifact(&kernels)
     }
 }
 
 /// A kernel of the test suite in PTX.
-fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
+fn written(kernel: &gpu_runtime::StoreKernel) -> Kernel {
     let store = |store: &Store| {
         let value = compute(&store.value, 16);
         let index = compute(&store.index, 17);

@@ -154,13 +154,13 @@ impl Gpu for Wgpu {
         shared()
     }
 
-    fn artifact(&self, kernels: &[gpu_runtime::Kernel]) -> Artifact {
+    fn artifact(&self, kernels: &[gpu_runtime::StoreKernel]) -> Artifact {
         artifact(kernels.iter().map(written).collect())
     }
 }
 
 /// A kernel of the test suite in WGSL.
-fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
+fn written(kernel: &gpu_runtime::StoreKernel) -> Kernel {
     let store =
         |store: &Store| format!("w{}({}, {}); ", store.param, computed(&store.index), computed(&store.value));
     let body: String = kernel.stores.iter().map(store).collect();

@@ -1,7 +1,7 @@
 //! `test log`: the section is the log of each `; run:` line of the file, when the routine logs its values.
 
 use lowered_ir::{
-    interp::{Buffer, Program},
+    interp::{Buffer, PreparedRoutine},
     passes::log::log_values,
     verify::verify,
 };
@@ -39,7 +39,7 @@ fn chunk_logs(chunk: &Chunk<'_>, file: &File, logs: &mut String) -> Result<(), S
 fn log(case: &RunCase) -> Result<String, String> {
     let logging = log_values(&case.routine);
     verify(&logging).map_err(|e| format!("after log: {e}"))?;
-    let program = Program::new(&logging).map_err(|e| e.to_string())?;
+    let program = PreparedRoutine::new(&logging).map_err(|e| e.to_string())?;
     let (mut nodes, mut log) = (case.inputs.clone(), String::new());
     let mut buffers: Vec<Buffer<'_>> = nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
     let mut line = |line: &str| {

@@ -29,7 +29,7 @@ pub fn by_name(name: &str, args: &[&str]) -> Result<Box<dyn Kind>, String> {
     match name {
         "cat" => none(args).map(|()| Box::new(cat::Cat) as Box<dyn Kind>),
         "verify" => none(args).map(|()| Box::new(verify::Verify) as Box<dyn Kind>),
-        "run" => none(args).map(|()| Box::new(run::Run) as Box<dyn Kind>),
+        "run" => none(args).map(|()| Box::new(run::RunKind) as Box<dyn Kind>),
         "log" => none(args).map(|()| Box::new(log::Log) as Box<dyn Kind>),
         "pass" => pass::Pass::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
         "legalise" => legalise::Legalise::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),

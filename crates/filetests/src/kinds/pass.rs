@@ -64,7 +64,9 @@ impl Kind for Pass {
 
 fn apply(mut routine: Routine, name: &str) -> Result<Routine, String> {
     if name == "optimize" {
-        return optimize(routine, &passes::Settings::default()).map(|o| o.routine).map_err(|e| e.to_string());
+        return optimize(routine, &passes::OptimizeSettings::default())
+            .map(|o| o.routine)
+            .map_err(|e| e.to_string());
     }
     if name == "log" {
         return Ok(passes::log::log_values(&routine));

@@ -8,9 +8,9 @@ use crate::{
     run_line::{self, RunLine},
 };
 
-pub(super) struct Run;
+pub(super) struct RunKind;
 
-impl Kind for Run {
+impl Kind for RunKind {
     fn run(&self, file: &File) -> Result<Option<String>, String> {
         let mut runs = 0;
         for chunk in file.chunks() {

@@ -1,9 +1,9 @@
 //! The interpreter, which defines the meaning of a routine.
 //!
 //! It is small and obvious rather than fast, and every other way to run a routine is compared with it. A
-//! routine is prepared once ([`Program::new`]: names become positions, types are inferred, indices become
-//! flat) and then run any number of times. Operations are those of [`crate::eval`]; loops of every kind run
-//! serially, in increasing order.
+//! routine is prepared once ([`PreparedRoutine::new`]: names become positions, types are inferred, indices
+//! become flat) and then run any number of times. Operations are those of [`crate::eval`]; loops of every
+//! kind run serially, in increasing order.
 //!
 //! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Other
 //! routines give a typed [`InterpError`] and never panic; memory then holds the values stored before the
@@ -17,7 +17,7 @@ mod step;
 use crate::ir::Routine;
 
 pub use error::InterpError;
-pub use step::Program;
+pub use step::PreparedRoutine;
 
 /// The memory a routine runs on: little-endian elements, row-major, nothing between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Buffer<'_> {
 /// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would
 /// refuse.
 pub fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
-    let program = Program::new(routine)?;
+    let program = PreparedRoutine::new(routine)?;
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
     program.run(&mut nodes, memory.merge.as_deref(), bindings)
 }

@@ -1,4 +1,4 @@
-//! Routine → [`Program`]: resolves every name, checks every type and rank.
+//! Routine → [`PreparedRoutine`]: resolves every name, checks every type and rank.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tnode::DType;
 
 use super::InterpError;
 use super::step::{
-    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, Program, ProgramStep,
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
 use crate::ir::{
     Affine, BinaryOp, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId,
@@ -15,14 +15,14 @@ use crate::ir::{
 use crate::log;
 use crate::stack::with_enough;
 
-impl Program {
+impl PreparedRoutine {
     /// Prepares a routine.
     ///
     /// # Errors
     ///
     /// [`InterpError::Unknown`], [`InterpError::Rank`], [`InterpError::IllTyped`] and
     /// [`InterpError::TooLarge`]; none for a routine that the verifier accepts.
-    pub fn new(routine: &Routine) -> Result<Program, InterpError> {
+    pub fn new(routine: &Routine) -> Result<PreparedRoutine, InterpError> {
         let nodes = routine.node_refs().map(node_array).collect::<Result<Vec<_>, _>>()?;
         let mut prepare = Preparer {
             routine,
@@ -39,7 +39,7 @@ impl Program {
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
         // Only now are all types known to be right.
         let lines = log::lines(routine);
-        Ok(Program { name: routine.name.clone(), symbols, nodes, merge, locals, loops, lines, body })
+        Ok(PreparedRoutine { name: routine.name.clone(), symbols, nodes, merge, locals, loops, lines, body })
     }
 }
 

@@ -1,9 +1,9 @@
-//! Running a [`Program`]: a walk over its steps.
+//! Running a [`PreparedRoutine`]: a walk over its steps.
 
 use tnode::{DType, Scalar};
 
 use super::step::{
-    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, Program, ProgramStep,
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
 use super::{Buffer, InterpError};
 use crate::eval;
@@ -14,7 +14,7 @@ use crate::stack::with_enough;
 /// Errors are boxed, so that the path without errors moves no more than a value.
 type Result<T> = std::result::Result<T, Box<InterpError>>;
 
-impl Program {
+impl PreparedRoutine {
     /// Runs on one buffer per node, in order, the merge buffer if the routine reads one, and one value per
     /// symbol.
     ///
@@ -118,7 +118,7 @@ fn check_size(array: &ArrayLayout, prefix: &str, bytes: &[u8]) -> std::result::R
 
 /// The state of a run.
 struct Frame<'a, 'b> {
-    program: &'a Program,
+    program: &'a PreparedRoutine,
     nodes: &'a mut [Buffer<'b>],
     merge: &'a [u8],
     /// Values of symbols, then of loop variables.

@@ -7,7 +7,7 @@ use crate::log::LogLine;
 
 /// A routine prepared for running any number of times.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct PreparedRoutine {
     pub(super) name: String,
     pub(super) symbols: Vec<(String, i64)>,
     pub(super) nodes: Vec<ArrayLayout>,

@@ -20,7 +20,7 @@ use super::solve::{Solution, StoreTarget, solve};
 
 /// One read or write of a node in the text of a routine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Access {
+pub struct NodeAccess {
     /// The statement's position when statements are counted in the order of the text.
     pub position: usize,
     /// The outermost statement it belongs to, as a position in the body.
@@ -45,9 +45,9 @@ pub struct Access {
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
     /// Every read, in order.
-    pub reads: Vec<Access>,
+    pub reads: Vec<NodeAccess>,
     /// Every write, in order.
-    pub writes: Vec<Access>,
+    pub writes: Vec<NodeAccess>,
     /// Some read may see an element that this routine has not written before.
     pub read_before_write: bool,
     /// Every element has been written when the routine ends.
@@ -79,7 +79,7 @@ impl NodeFacts {
     }
 
     /// The reads that are not part of an accumulation into the node itself.
-    pub fn uses(&self) -> impl Iterator<Item = &Access> {
+    pub fn uses(&self) -> impl Iterator<Item = &NodeAccess> {
         self.reads.iter().filter(|r| !r.accumulates)
     }
 }
@@ -132,7 +132,7 @@ impl<'a> NodeTracker<'a> {
     }
 
     /// Every read so far.
-    pub(super) fn reads(&self) -> &[Access] {
+    pub(super) fn reads(&self) -> &[NodeAccess] {
         &self.walker.facts(self.node).reads
     }
 
@@ -466,9 +466,9 @@ impl<'a> AccessWalker<'a> {
         sides.collect()
     }
 
-    fn access(&self, index: Option<Indices>, guarded: bool, accumulates: bool) -> Access {
+    fn access(&self, index: Option<Indices>, guarded: bool, accumulates: bool) -> NodeAccess {
         let (position, top, loops) = (self.position, self.top, self.loops.clone());
-        Access { position, top, loops, index, guarded, accumulates, into: None, visits: 0 }
+        NodeAccess { position, top, loops, index, guarded, accumulates, into: None, visits: 0 }
     }
 
     fn finish(self) -> Vec<NodeFacts> {

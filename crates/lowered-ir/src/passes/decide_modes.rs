@@ -21,7 +21,7 @@ use crate::ir::{NodeDecl, NodeRef, Routine};
 
 use super::access::{Facts, NodeFacts};
 use super::sampled_accesses;
-use super::settings::Settings;
+use super::settings::OptimizeSettings;
 use super::stores::{ComputationCost, NodeStores};
 use super::virtualize::InlineRejection;
 
@@ -82,7 +82,7 @@ impl ModeError {
 pub fn decide_modes(
     routine: &mut Routine,
     facts: &Facts,
-    settings: &Settings,
+    settings: &OptimizeSettings,
 ) -> Result<Vec<NodeRef>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
@@ -128,7 +128,7 @@ pub fn settle_modes(
     facts: &Facts,
     candidates: &[NodeRef],
     rejected: &[(NodeRef, InlineRejection)],
-    settings: &Settings,
+    settings: &OptimizeSettings,
 ) -> Result<(), ModeError> {
     let rejected: BTreeMap<NodeRef, &InlineRejection> =
         rejected.iter().map(|(node, why)| (*node, why)).collect();
@@ -183,7 +183,7 @@ enum Verdict {
 struct Policy<'a> {
     stores: NodeStores<'a>,
     facts: &'a Facts,
-    settings: &'a Settings,
+    settings: &'a OptimizeSettings,
     /// The nodes that may be inlined, of the nodes decided so far.
     candidates: BTreeSet<NodeRef>,
     /// The most often an element of each node is read.
@@ -235,7 +235,8 @@ impl Policy<'_> {
     }
 }
 
-/// How often an element of each node is read when the nodes that are virtual by decision are inlined into their uses.
+/// How often an element of each node is read when the nodes that are virtual by decision are inlined into
+/// their uses.
 ///
 /// In `order`, users follow the nodes that they use. A user that precedes its node counts once; that node
 /// will be rejected.
@@ -310,7 +311,8 @@ fn not_virtual(nodes: &[NodeDecl], node: NodeRef, rejection: InlineRejection) ->
     ModeError::NotVirtual { node, name: decl.name.clone(), rejection, remedy }
 }
 
-/// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression follows.
+/// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression
+/// follows.
 pub const SUBEXPRESSION_REASON: &str = "it is the value of the subexpression ";
 
 /// The suggestion for a virtual node that cannot be virtual.

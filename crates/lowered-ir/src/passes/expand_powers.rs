@@ -10,8 +10,8 @@
 //! | `pow(x, n)` = `x * x * …` | integers, n > 1 | strict: products wrap as the definition's do |
 //! | `pow(x, -n)` = `recip(x)` | integers, n odd; `recip(x)` is 1, −1 or 0 | strict |
 //! | `pow(x, -n)` = `abs(recip(x))` | integers, n even | strict |
-//! | `pow(x, n)` = `x * x * …` | floats, 1 < n ≤ [`Settings::integer_pow`] | fast |
-//! | `pow(x, -n)` = `recip(x * x * …)` | floats, 1 < n ≤ [`Settings::integer_pow`] | fast |
+//! | `pow(x, n)` = `x * x * …` | floats, 1 < n ≤ [`OptimizeSettings::integer_pow`] | fast |
+//! | `pow(x, -n)` = `recip(x * x * …)` | floats, 1 < n ≤ [`OptimizeSettings::integer_pow`] | fast |
 //!
 //! # Numerics
 //! Each product of floats rounds once, and so does the reciprocal: the relative error is below n half-units
@@ -23,13 +23,13 @@ use crate::eval;
 use crate::ir::{BinaryOp, Block, Expr, Numerics, Routine, Stmt, UnaryOp, walk};
 
 use super::bind::Binder;
-use super::settings::Settings;
+use super::settings::OptimizeSettings;
 
 /// Up to this exponent powers of a single read are written out.
 const WRITTEN_OUT: u128 = 4;
 
 /// Replaces powers with constant integral exponents by products.
-pub fn expand_powers(routine: &mut Routine, settings: &Settings) {
+pub fn expand_powers(routine: &mut Routine, settings: &OptimizeSettings) {
     if !has_powers(routine) {
         return;
     }

@@ -30,7 +30,7 @@ use crate::ir::Routine;
 
 pub(crate) use decide_modes::KEEP_IN_MEMORY;
 pub use decide_modes::ModeError;
-pub use settings::Settings;
+pub use settings::OptimizeSettings;
 pub use virtualize::InlineRejection;
 
 /// Runs a pass by itself, with default settings.
@@ -77,18 +77,18 @@ pub fn by_name(name: &str) -> Option<PassFn> {
 }
 
 fn run_decide_modes(routine: &mut Routine) -> Result<(), ModeError> {
-    decide_modes::decide_modes(routine, &access::analyse(routine), &Settings::default()).map(drop)
+    decide_modes::decide_modes(routine, &access::analyse(routine), &OptimizeSettings::default()).map(drop)
 }
 
 fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
-    virtualize_open(routine, &Settings::default())
+    virtualize_open(routine, &OptimizeSettings::default())
 }
 
 /// Decides modes, inlines the candidates and settles the modes of the rest.
 ///
 /// # Errors
 /// When a mode decided earlier contradicts the routine, or a node that must be virtual cannot be.
-pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(), ModeError> {
+pub fn virtualize_open(routine: &mut Routine, settings: &OptimizeSettings) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
     let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
     let rejected = virtualize::virtualize(routine, &candidates);
@@ -96,7 +96,7 @@ pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(),
 }
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
-    simplify::simplify(routine, &Settings::default());
+    simplify::simplify(routine, &OptimizeSettings::default());
     Ok(())
 }
 
@@ -106,7 +106,7 @@ fn run_gather_one_hot(routine: &mut Routine) -> Result<(), ModeError> {
 }
 
 fn run_expand_powers(routine: &mut Routine) -> Result<(), ModeError> {
-    expand_powers::expand_powers(routine, &Settings::default());
+    expand_powers::expand_powers(routine, &OptimizeSettings::default());
     Ok(())
 }
 

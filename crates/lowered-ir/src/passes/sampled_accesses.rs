@@ -1,9 +1,10 @@
 //! Counts visits by running a few iterations of each loop: a compatibility mode.
 //!
 //! The seed of this project decided which nodes to inline after an abstract run that stopped each loop after
-//! some iterations, with static symbols of 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim)
-//! selects that count in place of the exact one. It misses accesses of later iterations, so it may inline
-//! nodes that the exact count would keep. The analysis of whether inlining is correct stays exact.
+//! some iterations, with static symbols of 0.
+//! [`OptimizeSettings::max_tracing_dim`](super::OptimizeSettings::max_tracing_dim) selects that count in
+//! place of the exact one. It misses accesses of later iterations, so it may inline nodes that the exact
+//! count would keep. The analysis of whether inlining is correct stays exact.
 
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 
 /// The settings of the optimiser; the defaults suit most programs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct OptimizeSettings {
     /// A node whose elements are read more often than this is computed once and stored, unless it is cheap.
     pub max_visits: u64,
     /// Nodes that hold one constant everywhere are inlined.
@@ -33,9 +33,9 @@ pub struct Settings {
     pub max_tracing_dim: Option<u32>,
 }
 
-impl Default for Settings {
+impl Default for OptimizeSettings {
     fn default() -> Self {
-        Settings {
+        OptimizeSettings {
             max_visits: 1,
             inline_scalar_constexprs: true,
             inline_simple_computations: true,

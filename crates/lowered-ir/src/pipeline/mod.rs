@@ -14,7 +14,7 @@ use crate::passes::{
 };
 
 pub use crate::passes::half_overflow::HalfOverflow;
-pub use crate::passes::{InlineRejection, Settings};
+pub use crate::passes::{InlineRejection, OptimizeSettings};
 pub use cross_routine_inlining::{Changes, OptimizeCtx};
 
 /// An optimised routine with its inputs, its outputs and the nodes that could not be inlined.
@@ -105,7 +105,7 @@ impl OptimizeError {
 ///
 /// # Errors
 /// [`OptimizeError`]; the causes are the user's memory modes, merge buffers and constants.
-pub fn optimize(routine: Routine, settings: &Settings) -> Result<Optimized, OptimizeError> {
+pub fn optimize(routine: Routine, settings: &OptimizeSettings) -> Result<Optimized, OptimizeError> {
     optimize_traced(routine, settings, &mut |_, _| {})
 }
 
@@ -115,7 +115,7 @@ pub fn optimize(routine: Routine, settings: &Settings) -> Result<Optimized, Opti
 /// As [`optimize`].
 pub fn optimize_traced(
     routine: Routine,
-    settings: &Settings,
+    settings: &OptimizeSettings,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<Optimized, OptimizeError> {
     run(routine, settings, on_pass).map(|(optimized, _)| optimized)
@@ -129,7 +129,7 @@ pub fn optimize_traced(
 pub fn optimize_in(
     ctx: &OptimizeCtx,
     mut lowered: Lowered,
-    settings: &Settings,
+    settings: &OptimizeSettings,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<InContext, OptimizeError> {
     let name = lowered.routine.name.clone();
@@ -148,7 +148,7 @@ pub fn optimize_in(
 
 fn run(
     mut routine: Routine,
-    settings: &Settings,
+    settings: &OptimizeSettings,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<(Optimized, Vec<InlinedComputation>), OptimizeError> {
     let name = routine.name.clone();
@@ -158,7 +158,8 @@ fn run(
     let facts = access::analyse(&routine);
     let merge = merge_node(&routine, &facts)?;
 
-    // Inputs, outputs and nodes that are costly to recompute have memory from here on; the rest are candidates.
+    // Inputs, outputs and nodes that are costly to recompute have memory from here on; the rest are
+    // candidates.
     let candidates = decide_modes::decide_modes(&mut routine, &facts, settings).map_err(in_routine)?;
     on_pass("decide_modes", &routine);
 
@@ -168,7 +169,8 @@ fn run(
     decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
-    // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
+    // No equation of the table applies any more: guards that inlining composed are gone where ranges decide
+    // them.
     simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);
 

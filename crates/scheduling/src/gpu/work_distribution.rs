@@ -1,6 +1,6 @@
 //! Work distribution: the iterations of a loop among the threads of a workgroup, cyclically.
 //!
-//! Thread `t` of `w` gets the iterations `t`, `t + w`, `t + 2·w`, …, or the runs of neighbours with these
+//! Thread `t` of `w` gets the iterations `t`, `t + w`, `t + 2·w`, …, or the adjacent sequences with these
 //! numbers. Neighbouring threads get neighbouring iterations. The IR cannot test a thread's number, so
 //! iterations beyond the last step of all threads are a share of their own, with fewer threads.
 

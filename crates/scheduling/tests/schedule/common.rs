@@ -5,7 +5,7 @@ use codegen_core::{
     Access, Caps, Codegen, DTypeSet, Interpreted, Kernel, Param, ScheduledRoutine, Slot, Transcendental,
     Workgroups, check_form,
 };
-use lowered_ir::interp::{self, Buffer, Memory, Program};
+use lowered_ir::interp::{self, Buffer, Memory, PreparedRoutine};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
 use lowered_ir::{text, verify};
 use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
@@ -147,7 +147,7 @@ fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
         verified(&kernel.abi().name, kernel.ir());
         let args: Vec<Vec<u8>> = call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
         let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
-        let program = Program::new(kernel.ir()).unwrap();
+        let program = PreparedRoutine::new(kernel.ir()).unwrap();
         let run = |args: &[Vec<u8>]| {
             let mut args = args.to_vec();
             let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();

@@ -3,7 +3,7 @@
 use super::common::{Case, check, check_gpu};
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::Routine;
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 
 #[test]
 fn every_run_keeps_its_bits_through_every_step() {
@@ -16,7 +16,7 @@ fn every_run_keeps_its_bits_through_every_step() {
             check(&run(case.routine.clone()));
             check_gpu(&run(case.routine.clone()));
         }
-        if let Ok(optimized) = optimize(case.routine.clone(), &Settings::default()) {
+        if let Ok(optimized) = optimize(case.routine.clone(), &OptimizeSettings::default()) {
             check(&run(optimized.routine.clone()));
             check_gpu(&run(optimized.routine));
         }

@@ -188,7 +188,7 @@ fn integers_keep_their_bits_whatever_the_order() {
 }
 
 #[test]
-fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
+fn a_total_is_a_two_pass_reduction_of_many_workgroups() {
     for (n, groups) in [(100_000, 20), (100_003, 24), (5000, 1), (8200, 2)] {
         let schedule = planned(&format!(
             "routine @total fast {{

@@ -5,7 +5,7 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use codegen_core::{Caps, ScheduledRoutine};
 use lowered_ir::ir::{LoopKind, Numerics, Routine, Stmt, walk};
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
 
@@ -35,7 +35,7 @@ impl Program {
         let nodes: Vec<TensorNode> = kept.chain(self.local.iter().map(|n| node(n, local))).collect();
         let assignments = parse(&self.text, &nodes).unwrap();
         let options = LowerOptions { numerics: Numerics::Fast, ..LowerOptions::default() };
-        optimize(lower(&assignments, &options).unwrap().lowered.routine, &Settings::default())
+        optimize(lower(&assignments, &options).unwrap().lowered.routine, &OptimizeSettings::default())
             .unwrap()
             .routine
     }

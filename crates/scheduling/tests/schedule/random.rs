@@ -7,12 +7,12 @@ use filetests::generate::{
     bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_seed, routine_from_seed,
 };
 use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use tnode::MemoryMode;
 
 /// The optimised routine of a seed with its memory. Local nodes hold zeros.
 fn case(seed: u64, numerics: Numerics) -> Option<Case> {
-    let mut routine = optimize(routine_from_seed(seed, 400), &Settings::default()).ok()?.routine;
+    let mut routine = optimize(routine_from_seed(seed, 400), &OptimizeSettings::default()).ok()?.routine;
     routine.numerics = numerics;
     let bytes = bytes_of_seed(seed ^ 0x5eed, 4000);
     let mut memory = memory_from_bytes(&routine, &bytes);
@@ -59,7 +59,7 @@ fn random_programs_keep_their_bits_on_a_gpu() {
         let assignments = parse(&program.text, &program.nodes).unwrap();
         let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
         let Ok(lowered) = lower(&assignments, &options) else { continue };
-        let Ok(optimized) = optimize(lowered.lowered.routine, &Settings::default()) else { continue };
+        let Ok(optimized) = optimize(lowered.lowered.routine, &OptimizeSettings::default()) else { continue };
         let routine = optimized.routine;
         let mut memory = memory_from_bytes(&routine, &bytes_of_seed(seed, 4096));
         for (bytes, node) in memory.nodes.iter_mut().zip(&routine.nodes) {

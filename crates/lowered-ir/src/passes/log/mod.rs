@@ -2,10 +2,11 @@
 //! from which it is computed.
 //!
 //! ```text
-//! index i0 = 1                                        for each iteration; before all else, for each static symbol
-//! COMMENT: a remark of the routine
+//! index i0 = 1                                        for each iteration; before all else, for each static
+//! symbol COMMENT: a remark of the routine
 //! # y[i0] := y[i0] + x[i0]                            the statement that runs next
-//! y[1]{=2.0} = 5.0 = y[1]{=2.0} + x[1]{=3.0}          where it stores, what was there, what is there now, and why
+//! y[1]{=2.0} = 5.0 = y[1]{=2.0} + x[1]{=3.0}          where it stores, what was there, what is there now,
+//! and why
 //! # zero y                                            all elements of a node at once
 //! ```
 //!

@@ -18,8 +18,8 @@ pub enum EquationClass {
     /// of the letters its greatest relative error is not greater, of results that are normal numbers; others
     /// differ from the truth by less than the least of these.
     Fast,
-    /// Routines of class `Fast` where [`fast_math`](crate::passes::Settings::fast_math) is on: true of real
-    /// numbers, whatever rounding, overflow and NaN make of it.
+    /// Routines of class `Fast` where [`fast_math`](crate::passes::OptimizeSettings::fast_math) is on: true
+    /// of real numbers, whatever rounding, overflow and NaN make of it.
     Real,
 }
 

@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 use tnode::DType;
 
 use super::ranges::Ranges;
-use super::settings::Settings;
+use super::settings::OptimizeSettings;
 use crate::ir::{Expr, Locals, Numerics, Routine, walk};
 
 pub use equation::{Condition, Equation, EquationClass};
@@ -127,7 +127,7 @@ impl CompiledEquation {
 }
 
 /// Simplifies every value of the routine.
-pub fn simplify(routine: &mut Routine, settings: &Settings) {
+pub fn simplify(routine: &mut Routine, settings: &OptimizeSettings) {
     let mut body = std::mem::take(&mut routine.body);
     let shell = Routine { body: body.clone(), ..routine.clone() };
     let (locals, ranges) = (shell.locals(), Ranges::of(&shell));
@@ -137,7 +137,7 @@ pub fn simplify(routine: &mut Routine, settings: &Settings) {
     routine.body = body;
 }
 
-fn class_in_use(numerics: Numerics, settings: &Settings) -> EquationClass {
+fn class_in_use(numerics: Numerics, settings: &OptimizeSettings) -> EquationClass {
     match numerics {
         Numerics::Strict => EquationClass::Strict,
         Numerics::Fast if settings.fast_math => EquationClass::Real,

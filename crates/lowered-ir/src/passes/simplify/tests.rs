@@ -7,7 +7,7 @@
 mod table;
 
 use super::simplify;
-use crate::passes::Settings;
+use crate::passes::OptimizeSettings;
 use crate::text;
 
 const NODES: [(&str, &str); 8] = [
@@ -53,7 +53,7 @@ fn split_words(text: &str) -> Vec<&str> {
     words
 }
 
-fn normal(expr: &str, numerics: &str, settings: Option<&Settings>) -> String {
+fn normal(expr: &str, numerics: &str, settings: Option<&OptimizeSettings>) -> String {
     let source = routine(expr, numerics);
     let mut routine = text::parse(&source).unwrap_or_else(|e| panic!("{expr}: {e}\n{source}"));
     if let Some(settings) = settings {
@@ -65,7 +65,7 @@ fn normal(expr: &str, numerics: &str, settings: Option<&Settings>) -> String {
 /// The left side becomes the right side.
 #[track_caller]
 fn check(from: &str, to: &str) {
-    let settings = Settings { fast_math: true, ..Settings::default() };
+    let settings = OptimizeSettings { fast_math: true, ..OptimizeSettings::default() };
     assert_eq!(normal(from, "strict", Some(&settings)), normal(to, "strict", None), "{from} = {to}");
 }
 
@@ -79,15 +79,19 @@ fn check_fast(from: &str, to: &str) {
 /// The same, whatever happens in `Strict`.
 #[track_caller]
 fn fast(from: &str, to: &str) {
-    assert_eq!(normal(from, "fast", Some(&Settings::default())), normal(to, "fast", None), "{from} = {to}");
+    assert_eq!(
+        normal(from, "fast", Some(&OptimizeSettings::default())),
+        normal(to, "fast", None),
+        "{from} = {to}"
+    );
 }
 
 /// The same with fast-math on; without it, less happens.
 #[track_caller]
 fn check_real(from: &str, to: &str) {
-    let settings = Settings { fast_math: true, ..Settings::default() };
+    let settings = OptimizeSettings { fast_math: true, ..OptimizeSettings::default() };
     assert_eq!(normal(from, "fast", Some(&settings)), normal(to, "fast", None), "{from} = {to}");
-    let [fast, strict] = [("fast", Settings::default()), ("strict", settings)];
+    let [fast, strict] = [("fast", OptimizeSettings::default()), ("strict", settings)];
     let less = normal(from, fast.0, Some(&fast.1)).replace("fast {", "strict {");
     assert_eq!(less, normal(from, strict.0, Some(&strict.1)), "{from} without fast-math");
     assert_ne!(less, normal(to, "strict", None), "{from} = {to} is more than strict");
@@ -281,6 +285,6 @@ fn equations_of_the_reals_are_asked_for() {
     check_real("x * 0.0f32", "0.0f32");
     // The product of the constants would overflow.
     let too_far = "(x * 1e30f32) * 1e30f32";
-    let settings = Settings { fast_math: true, ..Settings::default() };
+    let settings = OptimizeSettings { fast_math: true, ..OptimizeSettings::default() };
     assert_eq!(normal(too_far, "fast", Some(&settings)), normal(too_far, "fast", None));
 }

@@ -34,11 +34,11 @@ pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -
     producer
         .inputs
         .iter()
-        .find(|&&input| effects.writes.contains(&input) && !in_step(stmts, input, ranges))
+        .find(|&&input| effects.writes.contains(&input) && !reads_own_elements(stmts, input, ranges))
         .copied()
 }
 
-fn in_step(stmts: &[Stmt], node: NodeRef, ranges: &Ranges) -> bool {
+fn reads_own_elements(stmts: &[Stmt], node: NodeRef, ranges: &Ranges) -> bool {
     let mut order = Order { node, loops: Vec::new(), reads: Vec::new(), store: None, clear: true };
     order.block(stmts);
     let Some((index, loops)) = order.store else { return false };
