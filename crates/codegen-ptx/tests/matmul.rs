@@ -100,14 +100,14 @@ fn both_types_on_every_target() {
 }
 
 #[test]
-fn what_follows_is_done_in_registers() {
+fn epilogues_run_on_registers() {
     let after = "for i4 in 0..80 { for i5 in 0..72 { %2[i4, i5] := relu(%2[i4, i5] + %3[i5]) } }";
     let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
     run_on_cores(&text);
 }
 
 #[test]
-fn what_follows_may_be_stored_elsewhere() {
+fn epilogues_may_store_to_another_node() {
     run_on_cores(&stored_elsewhere());
 }
 
@@ -159,7 +159,7 @@ fn sums_begin_at_zero_or_with_what_is_there() {
 }
 
 #[test]
-fn batches_and_transposed_factors() {
+fn batches_and_transposed_operands() {
     let dims = ["[3, 32, 24]", "[3, 40, 32]", "[3, 24, 40]"];
     let indices = ["i3, i2, i0", "i3, i1, i2", "i3, i0, i1"];
     let text = program("bf16", dims, [3, 24, 40, 32], indices, "");
@@ -200,7 +200,7 @@ fn rows_of_two_loops() {
 }
 
 #[test]
-fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
+fn unsuitable_matmuls_do_without_tensor_cores() {
     // An odd K, sums in class `Strict`, and other types.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
     run(&MatmulProgram { text: odd, on_cores: false }, Target::Sm80);
@@ -240,7 +240,7 @@ fn single_precision_is_multiplied_on_request() {
 }
 
 #[test]
-fn sixteen_bits_are_what_is_meant() {
+fn inputs_are_exact_in_16_bits() {
     // The inputs are exact in every type, so that comparisons are meaningful.
     for dtype in [DType::Bf16, DType::F16] {
         for whole in -6..=6 {

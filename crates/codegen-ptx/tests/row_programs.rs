@@ -213,7 +213,7 @@ fn check(text: &str, seed: u64) {
 }
 
 #[test]
-fn programs_on_rows_are_what_is_written() {
+fn programs_on_rows_keep_their_results() {
     for seed in 0..programs::seeds(24) {
         check(&RowProgram::new(seed).finish(), seed);
     }
@@ -255,6 +255,6 @@ fn a_pass_within_a_loop_reads_memory() {
 }
 
 #[test]
-fn a_guarded_read_is_no_reason_to_hold_a_row() {
+fn a_guarded_read_makes_no_row_register_resident() {
     check(&after(&sum("guarded(0 <= i1 < 300, %0[i0, i1], 7i32)", 601), 601), 0);
 }

@@ -116,7 +116,7 @@ fn a_row_is_read_once_and_written_once() {
 }
 
 #[test]
-fn long_rows_take_more_threads_until_nobody_can_hold_them() {
+fn long_rows_take_more_threads_up_to_a_limit() {
     let codegen = ptx(Target::Sm90a, PtxOptions::default());
     for (columns, threads, loads) in
         [(8192, 512, 4), (16_384, 1024, 4), (20_480, 1024, 5), (32_768, 256, 3 * 32)]
@@ -132,7 +132,7 @@ fn long_rows_take_more_threads_until_nobody_can_hold_them() {
 }
 
 #[test]
-fn halves_are_held_by_eights_and_wide_floats_by_pairs() {
+fn halves_are_cached_by_eights_and_wide_floats_by_pairs() {
     // The exponentials are floats of 4 bytes, so vectors have four elements.
     let found = run(&softmax("f16", 2, 2048));
     assert_eq!(found.global(), [(2.0, 2 * 2048 / 16), (2.0, 2 * 2048 / 16)], "{}", found.text);
@@ -192,7 +192,7 @@ fn several_rows_stay_in_registers_at_once() {
 }
 
 #[test]
-fn sums_of_rows_read_runs_from_one_address() {
+fn sums_of_rows_read_vectors_from_one_address() {
     let found = run("routine @sums fast {
            node %0 \"x\" f32[64, 8192] on_device
            node %1 \"s\" f32[64] on_device
@@ -248,7 +248,7 @@ fn a_row_to_be_normalised_is_read_once() {
 }
 
 #[test]
-fn what_other_threads_go_on_with_is_combined_by_warps() {
+fn results_that_other_threads_read_are_combined_by_warps() {
     let found = run("routine @sums fast {
            node %0 \"x\" f32[3, 28, 28] on_device
            node %1 \"s\" f32[3] on_device

@@ -70,7 +70,7 @@ fn both_memories_are_touched_along_their_rows() {
 }
 
 #[test]
-fn what_lies_beyond_whole_tiles_is_turned_too() {
+fn partial_tiles_are_transposed_too() {
     for (dtype, sizes) in [(DType::F32, [260, 257]), (DType::Bf16, [289, 320]), (DType::U8, [256, 300])] {
         for seed in 0..3 {
             run(&transposed(dtype, sizes), ExecutionOrder::Random { seed });

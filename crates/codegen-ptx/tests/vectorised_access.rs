@@ -46,7 +46,7 @@ fn halves_beside_whole_numbers_are_read_by_fours() {
 }
 
 #[test]
-fn what_is_not_aligned_or_narrower_is_read_one_by_one() {
+fn unaligned_and_narrower_elements_are_read_one_by_one() {
     let (text, threads) = scaled(["f16"; 3], 252);
     assert_eq!((threads, counts(&text, &["v4", "v2"])), (64 * 252, vec![0, 0]), "{text}");
     let (text, threads) = scaled(["f16", "f16", "fp8_e4m3fn"], 256);

@@ -78,7 +78,7 @@ fn results_stay_in_warps() {
 }
 
 #[test]
-fn what_others_read_goes_through_memory() {
+fn results_that_other_statements_read_go_through_memory() {
     let text = tree("f32", "for i99 in 0..16 workgroup { l0[i99] := l2[15 - i99] }");
     // Two statements store into the first array, so it begins no warp reduction.
     assert_eq!(count(&checked(&text, DType::F32)), (4, 0));

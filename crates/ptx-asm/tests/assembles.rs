@@ -1,5 +1,4 @@
-//! What the checker accepts, NVIDIA's assembler accepts: every instruction with every type that it exists
-//! for, on every target.
+//! NVIDIA's assembler accepts every instruction that the checker accepts, with every type, on every target.
 
 use std::slice;
 
@@ -11,7 +10,7 @@ use ptx_asm::{
 };
 use smallvec::smallvec;
 
-/// Instructions that might exist, written by code that has registers of every class at hand.
+/// Combinations of instructions, types and operands, of which the checker accepts some.
 fn candidates() -> Vec<Inst> {
     let mut found = Vec::new();
     for &ty in Ty::ALL {
@@ -83,11 +82,12 @@ fn candidates() -> Vec<Inst> {
             }
         }
     }
-    found.extend(others());
+    found.extend(untyped());
     found
 }
 
-fn others() -> Vec<Inst> {
+/// Instructions without a type operand.
+fn untyped() -> Vec<Inst> {
     let [b16, b32, b64, f32, pred] =
         [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::F32, RegClass::Pred]
             .map(|class| register(class, 0));
@@ -140,7 +140,7 @@ fn others() -> Vec<Inst> {
     found
 }
 
-/// What 9.0 alone has.
+/// Instructions of sm_90a that older targets lack, with valid and invalid operands.
 fn hopper() -> Vec<Inst> {
     let [b16, b32, b64, pred] =
         [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::Pred].map(|class| register(class, 0));
@@ -203,7 +203,7 @@ fn register(class: RegClass, number: u32) -> Reg {
     Reg { class, number }
 }
 
-/// A kernel that writes four registers of every class and then does this.
+/// A kernel that initialises four registers of every class and then executes these instructions.
 fn with(name: String, insts: &[Inst]) -> PtxKernel {
     let mut b = PtxBuilder::new(name, 2, 64);
     for class in RegClass::ALL {
@@ -219,7 +219,7 @@ fn with(name: String, insts: &[Inst]) -> PtxKernel {
     b.finish()
 }
 
-/// The same for what 9.0 has: registers for all sums, tensor maps, a block in a cluster of two.
+/// Like [`with`], for sm_90a: accumulators for the largest `wgmma`, tensor maps, and clusters of two blocks.
 fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> PtxKernel {
     let mut b = PtxBuilder::new(name, 2, 128);
     b.cluster(2);
@@ -244,8 +244,8 @@ fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> PtxKernel {
 }
 
 #[test]
-fn what_is_accepted_assembles() {
-    let Some(tools) = gpu::or_skip("what_is_accepted_assembles", CudaTools::find()) else { return };
+fn accepted_instructions_assemble() {
+    let Some(tools) = gpu::or_skip("accepted_instructions_assemble", CudaTools::find()) else { return };
     for target in Target::ALL {
         let module = |kernels| PtxProgram { target, kernels };
         let mut accepted = candidates();
@@ -261,15 +261,19 @@ fn what_is_accepted_assembles() {
 }
 
 #[test]
-fn what_only_hopper_has_assembles_there() {
-    let Some(tools) = gpu::or_skip("what_only_hopper_has_assembles_there", CudaTools::find()) else { return };
+fn hopper_instructions_assemble_for_hopper_only() {
+    let Some(tools) = gpu::or_skip("hopper_instructions_assemble_for_hopper_only", CudaTools::find()) else {
+        return;
+    };
     let module = |target, kernels| PtxProgram { target, kernels };
     let mut accepted = Vec::new();
     for inst in hopper() {
         let alone = with_hopper("alone".into(), false, slice::from_ref(&inst));
         for older in [Target::Sm70, Target::Sm80] {
             let kernel = PtxKernel { cluster: 1, maps: 0, ..alone.clone() };
-            let error = check(&module(older, vec![kernel])).expect_err("it is of 9.0 alone").to_string();
+            let error = check(&module(older, vec![kernel]))
+                .expect_err("the target lacks the instruction")
+                .to_string();
             let is_about_target =
                 error.ends_with(&format!("it takes sm_90a, the target is {}", older.name()));
             assert!(is_about_target, "{error}");
@@ -278,7 +282,7 @@ fn what_only_hopper_has_assembles_there() {
             accepted.push(inst);
         }
     }
-    // All but tf32 with the depth outermost, and what is not aligned.
+    // Rejected: `wgmma` of tf32 with an operand that is not K-major, and misaligned addresses.
     assert!(accepted.len() > 180, "only {} instructions", accepted.len());
     let kernels = accepted.chunks(32).enumerate().flat_map(|(at, insts)| {
         [false, true].map(|guarded| with_hopper(format!("kernel{at}_{guarded}"), guarded, insts))

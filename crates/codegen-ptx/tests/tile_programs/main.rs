@@ -31,7 +31,7 @@ fn check(seed: u64) {
 }
 
 #[test]
-fn programs_on_matrices_are_what_is_written() {
+fn programs_on_matrices_keep_their_results() {
     for seed in 0..programs::seeds(8) {
         check(seed);
     }
@@ -72,7 +72,7 @@ fn ways(seed: u64) -> Vec<&'static str> {
 }
 
 #[test]
-fn programs_go_all_ways() {
+fn programs_take_every_scheduling_decision() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for seed in 0..96 {
         ways(seed).into_iter().for_each(|way| *seen.entry(way).or_default() += 1);
@@ -84,7 +84,7 @@ fn programs_go_all_ways() {
 /// The rest of the matrix has one thread per row and several per column, so the store that follows has a loop
 /// of its own.
 #[test]
-fn a_store_follows_a_piece_of_several_threads() {
+fn a_store_follows_a_partial_tile_of_several_threads() {
     let text = "routine @tiles fast {
                   node %0 \"x\" bf16[48, 64] on_device
                   node %1 \"ids\" i32[48] on_device

@@ -54,7 +54,7 @@ fn operands_have_the_class_that_the_type_says() {
 }
 
 #[test]
-fn what_a_target_lacks_is_named() {
+fn missing_features_of_a_target_are_named() {
     let multiply = |b: &mut PtxBuilder| {
         let [a, c] = [RegClass::B32, RegClass::F32].map(|class| b.mov(class, 0_u32));
         let d = b.registers(RegClass::F32, 4);
@@ -72,7 +72,7 @@ fn what_a_target_lacks_is_named() {
 }
 
 #[test]
-fn places_lie_in_their_arrays() {
+fn addresses_lie_in_their_arrays() {
     let found = message(|b| {
         let array = b.shared(64, 16);
         b.load_vector(StateSpace::Shared, Ty::F32, false, AddressOperand::array(array).plus(56), 4);
@@ -117,7 +117,7 @@ fn a_register_is_written_on_every_path() {
 }
 
 #[test]
-fn barriers_stand_where_all_threads_come_by() {
+fn barriers_stand_under_uniform_control_flow() {
     let behind = |special| {
         checked(Target::Sm70, |b| {
             let number = b.special(special);
@@ -131,7 +131,7 @@ fn barriers_stand_where_all_threads_come_by() {
 }
 
 #[test]
-fn warps_may_part_from_each_other_but_not_within() {
+fn warps_may_diverge_from_each_other_but_not_within() {
     let of_some = |shift: u32, synchronises: bool| {
         checked(Target::Sm70, |b| {
             let thread = b.special(SpecialReg::Thread);
@@ -152,7 +152,7 @@ fn warps_may_part_from_each_other_but_not_within() {
 }
 
 #[test]
-fn what_a_loop_changes_is_found() {
+fn changes_in_a_loop_are_found() {
     // The guard is uniform in the first iteration and depends on the thread from the second one on.
     let found = checked(Target::Sm70, |b| {
         let thread = b.special(SpecialReg::Thread);

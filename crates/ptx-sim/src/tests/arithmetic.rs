@@ -288,7 +288,7 @@ fn fixed(value: f64) -> i128 {
 
 /// `fma` of `f16`, compared with exact integers.
 #[test]
-fn fused_products_of_f16_are_the_nearest() {
+fn fused_multiply_adds_of_f16_round_to_nearest() {
     let mut chance = fastrand::Rng::with_seed(7);
     for _ in 0..300_000 {
         let [a, b, c] = [(); 3].map(|()| F16.decode(u64::from(chance.u16(..))));
@@ -323,7 +323,7 @@ fn fused_products_of_f16_are_the_nearest() {
 
 /// A sum whose terms are further apart than an `f64` is wide.
 #[test]
-fn what_lies_far_below_breaks_ties() {
+fn distant_addends_break_ties() {
     let (ulp, far) = (2_f64.powi(-7), 2_f64.powi(-130));
     let half = ulp / 2.0;
     for sign in [1.0, -1.0] {

@@ -73,7 +73,7 @@ fn copies_arrive_where_they_were_waited_for() {
 }
 
 #[test]
-fn nobody_touches_what_is_under_way() {
+fn copies_in_flight_are_not_accessed() {
     type EmitBetween = fn(&mut PtxBuilder);
     let cases: [(u32, EmitBetween); 4] = [
         (0, |_| ()),
@@ -176,7 +176,7 @@ fn copies_end_with_their_block() {
 }
 
 #[test]
-fn what_is_not_read_is_zero() {
+fn bytes_beyond_the_source_are_zero() {
     let k = |read: u32, outside: bool| {
         kernel(64, |b| {
             let array = b.shared(256, 16);

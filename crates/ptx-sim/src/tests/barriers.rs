@@ -29,7 +29,7 @@ fn a_partial_warp_cannot_synchronise() {
 }
 
 #[test]
-fn a_warp_that_does_not_come_is_a_deadlock() {
+fn a_missing_warp_is_a_deadlock() {
     let k = kernel(96, |b| {
         let some = below(b, 64);
         b.when(some, |b| b.barrier());
@@ -52,7 +52,7 @@ fn a_warp_that_does_not_come_is_a_deadlock() {
 }
 
 #[test]
-fn warps_agree_on_how_many_meet() {
+fn warps_agree_on_the_size_of_a_barrier() {
     let k = kernel(96, |b| {
         let low = below(b, 32);
         b.if_else(
@@ -70,7 +70,7 @@ fn warps_agree_on_how_many_meet() {
 
 /// A warp barrier orders accesses within the warp, but not between warps.
 #[test]
-fn lanes_meet_in_their_warp() {
+fn lanes_synchronise_in_their_warp() {
     let passed_on = |threads: u32, synchronises: bool, lane: u32| {
         kernel(threads, |b| {
             let array = b.shared(4 * threads, 4);

@@ -9,7 +9,7 @@ fn is(b: &mut PtxBuilder, cmp: CmpOp, a: Reg, value: impl Into<PtxOperand>) -> G
 }
 
 #[test]
-fn lanes_part_and_meet() {
+fn lanes_diverge_and_reconverge() {
     let k = kernel(64, |b| {
         let thread = b.special(SpecialReg::Thread);
         let result = b.mov(ptx_asm::RegClass::B32, 0_u32);

@@ -10,7 +10,7 @@ fn bits(value: f32) -> u64 {
 }
 
 #[test]
-fn integers_are_cut_off_or_extended() {
+fn integers_are_truncated_or_extended() {
     let cases = [
         (Ty::U64, Ty::S32, 0xffff_fffe, 0xffff_ffff_ffff_fffe),
         (Ty::U64, Ty::U32, 0xffff_fffe, 0xffff_fffe),
@@ -99,7 +99,7 @@ fn floats_become_integers() {
 
 /// NaN gives 0, unless one of the types has 64 bits.
 #[test]
-fn what_nan_becomes() {
+fn nan_has_fixed_conversions() {
     let nan = bits(f32::NAN);
     for (ty, expected) in [(Ty::U8, 0), (Ty::S32, 0), (Ty::U32, 0), (Ty::U64, 1 << 63), (Ty::S64, 1 << 63)] {
         assert_eq!(convert(ty, Ty::F32, RoundingMode::ZeroInteger, nan), Some(expected), "{ty:?}");

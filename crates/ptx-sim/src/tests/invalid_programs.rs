@@ -272,7 +272,7 @@ fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u8>, Kernel
 
 /// Equal orders give equal outcomes. Kernels end in every way that is not very rare.
 #[test]
-fn drawn_kernels_end() {
+fn random_kernels_end() {
     let mut sampler = KernelSampler { chance: fastrand::Rng::with_seed(2) };
     let mut ends = std::collections::BTreeMap::<&str, u32>::new();
     for _ in 0..1500 {

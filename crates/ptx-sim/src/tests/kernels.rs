@@ -1,4 +1,4 @@
-//! Whole kernels such as code generators write: results are right, accesses are coalesced, and no instruction
+//! Whole kernels like those of code generators: results are right, accesses are coalesced, and no instruction
 //! is superfluous.
 
 use smallvec::smallvec;
@@ -241,7 +241,7 @@ impl MmaMatmul {
         let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
         let [left, right] = [0, 1].map(|operand| self.tile(b, operand, step));
-        // Rows and chunks of this lane's matrices: those of A are in column order, those of B in row order.
+        // Rows and chunks of this lane's matrices: A's are in column order, B's in row order.
         let (low, chunk_left) = (field(b, lane, 0, 15), field(b, lane, 4, 1));
         let row_left = b.mul_add(Ty::U32, warp_row, 32_u32, low);
         let (low, high, chunk_right) = (field(b, lane, 0, 7), field(b, lane, 4, 1), field(b, lane, 3, 1));
@@ -324,7 +324,7 @@ fn run_product(
 }
 
 #[test]
-fn products_of_matrices() {
+fn matmuls_with_mma() {
     let sizes = [128, 64, 192];
     let [m, n, k] = sizes.map(|size| size as u32);
     let kernel = MmaMatmul::kernel(m, n, k);
@@ -342,7 +342,7 @@ fn products_of_matrices() {
 
 /// Removing any barrier, commit or wait is a fault.
 #[test]
-fn products_need_all_their_order() {
+fn matmuls_need_every_synchronisation() {
     let sizes = [64, 64, 256];
     let kernel = MmaMatmul::kernel(64, 64, 256);
     let order =

@@ -120,7 +120,7 @@ fn lanes_arrive_and_wait_alone() {
 
 /// The other lanes of a warp acquire a lane's wait only when they synchronise.
 #[test]
-fn lanes_learn_alone() {
+fn single_lanes_acquire() {
     let k = |synchronises: bool| {
         kernel(64, |b| {
             let (array, full) = (b.shared(4, 4), barrier(b, 1));
@@ -172,7 +172,7 @@ fn phases_follow_each_other() {
 }
 
 #[test]
-fn what_barriers_do_not_allow() {
+fn misuses_of_mbarriers_are_found() {
     type BarrierMisuse = fn(&mut PtxBuilder, AddressOperand);
     let k = |count: u32, write: BarrierMisuse| {
         kernel(64, |b| {
@@ -227,7 +227,7 @@ fn what_barriers_do_not_allow() {
 
 /// A thread that has not synchronised with the initialising thread must not use the mbarrier.
 #[test]
-fn makers_tell_others() {
+fn initialisations_need_a_barrier() {
     let k = |synchronises: bool| {
         kernel(64, |b| {
             let at = AddressOperand::array(b.shared(8, 8));

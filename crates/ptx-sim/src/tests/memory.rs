@@ -28,7 +28,7 @@ fn elements_are_extended_by_their_type() {
 }
 
 #[test]
-fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
+fn vectors_are_contiguous_and_narrow_stores_truncate() {
     let mut gpu = SimulatedGpu::new();
     let x = gpu.put("x", (0..64).collect::<Vec<u8>>());
     let k = kernel(4, |b| {
@@ -179,7 +179,7 @@ fn accesses_are_aligned_to_their_size() {
 }
 
 #[test]
-fn bytes_that_nobody_wrote_are_not_read() {
+fn uninitialised_bytes_are_not_read() {
     for space in [StateSpace::Global, StateSpace::Shared, StateSpace::Local] {
         let k = |write: bool| {
             kernel(1, |b| {

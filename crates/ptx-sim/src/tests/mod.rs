@@ -162,7 +162,7 @@ fn specials_say_where_a_thread_is() {
 }
 
 #[test]
-fn what_was_not_written_is_not_read() {
+fn unwritten_registers_are_not_read() {
     let unwritten = kernel(32, |b| {
         let never = b.register(RegClass::B32);
         give(b, never);

@@ -396,7 +396,7 @@ fn stores_race_with_atomic_operations() {
 }
 
 #[test]
-fn constants_are_written_by_nobody() {
+fn constants_are_not_written() {
     let k = |read_first: bool| {
         kernel(1, |b| {
             let at = b.param(0);

@@ -152,7 +152,7 @@ fn end(kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<u8>, FaultCause>
 }
 
 #[test]
-fn drawn_kernels_end() {
+fn random_kernels_end() {
     let mut ends = BTreeMap::<&str, u32>::new();
     for seed in 0..1500 {
         let kernel = kernel(seed);

@@ -303,7 +303,7 @@ fn loads_that_do_not_fit() {
 }
 
 #[test]
-fn sources_do_not_change_under_way() {
+fn sources_do_not_change_in_flight() {
     let tensor = rows([64, 8], Swizzle::Bytes128);
     let k = |waits: bool| {
         loads(

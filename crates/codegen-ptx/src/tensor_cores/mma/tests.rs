@@ -17,7 +17,7 @@ const LARGE: MmaTile = MmaTile { rows: 128, columns: 128, k_bytes: 64, warps: [2
 const MIXED: MmaTile = MmaTile { rows: 64, columns: 128, k_bytes: 64, warps: [2, 2], stages: 3 };
 
 #[test]
-fn factors_may_lie_either_way() {
+fn operands_may_have_either_major_order() {
     for left in [true, false] {
         for right in [true, false] {
             multiply(matmul([64, 64, 96], [left, right]), &SMALL, false, ExecutionOrder::Sequential);
@@ -40,7 +40,7 @@ fn single(sizes: [u32; 3], k_contiguous: [bool; 2]) -> Matmul {
 }
 
 #[test]
-fn factors_of_32_bits_may_lie_either_way() {
+fn operands_of_32_bits_may_have_either_major_order() {
     for left in [true, false] {
         for right in [true, false] {
             multiply(single([64, 128, 48], [left, right]), &MIXED, true, ExecutionOrder::Sequential);
@@ -74,7 +74,7 @@ fn few_stages_are_enough_and_many_are_too() {
 }
 
 #[test]
-fn any_order_of_warps_gives_the_product() {
+fn any_order_of_warps_gives_the_same_matmul() {
     for seed in 0..8 {
         multiply(matmul([64, 128, 160], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
     }
@@ -153,7 +153,7 @@ fn blocks_that_share_a_row_of_tiles_run_together() {
 }
 
 #[test]
-fn small_products_have_small_tiles() {
+fn small_matmuls_have_small_tiles() {
     assert_eq!(MmaTile::of(&matmul([64, 64, 64], [true, true])), SMALL);
     assert_eq!(MmaTile::of(&matmul([4096, 4096, 64], [true, true])), LARGE);
 }

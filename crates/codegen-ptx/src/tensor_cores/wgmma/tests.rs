@@ -19,7 +19,7 @@ fn multiply(matmul: &Matmul, tile: &WgmmaTile, accumulates: bool, order: Executi
 }
 
 #[test]
-fn factors_may_lie_either_way() {
+fn operands_may_have_either_major_order() {
     for contiguous in EITHER_WAY {
         multiply(&matmul([64, 64, 192], contiguous), &SMALL, false, ExecutionOrder::Sequential);
         multiply(&matmul([64, 64, 192], contiguous), &SMALL, true, ExecutionOrder::Random { seed: 1 });
@@ -62,7 +62,7 @@ fn edges_are_neither_read_nor_stored() {
 }
 
 #[test]
-fn any_order_gives_the_product() {
+fn any_order_gives_the_same_matmul() {
     for seed in 0..6 {
         multiply(&matmul([64, 128, 320], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
         multiply(&matmul([256, 128, 256], [false, true]), &PAIR, true, ExecutionOrder::Random { seed });
@@ -107,7 +107,7 @@ fn results_are_stored_as_tiles() {
 }
 
 #[test]
-fn what_is_no_whole_line_is_stored_at_once() {
+fn partial_rows_are_stored_from_registers() {
     let stats = multiply(&matmul([64, 66, 64], [true, true]), &SMALL, false, ExecutionOrder::Sequential);
     assert_eq!((stats.count("tmastore"), stats.count("store.global") > 0), (0, true));
 }
