@@ -11,7 +11,7 @@ use crate::pool::lock;
 pub struct StreamRegistry<S>(Mutex<Vec<Weak<S>>>);
 
 impl<S> StreamRegistry<S> {
-    /// Adds a stream, and removes those that were dropped.
+    /// Adds a stream, and removes the dropped ones.
     pub fn insert(&self, stream: &Arc<S>) {
         let mut streams = lock(&self.0);
         streams.retain(|stream| stream.strong_count() > 0);
