@@ -24,7 +24,7 @@ use codegen_core::Artifact;
 pub use self::plan::{FaultCounts, FaultPlan};
 use self::{
     plan::{Fault, FaultDice, Injector},
-    stream::{Admission, Event, Stream},
+    stream::{Admission, FaultEvent, FaultStream},
     work::{TaskSize, delaying_kernel},
 };
 use crate::{
@@ -52,7 +52,7 @@ pub struct FaultDevice {
     dice: FaultDice,
     /// A kernel that sleeps for the plan's delay, if the inner driver runs host code.
     delay: Option<BoundKernel>,
-    streams: StreamRegistry<Stream>,
+    streams: StreamRegistry<FaultStream>,
     /// Set once the device is lost; its streams share it, because their events fail then.
     lost: Arc<OnceLock<DriverError>>,
 }
@@ -128,7 +128,7 @@ impl FaultDevice {
         size: TaskSize,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
-        let stream: &Arc<Stream> = stream.get()?;
+        let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         if let Admission::Skip = stream.admit(&*self.inner)? {
             return Ok(());
@@ -155,7 +155,7 @@ impl FaultDevice {
     /// Submits nothing, a half, or all of a task, and fails the stream.
     fn fail<'n>(
         &self,
-        stream: &Stream,
+        stream: &FaultStream,
         name: impl Fn(usize) -> &'n str,
         size: TaskSize,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
@@ -172,7 +172,7 @@ impl FaultDevice {
     }
 
     /// Delays the stream before its next task. If the driver runs no host code, the caller waits instead.
-    fn slow_down(&self, stream: &Stream) -> Result<(), DriverError> {
+    fn slow_down(&self, stream: &FaultStream) -> Result<(), DriverError> {
         match &self.delay {
             Some(kernel) => {
                 // SAFETY: the kernel has no memory parameters, so no task conflicts with it.
@@ -203,7 +203,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        let Ok(stream) = stream.get::<Arc<Stream>>() else { return self.inner.debug_info(stream) };
+        let Ok(stream) = stream.get::<Arc<FaultStream>>() else { return self.inner.debug_info(stream) };
         let failure = stream.failure().map_or_else(String::new, |failure| format!(", {failure}"));
         let lost = self.lost.get().map_or_else(String::new, |lost| format!(", {lost}"));
         format!("{}{failure}{lost}", self.inner.debug_info(&stream.inner))
@@ -234,13 +234,13 @@ unsafe impl Driver for FaultDevice {
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         self.check_alive()?;
         let inner = self.inner.new_stream(name)?;
-        let stream = Arc::new(Stream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
+        let stream = Arc::new(FaultStream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
         self.streams.insert(&stream);
         Ok(StreamHandle::new(stream))
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
-        if let Ok(stream) = stream.get::<Arc<Stream>>() {
+        if let Ok(stream) = stream.get::<Arc<FaultStream>>() {
             self.inner.drop_stream(stream.inner.clone());
             if self.check_alive().is_ok() {
                 stream.end();
@@ -249,7 +249,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
-        let stream: &Arc<Stream> = stream.get()?;
+        let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         self.inner.reset_stream(&stream.inner)?;
         stream.clear_failure();
@@ -257,7 +257,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        stream.get::<Arc<Stream>>().is_ok_and(|stream| self.inner.is_idle(&stream.inner))
+        stream.get::<Arc<FaultStream>>().is_ok_and(|stream| self.inner.is_idle(&stream.inner))
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
@@ -332,7 +332,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
-        let stream: &Arc<Stream> = stream.get()?;
+        let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
         let inner = self.inner.record(&stream.inner)?;
         let late = self.injector.happens(Fault::LateCompletion, &stream.dice);
@@ -343,9 +343,11 @@ unsafe impl Driver for FaultDevice {
     /// The inner driver executes the wait, but does not know of injected failures, so these are propagated
     /// here.
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
-        let stream: &Arc<Stream> = stream.get()?;
+        let stream: &Arc<FaultStream> = stream.get()?;
         self.check_alive()?;
-        let Ok(event) = event.get::<Event>() else { return self.inner.wait(&stream.inner, event, after) };
+        let Ok(event) = event.get::<FaultEvent>() else {
+            return self.inner.wait(&stream.inner, event, after);
+        };
         let own = Arc::ptr_eq(stream, &event.stream);
         let failure = event.failure().filter(|_| after == WaitKind::Data && !own);
         let after = if stream.failure().is_some() { WaitKind::Order } else { after };
@@ -361,11 +363,11 @@ unsafe impl Driver for FaultDevice {
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {
         self.check_alive()?;
-        self.inner.mark(&stream.get::<Arc<Stream>>()?.inner, mark)
+        self.inner.mark(&stream.get::<Arc<FaultStream>>()?.inner, mark)
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
-        let event: &Event = event.get()?;
+        let event: &FaultEvent = event.get()?;
         let inner = match self.inner.is_done(&event.inner) {
             Ok(false) => return Ok(false),
             Ok(true) => Ok(()),
@@ -378,7 +380,7 @@ unsafe impl Driver for FaultDevice {
     }
 
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
-        let event: &Event = event.get()?;
+        let event: &FaultEvent = event.get()?;
         event.outcome(self.inner.sync(&event.inner))
     }
 }

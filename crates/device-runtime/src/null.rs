@@ -39,16 +39,16 @@ impl Default for NullDevice {
 }
 
 /// A pool without memory, which only counts.
-struct Pool {
+struct NullPool {
     _reservation: MemoryReservation,
 }
 
 /// A stream, represented by its name.
-struct Stream(String);
+struct NullStream(String);
 /// An event, which is done from the beginning.
-struct Event;
+struct NullEvent;
 /// A kernel, bound or not, or a sequence of kernels.
-struct Kernel;
+struct NullKernel;
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 // SAFETY: there is no memory that a task could access.
@@ -66,28 +66,30 @@ unsafe impl Driver for NullDevice {
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        stream.get::<Stream>().map_or_else(|error| error.to_string(), |stream| format!("{}: idle", stream.0))
+        stream
+            .get::<NullStream>()
+            .map_or_else(|error| error.to_string(), |stream| format!("{}: idle", stream.0))
     }
 
     fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
-        Ok(PoolHandle::new(Pool { _reservation: self.memory.reserve(bytes)? }))
+        Ok(PoolHandle::new(NullPool { _reservation: self.memory.reserve(bytes)? }))
     }
 
     /// Imports host arrays. Their memory does not count as the device's.
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let unreachable = DriverError::NoPeerAccess { driver: "null".to_owned(), what: "memory of others" };
         memory.get::<HostArray>().map_err(|_| unreachable)?;
-        Ok(PoolHandle::new(Pool { _reservation: self.memory.reserve(0)? }))
+        Ok(PoolHandle::new(NullPool { _reservation: self.memory.reserve(0)? }))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        Ok(StreamHandle::new(Stream(name.to_owned())))
+        Ok(StreamHandle::new(NullStream(name.to_owned())))
     }
 
     fn drop_stream(&self, _stream: StreamHandle) {}
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
-        stream.get::<Stream>().map(drop)
+        stream.get::<NullStream>().map(drop)
     }
 
     fn is_idle(&self, _stream: &StreamHandle) -> bool {
@@ -95,66 +97,66 @@ unsafe impl Driver for NullDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
-        Ok(artifact.kernels().iter().map(|_| KernelHandle::new(Kernel)).collect())
+        Ok(artifact.kernels().iter().map(|_| KernelHandle::new(NullKernel)).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        args.kernel().get::<Kernel>()?;
-        args.ranges().iter().try_for_each(|range| range.memory().get::<Pool>().map(drop))?;
-        Ok(BoundHandle::new(Kernel))
+        args.kernel().get::<NullKernel>()?;
+        args.ranges().iter().try_for_each(|range| range.memory().get::<NullPool>().map(drop))?;
+        Ok(BoundHandle::new(NullKernel))
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        task.kernel().get::<Kernel>().map(drop)
+        stream.get::<NullStream>()?;
+        task.kernel().get::<NullKernel>().map(drop)
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
-        kernels.iter().try_for_each(|kernel| kernel.get::<Kernel>().map(drop))?;
-        Ok((!kernels.is_empty()).then(|| SequenceHandle::new(Kernel)))
+        kernels.iter().try_for_each(|kernel| kernel.get::<NullKernel>().map(drop))?;
+        Ok((!kernels.is_empty()).then(|| SequenceHandle::new(NullKernel)))
     }
 
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
-        stream.get::<Stream>()?;
-        task.sequence().get::<Kernel>().map(|_| true)
+        stream.get::<NullStream>()?;
+        task.sequence().get::<NullKernel>().map(|_| true)
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        task.dst().memory().get::<Pool>().map(drop)
+        stream.get::<NullStream>()?;
+        task.dst().memory().get::<NullPool>().map(drop)
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        task.dst().memory().get::<Pool>().map(drop)
+        stream.get::<NullStream>()?;
+        task.dst().memory().get::<NullPool>().map(drop)
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        task.src().memory().get::<Pool>().map(drop)
+        stream.get::<NullStream>()?;
+        task.src().memory().get::<NullPool>().map(drop)
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        task.src().memory().get::<Pool>()?;
-        task.dst().memory().get::<Pool>().map(drop)
+        stream.get::<NullStream>()?;
+        task.src().memory().get::<NullPool>()?;
+        task.dst().memory().get::<NullPool>().map(drop)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
-        stream.get::<Stream>()?;
-        Ok(EventHandle::new(Event))
+        stream.get::<NullStream>()?;
+        Ok(EventHandle::new(NullEvent))
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
-        stream.get::<Stream>()?;
-        event.get::<Event>().map(drop)
+        stream.get::<NullStream>()?;
+        event.get::<NullEvent>().map(drop)
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
-        event.get::<Event>().map(|_| true)
+        event.get::<NullEvent>().map(|_| true)
     }
 
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
-        event.get::<Event>().map(drop)
+        event.get::<NullEvent>().map(drop)
     }
 }

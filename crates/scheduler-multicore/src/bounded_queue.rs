@@ -19,7 +19,7 @@ const MAX_INLINE_TASKS: u32 = 32;
 pub(crate) struct BoundedQueue<T> {
     capacity: usize,
     spin: Duration,
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<QueueInner<T>>,
     /// A hint for the spinning worker; the truth is under the lock.
     has_tasks: AtomicBool,
     /// A hint: since the worker last ran, a thread waited for an event of the queue.
@@ -31,7 +31,7 @@ pub(crate) struct BoundedQueue<T> {
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct QueueInner<T> {
     tasks: VecDeque<T>,
     consumer: Consumer,
     /// The worker sleeps on `work`.
@@ -88,7 +88,7 @@ impl<T> BoundedQueue<T> {
     /// An empty queue for `capacity` tasks, at least one. A worker without tasks spins for `spin` before it
     /// sleeps.
     pub(crate) fn new(capacity: usize, spin: Duration) -> BoundedQueue<T> {
-        let inner = Inner {
+        let inner = QueueInner {
             tasks: VecDeque::new(),
             consumer: Consumer::Nobody,
             parked: false,
@@ -132,7 +132,7 @@ impl<T> BoundedQueue<T> {
     }
 
     /// Whether the producer runs the task that it is about to push.
-    fn runs_inline(&self, inner: &mut Inner<T>, mode: PushMode) -> bool {
+    fn runs_inline(&self, inner: &mut QueueInner<T>, mode: PushMode) -> bool {
         if inner.consumer != Consumer::Nobody || !inner.tasks.is_empty() {
             return false;
         }
@@ -151,7 +151,7 @@ impl<T> BoundedQueue<T> {
     }
 
     /// Wakes the worker if it sleeps and has something to do.
-    fn wake_worker(&self, mut inner: MutexGuard<'_, Inner<T>>) {
+    fn wake_worker(&self, mut inner: MutexGuard<'_, QueueInner<T>>) {
         let needed = inner.consumer == Consumer::Nobody && (!inner.tasks.is_empty() || inner.closed);
         let wake = needed && mem::take(&mut inner.parked);
         drop(inner);
@@ -189,7 +189,7 @@ impl<T> BoundedQueue<T> {
         }
     }
 
-    fn park<'a>(&'a self, mut inner: MutexGuard<'a, Inner<T>>) -> MutexGuard<'a, Inner<T>> {
+    fn park<'a>(&'a self, mut inner: MutexGuard<'a, QueueInner<T>>) -> MutexGuard<'a, QueueInner<T>> {
         inner.parked = true;
         while inner.parked {
             inner = self.work.wait(inner);
@@ -197,7 +197,7 @@ impl<T> BoundedQueue<T> {
         inner
     }
 
-    fn hand_over(&self, mut inner: MutexGuard<'_, Inner<T>>, batch: &mut VecDeque<T>) {
+    fn hand_over(&self, mut inner: MutexGuard<'_, QueueInner<T>>, batch: &mut VecDeque<T>) {
         inner.consumer = Consumer::Worker;
         inner.inline_tasks = 0;
         mem::swap(&mut inner.tasks, batch);
@@ -205,7 +205,7 @@ impl<T> BoundedQueue<T> {
         self.wake_producers(inner);
     }
 
-    fn wake_producers(&self, mut inner: MutexGuard<'_, Inner<T>>) {
+    fn wake_producers(&self, mut inner: MutexGuard<'_, QueueInner<T>>) {
         let blocked = mem::take(&mut inner.blocked);
         drop(inner);
         if blocked {

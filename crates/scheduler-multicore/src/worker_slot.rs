@@ -16,12 +16,12 @@ pub(crate) struct WorkerSlot<T> {
     claimed: AtomicBool,
     /// A hint for the spinning worker; the truth is under the lock.
     has_task: AtomicBool,
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<SlotInner<T>>,
     wake_up: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct SlotInner<T> {
     task: Option<T>,
     /// The worker sleeps on `wake_up`.
     parked: bool,
@@ -34,7 +34,7 @@ impl<T> WorkerSlot<T> {
         WorkerSlot {
             claimed: AtomicBool::new(false),
             has_task: AtomicBool::new(false),
-            inner: Mutex::new(Inner { task: None, parked: false, closed: false }),
+            inner: Mutex::new(SlotInner { task: None, parked: false, closed: false }),
             wake_up: Condvar::default(),
         }
     }
@@ -110,7 +110,7 @@ impl<T> WorkerSlot<T> {
         self.wake(inner);
     }
 
-    fn wake(&self, mut inner: MutexGuard<'_, Inner<T>>) {
+    fn wake(&self, mut inner: MutexGuard<'_, SlotInner<T>>) {
         let wake = mem::take(&mut inner.parked);
         drop(inner);
         if wake {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct FaultStream {
     pub(super) inner: StreamHandle,
     pub(super) name: String,
     pub(super) dice: FaultDice,
@@ -44,14 +44,14 @@ pub(super) enum Admission {
     Skip,
 }
 
-impl Stream {
+impl FaultStream {
     pub(super) fn new(
         inner: StreamHandle,
         name: &str,
         seed: u64,
         lost: Arc<OnceLock<DriverError>>,
-    ) -> Stream {
-        Stream {
+    ) -> FaultStream {
+        FaultStream {
             inner,
             name: name.to_owned(),
             dice: FaultDice::new(seed, name),
@@ -105,8 +105,8 @@ impl Stream {
 
     /// An event of the stream around one of the inner driver; `late` polls more than necessary are answered
     /// with "pending".
-    pub(super) fn event(self: &Arc<Self>, inner: EventHandle, late: u32) -> Event {
-        Event {
+    pub(super) fn event(self: &Arc<Self>, inner: EventHandle, late: u32) -> FaultEvent {
+        FaultEvent {
             inner,
             failure: self.failure(),
             number: 1 + self.recorded.fetch_add(1, Ordering::Relaxed),
@@ -117,16 +117,16 @@ impl Stream {
 }
 
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct FaultEvent {
     pub(super) inner: EventHandle,
     /// The failure of its stream when the event was recorded, if the inner driver does not know of it.
     failure: Option<Failure>,
-    pub(super) stream: Arc<Stream>,
+    pub(super) stream: Arc<FaultStream>,
     number: u64,
     late: AtomicU32,
 }
 
-impl Event {
+impl FaultEvent {
     /// Whether a caller has learned that the event is done.
     fn is_seen(&self) -> bool {
         self.stream.seen.load(Ordering::Relaxed) >= self.number

@@ -40,19 +40,19 @@ pub(super) struct RaceDevice {
 }
 
 #[derive(Debug)]
-struct Pool {
+struct RacePool {
     memory: MemoryId,
     /// None for imported memory.
     counted: Option<MemoryReservation>,
 }
 
 /// A stream, represented by its number in the world.
-struct Stream(usize);
+struct RaceStream(usize);
 /// The number of the event's device, and the event.
-struct Event(usize, EventPoint);
-struct Kernel(KernelAbi);
+struct RaceEvent(usize, EventPoint);
+struct RaceKernel(KernelAbi);
 /// Kernels that are launched together or, by chance, one by one.
-struct Sequence;
+struct RaceSequence;
 /// A kernel's name, and its accesses.
 struct BoundCall(String, Vec<TaskAccess>);
 
@@ -65,13 +65,13 @@ impl RaceDevice {
     }
 
     fn access(range: &MemoryRange, writes: bool) -> Result<TaskAccess, DriverError> {
-        let pool: &Pool = range.memory().get()?;
+        let pool: &RacePool = range.memory().get()?;
         assert!(!writes || pool.counted.is_some(), "memory of others is not written");
         Ok(TaskAccess { memory: pool.memory, range: range.offset()..range.offset() + range.bytes(), writes })
     }
 
     fn task(&self, stream: &StreamHandle, name: &str, accesses: &[TaskAccess]) -> Result<(), DriverError> {
-        self.world.lock().task(stream.get::<Stream>()?.0, name, accesses);
+        self.world.lock().task(stream.get::<RaceStream>()?.0, name, accesses);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ unsafe impl Driver for RaceDevice {
 
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         let memory = self.world.lock().memory(format!("{pool} of device {}", self.number));
-        Ok(PoolHandle::new(Pool { memory, counted: Some(self.pools.reserve(bytes)?) }))
+        Ok(PoolHandle::new(RacePool { memory, counted: Some(self.pools.reserve(bytes)?) }))
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
@@ -108,13 +108,13 @@ unsafe impl Driver for RaceDevice {
     }
 
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        let Ok(memory) = memory.get::<Pool>() else { return Err(self.no_peer_access("host arrays")) };
-        Ok(PoolHandle::new(Pool { memory: memory.memory, counted: None }))
+        let Ok(memory) = memory.get::<RacePool>() else { return Err(self.no_peer_access("host arrays")) };
+        Ok(PoolHandle::new(RacePool { memory: memory.memory, counted: None }))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         let name = format!("{name} of device {}", self.number);
-        Ok(StreamHandle::new(Stream(self.world.lock().new_stream(&name))))
+        Ok(StreamHandle::new(RaceStream(self.world.lock().new_stream(&name))))
     }
 
     fn drop_stream(&self, _stream: StreamHandle) {}
@@ -125,15 +125,15 @@ unsafe impl Driver for RaceDevice {
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        stream.get::<Stream>().is_ok_and(|stream| self.world.lock().is_idle(stream.0))
+        stream.get::<RaceStream>().is_ok_and(|stream| self.world.lock().is_idle(stream.0))
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
-        Ok(artifact.kernels().iter().map(|abi| KernelHandle::new(Kernel(abi.clone()))).collect())
+        Ok(artifact.kernels().iter().map(|abi| KernelHandle::new(RaceKernel(abi.clone()))).collect())
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        let abi = &args.kernel().get::<Kernel>()?.0;
+        let abi = &args.kernel().get::<RaceKernel>()?.0;
         let accesses = args
             .ranges()
             .iter()
@@ -148,12 +148,12 @@ unsafe impl Driver for RaceDevice {
     }
 
     fn sequence(&self, _kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
-        Ok(Some(SequenceHandle::new(Sequence)))
+        Ok(Some(SequenceHandle::new(RaceSequence)))
     }
 
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let together = self.world.lock().random_choice();
-        task.sequence().get::<Sequence>()?;
+        task.sequence().get::<RaceSequence>()?;
         for launch in task.into_launches().filter(|_| together) {
             self.launch(stream, launch)?;
         }
@@ -187,25 +187,25 @@ unsafe impl Driver for RaceDevice {
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
-        let mark = self.world.lock().record(stream.get::<Stream>()?.0);
-        Ok(EventHandle::new(Event(self.number, mark)))
+        let mark = self.world.lock().record(stream.get::<RaceStream>()?.0);
+        Ok(EventHandle::new(RaceEvent(self.number, mark)))
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, _after: WaitKind) -> Result<(), DriverError> {
-        let Event(device, mark) = event.get()?;
+        let RaceEvent(device, mark) = event.get()?;
         if *device != self.number && !self.peers.events {
             return Err(DriverError::ForeignHandle { what: "event" });
         }
-        self.world.lock().wait(stream.get::<Stream>()?.0, mark);
+        self.world.lock().wait(stream.get::<RaceStream>()?.0, mark);
         Ok(())
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
-        Ok(self.world.lock().is_done(&event.get::<Event>()?.1))
+        Ok(self.world.lock().is_done(&event.get::<RaceEvent>()?.1))
     }
 
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
-        self.world.lock().sync(&event.get::<Event>()?.1);
+        self.world.lock().sync(&event.get::<RaceEvent>()?.1);
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct WorldState {
     /// the host waits.
     max_progress: usize,
     host: Clock,
-    streams: Vec<Stream>,
+    streams: Vec<StreamProgress>,
     memories: Vec<AccessHistory>,
     /// Host arrays of copies that the host has not read, by the address of their bytes.
     readbacks: BTreeMap<usize, (MemoryId, HostReadback)>,
@@ -41,7 +41,7 @@ pub(super) struct WorldState {
 pub(super) struct MemoryId(usize);
 
 #[derive(Debug)]
-struct Stream {
+struct StreamProgress {
     name: String,
     clock: Clock,
     steps: Vec<StreamStep>,
@@ -143,7 +143,7 @@ impl WorldState {
 
     pub(super) fn new_stream(&mut self, name: &str) -> usize {
         let (name, clock) = (name.to_owned(), Clock::default());
-        self.streams.push(Stream { name, clock, steps: Vec::new(), done: 0 });
+        self.streams.push(StreamProgress { name, clock, steps: Vec::new(), done: 0 });
         self.streams.len() - 1
     }
 
