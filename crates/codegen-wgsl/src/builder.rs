@@ -407,7 +407,7 @@ impl ShaderBuilder {
     }
 
     /// A constant by its bits. Numbers without a literal (infinities, NaNs) and numbers that compilers might
-    /// flush to zero are read from a variable, since compilers refuse to evaluate them.
+    /// flush to zero are read from a variable, since compilers reject them.
     pub(crate) fn bits(&mut self, ty: Ty, bits: u64) -> Value {
         match literal(ty, bits) {
             Some(literal) => self.literal(ty, bits, literal),

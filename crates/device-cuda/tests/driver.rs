@@ -8,7 +8,7 @@ mod support;
 use std::sync::Mutex;
 
 use codegen_core::{Access, Artifact, host::HostModule};
-use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
+use codegen_testkit::gpu_runtime::{copy_in, copy_out, readback};
 use device_cuda::Config;
 use device_runtime::{BoundKernel, Driver, DriverError, Location, PoolId, RunError, StreamHandle, WaitKind};
 use support::*;
@@ -49,20 +49,20 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
         let pattern: Vec<u8> =
             (0..large as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         copy_in(&driver, &first, at(1, 0), &pattern);
-        let mut landings = Vec::new();
+        let mut readbacks = Vec::new();
         for i in 0..4096u32 {
             let place = at(2, i as usize * 16);
             copy_in(&driver, &second, place, &[i.to_le_bytes(), (!i).to_le_bytes()].concat());
-            let landing = landing(8);
+            let readback = readback(8);
             // SAFETY: ordered after the copy before it, on one stream.
-            unsafe { driver.copy_out(&second, place, &landing).unwrap() };
-            landings.push(landing);
+            unsafe { driver.copy_out(&second, place, &readback).unwrap() };
+            readbacks.push(readback);
         }
         let event = driver.record(&second).unwrap();
         assert!(copy_out(&driver, &first, at(1, 0), large) == pattern);
         driver.sync(&event).unwrap();
-        for (i, landing) in (0u32..).zip(&landings) {
-            assert_eq!(landing.take().unwrap().bytes(), [i.to_le_bytes(), (!i).to_le_bytes()].concat());
+        for (i, readback) in (0u32..).zip(&readbacks) {
+            assert_eq!(readback.take().unwrap().bytes(), [i.to_le_bytes(), (!i).to_le_bytes()].concat());
         }
     });
     let Some(notes) = notes else { return };
@@ -188,17 +188,17 @@ fn tasks_own_what_they_use() {
     let stream = stream(&driver, 0);
     for _ in 0..20 {
         (1..=3).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
-        let landing = landing(4);
+        let readback = readback(4);
         copy_in(&driver, &stream, at(1, 0), &[1, 2, 3, 4]);
         // SAFETY: all tasks are on one stream.
         unsafe {
             driver.memset_zero(&stream, at(3, 0), 64).unwrap();
             driver.copy(&stream, at(2, 8), at(1, 0), 4).unwrap();
-            driver.copy_out(&stream, at(2, 8), &landing).unwrap();
+            driver.copy_out(&stream, at(2, 8), &readback).unwrap();
         }
         (1..=3).for_each(|pool| driver.free_pool(PoolId(pool)));
         driver.sync(&driver.record(&stream).unwrap()).unwrap();
-        assert_eq!(landing.take().unwrap().bytes(), [1, 2, 3, 4]);
+        assert_eq!(readback.take().unwrap().bytes(), [1, 2, 3, 4]);
     }
     assert_eq!(driver.used_memory(), 0);
 }
@@ -318,9 +318,9 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
             Err(error.clone()),
             "it builds on a failure"
         );
-        let landing = landing(4);
+        let readback = readback(4);
         // SAFETY: no task is submitted.
-        assert_eq!(unsafe { driver.copy_out(&streams[1], at(1, 0), &landing) }, Err(error.clone()));
+        assert_eq!(unsafe { driver.copy_out(&streams[1], at(1, 0), &readback) }, Err(error.clone()));
         // SAFETY: no task is submitted.
         assert_eq!(unsafe { driver.memset_zero(&streams[1], at(1, 0), 0) }, Err(error.clone()));
         assert_eq!(driver.is_done(&driver.record(&streams[1]).unwrap()), Err(error));

@@ -159,11 +159,11 @@ fn launch<D: Driver>(
 }
 
 fn word(driver: &Direct, stream: &StreamHandle) -> u32 {
-    let landing = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
+    let readback = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
     // SAFETY: as in `launch`.
-    unsafe { driver.copy_out(stream, at_first(), &landing).unwrap() };
+    unsafe { driver.copy_out(stream, at_first(), &readback).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
-    landing.take().unwrap().as_slice::<u32>().unwrap()[0]
+    readback.take().unwrap().as_slice::<u32>().unwrap()[0]
 }
 
 /// A driver with zeros at the beginning of its first pool, and a stream.

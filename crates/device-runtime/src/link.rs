@@ -44,7 +44,7 @@ struct Role {
 }
 
 impl Role {
-    /// Adds the access of a later call.
+    /// Combines the role with the access of a later call.
     fn then(&mut self, access: Access) {
         if self.all != access {
             self.all = Access::ReadWrite;

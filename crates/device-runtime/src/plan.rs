@@ -80,8 +80,8 @@ mod tests {
         assert_eq!(planned(&[(1000, 1), (1, 1)]), (vec![(0, 0), (1, 0)], vec![1000, 1]));
         assert_eq!(planned(&[(5, 1), (8, 8)]), (vec![(0, 0), (0, 8)], vec![16]));
         assert_eq!(planned(&[]), (vec![], vec![]));
-        let refused = plan_pool_segments(1000, &[(1, 1), (2000, 1)]);
-        assert_eq!(refused, Err(TooLarge { item: 1, bytes: 2000, cap: 1000 }));
+        let rejected = plan_pool_segments(1000, &[(1, 1), (2000, 1)]);
+        assert_eq!(rejected, Err(TooLarge { item: 1, bytes: 2000, cap: 1000 }));
     }
 
     #[test]

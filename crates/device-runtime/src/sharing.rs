@@ -29,7 +29,7 @@ use crate::{
     stream::{Stream, StreamId},
 };
 
-/// The reason of a decision to share that is not the user's.
+/// The reason given for inferred sharing.
 const INFERRED: &str = "links on several streams of a device use it and at most one writes it";
 
 /// The streams that use a buffer.
@@ -45,7 +45,7 @@ pub(crate) struct Sharers {
     pub(crate) explicit: bool,
 }
 
-/// The candidates of a device.
+/// The nodes of a device whose buffers links on other streams would share.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates(BTreeMap<TensorNode, Candidate>);
 
@@ -163,8 +163,8 @@ fn refined(
         return Ok(None);
     }
     let mut state = before.clone();
-    let refused = |source| tnode::Error::Mode { node: format!("{} {}", node.id(), node.name()), source };
-    state.refine_sharing(sharing, Reason::new(reason)).map_err(refused)?;
+    let rejected = |source| tnode::Error::Mode { node: format!("{} {}", node.id(), node.name()), source };
+    state.refine_sharing(sharing, Reason::new(reason)).map_err(rejected)?;
     Ok((state != before).then_some(state))
 }
 
@@ -199,7 +199,7 @@ impl Sharers {
         }
     }
 
-    /// A description, for streams of a device.
+    /// Describes the sharing of a node by streams of the named device, for people.
     pub(crate) fn explain(&self, device: &str) -> String {
         let mut text = String::new();
         if let Some(home) = self.home {

@@ -149,10 +149,10 @@ impl<'a> BatchEncoder<'a> {
                 let (at, buffer) = (uploads.add(task.src()), uploads.buffer.clone());
                 self.put(region, &buffer, at)?;
             }
-            Command::CopyOut(region, landing) => {
+            Command::CopyOut(region, readback) => {
                 let readbacks =
                     self.readbacks.as_mut().expect("there is room for every read-back of the batch");
-                let (at, buffer) = (readbacks.add(region, landing), readbacks.buffer.clone());
+                let (at, buffer) = (readbacks.add(region, readback), readbacks.buffer.clone());
                 let (begin, bytes) = enclosing_words(region);
                 let slab = &region.slab().buffer;
                 self.outside_passes().copy_buffer_to_buffer(slab, begin, &buffer, at as u64, bytes);

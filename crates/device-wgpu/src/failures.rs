@@ -53,11 +53,11 @@ fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) ->
 }
 
 fn read(device: &DirectDriver<WgpuDevice>, stream: &StreamHandle, pool: u32) -> Result<u32, DriverError> {
-    let landing = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
+    let readback = HostReadback::new(HostArray::zeros(DType::U32, [1]).unwrap());
     // SAFETY: see the module.
-    unsafe { device.copy_out(stream, at(pool), &landing)? };
+    unsafe { device.copy_out(stream, at(pool), &readback)? };
     device.sync(&device.record(stream)?)?;
-    Ok(landing.take().unwrap().as_slice::<u32>().unwrap()[0])
+    Ok(readback.take().unwrap().as_slice::<u32>().unwrap()[0])
 }
 
 #[test]

@@ -106,9 +106,9 @@ impl ReadbackBuffer {
     pub(crate) fn complete(self) -> Result<Vec<u64>, GpuError> {
         let mapped =
             self.buffer.get_mapped_range(..).map_err(|error| GpuError::Rejected(error.to_string()))?;
-        for landing in &self.readbacks {
-            let arrived = &mapped[landing.at..landing.at + landing.bytes];
-            landing.array.fill(0, landing.bytes, |bytes| bytes.copy_from_slice(arrived));
+        for readback in &self.readbacks {
+            let arrived = &mapped[readback.at..readback.at + readback.bytes];
+            readback.array.fill(0, readback.bytes, |bytes| bytes.copy_from_slice(arrived));
         }
         let times = mapped[self.times..].chunks_exact(8);
         Ok(times.map(|time| u64::from_le_bytes(time.try_into().unwrap_or_default())).collect())

@@ -302,7 +302,7 @@ pub(crate) enum MemoryTask {
     Zero(MemoryRegion),
     /// Copy from a host array.
     CopyIn(MemoryRegion, CopyInTask),
-    /// Copy to a landing array.
+    /// Copy to a host array.
     CopyOut(MemoryRegion, HostReadback),
     /// Copy within the device.
     Copy(MemoryRegion, MemoryRegion),
@@ -372,7 +372,7 @@ impl MemoryTask {
                 // SAFETY: the task is ordered, and writes this region.
                 unsafe { dst.as_mut_slice() }.copy_from_slice(task.src());
             }
-            MemoryTask::CopyOut(src, landing) => landing.fill(0, src.bytes, |bytes| {
+            MemoryTask::CopyOut(src, readback) => readback.fill(0, src.bytes, |bytes| {
                 // SAFETY: the task is ordered, and reads this region.
                 bytes.copy_from_slice(unsafe { src.as_slice() });
             }),

@@ -8,8 +8,8 @@ use std::{
 /// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
 const QUICK: u64 = 3_000;
 
-/// How many first runs are measured; afterwards one run of this many is. Reading the clock takes as long as a
-/// small kernel.
+/// Number of first runs that are measured; of the later runs, one in this many is. Reading the clock takes as
+/// long as a small kernel.
 const SAMPLING_PERIOD: u32 = 8;
 
 /// A kernel's estimated running time. Its atomics are outside of the protocol, so always the standard

@@ -59,11 +59,11 @@ fn launch(driver: &Direct, stream: &StreamHandle, kernel: &BoundKernel) -> Event
 
 /// The first three integers of a pool.
 fn read_back(driver: &Direct, stream: &StreamHandle, pool: u32) -> Vec<i64> {
-    let landing = HostReadback::new(HostArray::zeros(DType::I64, [3]).unwrap());
+    let readback = HostReadback::new(HostArray::zeros(DType::I64, [3]).unwrap());
     // SAFETY: the stream's order and its waits suffice.
-    unsafe { driver.copy_out(stream, start(pool), &landing).unwrap() };
+    unsafe { driver.copy_out(stream, start(pool), &readback).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
-    landing.take().unwrap().as_slice().unwrap().to_vec()
+    readback.take().unwrap().as_slice().unwrap().to_vec()
 }
 
 #[test]

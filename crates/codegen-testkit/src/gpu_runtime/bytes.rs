@@ -21,7 +21,7 @@ pub fn bytes(values: &[u8]) -> Arc<HostArray> {
 }
 
 /// A buffer for bytes on the host.
-pub fn landing(len: usize) -> HostReadback {
+pub fn readback(len: usize) -> HostReadback {
     HostReadback::new(HostArray::zeros(DType::U8, [len]).unwrap())
 }
 
@@ -44,11 +44,11 @@ pub fn copy_out<D: Driver + ?Sized>(
     from: Location,
     len: usize,
 ) -> Vec<u8> {
-    let landing = landing(len);
+    let readback = readback(len);
     // SAFETY: the caller's tasks are ordered, as said above.
-    unsafe { driver.copy_out(stream, from, &landing).unwrap() };
+    unsafe { driver.copy_out(stream, from, &readback).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
-    landing.take().unwrap().bytes().to_vec()
+    readback.take().unwrap().bytes().to_vec()
 }
 
 /// Copies any number of bytes between any offsets: in, out, within memory and between memories.

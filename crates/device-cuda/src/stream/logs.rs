@@ -54,7 +54,7 @@ impl LogBuffer {
     }
 }
 
-/// An action for when a recorded event is reached.
+/// An action to take once a recorded event is reached.
 #[derive(Debug)]
 pub(crate) enum Completion {
     Event(Arc<Event>),
@@ -203,7 +203,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Schedules the report of a log for when all tasks submitted so far are done.
+    /// Schedules the report of a log after all tasks submitted so far.
     fn report_when_done(&self, log: RunLog) -> Result<(), DriverError> {
         let mut state = lock(&self.state);
         self.shared.check_alive()?;

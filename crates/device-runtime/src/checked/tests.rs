@@ -48,8 +48,8 @@ fn node(access: Access, bytes: usize) -> Param {
     Param::Node { access, bytes }
 }
 
-fn text<T: std::fmt::Debug>(refused: Result<T, DriverError>) -> String {
-    refused.unwrap_err().to_string()
+fn text<T: std::fmt::Debug>(rejected: Result<T, DriverError>) -> String {
+    rejected.unwrap_err().to_string()
 }
 
 #[test]
@@ -81,15 +81,15 @@ fn a_range_keeps_its_memory() {
 fn kernels_get_the_memory_that_their_artifact_asks_for() {
     let (driver, _) = device();
     let copy = kernel(&driver, "copy", &[node(Access::Read, 64), node(Access::Write, 60)]);
-    let refused = |places: &[Location]| driver.bind(&copy, places).unwrap_err();
-    let few = refused(&[at(1, 0)]).to_string();
+    let rejected = |places: &[Location]| driver.bind(&copy, places).unwrap_err();
+    let few = rejected(&[at(1, 0)]).to_string();
     assert_eq!(few, "kernel `copy`: expected 2 memory parameters, found 1");
-    assert!(matches!(refused(&[at(1, 0); 3]), DriverError::Arity { expected: 2, found: 3, .. }));
-    assert_eq!(refused(&[at(1, 0), at(3, 0)]), DriverError::NoSuchPool { pool: PoolId(3) });
-    let misaligned = refused(&[at(1, 0), at(1, 96)]).to_string();
+    assert!(matches!(rejected(&[at(1, 0); 3]), DriverError::Arity { expected: 2, found: 3, .. }));
+    assert_eq!(rejected(&[at(1, 0), at(3, 0)]), DriverError::NoSuchPool { pool: PoolId(3) });
+    let misaligned = rejected(&[at(1, 0), at(1, 96)]).to_string();
     let expected = "memory parameter 1 is at pool 1 offset 96, which is no multiple of 64 bytes";
     assert_eq!(misaligned, format!("kernel `copy`: {expected}"));
-    assert_eq!(refused(&[at(1, 0), at(2, 0)]), DriverError::ReadOnly { pool: PoolId(2) });
+    assert_eq!(rejected(&[at(1, 0), at(2, 0)]), DriverError::ReadOnly { pool: PoolId(2) });
     driver.bind(&copy, &[at(2, 64), at(1, 0)]).unwrap();
     // The runtime binds the memory of a node, which may be larger or smaller than the parameter.
     let [short, exact] = [59, 60].map(|bytes| driver.range(at(1, 128), bytes).unwrap());
