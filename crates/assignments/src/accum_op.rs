@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn only_some_operations_accumulate() {
-        let refused: Vec<&str> = BinaryOp::ALL
+        let rejected: Vec<&str> = BinaryOp::ALL
             .iter()
             .filter(|&&op| AccumOp::from_binary(op).is_none())
             .map(|op| op.token())
             .collect();
         assert_eq!(
-            refused,
+            rejected,
             [
                 "%",
                 "<",

@@ -97,9 +97,9 @@ fn only_operations_with_a_neutral_element_accumulate() {
         assert_eq!(accumulates.is_some(), op.accumulates(), "{op}");
         assert!(accumulates.is_none_or(|accum| accum.binary() == Some(op)));
     }
-    let refused = BinaryOp::ALL.iter().filter(|op| !op.accumulates()).map(|op| op.token());
+    let rejected = BinaryOp::ALL.iter().filter(|op| !op.accumulates()).map(|op| op.token());
     assert_eq!(
-        refused.collect::<Vec<_>>().join(" "),
+        rejected.collect::<Vec<_>>().join(" "),
         "% < <= == != bit_and bit_or bit_xor shl shr arg1 arg2 threefry threefry_crypto threefry_light"
     );
 }

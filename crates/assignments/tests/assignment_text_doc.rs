@@ -72,7 +72,7 @@ fn errors_are_as_stated() {
         let error = match parse(text, &nodes(text)) {
             Err(error) => error.to_string(),
             Ok(program) => {
-                lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("refused").to_string()
+                lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("rejected").to_string()
             }
         };
         assert_eq!(error, expected.trim_end());

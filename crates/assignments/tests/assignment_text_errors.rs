@@ -452,7 +452,7 @@ proptest! {
         "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
     ][..]), 0..20)) {
         let text = words.join(" ");
-        // What can be read lowers to a routine that verifies, or is refused.
+        // What can be read lowers to a routine that verifies, or is rejected.
         match parse(&text, &nodes()) {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
             Ok(program) => match lower(&program, &LowerOptions::default()) {

@@ -298,8 +298,8 @@ fn run(machine: &mut Machine, y: &TensorNode, before: &[f64], inputs: &[Input]) 
     machine.get(y)
 }
 
-/// The program without the statements that are refused because nothing sees their values: the others mean the
-/// same.
+/// The program without the statements that lowering rejects because no later statement reads their values;
+/// the remaining statements mean the same.
 fn without_lost_statements(text: &str, nodes: &[TensorNode]) -> Result<Assignments, String> {
     let mut lines: Vec<&str> = text.lines().collect();
     loop {

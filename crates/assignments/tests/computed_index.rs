@@ -168,7 +168,7 @@ fn the_builder_makes_the_same() {
 }
 
 /// What lowering says to one computed index into `table`.
-fn refused(operand: Operand, by: Operand) -> String {
+fn rejected(operand: Operand, by: Operand) -> String {
     let y = f32s("y", &[2]);
     let i = || Projection::from_iter([AxisIndex::axis(0)]);
     let dims = |size: usize| Dims::from_slice(&[size]);
@@ -180,14 +180,14 @@ fn refused(operand: Operand, by: Operand) -> String {
 }
 
 #[test]
-fn lowering_refuses_what_cannot_be_an_index() {
+fn lowering_rejects_what_cannot_be_an_index() {
     let (table, ids, x) = (f32s("table", &[3]), node("ids", DType::I32, &[2]), f32s("x", &[2]));
     assert_eq!(
-        refused((&table).into(), (&x).into()),
+        rejected((&table).into(), (&x).into()),
         "node table: the index on axis 0 is computed in f32, expected an integer type"
     );
     assert_eq!(
-        refused(Operand::MergeBuffer(table), (&ids).into()),
+        rejected(Operand::MergeBuffer(table), (&ids).into()),
         "assignment to node y: a merge buffer has a computed index, expected a node"
     );
 }

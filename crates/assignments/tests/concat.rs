@@ -184,7 +184,7 @@ fn what_the_builder_makes() {
 }
 
 #[test]
-fn what_is_refused() {
+fn what_is_rejected() {
     let (x, z, y, w) = (f32s("x", &[2]), f32s("z", &[3]), f32s("y", &[5]), f32s("w", &[5]));
     let nodes = [x, z, y, w];
     let mut all = String::new();
@@ -281,7 +281,7 @@ fn what_is_refused() {
 
     "#]].assert_eq(&all);
     let built =
-        |result: Result<Assignments, builder::BuildError>| result.expect_err("refused").to_string() + "\n\n";
+        |result: Result<Assignments, builder::BuildError>| result.expect_err("rejected").to_string() + "\n\n";
     let [x, z, y, w] = &nodes;
     let mut all = String::new();
     all += &built(builder::concat(y, 0, &[x, x]));

@@ -230,9 +230,9 @@ fn a_recorded_view_is_one_in_later_programs() {
     let write = read("t[i] := 1", &[&t]);
     assert_eq!((names(write.context_nodes()), names(write.embedded_nodes())), ("x".into(), String::new()));
 
-    // The same slice again is no news; another one is refused, and so is the merge buffer of a view.
+    // The same slice again is no news; another one is rejected, and so is the merge buffer of a view.
     assert!(lowered(&read("s := slice(x, @b)", &[&x, &s])).views.is_empty());
-    let refused = |text: &str| {
+    let rejected = |text: &str| {
         let error = lower(&read(text, &[&x, &s, &y, &t]), &LowerOptions::default()).expect_err(text);
         error.to_string()
     };
@@ -240,12 +240,12 @@ fn a_recorded_view_is_one_in_later_programs() {
         line 1, column 6: node s is a view of x at @b, found a view of x at @other
         1 | s := slice(x, @other)
           |      ^^^^^^^^^^^^^^^^"#]]
-    .assert_eq(&refused("s := slice(x, @other)"));
+    .assert_eq(&rejected("s := slice(x, @other)"));
     expect![[r#"
         line 1, column 9: node t is a view of s at @c and has no merge buffer of its own; read that of its parent
         1 | y[i] := t.merge[i]
           |         ^^^^^^^^^^"#]]
-        .assert_eq(&refused("y[i] := t.merge[i]"));
+        .assert_eq(&rejected("y[i] := t.merge[i]"));
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_parent_is_not_read_while_its_view_is_written() {
         let text = format!("s := slice(x, @b); t := slice(x, @c); {statement}");
         lower(&read(&text, &[&x, &s, &t, &y]), &LowerOptions::default()).map(|_| ())
     };
-    for refused in [
+    for rejected in [
         "s[i] := x[@b, 2 - i]",
         "x[@b, i] := s[2 - i]",
         "s[i] := t[i]",
@@ -332,8 +332,8 @@ fn a_parent_is_not_read_while_its_view_is_written() {
         "s[i^j] := x[@b, 2*i], y[j + 1] where i < 1, j < 2",
         "t[i^j] := y[2*i], s[j + 1] where i < 1, j < 2",
     ] {
-        let error = lowers(refused);
-        assert!(error.is_err(), "{refused}");
+        let error = lowers(rejected);
+        assert!(error.is_err(), "{rejected}");
     }
     let message = lowers("s[i] := t[i]").expect_err("rows that may be one").to_string();
     expect![[r#"

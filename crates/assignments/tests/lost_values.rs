@@ -1,4 +1,4 @@
-//! Statements whose values are all overwritten before anything reads them: which are refused, and which are
+//! Statements whose values are all overwritten before anything reads them: which are rejected, and which are
 //! not.
 
 use assignments::lower::{LowerError, LowerErrorKind, LowerOptions, lower};
@@ -37,7 +37,7 @@ fn lowered(text: &str) -> Result<(), LowerError> {
 }
 
 #[track_caller]
-fn refused(text: &str, lines: [usize; 2]) {
+fn rejected(text: &str, lines: [usize; 2]) {
     let error = lowered(text).expect_err(text);
     assert!(matches!(error.kind(), LowerErrorKind::LostValues { .. }), "{text}: {error}");
     assert_eq!(error.spans().iter().map(|span| span.line()).collect::<Vec<_>>(), lines, "{text}: {error}");
@@ -87,33 +87,33 @@ fn the_remedy_is_legal() {
 }
 
 #[test]
-fn what_is_overwritten_whole_is_refused() {
-    refused("y[i,j] := a[j]\ny[i,j] := b[j]", [1, 2]);
-    refused("y[i,j] := 0\ny[i,j] :+= q[j,k] * x[i,k] where i < 2", [1, 2]);
-    refused("y := uniform(3)\ns := 1\ny[i,j] := b[j]", [1, 3]);
-    refused("y[i,j] := b[j]\ny := offsets()", [1, 2]);
-    refused("y[0,i] := a[i]\ny[1,i] := b[i]\ny[0,i] := b[i]", [1, 3]);
-    refused("y[0,i] := a[i]\ny[i,j] := b[j]", [1, 2]);
-    refused("y[1,i] += a[i]\ny[1,j] := b[j]", [1, 2]);
-    refused("y[i,j] := z[i,j]\ny[i,j] *= 2\ny[i,j] := b[j]", [2, 3]);
-    refused("s := 1\ns := 2", [1, 2]);
+fn what_is_overwritten_whole_is_rejected() {
+    rejected("y[i,j] := a[j]\ny[i,j] := b[j]", [1, 2]);
+    rejected("y[i,j] := 0\ny[i,j] :+= q[j,k] * x[i,k] where i < 2", [1, 2]);
+    rejected("y := uniform(3)\ns := 1\ny[i,j] := b[j]", [1, 3]);
+    rejected("y[i,j] := b[j]\ny := offsets()", [1, 2]);
+    rejected("y[0,i] := a[i]\ny[1,i] := b[i]\ny[0,i] := b[i]", [1, 3]);
+    rejected("y[0,i] := a[i]\ny[i,j] := b[j]", [1, 2]);
+    rejected("y[1,i] += a[i]\ny[1,j] := b[j]", [1, 2]);
+    rejected("y[i,j] := z[i,j]\ny[i,j] *= 2\ny[i,j] := b[j]", [2, 3]);
+    rejected("s := 1\ns := 2", [1, 2]);
     // Part of an axis, and every second element of another.
-    refused("x[i + 2, 1] := 1 where i < 3\nx[i + 1, j] := b[j] where i < 5", [1, 2]);
-    refused("x[2*i, j] := b[j] where i < 4\nx[i, j] := a[j]", [1, 2]);
-    refused("q[i,i] := a[i]\nq[j,j] := b[j]", [1, 2]);
+    rejected("x[i + 2, 1] := 1 where i < 3\nx[i + 1, j] := b[j] where i < 5", [1, 2]);
+    rejected("x[2*i, j] := b[j] where i < 4\nx[i, j] := a[j]", [1, 2]);
+    rejected("q[i,i] := a[i]\nq[j,j] := b[j]", [1, 2]);
     // Wherever a computed index is, and whatever a symbol is.
-    refused("n[ids[i]] :+= 1\nn[i] := 0", [1, 2]);
-    refused("x[@t, j] := a[j]\nx[@t, j] := b[j]", [1, 2]);
-    refused("x[@t, j] := a[j]\nx[i, j] := b[j]", [1, 2]);
-    refused("x[@t + i, 2] := 1 where i < 2\nx[@t + i, j] := b[j] where i < 3", [1, 2]);
+    rejected("n[ids[i]] :+= 1\nn[i] := 0", [1, 2]);
+    rejected("x[@t, j] := a[j]\nx[@t, j] := b[j]", [1, 2]);
+    rejected("x[@t, j] := a[j]\nx[i, j] := b[j]", [1, 2]);
+    rejected("x[@t + i, 2] := 1 where i < 2\nx[@t + i, j] := b[j] where i < 3", [1, 2]);
     // Reading other elements changes nothing.
-    refused("y[0,i] := a[i]\nz[1,i] := y[1,i]\ny[0,i] := b[i]", [1, 3]);
-    refused("y[0,i] := a[i]\ny[1,i] += b[i]\ny[0,i] := b[i]", [1, 3]);
+    rejected("y[0,i] := a[i]\nz[1,i] := y[1,i]\ny[0,i] := b[i]", [1, 3]);
+    rejected("y[0,i] := a[i]\ny[1,i] += b[i]\ny[0,i] := b[i]", [1, 3]);
     // The fill of the other row stays, the sum does not.
-    refused("y[0,i] :+= a[i]\ny[0,i] := b[i]", [1, 2]);
+    rejected("y[0,i] :+= a[i]\ny[0,i] := b[i]", [1, 2]);
     // The parts of a concatenation are one statement.
-    refused("x[i^j, k] := y[i,k], z[j,k] where i < 2, j < 2\nx[i, k] := a[k] where i < 4", [1, 2]);
-    refused("y[i,k], z[j,k] := x[i^j, k]  where j < 2\ny[i,k] := a[k]\nz[i,k] := a[k]", [1, 3]);
+    rejected("x[i^j, k] := y[i,k], z[j,k] where i < 2, j < 2\nx[i, k] := a[k] where i < 4", [1, 2]);
+    rejected("y[i,k], z[j,k] := x[i^j, k]  where j < 2\ny[i,k] := a[k]\nz[i,k] := a[k]", [1, 3]);
 }
 
 #[test]
@@ -175,18 +175,18 @@ fn views_write_their_parents() {
 fn built_assignments_are_checked_too() {
     let (a, y) = (node("a", DType::F32, &[4]), node("y", DType::F32, &[4]));
     let copy = |value: Operand| builder::copy(&y, value).expect("fits");
-    let refused = |program: Assignments| {
+    let rejected = |program: Assignments| {
         lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("nothing sees it").to_string()
     };
     let twice = copy((&a).into()).then(builder::constant(&y, 2.0));
     assert_eq!(
-        refused(twice),
+        rejected(twice),
         "every value that `y[i0] =: a[i0]` stores in node y is overwritten by `y =: 2` before anything reads it; \
          remove one of the statements, or read the values in between"
     );
     let sum = builder::permute("i => i", &y, AccumOp::Add, &a).expect("fits");
     let error =
-        refused(builder::fetch(&y, FetchOp::RangeOverOffsets).named("first").then(sum.named("second")));
+        rejected(builder::fetch(&y, FetchOp::RangeOverOffsets).named("first").then(sum.named("second")));
     assert!(error.contains("`y =: range_over_offsets`") && error.contains("`y[i0] =:+ a[i0]`"), "{error}");
     // Two routines are two: others see what is between them.
     lower(&copy((&a).into()), &LowerOptions::default()).expect("the first");

@@ -1,4 +1,4 @@
-//! The loops of each kind of assignment, and what lowering refuses.
+//! The loops of each kind of assignment, and what lowering rejects.
 
 mod program;
 
@@ -371,10 +371,10 @@ fn bindings_are_in_the_order_asked_for() {
     assert_eq!(symbols(&options), [named("b", 2), named("c", 5), named("a", 9)]);
 }
 
-fn refused(assignments: &Assignments) -> String {
+fn rejected(assignments: &Assignments) -> String {
     lower(assignments, &LowerOptions::default())
         .map(|program| lowered_ir::text::print(&program.lowered.routine))
-        .expect_err("refused")
+        .expect_err("rejected")
         .to_string()
 }
 
@@ -400,19 +400,19 @@ fn writes_that_leave_elements_without_a_value() {
     let nodes = [x.clone(), y.clone(), d.clone()];
     let result =
         |text: &str| lower(&parse(text, &nodes).expect("fits"), &LowerOptions::default()).map(|_| ());
-    let refused = |text: &str| result(text).expect_err("refused").to_string();
+    let rejected = |text: &str| result(text).expect_err("rejected").to_string();
     expect![[r#"
         line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
         1 | y[0] := x[1]
-          |   ^"#]].assert_eq(&refused("y[0] := x[1]"));
+          |   ^"#]].assert_eq(&rejected("y[0] := x[1]"));
     expect![[r#"
         line 1, column 5: node d: the assignment does not write all of axis 1 (size 4), and nothing initialises the node before; expected an initialisation such as `d[i,j] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
         1 | d[i,i] := x[i]
-          |     ^"#]].assert_eq(&refused("d[i,i] := x[i]"));
+          |     ^"#]].assert_eq(&rejected("d[i,i] := x[i]"));
     expect![[r#"
         line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
         1 | y[2*@half + i] := x[i] where i < 2
-          |   ^^^^^^^^^^^"#]].assert_eq(&refused("y[2*@half + i] := x[i] where i < 2"));
+          |   ^^^^^^^^^^^"#]].assert_eq(&rejected("y[2*@half + i] := x[i] where i < 2"));
     // Initialised before, accumulated, read before, or kept from outside.
     result("y[i] := 0; y[0] := x[1]").expect("initialised");
     result("y[0] += x[1]").expect("accumulates");
@@ -423,20 +423,20 @@ fn writes_that_leave_elements_without_a_value() {
 }
 
 #[test]
-fn what_else_is_refused() {
+fn what_else_is_rejected() {
     let (x, y) = (f32s("x", &[4]), f32s("y", &[4]));
     let mut all = String::new();
     let mut note = |error: String| all += &(error + "\n");
     let i = || AxisIndex::axis(0);
     let shifted = |by| AxisIndex::new(i().affine().plus_constant(by));
-    note(refused(&copy_at(&y, &x, 4, i(), shifted(1))));
-    note(refused(&copy_at(&y, &x, 4, shifted(-1), i())));
-    note(refused(&copy_at(&y, &x, 4, i(), AxisIndex::new(Affine::term(SymbolId(0), 1)))));
-    note(refused(&copy_at(&y, &x, 4, i(), AxisIndex::new(i().affine().times(i64::MAX)))));
+    note(rejected(&copy_at(&y, &x, 4, i(), shifted(1))));
+    note(rejected(&copy_at(&y, &x, 4, shifted(-1), i())));
+    note(rejected(&copy_at(&y, &x, 4, i(), AxisIndex::new(Affine::term(SymbolId(0), 1)))));
+    note(rejected(&copy_at(&y, &x, 4, i(), AxisIndex::new(i().affine().times(i64::MAX)))));
     let wrong = Projections::pointwise(&[3], 1);
-    note(refused(&builder::accumulate(false, AccumOp::Assign, &y, Rhs::Copy((&x).into()), wrong)));
+    note(rejected(&builder::accumulate(false, AccumOp::Assign, &y, Rhs::Copy((&x).into()), wrong)));
     let few = Projections::pointwise(&[4], 1);
-    note(refused(&builder::accumulate(
+    note(rejected(&builder::accumulate(
         false,
         AccumOp::Assign,
         &y,
@@ -447,28 +447,28 @@ fn what_else_is_refused() {
         let rhs = Rhs::Copy(Operand::MergeBuffer(node.clone()));
         builder::accumulate(false, AccumOp::Add, node, rhs, Projections::pointwise(&[4], 1))
     };
-    note(refused(&merged(&x).then(merged(&y))));
-    note(refused(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 17]))));
-    note(refused(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 3]))));
+    note(rejected(&merged(&x).then(merged(&y))));
+    note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 17]))));
+    note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 3]))));
     let step = |range| builder::embed_symbol(&x, &StaticSymbol { name: "step".into(), range });
-    note(refused(&step(None)));
-    note(refused(&step(Some(0))));
-    note(refused(&step(Some(3)).then(step(Some(4)))));
-    note(refused(&builder::fetch(&x, FetchOp::EmbedSymbol(SymbolId(3)))));
-    note(refused(&builder::binary(&y, BinaryOp::BitAnd, [&x, &x]).expect("same dimensions")));
+    note(rejected(&step(None)));
+    note(rejected(&step(Some(0))));
+    note(rejected(&step(Some(3)).then(step(Some(4)))));
+    note(rejected(&builder::fetch(&x, FetchOp::EmbedSymbol(SymbolId(3)))));
+    note(rejected(&builder::binary(&y, BinaryOp::BitAnd, [&x, &x]).expect("same dimensions")));
     let key = node("key", DType::U32x4, &[4]);
-    note(refused(&builder::unary(&key, UnaryOp::Neg, &key).expect("same dimensions")));
-    note(refused(&builder::ternary(&key, TernaryOp::Fma, [&key; 3]).expect("same dimensions")));
-    note(refused(&builder::accumulate(
+    note(rejected(&builder::unary(&key, UnaryOp::Neg, &key).expect("same dimensions")));
+    note(rejected(&builder::ternary(&key, TernaryOp::Fma, [&key; 3]).expect("same dimensions")));
+    note(rejected(&builder::accumulate(
         false,
         AccumOp::Add,
         &key,
         Rhs::Copy((&key).into()),
         Projections::pointwise(&[4], 1),
     )));
-    note(refused(&builder::copy(&x, &key).expect("same dimensions")));
-    let open = TensorNode::builder("open").dims_later().build().expect("nothing to refuse");
-    note(refused(&builder::constant(&open, 1.0)));
+    note(rejected(&builder::copy(&x, &key).expect("same dimensions")));
+    let open = TensorNode::builder("open").dims_later().build().expect("nothing to reject");
+    note(rejected(&builder::constant(&open, 1.0)));
     note(builder::unary(&x, UnaryOp::Neg, &f32s("short", &[3])).expect_err("other dimensions").to_string());
     expect![[r#"
         node x: index i0 + 1 on axis 0 takes values 1..=4, expected within 0..4

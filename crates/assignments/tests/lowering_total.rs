@@ -138,7 +138,10 @@ fn rejections_are_errors_of_the_user() {
         Projections::new(&[], (Dims::from_slice(&[3]), far), vec![(Dims::new(), Projection::new())], "far");
     let one = Rhs::Copy(Scalar::one(DType::F32).into());
     let program = builder::accumulate(false, AccumOp::Add, &y, one, projections.expect("one index"));
-    let refused = lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("3 is outside");
-    assert!(matches!(refused.kind(), LowerErrorKind::OutOfBounds { axis: 0, lo: 3, hi: 3, .. }), "{refused}");
-    assert!(refused.spans().is_empty(), "there is no text");
+    let rejected = lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("3 is outside");
+    assert!(
+        matches!(rejected.kind(), LowerErrorKind::OutOfBounds { axis: 0, lo: 3, hi: 3, .. }),
+        "{rejected}"
+    );
+    assert!(rejected.spans().is_empty(), "there is no text");
 }

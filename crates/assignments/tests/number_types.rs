@@ -84,7 +84,7 @@ fn integers_keep_every_digit() {
     assert_eq!(one(DType::U64, "y := values(9007199254740992)"), "9007199254740992");
 }
 
-fn refused(dtype: DType, text: &str) -> (String, usize) {
+fn rejected(dtype: DType, text: &str) -> (String, usize) {
     let nodes: Vec<TensorNode> =
         vec![node("y", dtype, &[2]), node("x", dtype, &[2]), node("n", DType::I32, &[2])];
     let error = parse(text, &nodes).map(|_| ()).expect_err(text);
@@ -118,12 +118,12 @@ fn numbers_beyond_their_type() {
         (DType::Bool, "y := bits(2)", "0x2", "bool"),
         (DType::F32, "y := uniform(18446744073709551616)", "18446744073709551616", "u64"),
     ] {
-        let (message, column) = refused(dtype, text);
+        let (message, column) = rejected(dtype, text);
         let at = text.find(value).or(text.find('2')).expect("the number is in the text") + 1;
         assert_eq!(message, format!("line 1, column {at}: {value} is out of the range of {of}"), "{text}");
         assert_eq!(column, at);
     }
-    let (message, _) = refused(DType::I64, "y := values(1, 9007199254740993)");
+    let (message, _) = rejected(DType::I64, "y := values(1, 9007199254740993)");
     assert!(message.contains("9007199254740993 is not exact in a list of values"), "{message}");
 }
 

@@ -1,4 +1,4 @@
-//! Random numbers in assignments: what fills get, draws in expressions, and the text of both.
+//! Random numbers in assignments: what fills get, samples in expressions, and the text of both.
 
 mod program;
 
@@ -26,7 +26,7 @@ fn run(assignments: &Assignments, bindings: &[i64], node: &TensorNode) -> Vec<f6
     machine.get(node)
 }
 
-/// Lane `lane` of the draw that the documentation gives for a chunk, as an `f32` uniform.
+/// Lane `lane` of the sample that the documentation gives for a chunk, as an `f32` uniform.
 fn by_hand(key: [u32; 4], row: u32, chunk: u32, lane: usize) -> f64 {
     let words = Scheme::Standard.generator().words(key, [chunk, row, 0, 0]);
     f64::from(words[lane] >> 8) / 16_777_216.0
@@ -119,30 +119,30 @@ fn compatible_schemes_have_their_numbers() {
 }
 
 #[test]
-fn draws_in_a_node_are_made_values() {
+fn samples_in_a_node_are_made_values() {
     let (bits, y, z) = (node("bits", DType::U32x4, &[2, 3]), f32s("y", &[2, 11]), f32s("z", &[2, 11]));
     let text = "bits := random(42)\ny := uniform(bits)\nz := normal(bits)";
     let program = read(text, &[&bits, &y, &z]);
     let direct = |text: &str, node: &TensorNode| run(&read(text, &[node]), &[], node);
-    // The chunks of a node of draws are its elements.
+    // The chunks of a node of samples are its elements.
     assert_eq!(run(&program, &[], &y), direct("y := uniform(42)", &y));
     assert_eq!(run(&program, &[], &z), direct("z := normal(42)", &z));
     let seed = read("bits := random(light(42))\ny := uniform(light(bits))", &[&bits, &y]);
     assert_eq!(run(&seed, &[], &y), direct("y := uniform(light(42))", &y));
 
     let short = f32s("short", &[2, 8]);
-    let refused =
-        |program: &Assignments| lower(program, &LowerOptions::default()).expect_err("refused").to_string();
+    let rejected =
+        |program: &Assignments| lower(program, &LowerOptions::default()).expect_err("rejected").to_string();
     expect![[r#"
         line 1, column 10: node short: `uniform(bits)` takes a sample for each chunk of the last axis, so bits with dimensions [2, 2], found [2, 3]
         1 | short := uniform(bits)
           |          ^^^^^^^^^^^^^"#]]
-        .assert_eq(&refused(&read("short := uniform(bits)", &[&bits, &short])));
+        .assert_eq(&rejected(&read("short := uniform(bits)", &[&bits, &short])));
     expect![[r#"
         line 1, column 10: assignment to node y: operation uniform is not defined for f32
         1 | short := uniform(y)
           |          ^^^^^^^^^^"#]]
-    .assert_eq(&refused(&read("short := uniform(y)", &[&y, &short])));
+    .assert_eq(&rejected(&read("short := uniform(y)", &[&y, &short])));
 }
 
 #[test]
@@ -208,10 +208,10 @@ fn builder_and_text_agree() {
     let other = builder::embed_symbol(&f32s("t", &[]), &StaticSymbol::ranged("epoch", 5));
     assert_eq!(run(&other.then(element.clone()), &[4, 8], &y), run(&element, &[8], &y));
 
-    let draws = node("draws", DType::U32x4, &[1]);
-    let drawn = builder::sample_values(&y, Distribution::Uniform, Scheme::CompatLight, &draws);
-    assert_eq!(read("y := uniform(light(draws))", &[&y, &draws]).steps[1..], drawn.steps);
-    assert_eq!(drawn.to_string(), "y =: uniform(light(draws));\n");
+    let samples = node("samples", DType::U32x4, &[1]);
+    let sampled = builder::sample_values(&y, Distribution::Uniform, Scheme::CompatLight, &samples);
+    assert_eq!(read("y := uniform(light(samples))", &[&y, &samples]).steps[1..], sampled.steps);
+    assert_eq!(sampled.to_string(), "y =: uniform(light(samples));\n");
 }
 
 #[test]

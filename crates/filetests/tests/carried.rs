@@ -72,7 +72,7 @@ fn run_optimised(
         let before = text::print(&lowered.routine);
         match optimize_in(&ctx, lowered, &OptimizeSettings::default(), &mut |_, _| {}) {
             Ok(optimised) => {
-                carried += optimised.carried.len();
+                carried += optimised.imported.len();
                 run(&optimised.optimized.routine, &optimised.nodes, values);
                 ctx.commit(optimised.changes);
             }

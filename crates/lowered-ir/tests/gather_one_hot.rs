@@ -100,14 +100,14 @@ fn integer_products_keep_every_bit() {
 }
 
 #[test]
-fn types_that_confuse_classes_are_refused() {
-    let refused = |classes: usize, label: DType| {
+fn types_that_confuse_classes_are_rejected() {
+    let rejected = |classes: usize, label: DType| {
         let element = format!("where(convert {label}(index i32(i0)) == %1[], %0[i0], 0.0f32)");
         let mut after = routine("strict", classes, [DType::F32, label], &element);
         gather_one_hot(&mut after);
         !gathers(&after)
     };
-    assert!(!refused(256, DType::U8) && refused(257, DType::U8));
-    assert!(!refused(2048, DType::F16) && refused(2050, DType::F16));
-    assert!(!refused(128, DType::I8) && refused(129, DType::I8));
+    assert!(!rejected(256, DType::U8) && rejected(257, DType::U8));
+    assert!(!rejected(2048, DType::F16) && rejected(2050, DType::F16));
+    assert!(!rejected(128, DType::I8) && rejected(129, DType::I8));
 }

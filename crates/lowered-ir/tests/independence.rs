@@ -169,7 +169,7 @@ proptest! {
 
     /// Without guards, the bounds of single indices are exact.
     #[test]
-    fn refused_bounds_are_really_exceeded(case in case()) {
+    fn rejected_bounds_are_really_exceeded(case in case()) {
         let plain = case.accesses.iter().all(|a| a.read.as_ref().is_none_or(|(guard, _)| guard.is_empty()));
         let violation = verify(&routine(&case)).err().map(|error| *error.violation);
         if plain && matches!(violation, Some(Violation::OutOfBounds { .. })) && case.loops.iter().all(|(lo, hi)| lo <= hi) {
@@ -178,9 +178,9 @@ proptest! {
     }
 }
 
-/// The property above is only worth something if many loops are accepted and many are refused.
+/// The property above is only worth something if many loops are accepted and many are rejected.
 #[test]
-fn accepted_and_refused_loops_are_both_common() {
+fn accepted_and_rejected_loops_are_both_common() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let (mut accepted, mut dependent) = (0, 0);

@@ -1,4 +1,4 @@
-//! The values of draws: their vectors, their ranges for every bit pattern, and their distributions, by the
+//! The values of samples: their vectors, their ranges for every bit pattern, and their distributions, by the
 //! interpreter.
 
 use lowered_ir::interp::{self, Memory};
@@ -14,26 +14,26 @@ fn declared(name: &str, dtype: DType, dims: &[usize]) -> NodeDecl {
     NodeDecl { name: name.to_owned(), dtype, dims: dims.into(), mode: ModeState::default() }
 }
 
-/// All values of the draws, in order.
-fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, draws: &[Words]) -> Vec<Scalar> {
+/// All values of the samples, in order.
+fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, samples: &[Words]) -> Vec<Scalar> {
     let values_per_sample = distribution.values_per_sample(dtype);
     let row = Affine::var(LoopId(0));
-    let draw = Expr::get(NodeRef(0), [row.clone()]);
+    let sample = Expr::get(NodeRef(0), [row.clone()]);
     let set = |at: usize| Stmt::Set {
         node: NodeRef(1),
         index: [row.clone(), Affine::constant(at as i64)].into_iter().collect(),
-        value: value(scheme, distribution, dtype, &draw, at),
+        value: value(scheme, distribution, dtype, &sample, at),
     };
-    let body = vec![Stmt::serial(LoopId(0), draws.len() as i64, (0..values_per_sample).map(set).collect())];
+    let body = vec![Stmt::serial(LoopId(0), samples.len() as i64, (0..values_per_sample).map(set).collect())];
     let nodes = vec![
-        declared("draws", DType::U32x4, &[draws.len()]),
-        declared("values", dtype, &[draws.len(), values_per_sample]),
+        declared("samples", DType::U32x4, &[samples.len()]),
+        declared("values", dtype, &[samples.len(), values_per_sample]),
     ];
     let routine =
         Routine { name: "values".to_owned(), numerics: Numerics::Strict, symbols: vec![], nodes, body };
     verify(&routine).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = Memory::zeroed(&routine);
-    for (place, words) in memory.nodes[0].chunks_exact_mut(16).zip(draws) {
+    for (place, words) in memory.nodes[0].chunks_exact_mut(16).zip(samples) {
         place.copy_from_slice(&bits_of(*words).to_le_bytes());
     }
     interp::run(&routine, &mut memory, &[]).expect("verified");
@@ -41,17 +41,17 @@ fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, draws: &[
     memory.nodes[1].chunks_exact(size).map(|bytes| Scalar::read(dtype, bytes).expect("whole")).collect()
 }
 
-fn numbers(scheme: Scheme, distribution: Distribution, dtype: DType, draws: &[Words]) -> Vec<f64> {
-    values_of(scheme, distribution, dtype, draws).into_iter().map(Scalar::as_f64).collect()
+fn numbers(scheme: Scheme, distribution: Distribution, dtype: DType, samples: &[Words]) -> Vec<f64> {
+    values_of(scheme, distribution, dtype, samples).into_iter().map(Scalar::as_f64).collect()
 }
 
-/// The first draws of a seed.
-fn draws(seed: u32, count: usize) -> Vec<Words> {
+/// The first samples of a seed.
+fn samples(seed: u32, count: usize) -> Vec<Words> {
     let generator = Scheme::Standard.generator();
     (0..count).map(|c| generator.words([seed, 0, 0, 0], [c as u32, 0, 0, 0])).collect()
 }
 
-/// Draws whose parts of 16 bits take every pattern, in order.
+/// Samples whose parts of 16 bits take every pattern, in order.
 fn every_half() -> Vec<Words> {
     let word = |first: u32| first | (first + 1) << 16;
     (0..1 << 13).map(|i| [0, 2, 4, 6].map(|k| word(8 * i + k))).collect()
@@ -66,15 +66,15 @@ fn constant(expr: &Expr) -> Scalar {
 
 #[test]
 fn compatible_schemes_give_the_published_numbers() {
-    let draw = |scheme: Scheme, cell: u32| {
+    let sample = |scheme: Scheme, cell: u32| {
         let counter = Expr::Const(Scalar::new(DType::U32, cell.into()));
         constant(&scheme.cell_sample(scheme.seed_key(42), &[counter])).bits()
     };
-    let light = |cell| draw(Scheme::CompatLight, cell);
+    let light = |cell| sample(Scheme::CompatLight, cell);
     assert_eq!(light(0), bits_of([0x76bb7178, 0xbb82ac4f, 0x8f90552b, 0x81b2da10]));
     assert_eq!(light(1), bits_of([0x807b60b8, 0xf747a7f5, 0xcd955b31, 0xfeb25582]));
     assert_eq!(light(2), bits_of([0x84d2cffe, 0x2a4f3c02, 0x19dfda27, 0x4fdc2e6a]));
-    let crypto = draw(Scheme::CompatCrypto, 0);
+    let crypto = sample(Scheme::CompatCrypto, 0);
     assert_eq!(crypto, bits_of([0x2b9d4622, 0x1dae3397, 0xf64d814e, 0xfed53d7d]));
 
     let uniforms = |dtype, cell| {
@@ -145,9 +145,9 @@ fn compatible_halves_may_be_one() {
 
 #[test]
 fn bits_are_the_parts_in_order() {
-    let draw = [0x0403_0201, 0x0807_0605, 0x0c0b_0a09, 0x100f_0e0d];
+    let sample = [0x0403_0201, 0x0807_0605, 0x0c0b_0a09, 0x100f_0e0d];
     let bits = |dtype| -> Vec<u128> {
-        let all = values_of(Scheme::Standard, Distribution::Bits, dtype, &[draw]);
+        let all = values_of(Scheme::Standard, Distribution::Bits, dtype, &[sample]);
         all.into_iter().map(|scalar| scalar.bits()).collect()
     };
     for dtype in [DType::U8, DType::I8, DType::Fp8E5m2, DType::Fp8E4m3fn] {
@@ -157,12 +157,12 @@ fn bits_are_the_parts_in_order() {
         assert_eq!(bits(dtype)[..3], [0x0201, 0x0403, 0x0605], "{dtype}");
     }
     for dtype in [DType::I32, DType::U32, DType::F32] {
-        assert_eq!(bits(dtype), draw.map(u128::from), "{dtype}");
+        assert_eq!(bits(dtype), sample.map(u128::from), "{dtype}");
     }
     for dtype in [DType::I64, DType::U64, DType::F64] {
         assert_eq!(bits(dtype), [0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09], "{dtype}");
     }
-    assert_eq!(bits(DType::U32x4), [bits_of(draw)]);
+    assert_eq!(bits(DType::U32x4), [bits_of(sample)]);
     let flipped = values_of(Scheme::Standard, Distribution::Bits, DType::Bool, &[[0x8000_7fff, 0, 0, 0x80]]);
     let set: Vec<usize> = (0..16).filter(|&at| flipped[at].bits() == 1).collect();
     assert_eq!(set, [0, 3, 12], "the highest bit of each byte");
@@ -200,15 +200,15 @@ fn normal_cdf(x: f64) -> f64 {
 const SAMPLES: usize = 100_000;
 
 /// As many values as that.
-fn samples(distribution: Distribution, dtype: DType, seed: u32) -> Vec<f64> {
-    let draws = draws(seed, SAMPLES / distribution.values_per_sample(dtype));
-    numbers(Scheme::Standard, distribution, dtype, &draws)
+fn sampled_numbers(distribution: Distribution, dtype: DType, seed: u32) -> Vec<f64> {
+    let samples = samples(seed, SAMPLES / distribution.values_per_sample(dtype));
+    numbers(Scheme::Standard, distribution, dtype, &samples)
 }
 
 #[test]
 fn uniforms_have_the_moments_of_their_distribution() {
     for dtype in FLOATS {
-        let mut found = samples(Distribution::Uniform, dtype, 1);
+        let mut found = sampled_numbers(Distribution::Uniform, dtype, 1);
         let p = match dtype {
             DType::F16 => 11,
             DType::Bf16 => 8,
@@ -237,7 +237,7 @@ fn uniforms_have_the_moments_of_their_distribution() {
 #[test]
 fn normals_have_the_moments_of_their_distribution() {
     for dtype in FLOATS {
-        let mut found = samples(Distribution::Normal, dtype, 2);
+        let mut found = sampled_numbers(Distribution::Normal, dtype, 2);
         let [mean, variance, skewness, kurtosis] = moments(&found);
         let n = (SAMPLES as f64).sqrt();
         // Rounding to few bits widens the distribution a little.
@@ -279,7 +279,7 @@ fn lanes_seeds_and_keys_are_not_correlated() {
     let bound = 5.0 / (count as f64).sqrt();
     let lanes =
         |words: &[Words], lane: usize| -> Vec<f64> { words.iter().map(|w| f64::from(w[lane])).collect() };
-    let first = draws(3, count);
+    let first = samples(3, count);
     for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
         let r = correlation(&lanes(&first, a), &lanes(&first, b));
         assert!(r.abs() < bound, "lanes {a} and {b}: {r}");
@@ -291,7 +291,7 @@ fn lanes_seeds_and_keys_are_not_correlated() {
         let key = lowered_ir::random::words_of(constant(&key).bits());
         (0..count).map(|c| generator.words(key, [c as u32, 0, 0, 0])).collect()
     };
-    let others = [("next counter", draws(3, count + 1)[1..].to_vec()), ("next seed", draws(2, count))];
+    let others = [("next counter", samples(3, count + 1)[1..].to_vec()), ("next seed", samples(2, count))];
     let others = others.into_iter().chain([("key 0", folded(0)), ("key 1", folded(1))]);
     for (what, other) in others {
         for lane in 0..4 {

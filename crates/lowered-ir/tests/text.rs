@@ -187,7 +187,7 @@ fn around(body: &str) -> String {
 }
 
 #[track_caller]
-fn refused(body: &str, message: &str) {
+fn rejected(body: &str, message: &str) {
     let error = parse(&around(body)).expect_err("a parse error");
     assert_eq!(format!("expected {}, found {}", error.expected, error.found), message);
     assert_eq!(error.line, 6, "{error}");
@@ -195,39 +195,39 @@ fn refused(body: &str, message: &str) {
 
 #[test]
 fn unknown_references_are_named() {
-    refused("zero %7", "expected a declared node, found `%7`");
-    refused("%0[i0] := l3", "expected a declared local, found `l3`");
-    refused("%0[i9] := 1.0f32", "expected the variable of a loop, found `i9`");
-    refused("%0[@t] := 1.0f32", "expected a declared symbol, found `@t`");
+    rejected("zero %7", "expected a declared node, found `%7`");
+    rejected("%0[i0] := l3", "expected a declared local, found `l3`");
+    rejected("%0[i9] := 1.0f32", "expected the variable of a loop, found `i9`");
+    rejected("%0[@t] := 1.0f32", "expected a declared symbol, found `@t`");
 }
 
 #[test]
 fn errors_say_what_would_be_right() {
-    refused(
+    rejected(
         "%0[i0] := l0 < l0 < l0",
         "expected parentheses around the first comparison, as comparisons do not chain, found `<`",
     );
-    refused("%0[i0] := -l0", "expected a constant after `-` (negation is `neg(x)`), found `l0`");
-    refused("%0[i0] := 1.0", "expected an element type after the number, as in `1.0f32`, found `1.0`");
-    refused("%0[i0] := 300u8", "expected an integer within 0..=255 for u8, found `300u8`");
-    refused("%0[i0] := max(l0)", "expected `,` and operand 2 of 2, found `)`");
-    refused("%0[i0] := exp(l0, l0)", "expected `)`, found `,`");
-    refused("%0[i0] = l0", "expected `:=`, found `=`");
-    refused("%0[i0*2] := l0", "expected `,` or `]`, found `*`");
-    refused(
+    rejected("%0[i0] := -l0", "expected a constant after `-` (negation is `neg(x)`), found `l0`");
+    rejected("%0[i0] := 1.0", "expected an element type after the number, as in `1.0f32`, found `1.0`");
+    rejected("%0[i0] := 300u8", "expected an integer within 0..=255 for u8, found `300u8`");
+    rejected("%0[i0] := max(l0)", "expected `,` and operand 2 of 2, found `)`");
+    rejected("%0[i0] := exp(l0, l0)", "expected `)`, found `,`");
+    rejected("%0[i0] = l0", "expected `:=`, found `=`");
+    rejected("%0[i0*2] := l0", "expected `,` or `]`, found `*`");
+    rejected(
         "%0[9223372036854775808] := l0",
         "expected an index whose integers fit 64 bits, found a larger one",
     );
-    refused(
+    rejected(
         "%0[i0 + 9223372036854775807*i0] := l0",
         "expected an index whose integers fit 64 bits, found a larger one",
     );
-    refused("node %1 \"y\" f32[]", "expected declarations before the first statement, found `node`");
-    refused(
+    rejected("node %1 \"y\" f32[]", "expected declarations before the first statement, found `node`");
+    rejected(
         "%0[i0] := exponent(l0)",
         "expected an expression (a local, a constant with its type, or an operation), found `exponent`",
     );
-    refused("$", "expected a token of the text form, found `$`");
+    rejected("$", "expected a token of the text form, found `$`");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Virtualisation: what is inlined, and every reason to refuse.
+//! Virtualisation: what is inlined, and every reason to reject.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeRef, Routine};
@@ -21,10 +21,10 @@ fn routine(mode: &str, body: &str) -> Routine {
 const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
 const T: NodeRef = NodeRef(2);
 
-/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an
-/// error.
+/// Checks that `t` cannot be inlined in the body: an undecided `t` is rejected with this reason; a `t` that
+/// is specified as virtual is an error with it.
 #[track_caller]
-fn refused(body: &str, expected: &str) {
+fn rejected(body: &str, expected: &str) {
     let mut open = routine("", body);
     let before = text::print(&open);
     let rejections = virtualize::virtualize(&mut open, &[T]);
@@ -41,8 +41,8 @@ fn refused(body: &str, expected: &str) {
 }
 
 #[test]
-fn a_node_without_setter_is_refused() {
-    refused(USE, "no statement of this routine computes it");
+fn a_node_without_setter_is_rejected() {
+    rejected(USE, "no statement of this routine computes it");
 }
 
 /// The body has `t` inlined when that is asked for, and computes the same bits; answers the optimised text.
@@ -131,13 +131,13 @@ fn uses_within_the_setting_nest_are_inlined() {
 }
 
 #[test]
-fn an_index_that_takes_a_division_is_refused() {
+fn an_index_that_takes_a_division_is_rejected() {
     let what = "it is set at index `2*i0`, and finding the iteration that sets an element which is used takes a division";
-    refused(&format!("zero %2\nfor i0 in 0..2 {{ %2[2*i0] := %0[i0] }}\n{USE}"), what);
+    rejected(&format!("zero %2\nfor i0 in 0..2 {{ %2[2*i0] := %0[i0] }}\n{USE}"), what);
 }
 
 #[test]
-fn loops_in_another_order_are_refused() {
+fn loops_in_another_order_are_rejected() {
     // Digits are told apart, so each element has one iteration, and their order does not matter.
     let digits = "for i0 in 0..2 { for i1 in 0..2 { %2[i0 + 2*i1] := %2[i0 + 2*i1] + %1[i0, i1] } }";
     inlined(&format!("zero %2\n{digits}\n{USE}"));
@@ -156,7 +156,7 @@ fn loops_in_another_order_are_refused() {
 }
 
 #[test]
-fn a_searched_nest_with_more_than_one_store_is_refused() {
+fn a_searched_nest_with_more_than_one_store_is_rejected() {
     let what = "its loops can be searched for an element only if they hold one store and nothing else";
     let nest = "for i0 in 0..2 { declare l0 f32[] register\nl0 := %0[i0]\nfor i1 in 0..2 { l0 := l0 + 1.0f32\n%2[i0 + 2*i1] := l0 } }";
     let mut asked = routine("virtual", &format!("{nest}\n{USE}"));
@@ -165,7 +165,7 @@ fn a_searched_nest_with_more_than_one_store_is_refused() {
 }
 
 #[test]
-fn a_search_that_nobody_asked_for_is_refused() {
+fn a_search_that_nobody_asked_for_is_rejected() {
     let body = format!("for i0 in 0..2 {{ for i1 in 0..2 {{ %2[2*i0 + i1] := %1[i0, i1] }} }}\n{USE}");
     let mut open = routine("", &body);
     let rejections = virtualize::virtualize(&mut open, &[T]);
@@ -176,92 +176,92 @@ fn a_search_that_nobody_asked_for_is_refused() {
 }
 
 #[test]
-fn setters_that_disagree_are_refused() {
+fn setters_that_disagree_are_rejected() {
     let what = "setters within one loop nest store at different indices that may meet";
-    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
-    refused(
+    rejected(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
+    rejected(
         &format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"),
         what,
     );
 }
 
 #[test]
-fn a_recurrence_is_refused() {
+fn a_recurrence_is_rejected() {
     let what = "an element is computed from other elements of the node itself";
-    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
+    rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
     let guarded = "guarded(0 <= i0 - 1 < 4, %2[i0 - 1], 0.0f32)";
-    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
+    rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
 }
 
 /// Which of its own elements an element is computed from is not known, were it always the same one.
 #[test]
-fn a_computed_index_is_refused() {
+fn a_computed_index_is_rejected() {
     let what = "it is accessed at a computed index";
     let own = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0] + gather(%2[{index i32(i0)}], 1.0f32) }";
-    refused(&format!("{own}\n{USE}"), what);
+    rejected(&format!("{own}\n{USE}"), what);
     let used = "for i8 in 0..4 { %4[i8] := gather(%2[{index i32(i8)}], 1.0f32) }";
-    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{used}"), what);
-    refused(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i32(i0)}}] := %0[i0] }}\n{USE}"), what);
+    rejected(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{used}"), what);
+    rejected(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i32(i0)}}] := %0[i0] }}\n{USE}"), what);
 }
 
 #[test]
-fn locals_that_reach_beyond_one_element_are_refused() {
+fn locals_that_reach_beyond_one_element_are_rejected() {
     let outside = "declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }";
-    refused(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
+    rejected(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
     let carried =
         "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
-    refused(
+    rejected(
         &format!("{carried}\n{USE}"),
         "its computation carries the local l0 from one element to the next",
     );
 }
 
 #[test]
-fn a_use_before_the_last_setter_is_refused() {
+fn a_use_before_the_last_setter_is_rejected() {
     let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
     let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
-    refused(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
+    rejected(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
     // In one nest: before it in the text, in a later iteration, in the middle of a sum.
     let first = "zero %2\nfor i0 in 0..4 { %4[i0] := %2[i0]\n%2[i0] := %0[i0] }";
-    refused(first, "it is used before its last setter is done");
+    rejected(first, "it is used before its last setter is done");
     let ahead = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[-i0 + 3] }";
-    refused(ahead, "it is used before its last setter is done");
+    rejected(ahead, "it is used before its last setter is done");
     let partial =
         "zero %2\nfor i1 in 0..4 { for i0 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1]\n%4[i0] := %2[i0] } }";
-    refused(partial, "it is used before its last setter is done");
+    rejected(partial, "it is used before its last setter is done");
 }
 
 #[test]
-fn an_overwritten_input_is_refused() {
+fn an_overwritten_input_is_rejected() {
     let what = "its input \"x\" is overwritten before its last use";
     let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
-    refused(&format!("{set}\nzero %0\n{USE}"), what);
+    rejected(&format!("{set}\nzero %0\n{USE}"), what);
     // The use itself overwrites it: at another element, twice, in a loop that comes back, before reading.
-    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
-    refused(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
-    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
+    rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
+    rejected(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
+    rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
     // The setter's own loop overwrites it.
     let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
-    refused(&format!("{fused}\n{USE}"), what);
+    rejected(&format!("{fused}\n{USE}"), what);
 }
 
 #[test]
-fn a_reduction_inside_a_vector_loop_is_refused() {
+fn a_reduction_inside_a_vector_loop_is_rejected() {
     let sum = "zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }";
     let what = "its computation has a loop, and it is used inside a vector loop";
-    refused(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
+    rejected(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
 }
 
 #[test]
-fn what_cannot_be_guarded_is_refused() {
+fn what_cannot_be_guarded_is_rejected() {
     let guarded = "for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }";
     let merge = "for i0 in 0..4 { %2[i0] := merge %0[i0] }";
     let what = "a use needs its computation guarded, which a read of the merge buffer cannot be";
-    refused(&format!("{merge}\n{guarded}"), what);
+    rejected(&format!("{merge}\n{guarded}"), what);
 }
 
 #[test]
-fn a_chain_of_windows_grows_too_large_and_is_refused() {
+fn a_chain_of_windows_grows_too_large_and_is_rejected() {
     let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
     for i in 1..=12 {
         source += &format!(
@@ -298,11 +298,11 @@ fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
 }
 
 #[test]
-fn accesses_at_a_computed_index_are_refused() {
+fn accesses_at_a_computed_index_are_rejected() {
     let what = "it is accessed at a computed index";
     let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
-    refused(&format!("{set}\nfor i8 in 0..4 {{ %4[i8] := gather(%2[{{index i64(i8)}}], 0.0f32) }}"), what);
-    refused(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i64(i0)}}] := %0[i0] }}\n{USE}"), what);
+    rejected(&format!("{set}\nfor i8 in 0..4 {{ %4[i8] := gather(%2[{{index i64(i8)}}], 0.0f32) }}"), what);
+    rejected(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i64(i0)}}] := %0[i0] }}\n{USE}"), what);
 }
 
 #[test]
@@ -314,11 +314,11 @@ fn gathers_in_a_computation_are_repeated_but_not_guarded() {
         "zero %2\nfor i0 in 0..3 {{ %2[i0 + 1] := {} }}\nfor i8 in 0..4 {{ %4[i8] := %2[i8] }}",
         gather
     );
-    refused(&shifted, "a use needs its computation guarded, which a read at a computed index cannot be");
+    rejected(&shifted, "a use needs its computation guarded, which a read at a computed index cannot be");
 }
 
 #[test]
-fn a_read_that_the_conditions_do_not_bound_is_refused() {
+fn a_read_that_the_conditions_do_not_bound_is_rejected() {
     // Two conditions bound the two parts of the index; the verifier combines no two ranges.
     let source = "routine @o strict {\nnode %0 \"x\" f32[16] on_device\nnode %1 \"t\" f32[6, 6] virtual\nnode %2 \"y\" f32[6, 6] on_device\n\
                   zero %1\nfor i0 in 0..4 { for i1 in 0..4 { %1[i0 + 1, i1 + 1] := %0[4*i0 + i1] } }\n\
@@ -352,7 +352,7 @@ fn random_bits_are_not_chosen_among() {
 }
 
 #[test]
-fn what_the_verifier_would_not_accept_is_refused() {
+fn what_the_verifier_would_not_accept_is_rejected() {
     // One iteration each, so any coefficient is in bounds; together they are too steep for an address.
     let source = "routine @s strict {\nnode %0 \"x\" f32[1] on_device\nnode %1 \"t\" f32[1] virtual\nnode %2 \"y\" f32[1] on_device\n\
                   for i0 in 0..1 { %1[i0] := %0[1048576*i0] }\nfor i8 in 0..1 { %2[i8] := %1[1099511627776*i8] }\n}";

@@ -34,9 +34,9 @@ impl AccumPoint<'_> {
     pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
         let node = match self.accum.operands().nth(operand) {
             Some(Operand::Node(node) | Operand::Padded { node, .. }) => node,
-            Some(Operand::MergeBuffer(_)) => return self.refuse("a merge buffer"),
+            Some(Operand::MergeBuffer(_)) => return self.reject("a merge buffer"),
             Some(Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. }) | None => {
-                return self.refuse("a number");
+                return self.reject("a number");
             }
         };
         let projection = &self.accum.projections.project_rhs()[operand];
@@ -86,7 +86,7 @@ impl AccumPoint<'_> {
         Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
     }
 
-    fn refuse(&self, what: &'static str) -> Result<Expr, LowerError> {
+    fn reject(&self, what: &'static str) -> Result<Expr, LowerError> {
         Err(LowerErrorKind::NothingToCompute { node: self.accum.lhs.name(), what }.into())
     }
 

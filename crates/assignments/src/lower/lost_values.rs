@@ -58,7 +58,7 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), Lowe
     for (at, step) in steps.iter().enumerate() {
         walk.read(step)?;
         if let Some(lost) = walk.write(at, step)? {
-            return Err(lost_value_error(steps[lost.step], step, lost.node, assignments));
+            return Err(rejection(steps[lost.step], step, lost.node, assignments));
         }
     }
     Ok(())
@@ -222,7 +222,7 @@ fn starts(step: &ProgramStep) -> bool {
 }
 
 /// The error with the source spans of both statements.
-fn lost_value_error(
+fn rejection(
     lost: &ProgramStep,
     by: &ProgramStep,
     node: &TensorNode,

@@ -9,16 +9,16 @@
 //! Margins with other or unknown values are set by loops over the margins alone before the step that reads
 //! them; consecutive steps with the same need set them once. When a routine begins, the margins of a node
 //! hold:
-//! * where the padding declares a neutral value, that value. A routine that sets other values puts it back at
-//!   its end. A routine that fills the node, so that it may be the first to use its memory, does not know: it
-//!   sets the margins   before it reads them, and at its end if the value is not the 0 of fresh memory;
+//! * where the padding declares a neutral value, that value. A routine that sets other values restores it at
+//!   its end. A routine that fills the node may be the first to use its memory, so it cannot rely on the
+//!   margins: it sets them before it reads them, and at its end if the value is not the 0 of fresh memory;
 //! * where it does not, anything;
 //! * 0 where the node has no values and the routine writes it, because the routine then zeroes it first
 //!   ([`super::empty`]).
 //!
-//! An element with a computed index is never in the margins, but the loop IR does not say so. In a routine
-//! that fills the node they are therefore set before such an access, so that no value from before the routine
-//! is needed.
+//! An element with a computed index is never in the margins, but the loop IR cannot express that. In a
+//! routine that fills the node they are therefore set before such an access, so that no value from before the
+//! routine is needed.
 //!
 //! Merge buffers have the margins of the array they are a copy of.
 
@@ -83,8 +83,8 @@ fn declared(node: &TensorNode) -> Option<Scalar> {
     Some(Scalar::from_f64(node.dtype(), node.padding()?.neutral?))
 }
 
-/// For each virtual node, the operation of its first reader, or of the first reader of that if it is virtual
-/// too.
+/// For each virtual node, the operation of its first reader, or of the first reader of that node if it is
+/// virtual too.
 fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
     let mut accums: Vec<&Accum> = Vec::new();
     crate::each_step(&assignments.steps, &mut |step| accums.extend(step.accums()));

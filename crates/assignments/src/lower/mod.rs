@@ -1,7 +1,6 @@
 //! Lowering: from assignments to loops.
 //!
-//! Each step becomes one loop nest with scalar statements, and nothing else happens here: no fusion, no
-//! inlining.
+//! Each step becomes one loop nest with scalar statements. Lowering does no fusion and no inlining.
 //!
 //! * The product axes become loops, outermost first, each with a fresh iterator; axes of size 1 have none.
 //! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0),
@@ -17,10 +16,10 @@
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the
 //!   parent, with the slice's symbol first. Other slices are copied; `view.rs` beside this file has the
 //!   conditions.
-//! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside
-//!   this file.
-//! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write
-//!   them.
+//! * Random fills compute one sample for each chunk of the last axis, into an array in registers; see
+//!   `random.rs` beside this file.
+//! * A routine that writes nodes without elements begins with `zero` of each, so that later passes see the
+//!   write.
 //! * A statement whose values are all overwritten before any read is rejected; see `lost_values.rs` beside
 //!   this file.
 //! * A block's name and the end of it, and remarks, become comments.
@@ -63,7 +62,7 @@ pub struct LowerOptions {
     /// Its numeric class.
     pub numerics: Numerics,
     /// Symbols that come first in the order of bindings; the others follow in order of first mention. A range
-    /// given here holds for a symbol that has none.
+    /// given here applies to a symbol without a range.
     pub symbols: Vec<StaticSymbol>,
 }
 
@@ -84,8 +83,8 @@ pub struct LoweredAssignments {
 /// Lowers a program.
 ///
 /// # Errors
-/// See [`LowerError`]; nothing about the nodes has changed then, but that sizes and element types may be
-/// settled.
+/// See [`LowerError`]. After an error nothing about the nodes has changed, except that sizes and element
+/// types may be settled.
 pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<LoweredAssignments, LowerError> {
     let mut assignments = assignments.clone();
     let views = Views::find(&mut assignments)?;

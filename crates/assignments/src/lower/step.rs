@@ -212,24 +212,24 @@ fn lower_accum(
 
 /// Rejects operations that are not defined for their type.
 fn check_types(accum: &Accum) -> Result<(), LowerError> {
-    let refuse = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
+    let reject = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
     let dtype = accum.rhs.operation_dtype();
     let random = |operand: &Operand| operand.dtype() == DType::U32x4;
     let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
     match &accum.rhs {
-        Rhs::Binary(op, _) if op.is_random() && lhs != DType::U32x4 => return refuse(op.token(), lhs),
+        Rhs::Binary(op, _) if op.is_random() && lhs != DType::U32x4 => return reject(op.token(), lhs),
         Rhs::Binary(op, _) if op.is_random() => {}
-        Rhs::Copy(_) if moved && lhs != DType::U32x4 => return refuse("conversion", DType::U32x4),
+        Rhs::Copy(_) if moved && lhs != DType::U32x4 => return reject("conversion", DType::U32x4),
         Rhs::Copy(_) => {}
-        Rhs::Unary(op, _) if moved => return refuse(op.token(), DType::U32x4),
-        Rhs::Binary(op, _) if moved => return refuse(op.token(), DType::U32x4),
-        Rhs::Ternary(op, _) if moved => return refuse(op.token(), DType::U32x4),
-        Rhs::Binary(op, _) if op.is_bitwise() && dtype.is_float() => return refuse(op.token(), dtype),
+        Rhs::Unary(op, _) if moved => return reject(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if moved => return reject(op.token(), DType::U32x4),
+        Rhs::Ternary(op, _) if moved => return reject(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if op.is_bitwise() && dtype.is_float() => return reject(op.token(), dtype),
         Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) => {}
     }
     match (accum.op, accum.lhs.dtype()) {
         (AccumOp::Assign, _) => Ok(()),
-        (op, dtype @ DType::U32x4) => refuse(op.token(), dtype),
+        (op, dtype @ DType::U32x4) => reject(op.token(), dtype),
         _ => Ok(()),
     }
 }

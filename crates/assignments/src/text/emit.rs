@@ -216,10 +216,10 @@ fn check_once(
     if statement.op == AccumOp::Assign && !once {
         return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
     }
-    let mut refused: Option<LocatedError> = None;
+    let mut rejected: Option<LocatedError> = None;
     let mut check = |read: &NodeAccess| {
         let is_target = targets.contains_key(&read.node);
-        if refused.is_some() || matches!(read.how, AccessKind::Merge) || !is_target {
+        if rejected.is_some() || matches!(read.how, AccessKind::Merge) || !is_target {
             return;
         }
         let index = |access: &NodeAccess| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
@@ -237,11 +237,11 @@ fn check_once(
         } else {
             return;
         };
-        refused = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
+        rejected = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
     };
     lhs.each_index_read(&mut check);
     part.value.each_read(&mut check);
-    refused.map_or(Ok(()), Err)
+    rejected.map_or(Ok(()), Err)
 }
 
 /// The access of an operand to its node.

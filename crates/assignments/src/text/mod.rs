@@ -68,7 +68,7 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, LocatedErr
     statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
     for statement in &statements {
         if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
-            resolve::refuse_letters(statement)?;
+            resolve::reject_letters(statement)?;
             let origin = fetch::origin(text, statement, target);
             let step = fetch::resolve(fetch, target, text, &names, &mut assignments, origin)?;
             assignments.steps.extend([ProgramStep::Remark(on_one_line(&text[statement.span.clone()])), step]);
@@ -87,13 +87,13 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, LocatedErr
 fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), LocatedError> {
     for constraint in &statement.constraints {
         let Atom::Symbol(name) = &constraint.atom else { continue };
-        let refuse = |conflict: String| {
+        let reject = |conflict: String| {
             let (name, range) = (format!("@{name}"), constraint.limit);
             error::TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())
         };
-        let range = ranges::range_of(constraint.limit).map_err(refuse)?;
+        let range = ranges::range_of(constraint.limit).map_err(reject)?;
         match assignments.symbols.find(name).and_then(|symbol| symbol.range) {
-            Some(other) if other != range => return Err(refuse(format!("contradicts `@{name} < {other}`"))),
+            Some(other) if other != range => return Err(reject(format!("contradicts `@{name} < {other}`"))),
             _ => assignments.symbol(&StaticSymbol::ranged(name, range)),
         };
     }

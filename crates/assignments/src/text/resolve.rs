@@ -214,7 +214,7 @@ pub(super) fn resolve(
 }
 
 /// Rejects the declared range of a letter in a statement without letters.
-pub(super) fn refuse_letters(statement: &Statement) -> Result<(), LocatedError> {
+pub(super) fn reject_letters(statement: &Statement) -> Result<(), LocatedError> {
     let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
         Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
         Atom::Symbol(_) => None,

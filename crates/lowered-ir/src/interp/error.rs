@@ -32,7 +32,7 @@ pub enum InterpError {
         /// The node whose copy is read.
         node: String,
     },
-    /// The routine writes a node whose memory was lent for reading.
+    /// The routine writes a node whose memory was borrowed for reading only.
     #[error("{node} is written, found a read-only buffer")]
     ReadOnly {
         /// The node.

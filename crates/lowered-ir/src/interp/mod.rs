@@ -28,7 +28,7 @@ pub struct Memory {
     pub merge: Option<Vec<u8>>,
 }
 
-/// The bytes of one node, lent to a run.
+/// The bytes of one node, borrowed by a run.
 #[derive(Debug)]
 pub enum Buffer<'a> {
     /// For reading.
@@ -59,7 +59,7 @@ impl Buffer<'_> {
 /// # Errors
 ///
 /// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would
-/// refuse.
+/// reject.
 pub fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
     let program = PreparedRoutine::new(routine)?;
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();

@@ -20,8 +20,8 @@ impl PreparedRoutine {
     ///
     /// # Errors
     ///
-    /// [`InterpError`], before anything is stored where memory or bindings do not fit;
-    /// [`InterpError::OutOfBounds`] in the midst of a routine that the verifier would have refused.
+    /// [`InterpError`]: before anything is stored if memory or bindings do not fit;
+    /// [`InterpError::OutOfBounds`] in the middle of a routine that the verifier would reject.
     pub fn run(
         &self,
         nodes: &mut [Buffer<'_>],
@@ -31,11 +31,11 @@ impl PreparedRoutine {
         self.run_recorded(nodes, merge, bindings, &mut |_, _| {})
     }
 
-    /// As [`run`](Self::run); `log` gets each line of the log, without its line end.
+    /// Runs like [`run`](Self::run); `log` receives each line of the log, without its line end.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// [`InterpError`], in the cases of [`run`](Self::run).
     pub fn run_logged(
         &self,
         nodes: &mut [Buffer<'_>],
@@ -50,12 +50,12 @@ impl PreparedRoutine {
         })
     }
 
-    /// As [`run`](Self::run); `log` gets the number of each line, as [`crate::log`] counts them, and the
-    /// values in it.
+    /// Runs like [`run`](Self::run); `log` receives the number of each line, as [`crate::log`] counts them,
+    /// and the values in it.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// [`InterpError`], in the cases of [`run`](Self::run).
     pub fn run_recorded(
         &self,
         nodes: &mut [Buffer<'_>],

@@ -1,6 +1,6 @@
-//! Mixed-radix numbers: when the value of an index tells the variables it is made of.
+//! Mixed-radix numbers: when the value of an index determines its variables.
 
-/// Whether `Σ coefficient · digit` tells every digit, where a digit takes `extent` consecutive values.
+/// Whether `Σ coefficient · digit` determines every digit, where a digit takes `extent` consecutive values.
 ///
 /// `digits` lists `(|coefficient|, extent)`, in any order; they are sorted. The condition is that each
 /// coefficient exceeds all that the smaller ones can add up to. It is sufficient, not necessary, and false

@@ -1,4 +1,4 @@
-//! Binding a value to a new scalar local, which several passes do.
+//! Binds values to new scalar locals, for several passes.
 
 use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, Routine, Space, Stmt};
 

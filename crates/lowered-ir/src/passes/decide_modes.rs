@@ -29,7 +29,7 @@ use super::virtualize::InlineRejection;
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModeError {
-    /// Somebody wants the node inlined, and it cannot be.
+    /// The node must be inlined by an earlier decision, and cannot be.
     #[error("node {node} \"{name}\" is virtual, but cannot be because {rejection}; {remedy}")]
     NotVirtual {
         /// The node.
@@ -75,7 +75,7 @@ impl ModeError {
     }
 }
 
-/// Narrows the modes of the nodes that must have memory, and answers which nodes may be inlined, in order.
+/// Narrows the modes of the nodes that must have memory. Returns the nodes that may be inlined, in order.
 ///
 /// # Errors
 /// A mode decided earlier contradicts the accesses of the routine to the node.
@@ -162,7 +162,7 @@ pub fn settle_modes(
         let computed = facts[NodeRef(i as u32)].is_written();
         if computed && matches!(decl.mode.mode(), Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly)) {
             let ctx = forced(decl, "no other routine needs it");
-            // Whether it is kept from run to run is settled by asking; a mode that was decided has an answer.
+            // The query settles whether the node outlives a run; for a decided mode it returns the decision.
             let _ = decl.mode.is_materialized_force(&ctx);
         }
     }
@@ -235,8 +235,8 @@ impl Policy<'_> {
     }
 }
 
-/// How often an element of each node is read when the nodes that are virtual by decision are inlined into
-/// their uses.
+/// The number of reads of an element of each node, with nodes that are virtual by decision inlined into their
+/// uses.
 ///
 /// In `order`, users follow the nodes that they use. A user that precedes its node counts once; that node
 /// will be rejected.
@@ -311,8 +311,7 @@ fn not_virtual(nodes: &[NodeDecl], node: NodeRef, rejection: InlineRejection) ->
     ModeError::NotVirtual { node, name: decl.name.clone(), rejection, remedy }
 }
 
-/// How the reason begins for which the node of a subexpression of a program is virtual; the subexpression
-/// follows.
+/// The beginning of the reason why the node of a subexpression is virtual; the subexpression follows.
 pub const SUBEXPRESSION_REASON: &str = "it is the value of the subexpression ";
 
 /// The suggestion for a virtual node that cannot be virtual.

@@ -1,5 +1,5 @@
-//! Powers with constant integral exponents become products, by squaring: as many as the exponent has bits,
-//! and at most as many again.
+//! Expands powers with constant integral exponents to products, by repeated squaring: at most two products
+//! for each bit of the exponent.
 //!
 //! Squares that are used more than once are bound to locals, so the cost is logarithmic in the exponent
 //! whatever later passes do. Only small powers of a single read stay one expression, so that an accumulation
@@ -137,7 +137,7 @@ fn is_float(expr: &Expr) -> bool {
     matches!(expr, Expr::Const(c) if c.dtype().is_float())
 }
 
-/// Of an integer to a negative power: 1 and −1 have inverses, anything else gives 0.
+/// The reciprocal of an integer power: 1 and −1 have inverses, any other base gives 0.
 fn inverse_power(base: Expr, n: i128) -> Expr {
     let inverse = Expr::unary(UnaryOp::Recip, base);
     if n % 2 == 0 { Expr::unary(UnaryOp::Abs, inverse) } else { inverse }

@@ -13,7 +13,7 @@
 //! # Conditions
 //! * The loop runs over all of the axis: from 0 to its dimension `n`, whatever symbols are.
 //! * `v` stands by itself in one index of the table and in the comparison, and nowhere else.
-//! * The type of the comparison tells 0 to `n - 1` apart.
+//! * The type of the comparison distinguishes 0 to `n - 1`.
 //! * Nothing but the accumulation reads or writes `t`'s array.
 //! * If loops lie between, different iterations of theirs reach different elements, unless order does not
 //!   matter: on integers, and in class `Fast`.

@@ -1,16 +1,16 @@
-//! The check for large constants of narrow types: a value near the top of its type's range is seldom meant,
-//! since the next sum or product with it overflows.
+//! Half-precision overflow check: a constant near the top of the range of its type is seldom intended, since
+//! the next sum or product with it overflows.
 //!
-//! Narrow are the floats with at most 5 bits of exponent: `f16`, `fp8_e5m2` and `fp8_e4m3fn` (whose largest
-//! value, 448, lies below any sensible limit). Infinities pass, for they are meant: the neutral elements of
-//! maxima and minima.
+//! The check treats the floats with at most 5 bits of exponent: `f16`, `fp8_e5m2` and `fp8_e4m3fn` (whose
+//! largest value, 448, lies below any sensible limit). Infinities pass, since they are intended: the neutral
+//! elements of maxima and minima.
 
 use tnode::{DType, Scalar};
 
 use crate::ir::{Block, Expr, Routine, Stmt, walk};
 use crate::text;
 
-/// A finite constant that is too large for comfort in its narrow type.
+/// A finite constant whose magnitude reaches the limit for its half-precision or 8-bit type.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[error(
     "routine \"{routine}\": the constant {value} of type {dtype} in `{stmt}`, expected a magnitude below {cutoff}: use a type with \

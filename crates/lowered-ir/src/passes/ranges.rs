@@ -42,7 +42,7 @@ pub(super) fn alias(var: LoopId) -> LoopId {
     LoopId(var.0 ^ ALIAS)
 }
 
-/// The bit that tells the two names of a variable apart.
+/// The bit that distinguishes the alias of a variable from the variable.
 const ALIAS: u32 = 1 << 31;
 
 /// The loops of a routine and the ranges of its symbols.
@@ -53,7 +53,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges of everything in the routine.
+    /// The loops and symbols of a routine with their ranges.
     pub fn of(routine: &Routine) -> Ranges {
         let mut ranges =
             Ranges { loops: BTreeMap::new(), symbols: routine.symbols.iter().map(|s| s.range).collect() };

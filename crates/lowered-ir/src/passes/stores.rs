@@ -4,12 +4,12 @@ use crate::ir::{Block, Expr, LoopId, NodeRef, Stmt, walk};
 
 use super::cost::cost;
 
-/// How much work an element is.
+/// The cost class of the computation of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ComputationCost {
     /// One store of a value that costs about one memory read.
     Simple,
-    /// NodeStores without loops of their own.
+    /// Stores without loops of their own.
     Elementwise,
     /// Anything with a loop, or an accumulation.
     Reduction,
@@ -64,8 +64,8 @@ impl<'a> NodeStores<'a> {
         }
     }
 
-    /// How much work an element of the node is, where the nodes that `inlined` tells are in place of their
-    /// reads.
+    /// The cost class of an element of the node, with the computations of the nodes that satisfy `inlined` in
+    /// place of their reads.
     pub(super) fn computation(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> ComputationCost {
         let found = &self.of[node.index()];
         if found.iter().any(|s| s.reduces) {

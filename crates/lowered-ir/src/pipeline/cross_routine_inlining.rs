@@ -289,8 +289,8 @@ impl Changes {
         computed: Vec<InlinedComputation>,
     ) -> Changes {
         let overwritten = own.iter().filter_map(|node| nodes.get(node.index())).cloned().collect();
-        let carried = computed.into_iter().filter(|computed| own.contains(&computed.node));
-        let defined = carried.filter_map(|computed| {
+        let exported = computed.into_iter().filter(|computed| own.contains(&computed.node));
+        let defined = exported.filter_map(|computed| {
             let node = nodes.get(computed.node.index())?.clone();
             Some((node, entry(routine, nodes, computed)))
         });

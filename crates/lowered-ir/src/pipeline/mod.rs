@@ -43,7 +43,7 @@ pub struct InContext {
     /// inputs of computations inlined from other routines.
     pub nodes: Vec<TensorNode>,
     /// The nodes whose computations were inlined from other routines, each with the name of that routine.
-    pub carried: Vec<(NodeRef, String)>,
+    pub imported: Vec<(NodeRef, String)>,
     /// The computations that later routines may inline, for [`OptimizeCtx::commit`].
     pub changes: Changes,
 }
@@ -112,7 +112,7 @@ pub fn optimize(routine: Routine, settings: &OptimizeSettings) -> Result<Optimiz
 /// Optimises a verified routine; `on_pass` sees it after each pass, with the pass's name.
 ///
 /// # Errors
-/// As [`optimize`].
+/// [`OptimizeError`], in the cases of [`optimize`].
 pub fn optimize_traced(
     routine: Routine,
     settings: &OptimizeSettings,
@@ -134,16 +134,16 @@ pub fn optimize_in(
 ) -> Result<InContext, OptimizeError> {
     let name = lowered.routine.name.clone();
     let own = Effects::of(&lowered.routine.body).writes;
-    let carried = ctx
+    let imported = ctx
         .import(&mut lowered)
         .map_err(|source| OptimizeError::Mode { routine: name, source: Box::new(source) })?;
-    if !carried.is_empty() {
+    if !imported.is_empty() {
         on_pass("import", &lowered.routine);
     }
     let Lowered { routine, nodes } = lowered;
     let (optimized, computed) = run(routine, settings, on_pass)?;
     let changes = Changes::new(&optimized.routine, &nodes, &own, computed);
-    Ok(InContext { optimized, nodes, carried, changes })
+    Ok(InContext { optimized, nodes, imported, changes })
 }
 
 fn run(
@@ -158,7 +158,7 @@ fn run(
     let facts = access::analyse(&routine);
     let merge = merge_node(&routine, &facts)?;
 
-    // Inputs, outputs and nodes that are costly to recompute have memory from here on; the rest are
+    // Inputs, outputs and nodes that are costly to recompute have memory from here on; other nodes are
     // candidates.
     let candidates = decide_modes::decide_modes(&mut routine, &facts, settings).map_err(in_routine)?;
     on_pass("decide_modes", &routine);
@@ -169,7 +169,7 @@ fn run(
     decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
-    // No equation of the table applies any more: guards that inlining composed are gone where ranges decide
+    // No equation of the table applies any more: guards that inlining composed are gone if ranges decide
     // them.
     simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);

@@ -1,4 +1,4 @@
-//! The block cipher Threefry on four 32-bit words, and the seed's variants of it.
+//! The block cipher Threefry on four 32-bit words, and variants of it for compatible programs.
 //!
 //! A `u32x4` holds its first lane in its lowest bits.
 //!
@@ -18,7 +18,7 @@ pub const PARITY: u32 = 0x1BD1_1BDA;
 /// The parameters of a generator of random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generator {
-    /// The rotations of each round, repeated: of the words that meet first, and of the others.
+    /// The rotations of each round, cyclically: of the first pair of words, and of the second.
     pub rotations: &'static [(u32, u32)],
     /// The number of rounds.
     pub rounds: u32,

@@ -9,10 +9,10 @@ use crate::ir::{Affine, BinaryOp, Expr};
 /// The last word of counters that derive keys. Other counters are indices, which do not get this far.
 const KEY_MARK: u32 = 1 << 31;
 
-/// How many indices the counter of a single element holds.
+/// The maximum number of indices in the counter of a single element.
 pub const MAX_CELL: usize = 4;
 
-/// How keys, counters and values are made.
+/// The scheme of keys, counters and values of random numbers.
 ///
 /// The compatible schemes reproduce the numbers of programs written for the predecessor of this system. In
 /// them every number `x`, modulo 2³², becomes the words `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated
@@ -119,7 +119,7 @@ impl Scheme {
 pub struct KeyNumber {
     /// Modulo 2³².
     pub low: Expr,
-    /// The rest.
+    /// `n / 2³²`, modulo 2³².
     pub high: Expr,
 }
 

@@ -5,24 +5,24 @@
 //! bit of uniforms, so that other implementations can reproduce them; a program chooses a seed, further
 //! numbers of the key, and [`Scheme::Standard`] or a compatible scheme.
 //!
-//! **Draw.** A draw is the `u32x4` that Threefry-4x32-20 gives for a key and a counter; words are written
+//! **Sample.** A sample is the `u32x4` that Threefry-4x32-20 gives for a key and a counter; words are written
 //! lane 0 first.
 //!
 //! **Key.** A seed `s` of 64 bits gives the key `[s mod 2³², s / 2³², 0, 0]`. Each further number `n` (a
-//! constant, such as a node's, or a static symbol, such as the step) then replaces the key by the draw of
+//! constant, such as a node's, or a static symbol, such as the step) then replaces the key by the sample of
 //! that key at `[n mod 2³², n / 2³², 0, 2³¹]`, `n` modulo 2⁶⁴.
 //!
 //! **Counter.** A fill gives the elements of row `r` (the row-major number of all indices but the last) that
-//! lie in chunk `c` of the last axis, `k` elements each, the values 0, 1, … of the draw at
-//! `[c mod 2³², r mod 2³², r / 2³², c / 2³²]`. An element of rank 0 is in row 0, chunk 0. Here `k` is
+//! lie in chunk `c` of the last axis, `k` elements each, the values 0, 1, … of the sample at `[c mod 2³², r
+//! mod 2³², r / 2³², c / 2³²]`. An element of rank 0 is in row 0, chunk 0. Here `k` is
 //! [`Distribution::values_per_sample`]; where the last chunk is not full, its last values are not used. A
-//! number drawn for an element alone is value 0 of the draw at `[i₀, i₁, i₂, i₃]`, the index arguments modulo
+//! number for a single element is value 0 of the sample at `[i₀, i₁, i₂, i₃]`, the index arguments modulo
 //! 2³², or 0.
 //!
-//! **Values** of a draw: [`uniform`], [`bits`] and [`normal`].
+//! **Values** of a sample: [`uniform`], [`bits`] and [`normal`].
 //!
-//! Uniforms and bits are the same everywhere. Normals are what `log`, `sqrt`, `sin` and `cos` of the IR give,
-//! hence the same wherever those are computed by [`crate::math`].
+//! Uniforms and bits are the same everywhere. Normals are computed with `log`, `sqrt`, `sin` and `cos` of the
+//! IR, hence they are the same on all targets that compute these by [`crate::math`].
 
 mod cipher;
 mod key;

@@ -1,7 +1,7 @@
-//! The values of a draw.
+//! The values of a sample.
 //!
-//! An element takes the part of the draw that has its own size: parts follow each other from the lowest bits
-//! of lane 0 on. Every step is an operation of the IR that is exact, so all targets give the same bits.
+//! An element takes the part of the sample that has its own size: parts follow each other from the lowest
+//! bits of lane 0 on. Every step is an operation of the IR that is exact, so all targets give the same bits.
 
 use tnode::{DType, Scalar};
 
@@ -29,7 +29,7 @@ impl Distribution {
         }
     }
 
-    /// How many values of that type one draw gives: as many as fit 128 bits. Normals take 32 bits, or for
+    /// How many values of that type one sample gives: as many as fit 128 bits. Normals take 32 bits, or for
     /// `f64` 64.
     pub fn values_per_sample(self, dtype: DType) -> usize {
         let size = match self {
@@ -45,15 +45,15 @@ impl Distribution {
     }
 }
 
-/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below
+/// Value number `at` of a sample; `sample` is mentioned more than once. `at` is below
 /// [`Distribution::values_per_sample`], and the type one that [has](Distribution::has) such values.
-pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Expr, at: usize) -> Expr {
+pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, sample: &Expr, at: usize) -> Expr {
     match (distribution, scheme) {
-        (Distribution::Normal, _) => normal(dtype, draw, at),
-        (Distribution::Bits, _) => bits(dtype, draw, at),
-        (Distribution::Uniform, Scheme::Standard) => uniform(dtype, draw, at),
+        (Distribution::Normal, _) => normal(dtype, sample, at),
+        (Distribution::Bits, _) => bits(dtype, sample, at),
+        (Distribution::Uniform, Scheme::Standard) => uniform(dtype, sample, at),
         (Distribution::Uniform, Scheme::CompatLight | Scheme::CompatCrypto) => {
-            compat_uniform(dtype, draw, at)
+            compat_uniform(dtype, sample, at)
         }
     }
 }
@@ -61,15 +61,15 @@ pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Ex
 /// A float uniform in [0, 1): the highest `p` bits of the part, times 2⁻ᵖ. `p` is the length of the
 /// significand: 24 for `f32`, 53 for `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`,
 /// so all values are exact and none is 1. Of other types, [`bits`].
-pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
+pub fn uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
     match dtype.significand_bits() {
-        None => bits(dtype, draw, at),
+        None => bits(dtype, sample, at),
         Some(53) => {
-            let high = Expr::binary(BinaryOp::Shr, double_word(draw, at), word(DType::U64, 11));
+            let high = Expr::binary(BinaryOp::Shr, double_word(sample, at), word(DType::U64, 11));
             scaled(DType::F64, Expr::bitcast(DType::I64, high), 53)
         }
         Some(p) => {
-            let fraction = scaled(DType::F32, Expr::bitcast(DType::I32, highest(dtype, draw, at, p)), p);
+            let fraction = scaled(DType::F32, Expr::bitcast(DType::I32, highest(dtype, sample, at, p)), p);
             narrowed(dtype, fraction)
         }
     }
@@ -78,39 +78,39 @@ pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
 /// The uniforms of compatible schemes. For `f32` they are those of [`uniform`]; for `f64`, `f16` and `bf16`
 /// the part as an integer divided by its range and rounded, which may give 1; for 8-bit floats and integers
 /// the bits; for `bool` one bit.
-pub fn compat_uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
+pub fn compat_uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
     match dtype {
-        DType::F32 => uniform(dtype, draw, at),
-        DType::F64 => scaled(DType::F64, double_word(draw, at), 64),
+        DType::F32 => uniform(dtype, sample, at),
+        DType::F64 => scaled(DType::F64, double_word(sample, at), 64),
         DType::F16 | DType::Bf16 => {
-            let part = Expr::bitcast(DType::I32, highest(dtype, draw, at, 16));
+            let part = Expr::bitcast(DType::I32, highest(dtype, sample, at, 16));
             narrowed(dtype, scaled(DType::F32, part, 16))
         }
-        _ => bits(dtype, draw, at),
+        _ => bits(dtype, sample, at),
     }
 }
 
 /// The part itself, as a bit pattern of the type; for `bool`, its highest bit.
-pub fn bits(dtype: DType, draw: &Expr, at: usize) -> Expr {
-    let part = |width: u32| highest(dtype, draw, at, width);
+pub fn bits(dtype: DType, sample: &Expr, at: usize) -> Expr {
+    let part = |width: u32| highest(dtype, sample, at, width);
     match (dtype, dtype.size_bytes()) {
-        (DType::U32x4, _) => draw.clone(),
+        (DType::U32x4, _) => sample.clone(),
         (DType::Bool, _) => Expr::convert(DType::Bool, part(1)),
         (_, 1) => recast(dtype, DType::U8, Expr::convert(DType::U8, part(8))),
         (_, 2) => recast(dtype, DType::U16, Expr::convert(DType::U16, part(16))),
         (_, 4) => recast(dtype, DType::U32, part(32)),
-        _ => recast(dtype, DType::U64, double_word(draw, at)),
+        _ => recast(dtype, DType::U64, double_word(sample, at)),
     }
 }
 
 /// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller, in
-/// `f64` for `f64` and else in `f32`: of uniforms `u` and `v` that follow each other in the draw,
+/// `f64` for `f64` and else in `f32`: of uniforms `u` and `v` that follow each other in the sample,
 /// `√(-2·log(1 - u))` times `cos(2π·v)` for even `at` and `sin(2π·v)` for odd. As `1 - u` is at least 2⁻²⁴
 /// (2⁻⁵³), no value is beyond 5.77 (8.58).
-pub fn normal(dtype: DType, draw: &Expr, at: usize) -> Expr {
+pub fn normal(dtype: DType, sample: &Expr, at: usize) -> Expr {
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let number = |x: f64| Expr::Const(Scalar::from_f64(wide, x));
-    let (u, v) = (uniform(wide, draw, at & !1), uniform(wide, draw, at | 1));
+    let (u, v) = (uniform(wide, sample, at & !1), uniform(wide, sample, at | 1));
     let log = Expr::unary(UnaryOp::Log, Expr::binary(BinaryOp::Sub, number(1.0), u));
     let radius = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Mul, number(-2.0), log));
     let angle = Expr::binary(BinaryOp::Mul, number(std::f64::consts::TAU), v);
@@ -119,11 +119,11 @@ pub fn normal(dtype: DType, draw: &Expr, at: usize) -> Expr {
 }
 
 /// The highest `keep` bits of part `at`, whose size is that of a `dtype` of at most 4 bytes, as `u32`.
-fn highest(dtype: DType, draw: &Expr, at: usize, keep: u32) -> Expr {
+fn highest(dtype: DType, sample: &Expr, at: usize, keep: u32) -> Expr {
     let width = 8 * dtype.size_bytes() as u32;
     let per_lane = 4 / dtype.size_bytes();
     let lowest = width * (at % per_lane) as u32 + (width - keep);
-    let lane = Expr::lane((at / per_lane) as u8, draw.clone());
+    let lane = Expr::lane((at / per_lane) as u8, sample.clone());
     let shifted = match lowest {
         0 => lane,
         by => Expr::binary(BinaryOp::Shr, lane, word(DType::U32, by.into())),
@@ -135,8 +135,8 @@ fn highest(dtype: DType, draw: &Expr, at: usize, keep: u32) -> Expr {
 }
 
 /// Lanes `2·at` and `2·at + 1` as one `u64`, the first in the low bits.
-fn double_word(draw: &Expr, at: usize) -> Expr {
-    let lane = |lane: usize| Expr::convert(DType::U64, Expr::lane(lane as u8, draw.clone()));
+fn double_word(sample: &Expr, at: usize) -> Expr {
+    let lane = |lane: usize| Expr::convert(DType::U64, Expr::lane(lane as u8, sample.clone()));
     let high = Expr::binary(BinaryOp::Shl, lane(2 * at + 1), word(DType::U64, 32));
     Expr::binary(BinaryOp::BitOr, high, lane(2 * at))
 }

@@ -188,7 +188,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// Reads `{hex}` and tells its length.
+/// Reads `{hex}`; returns its length.
 fn braced_code_point(text: &str) -> Option<(char, usize)> {
     let (hex, _) = text.strip_prefix('{')?.split_once('}')?;
     let c = u32::from_str_radix(hex, 16).ok().and_then(char::from_u32)?;

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_cannot_hold_is_refused() {
+    fn what_a_type_cannot_hold_is_rejected() {
         assert_eq!(number(false, "256", "u8"), Err("an integer within 0..=255 for u8".into()));
         assert_eq!(number(true, "1", "u8"), Err("an integer within 0..=255 for u8".into()));
         assert!(number(true, "128", "i8").is_ok());

@@ -118,7 +118,7 @@ impl<'t> Parser<'t> {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// An error at the current token, in place of which `expected` would be valid.
+    /// An error at the current token, where `expected` would be valid.
     pub(super) fn unexpected(&self, expected: impl Into<String>) -> Box<ParseError> {
         self.error(expected, describe(self.peek()))
     }

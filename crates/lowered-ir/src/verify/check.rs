@@ -49,7 +49,7 @@ pub(super) fn statements(
     checker.block(block)
 }
 
-/// Whether an expression is deeper than anybody may print it.
+/// Whether an expression is too deep to be printed.
 pub(super) fn is_too_deep(expr: &Expr) -> bool {
     deeper_than(expr, crate::text::MAX_NESTING)
 }
@@ -78,8 +78,7 @@ fn deeper_than(expr: &Expr, depth: usize) -> bool {
 struct Checker<'r> {
     routine: &'r Routine,
     limits: &'r Limits,
-    /// VariableIntervals of the variables of every loop met so far; which of them are in scope, `enclosing`
-    /// tells.
+    /// The intervals of the variables of every loop so far; `enclosing` has the variables in scope.
     ranges: VariableIntervals<'r>,
     /// The loops around the current statement.
     enclosing: Vec<(LoopId, LoopKind)>,

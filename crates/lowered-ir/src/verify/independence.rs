@@ -17,10 +17,10 @@
 //! `|c|·(n − 1) + W < g` in magnitude. This is the reasoning of mixed-radix numbers: low digits, the digit
 //! `v`, high digits.
 //!
-//! Two splits are tried: all terms low, and as high those with a coefficient of at least `|c|·n`. For a
-//! guarded read, the intervals are those where its guard holds, for it touches nothing elsewhere. A loop of
-//! at most one iteration is independent whatever it does. LoopAccesses of locals declared inside the loop are
-//! an iteration's own, and reads of the merge buffer are of memory that nobody writes.
+//! Two splits are tried: all terms low, and the terms with a coefficient of at least `|c|·n` high. For a
+//! guarded read, the intervals are narrowed by its guard, since the read touches no memory elsewhere. A loop
+//! of at most one iteration is always independent. Accesses of locals declared inside the loop are private to
+//! an iteration, and the merge buffer is never written.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ struct LoopAccess<'r> {
 /// A violation in a statement, as a path from the loop's body.
 pub(super) type LoopViolation = (Vec<usize>, Violation);
 
-/// Checks V19 and V20 on a loop whose body keeps all other rules; `ranges` knows its variable and those of
+/// Checks V19 and V20 on a loop whose body keeps all other rules; `ranges` has its variable and those of the
 /// loops inside.
 pub(super) fn check(
     looped: &CheckedLoop<'_>,

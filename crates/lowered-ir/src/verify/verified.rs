@@ -29,7 +29,7 @@ impl Verified<Routine> {
     ///
     /// # Errors
     ///
-    /// As [`verify`].
+    /// [`VerifyError`](super::VerifyError), in the cases of [`verify`].
     pub fn new(routine: Routine) -> Result<Self, VerifyError> {
         verify(&routine)?;
         Ok(Verified(routine))

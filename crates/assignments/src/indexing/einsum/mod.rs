@@ -102,7 +102,7 @@ pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Einsu
 pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<ResolvedEinsum, SpecError> {
     let lhs = [Dims::from_slice(lhs)];
     let parts = parse::parse(spec).and_then(|arrays| {
-        arrays.refuse_concatenation()?;
+        arrays.reject_concatenation()?;
         solve::solve(spec, &arrays, rhs, &lhs, true)
     });
     let mut parts = parts.map_err(|located| SpecError::new(located, spec))?;

@@ -47,7 +47,7 @@ pub(super) struct SpecArrays {
 
 impl SpecArrays {
     /// Rejects concatenated axes.
-    pub(super) fn refuse_concatenation(&self) -> Result<(), LocatedSpecError> {
+    pub(super) fn reject_concatenation(&self) -> Result<(), LocatedSpecError> {
         let mut axes = self.read.iter().chain(&self.written).flat_map(|operand| &operand.items);
         match axes.find(|(item, _)| matches!(item, Item::Axis(Axis::Concat(_)))) {
             Some((_, span)) => Err(SpecErrorKind::Concatenation.at(span)),

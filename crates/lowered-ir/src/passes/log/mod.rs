@@ -2,18 +2,17 @@
 //! from which it is computed.
 //!
 //! ```text
-//! index i0 = 1                                        for each iteration; before all else, for each static
-//! symbol COMMENT: a remark of the routine
-//! # y[i0] := y[i0] + x[i0]                            the statement that runs next
-//! y[1]{=2.0} = 5.0 = y[1]{=2.0} + x[1]{=3.0}          where it stores, what was there, what is there now,
-//! and why
-//! # zero y                                            all elements of a node at once
+//! index i0 = 1                            each iteration; first of all, each static symbol
+//! COMMENT: a remark of the routine
+//! # y[i0] := y[i0] + x[i0]                the statement that runs next
+//! y[1]{=2.0} = 5.0 = y[1]{=2.0} + x[1]{=3.0}  target, old value, new value, expression
+//! # zero y                                all elements of a node at once
 //! ```
 //!
 //! * The old value of the target is shown where the statement itself reads it; otherwise it may be undefined.
 //! * Every read shows its value. A read whose guard fails or whose computed index is outside shows its
 //!   alternative. Logging reads no memory that the statement does not read.
-//! * A store at a computed index tells whether it is `inside` the dimension; outside of it nothing is stored.
+//! * A store at a computed index logs whether it is `inside` the dimension; outside of it nothing is stored.
 //! * Names are those of the nodes, with their position where several have one name. Line ends within them are
 //!   written `\n`.
 //!

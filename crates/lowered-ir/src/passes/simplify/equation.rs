@@ -8,7 +8,7 @@ use crate::ir::{BinaryOp, Expr, UnaryOp};
 use super::SimplifyContext;
 use super::pattern::EquationMatch;
 
-/// Who may use an equation.
+/// The class of routines that an equation applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EquationClass {
     /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is
@@ -46,7 +46,7 @@ pub struct Equation {
     pub right: &'static str,
     /// When it holds.
     pub when: Condition,
-    /// Who may use it.
+    /// The class of routines that it applies to.
     pub class: EquationClass,
     /// How it is applied.
     pub(super) how: EquationMethod,

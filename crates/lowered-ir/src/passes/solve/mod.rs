@@ -175,7 +175,7 @@ impl<'a> EquationSystem<'a> {
         self.target.loops.iter().rev().find(unit).copied()
     }
 
-    /// Takes note that `var = value`.
+    /// Records the solution `var = value`.
     fn settle(&mut self, var: LoopId, value: &Affine) {
         for known in self.values.values_mut() {
             *known = known.substitute(var, value);
@@ -225,7 +225,7 @@ impl<'a> EquationSystem<'a> {
         within
     }
 
-    /// Whether the range always or never holds, if the ranges of the variables or divisibility tell.
+    /// Whether the range always or never holds, if the ranges of the variables or divisibility decide it.
     fn decide(&self, range: &Range) -> Option<bool> {
         let (lo, hi) = self.bounds(&range.index)?;
         if range.lo <= lo && hi < range.hi {
@@ -260,7 +260,7 @@ impl<'a> EquationSystem<'a> {
         }
     }
 
-    /// Whether the index tells all of its loop variables.
+    /// Whether the value of the index determines all of its loop variables.
     fn tells_digits(&self, index: &Affine) -> bool {
         let own = index.terms().iter().filter(|(var, _)| is_among(*var, self.target.loops));
         let extent = |var: Var| match var {

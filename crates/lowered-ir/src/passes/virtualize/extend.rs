@@ -1,4 +1,4 @@
-//! Inlines a long computation without repeating it: the nest that sets the node goes on with the statement
+//! Inlines a long computation without repeating it, by fusing the nest that sets the node with the statement
 //! that uses it.
 //!
 //! `for i { …; %t[i] := v }; for j { %u[j] := f(%t[j]) }` becomes `for i { …; %u[i] := f(v) }`, if nothing
@@ -20,7 +20,7 @@ const LONG: usize = 256;
 struct Pair {
     setter: usize,
     user: usize,
-    /// How often the user reads the element.
+    /// The number of reads of the element by the user.
     uses: usize,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn extend(
     Some(computed)
 }
 
-/// The computation of the node as it was before other nodes were inlined into it: these have computations of
+/// The computation of the node before other nodes were inlined into it, since these have computations of
 /// their own.
 fn computed(body: &IndexedBody, node: NodeRef, setter: usize) -> Option<InlinedComputation> {
     let stmt = body.apart(setter).or_else(|| body.stmt(setter))?.clone();
@@ -110,10 +110,10 @@ impl<'a> Nest<'a> {
     }
 }
 
-/// How a block reads a node.
+/// The reads of a node in a block.
 struct Uses {
     count: usize,
-    /// Size and depth of the value that does.
+    /// Size and depth of the value that reads the node.
     of_value: (usize, usize),
 }
 

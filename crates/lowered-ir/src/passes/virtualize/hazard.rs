@@ -1,4 +1,4 @@
-//! Whether a computation may be moved from where it stands to a use: nothing it reads may change on the way.
+//! Hazards of moving a computation to a use: nothing may overwrite its inputs in between.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ struct Order {
     loops: Vec<LoopId>,
     reads: Vec<Indices>,
     store: Option<(Indices, Vec<LoopId>)>,
-    /// No read after the store, no second store.
+    /// No read follows the store, and there is no second store.
     clear: bool,
 }
 

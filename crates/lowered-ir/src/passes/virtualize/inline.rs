@@ -47,7 +47,7 @@ fn overwritten(input: NodeRef, routine: &Routine) -> InlineRejection {
     InlineRejection::InputOverwritten { input: routine.node(input).name.clone() }
 }
 
-/// Whether the statement reads the node for something else than the node's own value.
+/// Whether the statement reads the node for more than an accumulation into the node itself.
 fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
     let mut found = false;
     walk::each_stmt(std::slice::from_ref(stmt), &mut |s| match s {
@@ -91,9 +91,9 @@ fn replace(
     Ok(together(block, ctx.fresh))
 }
 
-/// The statements as one, in a loop that runs once if there are several: a setter and all that it needs must
-/// stay one statement of the body, or it could not be inlined in its turn. In the end such loops are
-/// dissolved.
+/// Combines the statements into one, in a loop of one iteration if there are several: a setter and the
+/// statements that it needs must stay one statement of the body, or it could not be inlined in turn. Such
+/// loops are dissolved at the end.
 fn together(mut block: Block, fresh: &mut Fresh) -> Stmt {
     match block.pop() {
         Some(only) if block.is_empty() => only,
@@ -104,7 +104,7 @@ fn together(mut block: Block, fresh: &mut Fresh) -> Stmt {
     }
 }
 
-/// How deep the loops of the block nest.
+/// The nesting depth of the loops of the block.
 fn nesting(block: &[Stmt]) -> usize {
     let depths = block.iter().map(|stmt| match stmt {
         Stmt::For { body, .. } => 1 + nesting(body),

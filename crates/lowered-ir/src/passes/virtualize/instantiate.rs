@@ -1,5 +1,5 @@
-//! Repeats a producer's computation for one element: as an expression where it is one, else as statements on
-//! a fresh local.
+//! Instantiates a producer for one element: as an expression where possible, else as statements on a fresh
+//! local.
 //!
 //! Each setter nest is solved for the iterations that set the element. Loops with known variables are
 //! dropped. The remaining conditions select between the value that the nest stores and the earlier value of
@@ -25,12 +25,12 @@ use super::rename::{rename, renamed};
 use super::statement_position::{self, StatementPosition};
 use super::{InlineRejection, single_element};
 
-/// One way that a statement reads the node.
+/// A read of the node by a statement: the element and its guard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ElementUse {
     /// The element.
     pub(super) index: Indices,
-    /// When it is read; `None` for always.
+    /// The condition of the read; `None` for always.
     pub(super) guard: Option<Guard>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ElementInstance {
     pub(super) value: Expr,
 }
 
-/// The surroundings of an instantiation.
+/// The context of an instantiation.
 pub(super) struct UseSite<'a> {
     /// The ranges of the variables in scope and of copied loops.
     pub(super) ranges: &'a mut Ranges,
@@ -52,9 +52,10 @@ pub(super) struct UseSite<'a> {
     pub(super) routine: &'a Routine,
     /// The position in the body of the outermost statement around the use.
     pub(super) top: usize,
-    /// Where in that statement the use stands.
+    /// The position of the use within that statement.
     pub(super) place: &'a StatementPosition,
-    /// Some element's computation was no mere renaming of variables, so that the result must be verified.
+    /// Set if the computation of an element was more than a renaming of variables, so that the result must be
+    /// verified.
     pub(super) rewritten: &'a mut bool,
 }
 
@@ -119,7 +120,7 @@ fn holds(range: &Range) -> Expr {
     Expr::binary(BinaryOp::And, above, below)
 }
 
-/// The piece's statements for the element, storing to `local`; `None` if the piece does not reach it.
+/// The statements of the nest for the element, storing to `local`; `None` if the nest does not reach it.
 fn repeat(
     producer: &Producer,
     piece: &SetterNest,
@@ -180,7 +181,7 @@ fn solved(
     )
 }
 
-/// The text of the piece's index that mentions a loop, by the loop's new name.
+/// The part of the index of the nest that mentions a loop, by the new name of the loop.
 fn index_with(
     piece: &SetterNest,
     var: LoopId,
@@ -223,7 +224,7 @@ impl InstanceEmitter<'_, '_> {
                     out.push(Stmt::SetLocal { local, index, value });
                 }
                 Stmt::Declare { .. } => out.push(stmt),
-                // A piece holds none of these.
+                // Setter nests hold none of these.
                 Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
             }
         }
@@ -240,8 +241,7 @@ impl InstanceEmitter<'_, '_> {
         Ok(Stmt::set_scalar(self.local, value))
     }
 
-    /// How reads are protected here: by the guard of the use and those conditions whose variables are in
-    /// scope.
+    /// The guard of reads at this place: that of the use and the conditions whose variables are in scope.
     fn protection(&self) -> Protection {
         let mut guard = self.wanted.guard.clone().unwrap_or_default();
         let ahead = |var: &&LoopId| !self.entered.contains(*var);
@@ -256,8 +256,8 @@ impl InstanceEmitter<'_, '_> {
     }
 }
 
-/// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper
-/// expressions.
+/// The maximum depth of a value; deeper values are bound to a local, so that chains of virtual nodes do not
+/// build ever deeper expressions.
 pub(super) const MAX_DEPTH: usize = 32;
 
 /// Turns statements that compute `local` into the shortest instance.

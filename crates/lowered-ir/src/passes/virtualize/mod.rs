@@ -27,7 +27,7 @@
 //!   values in the same order per element.
 //! * A node that was inlined is not mentioned by any statement afterwards.
 //! * A use that reads the node twice computes it once, so chains of virtual nodes cannot explode.
-//! * The work is that of the statements rewritten, not of the whole routine for each node.
+//! * The time is proportional to the rewritten statements, not to the whole routine for each node.
 
 mod body;
 mod extend;
@@ -51,13 +51,13 @@ pub(crate) use rename::{rename, rename_locals};
 use body::IndexedBody;
 use inline::InlineContext;
 
-/// Statements with more operations than this are not made by inlining.
+/// The maximum number of operations of a statement that inlining makes.
 pub const MAX_STATEMENT_SIZE: usize = 1 << 14;
 
-/// Loops and parts of expressions are not nested deeper than this by inlining.
+/// The maximum depth of loops and of expressions that inlining makes.
 const MAX_NESTING: usize = 200;
 
-/// Inlines each of the nodes if that can be done; answers which could not, and why.
+/// Inlines each of the nodes that can be inlined. Returns the others with the reasons.
 ///
 /// Nodes that must be virtual are inlined first, so that inlining another node cannot make them unfit; nodes
 /// of equal priority in the order of their first setter.
@@ -77,7 +77,7 @@ pub(crate) struct VirtualizeOutcome {
 
 /// The computation of a node that was inlined.
 pub(crate) struct InlinedComputation {
-    /// Whose.
+    /// The node.
     pub(crate) node: NodeRef,
     /// The statements that compute the node, given that it is zero before.
     pub(crate) body: Block,

@@ -1,9 +1,9 @@
-//! The computation of a virtual node, taken out of the routine and put in a form that can be repeated for any
+//! The computation of a virtual node, extracted from the routine in a form that can be instantiated for any
 //! element.
 //!
-//! A producer is a list of pieces in program order. Each piece is a loop nest with one index at which it
-//! stores to the node; every other store is dropped. Stores at different indices within one nest make a piece
-//! each, if they never meet.
+//! A producer is a list of setter nests in program order. Each is a loop nest with one index at which it
+//! stores to the node; every other store is dropped. Stores at different indices within one nest become
+//! separate setter nests, provided that they never store to the same element.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::statement_position::{self, StatementPosition};
 
 /// The computation of one node.
 pub(super) struct Producer {
-    /// Whose computation.
+    /// The computed node.
     pub(super) node: NodeRef,
     /// The node's element type.
     pub(super) dtype: DType,
@@ -30,13 +30,13 @@ pub(super) struct Producer {
     pub(super) setters: (usize, usize),
     /// The nodes read, without the node itself.
     pub(super) inputs: BTreeSet<NodeRef>,
-    /// The number of parts of the values computed.
+    /// The total size of the computed values, in nodes of expressions.
     pub(super) size: usize,
 }
 
 /// One top-level statement with setters, reduced to the computation of one index of the node.
 pub(super) struct SetterNest {
-    /// Where in the body it stands.
+    /// The position of the statement in the body.
     pub(super) top: usize,
     /// The loop nest.
     pub(super) stmt: Stmt,
@@ -45,11 +45,11 @@ pub(super) struct SetterNest {
     /// The loops around the first setter, outermost first. Loops whose variables occur in the index surround
     /// all setters.
     pub(super) loops: Vec<LoopId>,
-    /// Where in the original statement each setter stands.
+    /// The position of each setter in the original statement.
     pub(super) setters: Vec<StatementPosition>,
 }
 
-/// Takes the computation of `node` out of the body.
+/// Extracts the computation of `node` from the body.
 pub(super) fn extract(
     routine: &Routine,
     body: &IndexedBody,
@@ -78,7 +78,7 @@ pub(super) fn extract(
     Ok(Producer { node, dtype, pieces, setters: (first, last), inputs, size })
 }
 
-/// The pieces of one statement.
+/// The setter nests of one statement.
 fn split(
     top: usize,
     stmt: &Stmt,
@@ -110,7 +110,7 @@ fn split(
     setters.into_iter().map(|(index, places)| piece(top, stmt, node, index, places)).collect()
 }
 
-/// Whether two stores never reach the same element, in whatever iterations.
+/// Whether two stores never reach the same element, for any values of their variables.
 ///
 /// It holds if in some dimension the difference of the indices, each with variables of its own, is never 0:
 /// by its bounds, or because the greatest common divisor of the coefficients does not divide its constant.

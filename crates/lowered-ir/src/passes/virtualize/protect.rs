@@ -1,5 +1,4 @@
-//! Values that are computed whether or not they are wanted: every read of theirs is guarded, so that none
-//! leaves its array.
+//! Protects speculatively computed values: every read in them is guarded, so that none leaves its array.
 
 use tnode::{DType, Scalar};
 
@@ -10,13 +9,13 @@ use crate::verify::proves_in_bounds;
 use super::InlineRejection;
 use super::instantiate::UseSite;
 
-/// When a value is wanted, and where the node's own element is meanwhile.
+/// The condition under which a value is used, and the local that holds the element being computed.
 pub(super) struct Protection {
     /// The node being inlined.
     pub(super) node: NodeRef,
     /// The local that stands for the element being computed.
     pub(super) local: LocalId,
-    /// When the value is wanted; empty for always.
+    /// The condition under which the value is used; empty for always.
     pub(super) guard: Guard,
 }
 
@@ -24,7 +23,7 @@ impl Protection {
     /// The value with the element read from the local and every other read guarded.
     ///
     /// # Errors
-    /// When a part cannot be computed harmlessly, and provably so, where the guard fails.
+    /// A part cannot be computed harmlessly, and provably so, where the guard fails.
     pub(super) fn value(&self, value: Expr, site: &UseSite<'_>) -> Result<Expr, InlineRejection> {
         let mut obstacle = None;
         let value = walk::map_expr(value, &mut |e| self.part(e, site, &mut obstacle));

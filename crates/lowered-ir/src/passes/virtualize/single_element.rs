@@ -1,13 +1,13 @@
-//! Whether a nest can be run for one element alone: that dropping the loops which its solution knows changes
-//! nothing.
+//! Checks that a nest can be run for one element: that dropping the loops with solved variables does not
+//! change the result.
 //!
 //! A local carries values from one iteration to the next of every loop around its uses but inside its scope.
 //! If such a loop is dropped, the values it would have carried are missing. So a local must be declared
 //! within the same dropped loops as each of its uses, and its elements must not be told apart by them.
 //!
-//! Where a dropped loop's value depends on a loop further in, nothing but the one store may stand in the
-//! nest, for every other statement would see another value of the dropped variable in each iteration of that
-//! loop.
+//! Where the value of a dropped loop depends on a loop further in, the nest must hold nothing but the one
+//! store, since every other statement would see another value of the dropped variable in each iteration of
+//! the inner loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,9 +34,9 @@ fn is_one_store(stmt: &Stmt) -> bool {
 
 struct NestCheck<'a> {
     dropped: &'a BTreeSet<LoopId>,
-    /// The loops around that will be dropped.
+    /// The surrounding loops that will be dropped.
     around: Vec<LoopId>,
-    /// How many of those stood around each local's declaration.
+    /// For each local, the number of dropped loops around its declaration.
     locals: BTreeMap<LocalId, usize>,
 }
 

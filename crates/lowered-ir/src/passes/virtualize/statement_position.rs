@@ -1,4 +1,4 @@
-//! Where in a statement of the body another statement stands, and which of two comes first.
+//! Positions of statements within a top-level statement, and their order of execution.
 
 use crate::ir::{Affine, LoopId, Stmt};
 
@@ -29,7 +29,7 @@ fn inner(stmt: &Stmt, place: &mut StatementPosition, f: &mut impl FnMut(&Stateme
     }
 }
 
-/// Whether the statement at `setter`, in the iteration that `value` gives, is done when the one at `user`
+/// Whether the statement at `setter`, in the iteration given by `value`, has completed when the one at `user`
 /// runs.
 ///
 /// For each loop around both, outermost first, the setter's iteration is a constant number of iterations
