@@ -1,6 +1,6 @@
 //! From kernels to an artifact: the crate's unsafe code, which vouches for the generated programs.
 //!
-//! It relies on three facts. A [`Kernel`](codegen_core::Kernel) is verified and agrees with its ABI, so every
+//! It relies on three facts. A [`Kernel`] is verified and agrees with its ABI, so every
 //! access of its IR lies within the bytes of its parameters. [`crate::emit`] and [`crate::tensor_cores`]
 //! access what the IR accesses, whatever the symbols are. [`ptx_asm::check`] has accepted each program.
 //! `tests/corpus.rs` checks every program, and `tests/interpreted.rs` runs programs on a simulated GPU that

@@ -4,7 +4,7 @@
 //!
 //! Use it if you generate kernels for NVIDIA GPUs and want mistakes reported before an assembler, a driver or
 //! a wrong result shows them. You build a [`PtxProgram`]: instructions on typed registers, in a tree of
-//! branches and loops. [`check`] reports the first rule that the program breaks, with the kernel and the
+//! branches and loops. [`check()`] reports the first rule that the program breaks, with the kernel and the
 //! instruction; [`print()`] writes the text that a driver or `ptxas` takes. The crate knows nothing of arrays
 //! beyond their bytes, and needs neither an SDK nor a driver.
 //!
@@ -48,9 +48,9 @@
 //!
 //! # Promises
 //!
-//! * **No panic.** [`check`] returns `Ok` or a [`PtxError`] for every [`PtxProgram`], and [`print()`] returns
-//!   text for every program that [`check`] accepts.
-//! * **Accepted programs assemble.** NVIDIA's assembler accepts the text of every program that [`check`]
+//! * **No panic.** [`check()`] returns `Ok` or a [`PtxError`] for every [`PtxProgram`], and [`print()`]
+//!   returns text for every program that [`check()`] accepts.
+//! * **Accepted programs assemble.** NVIDIA's assembler accepts the text of every program that [`check()`]
 //!   accepts, on the program's target.
 //! * **Accepted programs read no register before it is written, and their threads reach every barrier and
 //!   every instruction of a whole warp or warpgroup together.** Data races and accesses outside of arrays

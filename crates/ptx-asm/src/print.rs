@@ -18,7 +18,7 @@ use crate::program::{
     STATIC_SHARED_BYTES, StateSpace,
 };
 
-/// The PTX text of a program, which [`check`](crate::check) should have accepted.
+/// The PTX text of a program, which [`check`](crate::check()) should have accepted.
 pub fn print(module: &PtxProgram) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
