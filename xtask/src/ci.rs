@@ -155,7 +155,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let routines =
         "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";
     let seeds = ("GPU_SEEDS", "1000".to_owned());
-    let rows = "cargo test --release -p codegen-ptx --test row_programs --test tile_programs";
+    let rows = "cargo test --release -p codegen-ptx --test it -- row_programs tile_programs";
     stages.push(Stage::new("programs as PTX", 20, rows).env([seeds.clone()]));
     stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
     let programs = "cargo test --release -p arrayjit --test many_programs -- --nocapture";

@@ -3,8 +3,7 @@
 //! the IR computes, bit for bit.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing test may panic")]
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;

@@ -6,9 +6,8 @@
     reason = "a failing test may panic, and reports are printed"
 )]
 
-mod common;
-#[path = "common/device.rs"]
-mod device;
+use crate::common;
+use crate::common::device;
 
 use codegen_core::log_buffer::HEADER_BYTES;
 use codegen_core::{Codegen, Payload};

@@ -6,10 +6,7 @@
 //! `GPU_SEEDS` in the environment sets the number of programs, for long checks.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-#[path = "../common/device.rs"]
-mod device;
-#[path = "../common/programs.rs"]
-mod programs;
+use crate::common::programs;
 
 mod contractions;
 mod extents;

@@ -1,5 +1,4 @@
 //! Runs scheduled routines on the simulated GPU and compares every call with the interpreter of the IR.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,7 @@
 //! Matmuls of 16-bit floats run on tensor cores together with their prologue and epilogue, and give the
 //! results of the IR, on whole numbers with exact sums.
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use codegen_ptx::{PtxOptions, Target, TensorCoreInstructions, ptx};
 use codegen_testkit::Outcome;

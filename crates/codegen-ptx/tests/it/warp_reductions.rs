@@ -2,9 +2,8 @@
 //! bits.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-mod common;
-#[path = "common/device.rs"]
-mod device;
+use crate::common;
+use crate::common::device;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use ptx_sim::ExecutionOrder;

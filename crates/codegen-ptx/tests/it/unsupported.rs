@@ -1,7 +1,7 @@
 //! Unsupported constructs: each rejection has an example with its reason.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-mod common;
+use crate::common;
 
 use codegen_core::CodegenError;
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};

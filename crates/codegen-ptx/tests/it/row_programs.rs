@@ -5,10 +5,7 @@
 //! number of programs, for long checks.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-#[path = "common/device.rs"]
-mod device;
-#[path = "common/programs.rs"]
-mod programs;
+use crate::common::programs;
 
 use std::fmt::Write;
 

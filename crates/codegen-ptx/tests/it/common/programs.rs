@@ -1,6 +1,5 @@
 //! Shared code of the tests on random programs: runs a routine on random numbers and compares it with the
 //! unscheduled routine.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use codegen_ptx::{Ptx, PtxOptions, Target, ptx};
 use codegen_testkit::Outcome;
@@ -11,7 +10,7 @@ use lowered_ir::ir::Numerics;
 use ptx_sim::ExecutionOrder;
 use tnode::{DType, Scalar};
 
-use crate::device;
+use crate::common::device;
 
 /// Number of programs: `GPU_SEEDS` in the environment, for long checks, or `otherwise`.
 pub(crate) fn seeds(otherwise: u64) -> u64 {

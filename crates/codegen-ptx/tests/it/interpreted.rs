@@ -6,8 +6,7 @@
     reason = "a failing test may panic, and reports are printed"
 )]
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{Outcome, Report};

@@ -1,7 +1,6 @@
 //! Approximate functions: their errors are within the stated bounds, and they are used only on request.
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use codegen_ptx::{PtxOptions, Target, ptx};
 use lowered_ir::text::parse;

@@ -1,5 +1,6 @@
 //! Shared code of the tests: kernels without the scheduler.
-#![allow(dead_code, reason = "each test uses a part")]
+pub(crate) mod device;
+pub(crate) mod programs;
 
 use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 

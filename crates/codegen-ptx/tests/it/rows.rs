@@ -2,8 +2,7 @@
 //! reduction.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use codegen_core::{Access, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};

@@ -1,7 +1,7 @@
 //! Golden files: the PTX of a few kernels.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-mod common;
+use crate::common;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use expect_test::{ExpectFile, expect_file};
@@ -24,7 +24,7 @@ routine @double fast {
     %1[i0] := %0[i0] + %0[i0]
   }
 }"#;
-    check(text, &expect_file!["text/double.ptx"]);
+    check(text, &expect_file!["../text/double.ptx"]);
 }
 
 #[test]
@@ -38,7 +38,7 @@ routine @log strict {
     log "x[", index i64(i0), "] = ", %0[i0], ", ", %1[i0] < 3i8, ", ", %1[9]
   }
 }"#;
-    check(text, &expect_file!["text/log.ptx"]);
+    check(text, &expect_file!["../text/log.ptx"]);
 }
 
 #[test]
@@ -63,7 +63,7 @@ routine @tree strict {
     }
   }
 }"#;
-    check(text, &expect_file!["text/tree_reduction.ptx"]);
+    check(text, &expect_file!["../text/tree_reduction.ptx"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ routine @narrow strict {
     %2[i0] := convert f16(%1[99 - i0])
   }
 }"#;
-    check(text, &expect_file!["text/narrow.ptx"]);
+    check(text, &expect_file!["../text/narrow.ptx"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ routine @guards strict {
     scatter %2[{%1[i0]}] := gather(%0[{%1[i0]}], 0.5f32)
   }
 }"#;
-    check(text, &expect_file!["text/guards.ptx"]);
+    check(text, &expect_file!["../text/guards.ptx"]);
 }
 
 #[test]
@@ -116,5 +116,5 @@ routine @quads strict {
     }
   }
 }"#;
-    check(text, &expect_file!["text/quads.ptx"]);
+    check(text, &expect_file!["../text/quads.ptx"]);
 }

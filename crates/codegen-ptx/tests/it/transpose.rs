@@ -1,7 +1,6 @@
 //! Nests that read in another order than they write (transposes): their values, and their memory traffic.
 
-#[path = "common/device.rs"]
-mod device;
+use crate::common::device;
 
 use codegen_core::{KernelAbi, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};

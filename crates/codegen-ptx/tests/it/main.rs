@@ -1,0 +1,19 @@
+//! The integration tests that may share a process, as one program, since each program costs a link.
+
+mod approximate;
+mod common;
+mod corpus;
+mod goldens;
+mod interpreted;
+mod logs;
+mod matmul;
+mod row_programs;
+mod rows;
+mod shapes;
+mod text;
+mod tile_programs;
+mod tiles;
+mod transpose;
+mod unsupported;
+mod vectorised_access;
+mod warp_reductions;
