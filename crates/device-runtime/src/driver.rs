@@ -15,6 +15,10 @@
 //!   reset.
 //! * All methods may be called from any thread.
 //!
+//! [`MemoryBudget`](crate::MemoryBudget) counts the bytes in use and enforces a limit;
+//! [`StreamRegistry`](crate::StreamRegistry) lists the streams in use. [`NullDevice`](crate::NullDevice) is a
+//! template.
+//!
 //! # Facts that a driver may trust
 //!
 //! A value of a [checked type](crate::MemoryRange) proves its checks: ranges lie in their memory, kernels get

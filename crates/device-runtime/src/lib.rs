@@ -57,6 +57,7 @@ mod memory_budget; // the account of a driver's memory
 mod null; // a driver that executes nothing
 #[cfg(test)]
 mod race; // a driver that detects data races, in tests
+mod stream_registry; // the live streams of a device
 // For users.
 mod context; // the memory of nodes on a stream
 mod copy; // transfers between contexts
@@ -77,7 +78,6 @@ mod residence; // which copy of one node is current
 mod routine; // linked routines
 mod sharing; // the sharing of nodes between streams
 mod stream; // streams
-mod stream_registry; // the live streams of a device
 mod submit; // submits tasks to drivers
 mod task; // sequences of scheduling functions
 mod transfer; // transfers between host arrays and nodes
