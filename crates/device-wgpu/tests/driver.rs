@@ -264,16 +264,24 @@ fn kernels_are_timed_by_the_device() {
     launch(&driver, &stream, &quick, &[]);
     driver.sync(&driver.record(&stream).unwrap()).unwrap();
     assert!(driver.take_kernel_times().is_empty(), "timing is off");
-    driver.time_kernels(true).unwrap();
-    (0..3).for_each(|_| launch(&driver, &stream, &quick, &[]));
-    launch(&driver, &stream, &slow, &[]);
-    driver.sync(&driver.record(&stream).unwrap()).unwrap();
-    driver.time_kernels(false).unwrap();
-    let times = driver.take_kernel_times();
-    assert_eq!(times.keys().collect::<Vec<_>>(), ["quick", "slow"]);
-    assert_eq!((times["quick"].launches, times["slow"].launches), (3, 1));
-    assert!(times["slow"].nanos > times["quick"].nanos, "{times:?}");
-    assert!(driver.take_kernel_times().is_empty());
+    let times = || {
+        driver.time_kernels(true).unwrap();
+        (0..3).for_each(|_| launch(&driver, &stream, &quick, &[]));
+        launch(&driver, &stream, &slow, &[]);
+        driver.sync(&driver.record(&stream).unwrap()).unwrap();
+        driver.time_kernels(false).unwrap();
+        let times = driver.take_kernel_times();
+        assert_eq!(times.keys().collect::<Vec<_>>(), ["quick", "slow"]);
+        assert_eq!((times["quick"].launches, times["slow"].launches), (3, 1));
+        assert!(driver.take_kernel_times().is_empty());
+        times
+    };
+    // On a software adapter, other load of the machine may delay single launches.
+    let is_ordered = |_| {
+        let times = times();
+        times["slow"].nanos > times["quick"].nanos
+    };
+    assert!((0..20).any(is_ordered), "20 attempts");
 }
 
 #[test]
