@@ -6,7 +6,7 @@ use crate::ir::{BinaryOp, UnaryOp};
 use crate::math::{pow_f32, pow_f64, unary_f32, unary_f64};
 
 /// A native float with the methods that its operations need.
-pub(super) trait Float: Copy + PartialOrd {
+pub(super) trait NativeFloat: Copy + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
     fn load(x: Scalar) -> Self;
@@ -21,7 +21,7 @@ pub(super) trait Float: Copy + PartialOrd {
     fn bits_of(op: BinaryOp, a: Self, b: Self) -> Self;
 }
 
-pub(super) fn unary<T: Float>(op: UnaryOp, x: T) -> T {
+pub(super) fn unary<T: NativeFloat>(op: UnaryOp, x: T) -> T {
     use UnaryOp::*;
     match op {
         Not => truth(x == T::ZERO),
@@ -36,7 +36,7 @@ pub(super) fn unary<T: Float>(op: UnaryOp, x: T) -> T {
 }
 
 /// Comparisons are handled by the caller.
-pub(super) fn binary<T: Float>(op: BinaryOp, a: T, b: T) -> T {
+pub(super) fn binary<T: NativeFloat>(op: BinaryOp, a: T, b: T) -> T {
     use BinaryOp::*;
     match op {
         Add | Sub | Mul | Div | Rem => T::arithmetic(op, a, b).canonical(),
@@ -58,25 +58,25 @@ pub(super) fn binary<T: Float>(op: BinaryOp, a: T, b: T) -> T {
     }
 }
 
-fn max<T: Float>(a: T, b: T) -> T {
+fn max<T: NativeFloat>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-fn min<T: Float>(a: T, b: T) -> T {
+fn min<T: NativeFloat>(a: T, b: T) -> T {
     if a < b { a } else { b }
 }
 
-fn pick<T: Float>(condition: bool, x: T) -> T {
+fn pick<T: NativeFloat>(condition: bool, x: T) -> T {
     if condition { x } else { T::ZERO }
 }
 
-fn truth<T: Float>(condition: bool) -> T {
+fn truth<T: NativeFloat>(condition: bool) -> T {
     pick(condition, T::ONE)
 }
 
 macro_rules! native {
     ($type:ident, $bits:ident, $dtype:ident, $unary:ident, $pow:ident) => {
-        impl Float for $type {
+        impl NativeFloat for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 

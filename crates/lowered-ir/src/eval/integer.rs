@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 use crate::ir::{BinaryOp, UnaryOp};
 
 /// A native integer with the methods that its operations need.
-pub(super) trait Integer: Copy + Ord {
+pub(super) trait NativeInteger: Copy + Ord {
     const ZERO: Self;
     const ONE: Self;
     fn load(x: Scalar) -> Self;
@@ -17,7 +17,7 @@ pub(super) trait Integer: Copy + Ord {
     fn is_odd(self) -> bool;
 }
 
-pub(super) fn unary<T: Integer>(op: UnaryOp, x: T) -> T {
+pub(super) fn unary<T: NativeInteger>(op: UnaryOp, x: T) -> T {
     use UnaryOp::*;
     match op {
         Neg => x.wrapping_neg(),
@@ -31,13 +31,13 @@ pub(super) fn unary<T: Integer>(op: UnaryOp, x: T) -> T {
     }
 }
 
-fn through_f64<T: Integer>(op: UnaryOp, x: T) -> T {
+fn through_f64<T: NativeInteger>(op: UnaryOp, x: T) -> T {
     let x = x.store();
     T::load(super::unary(op, x.convert(DType::F64)).convert(x.dtype()))
 }
 
 /// Comparisons are handled by the caller.
-pub(super) fn binary<T: Integer>(op: BinaryOp, a: T, b: T) -> T {
+pub(super) fn binary<T: NativeInteger>(op: BinaryOp, a: T, b: T) -> T {
     use BinaryOp::*;
     match op {
         Add | Sub | Mul | Div | Rem | BitAnd | BitOr | BitXor | Shl | Shr => T::arithmetic(op, a, b),
@@ -61,7 +61,7 @@ pub(super) fn binary<T: Integer>(op: BinaryOp, a: T, b: T) -> T {
 /// `base` to the power of `exponent`: by squaring, wrapping. A negative exponent gives `1 / baseⁿ` truncated,
 /// in which `baseⁿ` is the true power, not the wrapped one: 1 or −1 for those bases, else 0 (also for base
 /// 0).
-fn pow<T: Integer>(base: T, exponent: T) -> T {
+fn pow<T: NativeInteger>(base: T, exponent: T) -> T {
     if exponent < T::ZERO {
         let minus_one = T::ONE.wrapping_neg();
         return match base {
@@ -82,17 +82,17 @@ fn pow<T: Integer>(base: T, exponent: T) -> T {
     result
 }
 
-fn pick<T: Integer>(condition: bool, x: T) -> T {
+fn pick<T: NativeInteger>(condition: bool, x: T) -> T {
     if condition { x } else { T::ZERO }
 }
 
-fn truth<T: Integer>(condition: bool) -> T {
+fn truth<T: NativeInteger>(condition: bool) -> T {
     pick(condition, T::ONE)
 }
 
 macro_rules! native {
     ($($type:ident as $unsigned:ident: $dtype:ident, $abs:expr;)*) => {$(
-        impl Integer for $type {
+        impl NativeInteger for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
 

@@ -26,8 +26,8 @@ use tnode::{DType, Scalar};
 
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 use crate::random::{Generator, bits_of, words_of};
-use float::Float;
-use integer::Integer;
+use float::NativeFloat;
+use integer::NativeInteger;
 
 /// `op x`; the result has the operand's type.
 pub fn unary(op: UnaryOp, x: Scalar) -> Scalar {
@@ -131,7 +131,7 @@ fn mul3(a: Scalar, b: Scalar, c: Scalar) -> Scalar {
     binary(BinaryOp::Mul, binary(BinaryOp::Mul, a, b), c).convert(dtype)
 }
 
-fn on_floats<T: Float>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
+fn on_floats<T: NativeFloat>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
     let (a, b) = (T::load(a), T::load(b));
     match compare(op, &a, &b) {
         Some(truth) => truth_value(truth),
@@ -139,7 +139,7 @@ fn on_floats<T: Float>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
     }
 }
 
-fn on_integers<T: Integer>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
+fn on_integers<T: NativeInteger>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
     let (a, b) = (T::load(a), T::load(b));
     match compare(op, &a, &b) {
         Some(truth) => truth_value(truth),

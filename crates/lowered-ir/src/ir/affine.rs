@@ -75,7 +75,7 @@ impl Affine {
         &self.terms
     }
 
-    /// The constant term.
+    /// The term without a variable.
     pub fn offset(&self) -> i64 {
         self.offset
     }

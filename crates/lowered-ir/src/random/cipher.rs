@@ -53,7 +53,7 @@ impl Generator {
 
     /// The words that the generator gives for a key and a counter.
     pub fn words(self, key: Words, counter: Words) -> Words {
-        self.run(&mut Native, key, counter)
+        self.run(&mut NativeWords, key, counter)
     }
 
     /// The generator over any arithmetic on words: numbers here, instructions in a code generator.
@@ -118,9 +118,9 @@ pub trait WordAlgebra {
 }
 
 /// Words as numbers.
-struct Native;
+struct NativeWords;
 
-impl WordAlgebra for Native {
+impl WordAlgebra for NativeWords {
     type Word = u32;
 
     fn constant(&mut self, value: u32) -> u32 {

@@ -58,27 +58,27 @@ impl SpecArrays {
 
 pub(super) fn parse(spec: &str) -> Result<SpecArrays, LocatedSpecError> {
     let words = spec.contains([',', '*', '+', '<']);
-    let mut parser = Parser { tokens: tokens(spec, words)?, at: 0, words };
+    let mut parser = EinsumParser { tokens: tokens(spec, words)?, at: 0, words };
     let mut read = vec![parser.operand()?];
     loop {
         match parser.next() {
-            (Token::Sign(";"), _) => read.push(parser.operand()?),
-            (Token::Sign("=>"), _) => break,
+            (EinsumToken::Sign(";"), _) => read.push(parser.operand()?),
+            (EinsumToken::Sign("=>"), _) => break,
             (token, span) => return Err(expected("an axis, `;` or `=>`", &token, &span)),
         }
     }
     let mut written = vec![parser.operand()?];
     loop {
         match parser.next() {
-            (Token::Sign(";"), _) => written.push(parser.operand()?),
-            (Token::End, _) => return Ok(SpecArrays { read, written }),
+            (EinsumToken::Sign(";"), _) => written.push(parser.operand()?),
+            (EinsumToken::End, _) => return Ok(SpecArrays { read, written }),
             (token, span) => return Err(expected("an axis or the end of the text", &token, &span)),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Token {
+enum EinsumToken {
     Word(String),
     Sign(&'static str),
     End,
@@ -86,23 +86,23 @@ enum Token {
 
 const SIGNS: [&str; 13] = ["...", "..", "->", "=>", ";", ",", "|", "_", "*", "+", "<", "=", "^"];
 
-fn expected(what: &'static str, token: &Token, span: &ByteRange) -> LocatedSpecError {
+fn expected(what: &'static str, token: &EinsumToken, span: &ByteRange) -> LocatedSpecError {
     let found = match token {
-        Token::Word(word) => format!("`{word}`"),
-        Token::Sign(sign) => format!("`{sign}`"),
-        Token::End => "the end of the text".to_owned(),
+        EinsumToken::Word(word) => format!("`{word}`"),
+        EinsumToken::Sign(sign) => format!("`{sign}`"),
+        EinsumToken::End => "the end of the text".to_owned(),
     };
     SpecErrorKind::Syntax { expected: what, found }.at(span)
 }
 
 /// Splits a text into tokens. With `words`, a word is a sequence of letters, digits and `_`; without, it is a
 /// single character, except in the name of an ellipsis.
-fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpecError> {
-    let mut tokens: Vec<(Token, ByteRange)> = Vec::new();
+fn tokens(spec: &str, words: bool) -> Result<Vec<(EinsumToken, ByteRange)>, LocatedSpecError> {
+    let mut tokens: Vec<(EinsumToken, ByteRange)> = Vec::new();
     let mut at = 0;
     while let Some(first) = spec[at..].chars().next() {
         let rest = &spec[at..];
-        let in_ellipsis = matches!(tokens.last(), Some((Token::Sign(".."), _)));
+        let in_ellipsis = matches!(tokens.last(), Some((EinsumToken::Sign(".."), _)));
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let run = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
         let run = if words || in_ellipsis { run } else { run.min(first.len_utf8()) };
@@ -110,9 +110,9 @@ fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpe
             at += first.len_utf8();
             continue;
         } else if run > 0 && &rest[..run] != "_" {
-            (Token::Word(rest[..run].to_owned()), run)
+            (EinsumToken::Word(rest[..run].to_owned()), run)
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            (Token::Sign(sign), sign.len())
+            (EinsumToken::Sign(sign), sign.len())
         } else {
             let found = format!("`{first}`");
             let expected = "an axis, `...`, `|`, `->`, `;` or `=>`";
@@ -121,33 +121,33 @@ fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, ByteRange)>, LocatedSpe
         tokens.push((token, at..at + length));
         at += length;
     }
-    tokens.push((Token::End, spec.len()..spec.len()));
+    tokens.push((EinsumToken::End, spec.len()..spec.len()));
     Ok(tokens)
 }
 
 /// A row of axes. `None` stands for `...`, which is named after the kind of the row later.
 type Row = Vec<(Option<Item>, ByteRange)>;
 
-struct Parser {
-    /// Ends with [`Token::End`].
-    tokens: Vec<(Token, ByteRange)>,
+struct EinsumParser {
+    /// Ends with [`EinsumToken::End`].
+    tokens: Vec<(EinsumToken, ByteRange)>,
     at: usize,
     words: bool,
 }
 
-impl Parser {
-    fn peek(&self) -> &(Token, ByteRange) {
+impl EinsumParser {
+    fn peek(&self) -> &(EinsumToken, ByteRange) {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn next(&mut self) -> (Token, ByteRange) {
+    fn next(&mut self) -> (EinsumToken, ByteRange) {
         let token = self.peek().clone();
         self.at += 1;
         token
     }
 
     fn accept(&mut self, sign: &'static str) -> bool {
-        let accepted = self.peek().0 == Token::Sign(sign);
+        let accepted = self.peek().0 == EinsumToken::Sign(sign);
         self.at += usize::from(accepted);
         accepted
     }
@@ -175,11 +175,11 @@ impl Parser {
         loop {
             let (token, span) = self.peek().clone();
             match token {
-                Token::Sign(",") if !separated => {
+                EinsumToken::Sign(",") if !separated => {
                     self.next();
                     separated = true;
                 }
-                Token::Sign("..." | "..") => {
+                EinsumToken::Sign("..." | "..") => {
                     if row.iter().any(|(item, _)| matches!(item, None | Some(Item::Row(_)))) {
                         return Err(expected("at most one ellipsis in a row", &token, &span));
                     }
@@ -188,12 +188,14 @@ impl Parser {
                     self.accept(",");
                     separated = true;
                 }
-                Token::Word(_) | Token::Sign("_") if separated || !self.words => {
+                EinsumToken::Word(_) | EinsumToken::Sign("_") if separated || !self.words => {
                     let (axis, span) = self.axis()?;
                     row.push((Some(Item::Axis(axis)), span));
                     separated = false;
                 }
-                Token::Word(_) | Token::Sign("_") => return Err(expected("`,` between axes", &token, &span)),
+                EinsumToken::Word(_) | EinsumToken::Sign("_") => {
+                    return Err(expected("`,` between axes", &token, &span));
+                }
                 _ => return Ok(row),
             }
         }
@@ -201,10 +203,10 @@ impl Parser {
 
     fn ellipsis(&mut self) -> Result<(Option<Item>, ByteRange), LocatedSpecError> {
         let (token, start) = self.next();
-        if token == Token::Sign("...") {
+        if token == EinsumToken::Sign("...") {
             return Ok((None, start));
         }
-        let Token::Word(name) = self.peek().0.clone() else {
+        let EinsumToken::Word(name) = self.peek().0.clone() else {
             let (token, span) = self.peek();
             return Err(expected("the name of the ellipsis, as in `..r..`", token, span));
         };
@@ -220,11 +222,11 @@ impl Parser {
 
     fn axis(&mut self) -> Result<(Axis, ByteRange), LocatedSpecError> {
         let (token, span) = self.next();
-        let Token::Word(word) = token else { return Ok((Axis::Anonymous, span)) };
+        let EinsumToken::Word(word) = token else { return Ok((Axis::Anonymous, span)) };
         let (stride, output) = match integer(&word, &span)? {
             Some(stride) if self.accept("*") => (stride, self.label()?),
             Some(fixed) => return Ok((Axis::Fixed(fixed), span)),
-            None if self.peek().0 == Token::Sign("^") => return self.concat(word, span),
+            None if self.peek().0 == EinsumToken::Sign("^") => return self.concat(word, span),
             None => (1, word),
         };
         let unpadded = self.accept("<");
@@ -249,7 +251,9 @@ impl Parser {
     /// Parses the term after the `+` of a window: a kernel or an offset.
     fn kernel(&mut self) -> Result<(Option<(i64, String)>, i64), LocatedSpecError> {
         let (token, span) = self.next();
-        let Token::Word(word) = token else { return Err(expected("a label or an integer", &token, &span)) };
+        let EinsumToken::Word(word) = token else {
+            return Err(expected("a label or an integer", &token, &span));
+        };
         Ok(match integer(&word, &span)? {
             Some(dilation) if self.accept("*") => (Some((dilation, self.label()?)), 0),
             Some(offset) => (None, offset),
@@ -259,7 +263,7 @@ impl Parser {
 
     fn label(&mut self) -> Result<String, LocatedSpecError> {
         match self.next() {
-            (Token::Word(word), span) if integer(&word, &span)?.is_none() => Ok(word),
+            (EinsumToken::Word(word), span) if integer(&word, &span)?.is_none() => Ok(word),
             (token, span) => Err(expected("a label", &token, &span)),
         }
     }

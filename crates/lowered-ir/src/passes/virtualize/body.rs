@@ -152,7 +152,7 @@ impl IndexedBody {
         self.apart.get(&top)
     }
 
-    /// The remaining statements.
+    /// Returns the remaining statements, in order.
     pub(super) fn into_block(self) -> Block {
         self.stmts.into_iter().flatten().collect()
     }

@@ -17,7 +17,7 @@ use crate::passes::cost::{cost, depth, size};
 const LONG: usize = 256;
 
 /// The statement that sets a node and the one that uses it.
-struct Pair {
+struct SetterAndUser {
     setter: usize,
     user: usize,
     /// The number of reads of the element by the user.
@@ -30,7 +30,7 @@ pub(super) fn extend(
     node: NodeRef,
     ctx: &mut InlineContext<'_>,
 ) -> Option<InlinedComputation> {
-    let Pair { setter, user, uses } = pair(body, node)?;
+    let SetterAndUser { setter, user, uses } = pair(body, node)?;
     let computed = computed(body, node, setter)?;
     let dtype = ctx.routine.node(node).dtype;
     body.join(node, setter, user, |first, second| joined(first, second, node, uses > 1, dtype, ctx.fresh));
@@ -47,7 +47,7 @@ fn computed(body: &IndexedBody, node: NodeRef, setter: usize) -> Option<InlinedC
 }
 
 /// The pair, if everything fits.
-fn pair(body: &IndexedBody, node: NodeRef) -> Option<Pair> {
+fn pair(body: &IndexedBody, node: NodeRef) -> Option<SetterAndUser> {
     let setter = only(body.writers(node))?;
     let (of_setter, user) = (body.touches(setter), only(body.readers(node))?);
     let of_user = body.touches(user);
@@ -60,7 +60,7 @@ fn pair(body: &IndexedBody, node: NodeRef) -> Option<Pair> {
     if !fits {
         return None;
     }
-    let (first, second) = (Nest::of(body.stmt(setter)?), Nest::of(body.stmt(user)?));
+    let (first, second) = (PerfectNest::of(body.stmt(setter)?), PerfectNest::of(body.stmt(user)?));
     let Some(Stmt::Set { node: target, index, value }) = first.body.last() else { return None };
     if *target != node || first.loops.is_empty() || !first.is_pointwise(index) {
         return None;
@@ -71,7 +71,7 @@ fn pair(body: &IndexedBody, node: NodeRef) -> Option<Pair> {
     let (own_size, own_depth) = uses.of_value;
     let fits = own_size + uses.count * size(value) <= MAX_STATEMENT_SIZE
         && own_depth + depth(value).max(MAX_DEPTH) <= MAX_NESTING;
-    fits.then_some(Pair { setter, user, uses: uses.count })
+    fits.then_some(SetterAndUser { setter, user, uses: uses.count })
 }
 
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
@@ -80,14 +80,14 @@ fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// Perfectly nested serial loops from 0 to constants, with the body of the innermost one.
-struct Nest<'a> {
+struct PerfectNest<'a> {
     loops: Vec<(LoopId, i64)>,
     body: &'a [Stmt],
 }
 
-impl<'a> Nest<'a> {
-    fn of(stmt: &'a Stmt) -> Nest<'a> {
-        let mut nest = Nest { loops: Vec::new(), body: std::slice::from_ref(stmt) };
+impl<'a> PerfectNest<'a> {
+    fn of(stmt: &'a Stmt) -> PerfectNest<'a> {
+        let mut nest = PerfectNest { loops: Vec::new(), body: std::slice::from_ref(stmt) };
         while let [only @ Stmt::For { var, hi, body, .. }] = nest.body
             && is_loop(only)
         {
@@ -111,14 +111,14 @@ impl<'a> Nest<'a> {
 }
 
 /// The reads of a node in a block.
-struct Uses {
+struct NodeUses {
     count: usize,
     /// Size and depth of the value that reads the node.
     of_value: (usize, usize),
 }
 
 /// The uses, if one value of one statement of the block itself reads the node, and only at the index wanted.
-fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<Uses> {
+fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<NodeUses> {
     let mut found = None;
     for stmt in block {
         if matches!(stmt, Stmt::For { .. }) && Effects::of(std::slice::from_ref(stmt)).reads.contains(&node) {
@@ -140,7 +140,7 @@ fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<Uses> {
                 return None;
             }
             if count > 0 {
-                found = Some(Uses { count, of_value: (size(value), depth(value)) });
+                found = Some(NodeUses { count, of_value: (size(value), depth(value)) });
             }
         }
     }
@@ -157,7 +157,7 @@ fn joined(
     dtype: tnode::DType,
     fresh: &mut Fresh,
 ) -> Stmt {
-    let old = Nest::of(&second).loops;
+    let old = PerfectNest::of(&second).loops;
     let mut rest = innermost(second);
     let mut vars = Vec::new();
     let Some(block) = innermost_mut(&mut first, &mut vars) else { return first };

@@ -39,14 +39,14 @@ pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -
 }
 
 fn reads_own_elements(stmts: &[Stmt], node: NodeRef, ranges: &Ranges) -> bool {
-    let mut order = Order { node, loops: Vec::new(), reads: Vec::new(), store: None, clear: true };
+    let mut order = AccessOrder { node, loops: Vec::new(), reads: Vec::new(), store: None, clear: true };
     order.block(stmts);
     let Some((index, loops)) = order.store else { return false };
     order.clear && visits_of(&index, &loops, ranges) == 1 && order.reads.iter().all(|read| *read == index)
 }
 
 /// The reads of a node up to its one store.
-struct Order {
+struct AccessOrder {
     node: NodeRef,
     loops: Vec<LoopId>,
     reads: Vec<Indices>,
@@ -55,7 +55,7 @@ struct Order {
     clear: bool,
 }
 
-impl Order {
+impl AccessOrder {
     fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
             stmt.values().into_iter().for_each(|value| self.value(value));
