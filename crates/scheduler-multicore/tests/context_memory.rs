@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{env, process::Command};

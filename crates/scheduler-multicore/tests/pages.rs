@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{

@@ -1,6 +1,7 @@
 //! Marks and kernels reach the `tracing` subscriber in order, from the thread that runs them.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{

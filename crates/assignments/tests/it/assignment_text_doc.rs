@@ -1,0 +1,80 @@
+//! Every listing of `docs/assignment-text.md` is read, lowered and verified, and every error in it is the
+//! real one.
+
+use crate::program;
+
+use assignments::Assignments;
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::{TextError, parse};
+use lowered_ir::verify::verify;
+use program::node;
+use tnode::{DType, TensorNode};
+
+const DOCUMENT: &str = include_str!("../../../../docs/assignment-text.md");
+
+/// The listings in fences of that language.
+fn listings(language: &str) -> Vec<&'static str> {
+    let fence = format!("```{language}\n");
+    let starts = DOCUMENT.match_indices(&fence).map(|(at, fence)| &DOCUMENT[at + fence.len()..]);
+    starts.map(|rest| rest.split("```").next().expect("a first part")).collect()
+}
+
+/// The nodes that a listing declares in its first line, as `name type[sizes]`.
+fn nodes(listing: &str) -> Vec<TensorNode> {
+    let first = listing.lines().next().expect("a first line");
+    let declarations = first.strip_prefix("# nodes: ").expect("a listing begins by declaring its nodes");
+    let declaration = |text: &str| {
+        let (name, rest) = text.split_once(' ').expect("a name and a type");
+        let (dtype, dims) = rest.split_once('[').expect("a type and sizes");
+        let dims = dims.split(", ").filter(|dim| !dim.is_empty()).map(|dim| dim.parse().expect("a size"));
+        node(name, dtype.parse::<DType>().expect("a type"), &dims.collect::<Vec<usize>>())
+    };
+    declarations
+        .split(']')
+        .map(|text| text.trim_start_matches(", "))
+        .filter(|t| !t.is_empty())
+        .map(declaration)
+        .collect()
+}
+
+fn read(listing: &str) -> Result<Assignments, TextError> {
+    parse(listing, &nodes(listing))
+}
+
+#[test]
+fn listings_are_programs() {
+    let all = listings("assign");
+    assert!(all.len() >= 6, "found {} listings", all.len());
+    for listing in all {
+        let program = read(listing).unwrap_or_else(|error| panic!("{error}"));
+        let lowered =
+            lower(&program, &LowerOptions::default()).unwrap_or_else(|error| panic!("{listing}{error}"));
+        verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{listing}{error}"));
+    }
+}
+
+#[test]
+fn the_range_of_the_step_is_as_stated() {
+    let program =
+        listings("assign").into_iter().find(|listing| listing.contains("@step")).expect("there is one");
+    let lowered = lower(&read(program).expect("reads"), &LowerOptions::default()).expect("lowers").lowered;
+    let ranges: Vec<(&str, i64)> =
+        lowered.routine.symbols.iter().map(|s| (s.name.as_str(), s.range)).collect();
+    assert_eq!(ranges, [("step", 56), ("epoch", 100)]);
+}
+
+#[test]
+fn errors_are_as_stated() {
+    let all = listings("assign-error");
+    assert!(all.len() >= 3, "found {} listings", all.len());
+    for listing in all {
+        let (text, expected) = listing.split_once("---\n").expect("a text and its error");
+        let error = match parse(text, &nodes(text)) {
+            Err(error) => error.to_string(),
+            Ok(program) => {
+                lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("rejected").to_string()
+            }
+        };
+        assert_eq!(error, expected.trim_end());
+    }
+}

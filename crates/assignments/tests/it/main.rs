@@ -1,0 +1,22 @@
+//! The integration tests that may share a process, as one program, since each program costs a link.
+
+mod accumulations;
+mod assignment_text;
+mod assignment_text_doc;
+mod assignment_text_errors;
+mod assignment_text_random;
+mod computed_index;
+mod concat;
+mod convolution;
+mod fetch;
+mod listing;
+mod lost_values;
+mod lowering;
+mod lowering_total;
+mod margins;
+mod number_types;
+mod program;
+mod random_fills;
+mod same_meaning;
+mod suggestions;
+mod warnings;

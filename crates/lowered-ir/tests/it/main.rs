@@ -1,0 +1,13 @@
+//! The integration tests that may share a process, as one program, since each program costs a link.
+
+mod expand_powers;
+mod gather_one_hot;
+mod half_constants;
+mod independence;
+mod interp;
+mod operations;
+mod passes;
+mod random_values;
+mod text;
+mod verify;
+mod virtualize;
