@@ -1,8 +1,8 @@
 //! Compares whole programs in assignment text with an independent evaluator;
-//! `crates/arrayjit/tests/differential` has generator and evaluator.
+//! `crates/arrayjit/tests/it/differential` has generator and evaluator.
 #![no_main]
 
-#[path = "../../crates/arrayjit/tests/differential/check/mod.rs"]
+#[path = "../../crates/arrayjit/tests/it/differential/check/mod.rs"]
 mod check;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -2,7 +2,7 @@
 //! rejecting the input is no violation.
 //!
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
-//! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
+//! (`crates/codegen-cranelift/tests/it/fuzz_targets.rs`).
 
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::{Codegen, CodegenError};

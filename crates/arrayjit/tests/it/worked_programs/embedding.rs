@@ -2,7 +2,7 @@
 
 use arrayjit::DType::{F32, I32, U8};
 
-use crate::program::{WorkedProgram, numbers};
+use crate::worked_programs::program::{WorkedProgram, numbers};
 
 const ROWS: usize = 6;
 const WIDTH: usize = 3;

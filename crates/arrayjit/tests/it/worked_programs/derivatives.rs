@@ -10,7 +10,7 @@
 
 use arrayjit::DType;
 
-use crate::program::WorkedProgram;
+use crate::worked_programs::program::WorkedProgram;
 
 /// Computes forward, then backward through every intermediate value; a value that is used twice gets two
 /// contributions.

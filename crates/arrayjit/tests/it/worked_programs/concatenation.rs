@@ -2,7 +2,7 @@
 
 use arrayjit::DType::{F32, I32};
 
-use crate::program::{WorkedProgram, expect, numbers};
+use crate::worked_programs::program::{WorkedProgram, expect, numbers};
 
 #[test]
 fn two_arrays_become_one() {

@@ -2,7 +2,7 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{WorkedProgram, expect, numbers};
+use crate::worked_programs::program::{WorkedProgram, expect, numbers};
 
 /// A geometry: the size of a window, the stride between windows, and the dilation of their elements.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 use arrayjit::DType::{self, Bf16, Bool, F16, F32, F64, Fp8E4m3fn, Fp8E5m2, I32, I64, U8};
 use arrayjit::HostArray;
 
-use crate::program::{WorkedProgram, expect, numbers};
+use crate::worked_programs::program::{WorkedProgram, expect, numbers};
 
 /// The values after rounding to the type.
 fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {

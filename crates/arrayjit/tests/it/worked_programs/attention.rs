@@ -2,7 +2,7 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{WorkedProgram, numbers};
+use crate::worked_programs::program::{WorkedProgram, numbers};
 
 const POSITIONS: usize = 5;
 const HALF: usize = 4;

@@ -2,7 +2,7 @@
 
 use arrayjit::DType::F32;
 
-use crate::program::{WorkedProgram, numbers};
+use crate::worked_programs::program::{WorkedProgram, numbers};
 
 const INF: f64 = f64::INFINITY;
 

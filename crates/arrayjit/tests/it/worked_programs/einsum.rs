@@ -3,7 +3,7 @@
 
 use arrayjit::DType::{F32, I32};
 
-use crate::program::{WorkedProgram, expect, numbers};
+use crate::worked_programs::program::{WorkedProgram, expect, numbers};
 
 const INF: f64 = f64::INFINITY;
 

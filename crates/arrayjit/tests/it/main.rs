@@ -1,0 +1,26 @@
+//! The integration tests that may share a process, as one program, since each program costs a link.
+
+#[cfg(feature = "cranelift")]
+mod bad_input;
+mod bad_programs;
+mod batch;
+mod bits_of_values;
+mod corpus;
+mod devices;
+mod differential;
+mod embedding;
+mod empty_nodes;
+mod host_arrays;
+mod hostile_numbers;
+mod margins;
+mod numeric_settings;
+mod random;
+mod re_exports;
+mod slices;
+mod small_stacks;
+mod symbols;
+mod threads;
+mod untrusted_codegen;
+mod virtual_nodes;
+mod worked_programs;
+mod written_parts;
