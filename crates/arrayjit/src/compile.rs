@@ -119,8 +119,8 @@ impl Compiled {
     }
 
     /// [`Compiled::link`], with a sink for the routine's log instead of a file. Only routines compiled with
-    /// [`settings::LoggingSettings::values`] log. A sink must not run routines with statements that fall
-    /// back: such a run would wait for the run that logs.
+    /// [`LoggingSettings::values`](crate::settings::LoggingSettings::values) log. A sink must not run
+    /// routines with statements that fall back: such a run would wait for the run that logs.
     ///
     /// # Errors
     ///
@@ -321,12 +321,14 @@ impl Backend {
         compiled
     }
 
-    /// The number of distinct routines in the code cache, at most [`settings::CodeCacheSettings::entries`].
+    /// The number of distinct routines in the code cache, at most
+    /// [`CodeCacheSettings::entries`](crate::settings::CodeCacheSettings::entries).
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
     }
 
-    /// The bytes of the code cache, at most [`settings::CodeCacheSettings::bytes`].
+    /// The bytes of the code cache, at most
+    /// [`CodeCacheSettings::bytes`](crate::settings::CodeCacheSettings::bytes).
     pub fn cached_bytes(&self) -> usize {
         self.cache().bytes()
     }
