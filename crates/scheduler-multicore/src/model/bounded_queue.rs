@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use loom::thread;
 
-use super::{Steps, explore};
+use super::{StepCounter, explore};
 use crate::{
     bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
     sync::Arc,
@@ -121,7 +121,7 @@ fn closing_leaves_no_task_behind_and_ends_every_wait() {
 #[test]
 fn tasks_that_a_caller_leaves_wake_the_worker() {
     explore(3, || {
-        let (queue, steps) = (queue(4), Steps::default());
+        let (queue, steps) = (queue(4), StepCounter::default());
         let (worker, seen) = (Arc::clone(&queue), steps.clone());
         let thread = thread::spawn(move || {
             let mut batch = VecDeque::new();
@@ -150,7 +150,7 @@ fn tasks_that_a_caller_leaves_wake_the_worker() {
 fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
     for mode in [PushMode::RunIfNext, PushMode::RunIfWorkerSleeps] {
         explore(3, move || {
-            let (queue, steps) = (queue(4), Steps::default());
+            let (queue, steps) = (queue(4), StepCounter::default());
             let (worker, seen) = (Arc::clone(&queue), steps.clone());
             let thread = thread::spawn(move || {
                 let mut batch = VecDeque::new();
@@ -171,11 +171,11 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
     }
 }
 
-/// The worker of a closed queue ends only after a caller that runs tasks.
+/// The worker of a closed queue ends only after a caller that is running tasks has finished them.
 #[test]
 fn a_closed_queue_ends_after_a_caller_that_runs_tasks() {
     explore(3, || {
-        let (queue, steps) = (queue(4), Steps::default());
+        let (queue, steps) = (queue(4), StepCounter::default());
         (0..2).for_each(|task| push(&queue, task));
         let (caller, seen) = (Arc::clone(&queue), steps.clone());
         let thread = thread::spawn(move || {

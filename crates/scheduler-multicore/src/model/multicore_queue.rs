@@ -5,7 +5,7 @@ use std::time::Duration;
 use device_runtime::WaitKind;
 use loom::thread;
 
-use super::{Steps, explore};
+use super::{StepCounter, explore};
 use crate::{
     bounded_queue::BoundedQueue, event::EventState, multicore::MulticoreQueue, pending_tasks::PendingTasks,
     queue_state::QueueState, raw::MemoryTask, scheduler::StreamQueue, sync::Arc, task::QueuedTask,
@@ -26,7 +26,7 @@ fn run(queue: &MulticoreQueue, body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Submits a task that takes step `number`.
-fn step(queue: &MulticoreQueue, steps: &Steps, number: usize) {
+fn step(queue: &MulticoreQueue, steps: &StepCounter, number: usize) {
     let steps = steps.clone();
     run(queue, move || steps.take(number));
 }
@@ -40,7 +40,7 @@ fn record(queue: &MulticoreQueue) -> Arc<EventState> {
 #[test]
 fn waiters_see_what_was_done_before_the_event() {
     explore(3, || {
-        let (queue, steps) = (queue(), Steps::default());
+        let (queue, steps) = (queue(), StepCounter::default());
         step(&queue, &steps, 0);
         let event = record(&queue);
         let (shared, seen) = (Arc::clone(&event), steps.clone());
@@ -58,7 +58,7 @@ fn waiters_see_what_was_done_before_the_event() {
 #[test]
 fn polling_an_event_shows_what_was_done_before() {
     explore(3, || {
-        let (queue, steps) = (queue(), Steps::default());
+        let (queue, steps) = (queue(), StepCounter::default());
         step(&queue, &steps, 0);
         let event = record(&queue);
         if event.poll().is_some() {
@@ -71,7 +71,7 @@ fn polling_an_event_shows_what_was_done_before() {
 #[test]
 fn a_caller_runs_tasks_up_to_its_event_and_the_worker_runs_the_rest() {
     explore(3, || {
-        let (queue, steps) = (queue(), Steps::default());
+        let (queue, steps) = (queue(), StepCounter::default());
         step(&queue, &steps, 0);
         let first = record(&queue);
         step(&queue, &steps, 1);
@@ -88,7 +88,7 @@ fn a_caller_runs_tasks_up_to_its_event_and_the_worker_runs_the_rest() {
 #[test]
 fn two_callers_run_tasks_one_at_a_time() {
     explore(2, || {
-        let (queue, steps) = (queue(), Steps::default());
+        let (queue, steps) = (queue(), StepCounter::default());
         step(&queue, &steps, 0);
         let first = record(&queue);
         step(&queue, &steps, 1);
@@ -104,7 +104,7 @@ fn two_callers_run_tasks_one_at_a_time() {
 #[test]
 fn closing_waits_for_the_worker_and_for_callers_that_run_tasks() {
     explore(3, || {
-        let (queue, steps) = (queue(), Steps::default());
+        let (queue, steps) = (queue(), StepCounter::default());
         step(&queue, &steps, 0);
         let event = record(&queue);
         let caller = thread::spawn(move || assert_eq!(event.sync(), Ok(Ok(()))));
@@ -130,7 +130,7 @@ fn a_thread_that_runs_tasks_counts_as_busy() {
 #[test]
 fn a_queue_waits_for_another_queue() {
     explore(2, || {
-        let (first, second, steps) = (queue(), queue(), Steps::default());
+        let (first, second, steps) = (queue(), queue(), StepCounter::default());
         step(&first, &steps, 0);
         let event = record(&first);
         second.submit(QueuedTask::wait(event, WaitKind::Data)).unwrap();
