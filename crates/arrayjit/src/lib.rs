@@ -35,7 +35,7 @@
 //!
 //! # Promises
 //!
-//! * No C compiler, no SDK; nothing is written to disk, unless [`settings::LoggingSettings::values`] is on.
+//! * No C compiler, no SDK; nothing is written to disk unless a setting or `ARRAYJIT_PERF_MAP` asks for it.
 //! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes
 //!   nothing.
 //! * `multicore`, `inline` and any number of threads give the same bits. [`settings::NumericClass::Strict`]
@@ -47,7 +47,8 @@
 //!
 //! # Settings
 //!
-//! Arguments over environment over `arrayjit.toml` over defaults: see [`settings`].
+//! Arguments override environment variables, which override `arrayjit.toml`, which overrides the defaults:
+//! see [`settings`].
 //!
 //! # Features
 //!

@@ -1,4 +1,5 @@
-//! Compiles scheduled IR to host machine code: vector programs by `vector-asm`, everything by Cranelift.
+//! Compiles scheduled IR to host machine code: GEMM plans of `microkernels`, vector programs, and Cranelift's
+//! code.
 //!
 //! # Should I be using this crate?
 //!

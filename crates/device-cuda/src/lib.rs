@@ -66,9 +66,9 @@
 //! # Promises
 //!
 //! * Nothing panics without a driver, or with a bad one.
-//! * Copies between host and device go through pinned memory, up to 16 MiB per stream at a time; larger ones
-//!   wait for their own stream. A host array is read before the call that submits the copy returns. The
-//!   destination array of a copy is filled when a thread observes that the copy is done.
+//! * Copies between host and device go through pinned memory, up to 16 MiB per stream at a time; a copy
+//!   beyond that waits for earlier tasks of its stream. A host array is read before the call that submits the
+//!   copy returns. The destination array of a copy is filled when a thread observes that the copy is done.
 //! * A routine of several kernels, none of which logs, is one task from its second run on: a CUDA graph. If
 //!   it fails, it leaves the same state as if its kernels had been launched one by one.
 //! * A run of a kernel that logs is done when its log has been reported. Logs of a stream are reported in the

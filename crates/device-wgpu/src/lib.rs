@@ -1,5 +1,4 @@
-//! GPUs through wgpu, as a [`device_runtime::Driver`]: Vulkan on this platform, and wgpu's backends for
-//! others.
+//! GPUs through wgpu, as a [`device_runtime::Driver`]: Vulkan, Metal or Direct3D 12.
 //!
 //! # Should I be using this crate?
 //!

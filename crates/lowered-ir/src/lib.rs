@@ -3,7 +3,8 @@
 //! # Should I be using this crate?
 //!
 //! To write a pass, or anything else that makes or reads the IR: yes. To make it from assignments, use
-//! `assignments`; to compile it for a target, `codegen-core`; to compute something, `arrayjit`.
+//! `assignments`; to compile it for a target, `scheduling` and a code generator such as `codegen-cranelift`;
+//! to compute something, `arrayjit`.
 //!
 //! # Example
 //!

@@ -40,7 +40,7 @@
 //!
 //! # Limits
 //!
-//! The simulator knows nothing of time and of register allocation. Approximate functions and the summation
+//! The simulator models neither time nor register allocation. Approximate functions and the summation
 //! order of matrix instructions differ from the hardware's; see [`ptx_asm::PtxUnaryOp`] and
 //! [`ptx_asm::MmaShape`]. Only barriers order memory accesses: programs that rely on fences or atomics for
 //! order are reported as races, and so are accesses of global memory that only a cluster barrier orders.

@@ -5,7 +5,7 @@
 //! # Should I be using this crate?
 //!
 //! To run host code through `device-runtime`: yes, [`Cpu::multicore`] is a driver for it. To compute
-//! something: use `arrayjit`, where it is the backend `multicore`.
+//! something: use `arrayjit`, where it is the backends `multicore` and `inline`.
 //!
 //! # Example
 //!

@@ -1,7 +1,7 @@
 //! Tensor nodes: arrays as compilers see them before they decide how to compute them.
 //!
 //! A [`TensorNode`] has an identity, a label, dimensions, an element type and a [memory mode](MemoryMode),
-//! the open or settled decision where its values live. A [`HostArray`] holds values in host memory.
+//! the open or settled decision on where its values live. A [`HostArray`] holds values in host memory.
 //!
 //! # Should I be using this crate?
 //!

@@ -358,8 +358,9 @@ impl TensorNode {
         Error::DTypeConflict { node: self.name(), how, present, requested }
     }
 
-    /// Adds an inference, which runs when the type is first needed. A specification overrides it, it
-    /// overrides a default, and two inferences promote.
+    /// Adds an inference, which runs when the type is first needed. A specification overrides all inferences,
+    /// and an inference overrides a default. If there are several inferences, the type is the promotion of
+    /// their results.
     ///
     /// # Errors
     /// When the type is settled.

@@ -11,7 +11,7 @@ use crate::Assignments;
 use lowered_ir::ir::{Block, NodeRef, Stmt};
 use tnode::TensorNode;
 
-/// The nodes without values that the program writes.
+/// The nodes that the program writes and that have a dimension of size 0 (without padding).
 pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>, LowerError> {
     let mut written = BTreeSet::new();
     crate::each_step(&assignments.steps, &mut |step| {

@@ -24,7 +24,8 @@ impl fmt::Display for Synonym {
     }
 }
 
-/// The counterpart of a function of that name; `None` if the name is unknown.
+/// The counterpart in assignment text of the function `name` of another array language; `None` if the name is
+/// unknown.
 pub(super) fn of(name: &str) -> Option<Synonym> {
     let name = name.to_lowercase();
     let row = SYNONYMS.iter().find(|(names, ..)| names.split(' ').any(|known| known == name));

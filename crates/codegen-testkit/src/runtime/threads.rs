@@ -72,7 +72,8 @@ fn add(context: &Context, node: &TensorNode, value: i64) -> Result<(), RunError>
     context.link(&code, std::slice::from_ref(node))?.run(&[]).map(drop)
 }
 
-/// Copies a sum from another device, through the host or not, to a node that no thread adds to.
+/// Copies a sum from `other` through the host to `taken` in `context`, then copies `taken` from `context`
+/// back to `other`. No thread adds to `taken`.
 fn take(context: &Context, other: &Context, taken: &TensorNode, sum: &TensorNode) -> Result<(), RunError> {
     let found = other.to_host(sum)?;
     let _ = context.from_host(taken, &found)?;

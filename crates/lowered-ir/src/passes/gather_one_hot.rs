@@ -79,7 +79,8 @@ impl OneHotRewriter<'_> {
         }
     }
 
-    /// The statement without its outermost loop, if that is one over classes.
+    /// The statement with its outermost loop, a loop over classes, replaced by a gather; `None` if a
+    /// condition of this pass does not hold.
     fn gathered(&self, stmt: &Stmt) -> Option<Stmt> {
         let Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial | LoopKind::Unrolled, body } = stmt else {
             return None;

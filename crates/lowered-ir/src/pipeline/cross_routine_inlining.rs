@@ -108,8 +108,8 @@ impl OptimizeCtx {
         key.upgrade().is_some().then_some(entry)
     }
 
-    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it.
-    /// Returns these nodes, each with the routine that its computation comes from.
+    /// Prepends to the routine the computations of the virtual nodes that it reads without writing them, or
+    /// before it writes them. Returns these nodes, each with the routine that its computation comes from.
     pub(super) fn import(&self, lowered: &mut Lowered) -> Result<Vec<(NodeRef, String)>, ModeError> {
         let virtual_nodes = lowered.routine.node_refs().filter(|(_, decl)| decl.mode.known_virtual());
         let virtual_nodes: Vec<NodeRef> = virtual_nodes.map(|(node, _)| node).collect();

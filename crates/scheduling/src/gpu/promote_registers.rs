@@ -12,7 +12,7 @@ use crate::analysis::nodes::is_guarded;
 use crate::analysis::nodes::is_local;
 use codegen_core::dependence;
 
-/// Replaces such nodes by scalar locals.
+/// Replaces local nodes that meet the conditions of this module by scalar locals.
 pub(crate) fn promote_registers(routine: &mut Routine) {
     let mut fresh = routine.fresh();
     let mut body = std::mem::take(&mut routine.body);

@@ -79,7 +79,7 @@ pub enum InlineRejection {
         /// The routine that overwrote it.
         routine: String,
     },
-    /// An input is not to be had outside the routine that computes it.
+    /// An input is local to the routine that computes it.
     #[error(
         "routine \"{routine}\" computes it from \"{input}\", which is local to that routine; specify `MemoryMode::Materialized` for \"{input}\""
     )]
