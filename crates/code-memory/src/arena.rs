@@ -96,7 +96,7 @@ impl LoadedCode {
         Ok(LoadedCode { arena, pages, addresses })
     }
 
-    /// The number of pieces.
+    /// The number of pieces of code that were loaded together.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }

@@ -1,9 +1,9 @@
 //! The code that a code generator writes for the corpus, compared with the golden files beside it.
 //!
-//! For each `run/NAME.lir` with `test run`, the golden file is `run/NAME.EXTENSION`: the sources of the
-//! kernels of every routine, optimised and scheduled for the code generator's target. A reviewer sees in its
-//! diff how a change of a pass, the scheduler or the code generator changes code. `cargo xtask bless`
-//! rewrites the files.
+//! For each file `NAME.lir` of the corpus with a `test run` line, the golden file is `NAME.EXTENSION` beside
+//! it: the sources of the kernels of every routine, optimised and scheduled for the code generator's target.
+//! A reviewer sees in its diff how a change of a pass, the scheduler or the code generator changes code.
+//! `cargo xtask bless` rewrites the files.
 
 use std::{fs, path::Path};
 
