@@ -71,7 +71,7 @@ const BACKENDS: &[BackendEntry] = &[
         about: "the definition of the IR, slow, on the caller's thread",
         open: interpreter,
     },
-    BackendEntry { name: "wgpu", about: "a GPU through Vulkan or what else the platform has", open: wgpu },
+    BackendEntry { name: "wgpu", about: "a GPU through Vulkan, Metal or Direct3D 12", open: wgpu },
     BackendEntry { name: "cuda", about: "NVIDIA's GPUs", open: cuda },
 ];
 
