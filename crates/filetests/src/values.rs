@@ -7,6 +7,7 @@
 //! | `iota`, `iota(5)`, `iota(0, 0.5)` | a start (0) and a step (1): 0, 1, 2 … |
 //! | `random(7)`, `random(7, -3, 3)` | samples for a seed in −1..1 (integers −8..8 or 0..16), or in a range |
 
+use random_programs::SplitMix64;
 use tnode::{DType, Scalar};
 
 /// The bytes of `elems` elements.
@@ -82,26 +83,17 @@ fn default_range(dtype: DType) -> (f64, f64) {
 }
 
 fn random(dtype: DType, seed: f64, (lo, hi): (f64, f64), elems: usize) -> Vec<Scalar> {
-    let mut state = seed as u64;
+    let mut words = SplitMix64::new(seed as u64);
     let mut draw = || {
-        let bits = split_mix(&mut state);
+        let bits = words.word();
         if dtype == DType::U32x4 {
-            return Scalar::new(dtype, u128::from(bits) << 64 | u128::from(split_mix(&mut state)));
+            return Scalar::new(dtype, u128::from(bits) << 64 | u128::from(words.word()));
         }
         let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
         let x = lo + (hi - lo) * unit;
         Scalar::from_f64(dtype, if dtype.is_float() { x } else { x.floor() })
     };
     (0..elems).map(|_| draw()).collect()
-}
-
-/// SplitMix64: one step of the state and its scrambled value.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn bytes(values: &[Scalar]) -> Vec<u8> {

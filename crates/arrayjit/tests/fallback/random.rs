@@ -1,11 +1,12 @@
 //! Random programs with random statements that fall back: the bits are those of the undivided program.
 
 use arrayjit::settings::{FallbackSetting, NumericClass};
-use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
+use arrayjit::{Backend, HostArray, TensorNode};
 use filetests::generate::{Program, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
+use random_programs::ProgramWeights;
 
-use crate::rejecting::{kept, rejecting, settings};
+use crate::rejecting::{rejecting, settings};
 
 /// Rejects about half of all kernels, depending on their content.
 fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
@@ -28,55 +29,6 @@ fn filled(node: &TensorNode, seed: u64) -> HostArray {
     let values: Vec<f64> = (0..array.values().len()).map(|_| f64::from(rng.i32(-8..=8)) / 4.0).collect();
     array.set_values(&values).unwrap();
     array
-}
-
-/// Makes a program whose statements read earlier results at other positions, and write in place and in part.
-/// Most of its results live for one run only.
-fn chain(seed: u64) -> Program {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut nodes = vec![kept("x", &[24])];
-    let mut text = String::new();
-    for at in 0..rng.usize(3..8) {
-        let earlier = |rng: &mut fastrand::Rng| format!("t{}", rng.usize(..at));
-        let mut read = |letters: &[&str]| {
-            let node = if at == 0 || rng.u8(..4) == 0 { "x".to_owned() } else { earlier(&mut rng) };
-            let letter = rng.choice(letters).unwrap();
-            if rng.bool() { format!("{node}[{letter}]") } else { format!("{node}[23 - {letter}]") }
-        };
-        let [a, b] = [read(&["i"]), read(&["i"])];
-        let c = read(&["j"]);
-        let value = match rng.u8(..5) {
-            0 => format!("sqrt(abs({a})) * 0.5 + {b}"),
-            1 => format!("max({a}, {b} * 0.5)"),
-            2 => format!("where({a} < {b}, {a}, 1)"),
-            3 => format!("{a} * 0.5 - {b} * 0.25"),
-            _ => format!("{a} * 0.5 + @s"),
-        };
-        let new = format!("t{at}");
-        let statement = match rng.u8(..6) {
-            0 => format!("{new}[i] :+= {value} + {c} where j < 24"),
-            1 => format!("{new}[i] := 0.25\n{new}[2*i] += {value} where i < 12"),
-            2 if at > 0 => format!("{new}[i] := {value}\n{}[i] += {new}[23 - i] * 0.5", earlier(&mut rng)),
-            3 if at > 0 => {
-                format!("{new}[i] := {value}\n{}[2*i + 1] += {new}[i] where i < 12", earlier(&mut rng))
-            }
-            _ => format!("{new}[i] := {value}"),
-        };
-        text += &statement.lines().map(|line| bounded(line) + "\n").collect::<String>();
-        let node = TensorNode::builder(new.as_str()).dims([24]);
-        let mode = if rng.u8(..4) == 0 { MemoryMode::Materialized } else { MemoryMode::NeverVirtual };
-        nodes.push(node.mode(mode).build().unwrap());
-    }
-    Program { text, nodes }
-}
-
-/// Adds the range of the symbol to a line, because no index determines it.
-fn bounded(line: &str) -> String {
-    match (line.contains("@s"), line.contains(" where ")) {
-        (false, _) => line.to_owned(),
-        (true, true) => format!("{line}, @s < 3"),
-        (true, false) => format!("{line} where @s < 3"),
-    }
 }
 
 /// The bytes of every node in the context after each of three runs, or the error's text.
@@ -144,6 +96,8 @@ fn random_programs_have_the_bits_of_undivided_ones() {
 
 #[test]
 fn chains_of_statements_have_the_bits_of_undivided_ones() {
-    let tally = compare(180, chain);
+    let tally = compare(180, |seed| {
+        Program::accepted(random_programs::program_from_seed(seed, 900, &ProgramWeights::chains()))
+    });
     assert!(tally.divided > 50 && tally.fallbacks > 200 && tally.shared > 80, "{tally:?}");
 }

@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
-use filetests::generate::{bytes_of_seed, routine_from_seed};
+use filetests::generate::routine_from_seed;
+use random_programs::bytes_of_seed;
 
 use crate::gpu;
 

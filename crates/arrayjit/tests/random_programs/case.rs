@@ -2,8 +2,9 @@
 //! that form.
 //!
 //! ```text
-//! node n0 f32[4, 5] input unit      ; role (input, output, inner) and, for inputs, what it is filled with
+//! node n0 f32[4, 5] input unit      ; role (input, output, inner) and the distribution of an input
 //! node n1 f32[4] output margin 1    ; the width of the margins, if any
+//! node n2 i32[2] input data 7 ffffffff margin 1 neutral 2    ; bits of elements, and the value of margins
 //! bind step 2
 //! n1[i] :+= n0[i, j] where i < 4, j < 5
 //! ```
@@ -12,6 +13,7 @@ use std::fmt;
 
 use assignments::text::TextError;
 use assignments::{Assignments, text};
+use random_programs::{NodeMode, ProgramNode, RandomProgram};
 use tnode::{DType, MemoryMode, Padding, Scalar, Sharing, TensorNode};
 
 /// A program and its inputs.
@@ -31,14 +33,18 @@ pub(crate) struct Node {
     pub(crate) dims: Vec<usize>,
     /// The width of the margins of every axis, on both sides.
     pub(crate) margin: usize,
+    /// The declared value of the margins.
+    pub(crate) neutral: Option<f64>,
     pub(crate) role: NodeRole,
 }
 
 /// Whether a node has initial values, and whether it is compared after the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRole {
     /// On the device, filled before the run, compared after it.
     Input(NodeFill),
+    /// On the device, with the bits of each element, compared after the run.
+    Data(Vec<u64>),
     /// On the device, zero before the run, compared after it.
     Output,
     /// Without a memory mode: the optimiser decides.
@@ -62,6 +68,16 @@ impl NodeFill {
 }
 
 impl Case {
+    /// The first routine of a program, with the bindings of its first round.
+    pub(crate) fn of_program(program: &RandomProgram) -> Case {
+        let bindings = program.symbols.iter().zip(program.rounds.iter().flatten());
+        Case {
+            nodes: program.nodes.iter().map(Node::of_program).collect(),
+            bindings: bindings.map(|(symbol, value)| (symbol.name.to_owned(), *value)).collect(),
+            statements: program.text(0).lines().map(str::to_owned).collect(),
+        }
+    }
+
     /// The nodes as handles, in order.
     pub(crate) fn handles(&self) -> Vec<TensorNode> {
         self.nodes.iter().map(Node::handle).collect()
@@ -101,29 +117,52 @@ fn node_from(text: &str) -> Option<Node> {
     let dims = dims.split(',').map(str::trim).filter(|dim| !dim.is_empty());
     let dims = dims.map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
     let (role, margin) = tail.split_once(" margin ").unwrap_or((tail, "0"));
+    let (margin, neutral) = match margin.split_once(" neutral ") {
+        Some((margin, neutral)) => (margin, Some(neutral.trim().parse().ok()?)),
+        None => (margin, None),
+    };
     let margin = margin.trim().parse().ok()?;
     let role = match role.trim() {
         "output" => NodeRole::Output,
         "inner" => NodeRole::Inner,
+        input if input.starts_with("input data") => {
+            let words = input.trim_start_matches("input data").split_whitespace();
+            NodeRole::Data(words.map(|word| u64::from_str_radix(word, 16).ok()).collect::<Option<_>>()?)
+        }
         input => {
             let fill = input.strip_prefix("input ")?;
             NodeRole::Input(NodeFill::ALL.iter().find(|(name, _)| *name == fill)?.1)
         }
     };
-    Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, margin, role })
+    Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, margin, neutral, role })
 }
 
 impl Node {
+    fn of_program(node: &ProgramNode) -> Node {
+        let ProgramNode { name, dtype, dims, margin, neutral, mode, data } = node.clone();
+        let role = match data {
+            Some(data) => NodeRole::Data(data),
+            None if mode == NodeMode::Materialized => NodeRole::Output,
+            None => NodeRole::Inner,
+        };
+        Node { name, dtype, dims, margin, neutral, role }
+    }
+
     fn handle(&self) -> TensorNode {
         let builder =
             TensorNode::builder(self.name.as_str()).dims(self.dims.iter().copied()).dtype(self.dtype);
         let builder = match self.role {
-            NodeRole::Input(_) | NodeRole::Output => builder.mode(MemoryMode::OnDevice(Sharing::Unset)),
+            NodeRole::Input(_) | NodeRole::Data(_) | NodeRole::Output => {
+                builder.mode(MemoryMode::OnDevice(Sharing::Unset))
+            }
             NodeRole::Inner => builder,
         };
         let builder = match self.margin {
             0 => builder,
-            margin => builder.padding(Padding::new(self.dims.iter().map(|_| (margin, margin)), None)),
+            margin => {
+                let margins = self.dims.iter().map(|_| (margin, margin));
+                builder.padding(Padding::new(margins, self.neutral))
+            }
         };
         builder.build().expect("small nodes without conflicting decisions")
     }
@@ -131,10 +170,29 @@ impl Node {
     fn bytes(&self, seed: u64) -> Vec<u8> {
         let bytes =
             self.dtype.size_bytes() * self.dims.iter().map(|dim| dim + 2 * self.margin).product::<usize>();
-        match self.role {
-            NodeRole::Input(fill) => filled(fill, self.dtype, bytes, seed),
+        match &self.role {
+            NodeRole::Input(fill) => filled(*fill, self.dtype, bytes, seed),
+            NodeRole::Data(data) => {
+                let mut bytes = filled(NodeFill::Raw, self.dtype, bytes, seed);
+                for (offset, bits) in self.offsets().into_iter().zip(data) {
+                    let element = &mut bytes[offset * self.dtype.size_bytes()..][..self.dtype.size_bytes()];
+                    element.copy_from_slice(&bits.to_le_bytes()[..element.len()]);
+                }
+                bytes
+            }
             NodeRole::Output | NodeRole::Inner => vec![0; bytes],
         }
+    }
+
+    /// The offset of each element within the array with margins, row-major.
+    fn offsets(&self) -> Vec<usize> {
+        let mut offsets = vec![0];
+        for &size in &self.dims {
+            let whole = size + 2 * self.margin;
+            let axis = |&start: &usize| (0..size).map(move |at| start * whole + self.margin + at);
+            offsets = offsets.iter().flat_map(axis).collect();
+        }
+        offsets
     }
 }
 
@@ -163,20 +221,29 @@ fn value(fill: NodeFill, dtype: DType, bits: u64) -> Scalar {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Node { name, dtype, dims, margin, role } in &self.nodes {
+        for Node { name, dtype, dims, margin, neutral, role } in &self.nodes {
             let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
             write!(f, "node {name} {dtype}[{}] ", dims.join(", "))?;
             match role {
                 NodeRole::Output => write!(f, "output")?,
                 NodeRole::Inner => write!(f, "inner")?,
+                NodeRole::Data(data) => {
+                    write!(f, "input data")?;
+                    data.iter().try_for_each(|bits| write!(f, " {bits:x}"))?;
+                }
                 NodeRole::Input(fill) => {
                     let name =
                         NodeFill::ALL.iter().find(|(_, known)| known == fill).map_or("", |(name, _)| name);
                     write!(f, "input {name}")?;
                 }
             }
-            let margin = if *margin > 0 { format!(" margin {margin}") } else { String::new() };
-            writeln!(f, "{margin}")?;
+            if *margin > 0 {
+                write!(f, " margin {margin}")?;
+            }
+            match neutral {
+                Some(neutral) if *margin > 0 => writeln!(f, " neutral {neutral}")?,
+                _ => writeln!(f)?,
+            }
         }
         for (name, value) in &self.bindings {
             writeln!(f, "bind {name} {value}")?;

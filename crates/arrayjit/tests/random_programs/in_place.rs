@@ -9,7 +9,7 @@ use lowered_ir::ir::{
 };
 use tnode::{DType, MemoryMode, ModeState, Reason, Sharing};
 
-use super::generate::Choices;
+use random_programs::Choices;
 
 /// The most iterations of a nest.
 const MAX_POINTS: i64 = 2500;
@@ -21,7 +21,7 @@ const MAX_ELEMS: i64 = 20_000;
 pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut head = Choices::new(choices.first().map_or(&[], Vec::as_slice));
     let dtype =
-        head.pick(&[DType::I32, DType::F32, DType::U8, DType::F64, DType::F32, DType::I64, DType::F16]);
+        *head.pick(&[DType::I32, DType::F32, DType::U8, DType::F64, DType::F32, DType::I64, DType::F16]);
     let ranks = [1, 1 + head.below(2), 1 + head.below(2)];
     let mut writer = Writer { ranks, next: 0, open: Vec::new() };
     let body = choices.iter().flat_map(|choices| writer.nest(&mut Choices::new(choices))).collect();
@@ -73,7 +73,7 @@ impl Writer {
         }
         let extents = [4, 2, 3, 8, 5, 9, 1, 17, 33, 40, 70, 131, 300];
         let fitting: Vec<i64> = extents.into_iter().filter(|&extent| extent <= points).collect();
-        let extent = if fitting.is_empty() { 1 } else { c.pick(&fitting) };
+        let extent = if fitting.is_empty() { 1 } else { *c.pick(&fitting) };
         let symbol = (c.below(10) == 9).then_some(SymbolId(0));
         let var = LoopId(self.next);
         self.next += 1;
@@ -114,7 +114,7 @@ impl Writer {
                     _ => {
                         for _ in 0..1 + c.below(2) {
                             let (var, _) = open[c.below(open.len())];
-                            index.add_term(Var::Loop(var), c.pick(&[1, 2, -1, 3, 4]));
+                            index.add_term(Var::Loop(var), *c.pick(&[1, 2, -1, 3, 4]));
                         }
                     }
                 }

@@ -10,7 +10,6 @@
 
 mod bound;
 mod case;
-mod generate;
 mod in_place;
 mod machine;
 mod stages;
@@ -19,11 +18,12 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use case::Case;
-use generate::Kind;
+use filetests::generate::without_rejected;
 use lowered_ir::ir::Numerics;
 use lowered_ir::text::print;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use random_programs::{ProgramWeights, program_from_bytes};
 use stages::{StageTally, StageVariants, check, check_routine};
 
 /// Generates the same programs in every run, unless the environment requests more.
@@ -34,18 +34,23 @@ fn config(default: u32) -> Config {
     Config { cases, rng_seed, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
 }
 
-fn programs(kind: Kind, numerics: Numerics, default: u32) -> StageTally {
-    let choices = (any::<u8>(), prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..=5));
+/// The first routine of the program that the bytes describe, as a case.
+fn case(weights: &ProgramWeights, bytes: &[u8]) -> Case {
+    Case::of_program(&without_rejected(program_from_bytes(bytes, weights)))
+}
+
+fn programs(weights: &ProgramWeights, numerics: Numerics, default: u32) -> StageTally {
+    let choices = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..250));
     let mut tally = StageTally::default();
     let shared = RefCell::new(&mut tally);
-    let result = TestRunner::new(config(default)).run(&choices, |(way, choices)| {
-        let case = generate::case(kind, &choices);
-        let outcome = check(&case, numerics, StageVariants::One(way), &mut shared.borrow_mut());
+    let result = TestRunner::new(config(default)).run(&choices, |(way, bytes)| {
+        let outcome =
+            check(&case(weights, &bytes), numerics, StageVariants::One(way), &mut shared.borrow_mut());
         outcome.map_err(|failure| TestCaseError::fail(failure.to_string()))
     });
     if let Err(error) = result {
-        let TestError::Fail(reason, (_, choices)) = error else { panic!("{error}") };
-        panic!("{reason}\n\nthe program, for regressions/:\n{}", generate::case(kind, &choices));
+        let TestError::Fail(reason, (_, bytes)) = error else { panic!("{error}") };
+        panic!("{reason}\n\nthe program, for regressions/:\n{}", case(weights, &bytes));
     }
     tally
 }
@@ -78,20 +83,28 @@ fn nests_in_place_keep_their_order_when_fast() {
 
 #[test]
 fn strict_programs_have_the_same_bits_everywhere() {
-    let tally = programs(Kind::Any, Numerics::Strict, 100);
+    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Strict, 100);
     assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn fast_programs_have_the_bits_of_their_schedule() {
-    let tally = programs(Kind::Any, Numerics::Fast, 100);
+    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Fast, 100);
     assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn fast_programs_stay_within_bounds() {
-    let tally = programs(Kind::Bounded, Numerics::Fast, 100);
+    let tally = programs(&ProgramWeights::bounded_errors(), Numerics::Fast, 100);
     assert!(tally.rounded > 0 && tally.kernels > 0 && tally.cases > 0, "{tally:?}");
+}
+
+#[test]
+fn generated_cases_have_a_text_that_parses_to_the_same_case() {
+    for seed in 0..40 {
+        let case = case(&ProgramWeights::large_nodes(), &random_programs::bytes_of_seed(seed, 200));
+        assert_eq!(Case::from_text(&case.to_string()).as_ref(), Some(&case), "seed {seed}:\n{case}");
+    }
 }
 
 #[test]

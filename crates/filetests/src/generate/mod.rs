@@ -9,7 +9,6 @@
 //! loop. Tests check both properties.
 
 mod arrays; // locals of several elements
-mod choices;
 mod expr;
 pub mod families; // programs of every size
 mod index;
@@ -27,9 +26,9 @@ use lowered_ir::ir::{
 use lowered_ir::verify::verify;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Sharing};
 
-pub use choices::{Choices, bytes_of_seed};
 pub use memory::{alike, bindings_from_bytes, memory_from_bytes};
-pub use program::{Program, program_from_bytes, program_from_seed};
+pub use program::{Program, program_from_bytes, program_from_seed, without_rejected};
+pub use random_programs::{Choices, bytes_of_seed};
 
 /// The routine that the bytes describe.
 pub fn routine_from_bytes(bytes: &[u8]) -> Routine {

@@ -3,26 +3,9 @@
 
 use std::fmt::Write;
 
+use random_programs::{Choices, bytes_of_seed};
+
 use super::common::{Case, check, check_gpu, parse};
-
-/// A deterministic sequence of choices.
-struct Choices(u64);
-
-impl Choices {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % n as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-
-    fn shuffled<T: Copy>(&mut self, of: &[T]) -> Vec<T> {
-        let mut rest = of.to_vec();
-        (0..of.len()).map(|_| rest.remove(self.below(rest.len()))).collect()
-    }
-}
 
 /// The axes of a nest, as loop variables `i0`, `i1`, …
 const SIZES: [usize; 13] = [1, 2, 3, 4, 5, 8, 9, 16, 18, 31, 32, 37, 64];
@@ -37,9 +20,10 @@ fn index(dims: &[usize]) -> String {
 
 /// `c[m, n] op= a[m, k, q] (* b[k, q, n])`, or with fewer axes.
 fn accumulation(seed: u64) -> String {
-    let mut choices = Choices(seed);
-    let dtype = choices.pick(&["f32", "f32", "f32", "f64", "i32"]);
-    let sizes: Vec<usize> = (0..4).map(|_| choices.pick(&SIZES)).collect();
+    let bytes = bytes_of_seed(seed, 32);
+    let mut choices = Choices::new(&bytes);
+    let dtype = *choices.pick(&["f32", "f32", "f32", "f64", "i32"]);
+    let sizes: Vec<usize> = (0..4).map(|_| *choices.pick(&SIZES)).collect();
     let (m, n, k) = (0, 1, 2);
     // The fourth axis is another reduction loop, another output loop, or missing.
     let fourth = choices.below(3);
@@ -69,7 +53,7 @@ fn accumulation(seed: u64) -> String {
     let (outputs, a, b) = (choices.shuffled(&outputs), choices.shuffled(&a), choices.shuffled(&b));
     let loops = choices.shuffled(&loops);
     let (c_at, a_at, b_at) = (index(&outputs), index(&a), index(&b));
-    let left = choices.pick(&["%0", "relu"]);
+    let left = *choices.pick(&["%0", "relu"]);
     let left = if left == "relu" { format!("relu(%0[{a_at}])") } else { format!("%0[{a_at}]") };
     let element = if product { format!("{left} * %1[{b_at}]") } else { left };
     let value = match choices.below(4) {

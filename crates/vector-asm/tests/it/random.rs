@@ -6,6 +6,7 @@ use crate::common;
 
 use common::{Failure, try_check};
 use proptest::prelude::*;
+use random_programs::Choices;
 use vector_asm::{
     Binary, Comparison, Counter, EvaluationState, Index, LaneType, LoopRange, StoredType, Unary, Value,
     Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
@@ -18,27 +19,6 @@ const ARGS: u32 = 4;
 const READ_ONLY: u32 = 3;
 const ELEMENTS: [LaneType; 6] =
     [LaneType::F32, LaneType::F64, LaneType::I32, LaneType::U32, LaneType::I64, LaneType::U64];
-
-/// Choices taken from a list of numbers, so that a failing program shrinks with the list.
-struct Choices<'a> {
-    numbers: &'a [u64],
-    at: usize,
-}
-
-impl Choices<'_> {
-    fn next(&mut self) -> u64 {
-        self.at += 1;
-        self.numbers.get(self.at - 1).copied().unwrap_or(0)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-}
 
 /// Samples a program; holds the values, variables and counters that are visible.
 struct ProgramSampler<'a> {
@@ -53,10 +33,10 @@ struct ProgramSampler<'a> {
 
 impl ProgramSampler<'_> {
     fn ty(&mut self) -> VectorType {
-        let element = self.choices.pick(&ELEMENTS);
+        let element = *self.choices.pick(&ELEMENTS);
         let lanes = match self.choices.below(4) {
             0 => 1,
-            1 => self.choices.pick(&[2, 4, 8, 16, 32, 64]),
+            1 => *self.choices.pick(&[2, 4, 8, 16, 32, 64]),
             _ => 1 + self.choices.below(70) as u32,
         };
         VectorType::new(element, lanes)
@@ -64,13 +44,13 @@ impl ProgramSampler<'_> {
 
     /// Samples an address that stays within its array for all values of the counters.
     fn place(&mut self, ty: VectorType, write: bool) -> VectorAddress {
-        let base = match self.choices.below(u64::from(ARGS) + 1) {
-            b if b == u64::from(ARGS) => None,
-            b if write && b == u64::from(READ_ONLY) => Some(0),
-            b => Some(b as u32),
+        let base = match self.choices.below(ARGS as usize + 1) as u32 {
+            ARGS => None,
+            READ_ONLY if write => Some(0),
+            base => Some(base),
         };
         let memory = match ty.element {
-            LaneType::I32 => self.choices.pick(&[
+            LaneType::I32 => *self.choices.pick(&[
                 StoredType::Same,
                 StoredType::Same,
                 StoredType::U8,
@@ -78,16 +58,16 @@ impl ProgramSampler<'_> {
                 StoredType::U16,
                 StoredType::I16,
             ]),
-            LaneType::U32 => self.choices.pick(&[StoredType::Same, StoredType::U8, StoredType::U16]),
+            LaneType::U32 => *self.choices.pick(&[StoredType::Same, StoredType::U8, StoredType::U16]),
             LaneType::F32 => {
-                self.choices.pick(&[StoredType::Same, StoredType::Same, StoredType::F16, StoredType::BF16])
+                *self.choices.pick(&[StoredType::Same, StoredType::Same, StoredType::F16, StoredType::BF16])
             }
             _ => StoredType::Same,
         };
         let size = i64::from(memory.bytes().unwrap_or(ty.element.bytes()));
         let step = match self.choices.below(6) {
             0 if !write => 0,
-            1 => size * self.choices.pick(&[2, 3, 7]),
+            1 => size * *self.choices.pick(&[2, 3, 7]),
             2 => -size,
             _ => size,
         };
@@ -99,7 +79,7 @@ impl ProgramSampler<'_> {
                 0 => continue,
                 1 => size,
                 2 => 32,
-                _ => self.choices.pick(&[-4, 8, 64, 128]),
+                _ => *self.choices.pick(&[-4, 8, 64, 128]),
             };
             if high - low + (coefficient * most).abs() > BYTES {
                 continue;
@@ -117,7 +97,7 @@ impl ProgramSampler<'_> {
         let at = match self.choices.below(3) {
             0 => 0,
             1 => room,
-            _ => self.choices.below(room as u64 + 1) as i64,
+            _ => (self.choices.word() % (room as u64 + 1)) as i64,
         };
         VectorAddress { base, offset: at * size - low, terms, step, memory }
     }
@@ -135,7 +115,7 @@ impl ProgramSampler<'_> {
             .collect();
         if !fits.is_empty() && self.choices.below(8) > 0 {
             let recent = fits.len().min(6);
-            return fits[fits.len() - 1 - self.choices.below(recent as u64) as usize];
+            return fits[fits.len() - 1 - self.choices.below(recent)];
         }
         let ty = VectorType::new(element, if self.choices.below(2) == 0 { lanes } else { 1 });
         if self.choices.below(3) == 0 {
@@ -148,11 +128,13 @@ impl ProgramSampler<'_> {
 
     fn bits(&mut self, element: LaneType) -> u64 {
         let number =
-            self.choices.pick(&[0.0, 1.0, -1.0, 0.5, 3e9, -3e9, 5e9, 1e-40, f64::NAN, f64::INFINITY, 2.0]);
+            *self.choices.pick(&[0.0, 1.0, -1.0, 0.5, 3e9, -3e9, 5e9, 1e-40, f64::NAN, f64::INFINITY, 2.0]);
         match element {
             LaneType::F32 => u64::from((number as f32).to_bits()),
             LaneType::F64 => number.to_bits(),
-            _ => self.choices.pick(&[0, 1, 31, 32, 63, 5, u64::MAX, 1 << 31, 1 << 63, 0x1234_5678_9abc_def0]),
+            _ => {
+                *self.choices.pick(&[0, 1, 31, 32, 63, 5, u64::MAX, 1 << 31, 1 << 63, 0x1234_5678_9abc_def0])
+            }
         }
     }
 
@@ -186,9 +168,9 @@ impl ProgramSampler<'_> {
                 if variables.is_empty() {
                     return;
                 }
-                let (variable, of) = self.choices.pick(&variables);
+                let (variable, of) = *self.choices.pick(&variables);
                 let lanes = lanes.min(of.lanes);
-                let start = self.choices.below(u64::from(of.lanes - lanes) + 1) as u32;
+                let start = self.choices.below((of.lanes - lanes) as usize + 1) as u32;
                 self.keep(VectorType::new(element, lanes), VectorOp::Get { variable, start });
                 return;
             }
@@ -196,7 +178,7 @@ impl ProgramSampler<'_> {
                 let Some(&of) = self.values.last() else { return };
                 let from = self.builder.ty(of);
                 let lanes = lanes.min(from.lanes);
-                let start = self.choices.below(u64::from(from.lanes - lanes) + 1) as u32;
+                let start = self.choices.below((from.lanes - lanes) as usize + 1) as u32;
                 self.keep(VectorType::new(from.element, lanes), VectorOp::Slice { of, start });
                 return;
             }
@@ -209,7 +191,7 @@ impl ProgramSampler<'_> {
                 VectorOp::Fma(a, self.operand(element, lanes), self.operand(element, lanes))
             }
             9 => {
-                let comparison = self.choices.pick(&[
+                let comparison = *self.choices.pick(&[
                     Comparison::Less,
                     Comparison::LessEqual,
                     Comparison::Equal,
@@ -227,13 +209,13 @@ impl ProgramSampler<'_> {
                 VectorOp::Select(condition, a, self.operand(element, lanes))
             }
             11 => {
-                let from = self.choices.pick(&ELEMENTS);
+                let from = *self.choices.pick(&ELEMENTS);
                 VectorOp::Convert(self.operand(from, lanes))
             }
             12 => {
                 let same: Vec<LaneType> =
                     ELEMENTS.into_iter().filter(|e| e.bits() == element.bits()).collect();
-                let from = self.choices.pick(&same);
+                let from = *self.choices.pick(&same);
                 VectorOp::Bitcast(self.operand(from, lanes))
             }
             13 => {
@@ -247,7 +229,7 @@ impl ProgramSampler<'_> {
                     Unary::RoundEven,
                 ];
                 let integers = [Unary::Negate, Unary::Absolute, Unary::Not];
-                VectorOp::Unary(self.choices.pick(if element.is_float() { &floats } else { &integers }), a)
+                VectorOp::Unary(*self.choices.pick(if element.is_float() { &floats } else { &integers }), a)
             }
             _ => {
                 use Binary::{
@@ -256,7 +238,7 @@ impl ProgramSampler<'_> {
                 let floats = [Add, Subtract, Multiply, Divide, Maximum, Minimum];
                 let integers =
                     [Add, Subtract, Multiply, Maximum, Minimum, And, Or, Xor, ShiftLeft, ShiftRight];
-                let op = self.choices.pick(if element.is_float() { &floats[..] } else { &integers });
+                let op = *self.choices.pick(if element.is_float() { &floats[..] } else { &integers });
                 let a = self.operand(element, lanes);
                 VectorOp::Binary(op, a, self.operand(element, lanes))
             }
@@ -297,8 +279,8 @@ impl ProgramSampler<'_> {
                 if fits.is_empty() {
                     return;
                 }
-                let (variable, of) = self.choices.pick(&fits);
-                let room = u64::from(of.lanes - ty.lanes);
+                let (variable, of) = *self.choices.pick(&fits);
+                let room = (of.lanes - ty.lanes) as usize;
                 let start = if self.choices.below(2) == 0 { 0 } else { self.choices.below(room + 1) };
                 self.builder.set_lanes(variable, start as u32, value);
             }
@@ -311,12 +293,12 @@ impl ProgramSampler<'_> {
         if recent == 0 {
             return None;
         }
-        Some(self.values[self.values.len() - 1 - self.choices.below(recent as u64) as usize])
+        Some(self.values[self.values.len() - 1 - self.choices.below(recent)])
     }
 
     fn enter(&mut self, depth: u64) {
         let part = depth == 0 && self.part == 0 && self.choices.below(3) == 0;
-        let trips = self.choices.pick(&[0, 1, 2, 3, 4, 5, 7, 9, 13]);
+        let trips = *self.choices.pick(&[0, 1, 2, 3, 4, 5, 7, 9, 13]);
         let (range, most) = if part {
             self.part = 1;
             (LoopRange::Call, 9)
@@ -336,9 +318,9 @@ impl ProgramSampler<'_> {
     }
 }
 
-/// The program that a list of numbers determines.
-fn program(numbers: &[u64]) -> VectorProgram {
-    let choices = Choices { numbers, at: 0 };
+/// The program that a list of bytes determines.
+fn program(bytes: &[u8]) -> VectorProgram {
+    let choices = Choices::new(bytes);
     let mut draw = ProgramSampler {
         choices,
         builder: VectorBuilder::new(),
@@ -352,7 +334,7 @@ fn program(numbers: &[u64]) -> VectorProgram {
         let variable = draw.builder.variable(ty);
         draw.variables.push((variable, ty));
     }
-    while draw.choices.at < numbers.len() {
+    while !draw.choices.is_done() {
         draw.statement(0);
     }
     // Stores the final values of all variables.
@@ -384,8 +366,8 @@ fn machine(seed: u64) -> EvaluationState {
     EvaluationState { args: (0..ARGS).map(|_| fill()).collect(), bindings: vec![3], scratch: fill() }
 }
 
-fn run(numbers: &[u64], seed: u64) -> Result<bool, TestCaseError> {
-    let program = program(numbers);
+fn run(bytes: &[u8], seed: u64) -> Result<bool, TestCaseError> {
+    let program = program(bytes);
     match try_check(&program, machine(seed), seed % 4..10) {
         Ok(()) => Ok(true),
         Err(Failure::Refused(
@@ -407,14 +389,14 @@ proptest! {
 
     #[test]
     fn random_programs_compute_what_they_mean(
-        numbers in prop::collection::vec(any::<u64>(), 20..300),
+        bytes in prop::collection::vec(any::<u8>(), 20..400),
         seed in any::<u64>(),
     ) {
-        run(&numbers, seed)?;
+        run(&bytes, seed)?;
     }
 
     #[test]
-    fn programs_that_need_many_registers(numbers in prop::collection::vec(any::<u64>(), 400..1200), seed in any::<u64>()) {
-        run(&numbers, seed)?;
+    fn programs_that_need_many_registers(bytes in prop::collection::vec(any::<u8>(), 500..1600), seed in any::<u64>()) {
+        run(&bytes, seed)?;
     }
 }

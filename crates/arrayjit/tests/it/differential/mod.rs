@@ -8,7 +8,7 @@
 mod check;
 
 use check::{Report, check};
-use filetests::generate::bytes_of_seed;
+use random_programs::bytes_of_seed;
 
 /// The number of programs that the test compares.
 const PROGRAMS: u64 = 200;

@@ -1,22 +1,24 @@
 //! Combines the values that reach one element.
 
+use random_programs::{Accumulation, BinaryFunction, format};
 use tnode::DType;
 
-use super::format;
-use super::program::{Accumulation, Binary};
 use super::value::{self, Class, Interval, Value};
 
 /// The operation that combines the element with a value.
-fn operation(op: Accumulation) -> Binary {
+fn operation(op: Accumulation) -> BinaryFunction {
     match op {
-        Accumulation::Add => Binary::Add,
-        Accumulation::Sub => Binary::Sub,
-        Accumulation::Mul => Binary::Mul,
-        Accumulation::Div => Binary::Div,
-        Accumulation::Max => Binary::Max,
-        Accumulation::Min => Binary::Min,
-        Accumulation::Or => Binary::Or,
-        Accumulation::And => Binary::And,
+        Accumulation::Add => BinaryFunction::Add,
+        Accumulation::Sub => BinaryFunction::Sub,
+        Accumulation::Mul => BinaryFunction::Mul,
+        Accumulation::Div => BinaryFunction::Div,
+        Accumulation::Pow => BinaryFunction::Pow,
+        Accumulation::Max => BinaryFunction::Max,
+        Accumulation::Min => BinaryFunction::Min,
+        Accumulation::ReluGate => BinaryFunction::ReluGate,
+        Accumulation::Satur01Gate => BinaryFunction::Satur01Gate,
+        Accumulation::Or => BinaryFunction::Or,
+        Accumulation::And => BinaryFunction::And,
         Accumulation::Store => unreachable!("a store combines nothing"),
     }
 }
@@ -28,8 +30,9 @@ pub(crate) fn neutral(op: Accumulation, dtype: DType) -> Value {
     };
     let (low, high) = format::range(dtype);
     match op {
+        Accumulation::ReluGate | Accumulation::Satur01Gate => unreachable!("a gate has no neutral element"),
         Accumulation::Store | Accumulation::Add | Accumulation::Sub | Accumulation::Or => number(0),
-        Accumulation::Mul | Accumulation::Div | Accumulation::And => number(1),
+        Accumulation::Mul | Accumulation::Div | Accumulation::Pow | Accumulation::And => number(1),
         // The documented start of extrema is "−∞, ∞; the lowest and highest value of types without".
         Accumulation::Max if dtype == DType::Fp8E4m3fn => Value::float(-448.0),
         Accumulation::Min if dtype == DType::Fp8E4m3fn => Value::float(448.0),

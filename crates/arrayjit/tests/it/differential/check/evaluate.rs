@@ -1,13 +1,12 @@
 //! Evaluates programs by nested loops over whole index spaces.
 
+use random_programs::{
+    Accumulation, BinaryFunction, ExprTypes, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis,
+    ProgramExpr, ProgramNumber, ProgramStatement, ProgramVar, RandomProgram, UnaryFunction, format,
+};
 use tnode::DType;
 
 use super::accumulate::{combine, neutral};
-use super::format;
-use super::program::{
-    Access, Accumulation, Affine, Assign, Axis, Binary, Expr, Number, Program, Statement, Unary, Var,
-};
-use super::types::Types;
 use super::value::{self, Class, Value};
 
 /// An index with more candidates than this makes the value of its element unknown.
@@ -15,7 +14,7 @@ const MAX_CANDIDATES: i128 = 64;
 
 /// Runs the statements of a program on the possible values of its nodes.
 pub(crate) struct Evaluator<'p> {
-    program: &'p Program,
+    program: &'p RandomProgram,
     class: Class,
     /// The possible values of each node's elements, without margins.
     pub(crate) memory: Vec<Vec<Value>>,
@@ -25,7 +24,7 @@ pub(crate) struct Evaluator<'p> {
 
 /// A statement and the values of its symbols and letters.
 struct Scope<'s> {
-    assign: &'s Assign,
+    assign: &'s ProgramAssign,
     symbols: &'s [i64],
     /// The value of each letter.
     letters: Vec<i64>,
@@ -33,22 +32,25 @@ struct Scope<'s> {
     /// value.
     running: &'s [usize],
     written: DType,
-    types: Types<'s>,
+    types: ExprTypes<'s>,
 }
 
 impl<'p> Evaluator<'p> {
     /// Starts from the initial values that the host gives the nodes.
-    pub(crate) fn new(program: &'p Program, class: Class) -> Evaluator<'p> {
+    pub(crate) fn new(program: &'p RandomProgram, class: Class) -> Evaluator<'p> {
         let memory = program.nodes.iter().map(|node| match &node.data {
             Some(data) => data.iter().map(|&bits| Value::decode(node.dtype, bits)).collect(),
             None => vec![Value::anything(node.dtype); node.dims.iter().product()],
         });
         let mut has_one_hot = false;
-        let mut visit = |e: &Expr| {
-            has_one_hot |= matches!(e, Expr::Binary(Binary::Eq | Binary::Ne, _) | Expr::Where(_));
+        let mut visit = |e: &ProgramExpr| {
+            has_one_hot |= matches!(
+                e,
+                ProgramExpr::Binary(BinaryFunction::Eq | BinaryFunction::Ne, _) | ProgramExpr::Where(_)
+            );
         };
         for statement in program.routines.iter().flatten() {
-            if let Statement::Assign(assign) = statement {
+            if let ProgramStatement::Assign(assign) = statement {
                 assign.values.iter().for_each(|value| value.walk(&mut visit));
             }
         }
@@ -59,20 +61,20 @@ impl<'p> Evaluator<'p> {
     pub(crate) fn run(&mut self, routine: usize, symbols: &[i64]) {
         for statement in &self.program.routines[routine] {
             match statement {
-                Statement::Assign(assign) => self.assign(assign, symbols),
-                Statement::Offsets { node } => {
+                ProgramStatement::Assign(assign) => self.assign(assign, symbols),
+                ProgramStatement::Offsets { node } => {
                     let dtype = self.program.nodes[*node].dtype;
                     for (at, element) in (0..).zip(&mut self.memory[*node]) {
                         *element = Value::integer(at).convert(DType::I64, dtype);
                     }
                 }
-                Statement::Values { node, values } => {
+                ProgramStatement::Values { node, values } => {
                     let dtype = self.program.nodes[*node].dtype;
                     for (element, number) in self.memory[*node].iter_mut().zip(values) {
                         *element = literal(*number, dtype);
                     }
                 }
-                Statement::Slice { node, source, symbol } => {
+                ProgramStatement::Slice { node, source, symbol } => {
                     let count = self.memory[*node].len();
                     let (from, to) = (self.program.nodes[*source].dtype, self.program.nodes[*node].dtype);
                     let start = symbols[*symbol] as usize * count;
@@ -83,7 +85,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    fn assign(&mut self, assign: &Assign, symbols: &[i64]) {
+    fn assign(&mut self, assign: &ProgramAssign, symbols: &[i64]) {
         let mut reached: Vec<Vec<Vec<Value>>> =
             assign.targets.iter().map(|target| vec![Vec::new(); self.memory[target.node].len()]).collect();
         let mut unknown = vec![false; assign.targets.len()];
@@ -96,7 +98,7 @@ impl<'p> Evaluator<'p> {
                 letters: vec![0; assign.letters.len()],
                 running: &running,
                 written,
-                types: Types { program: self.program, written },
+                types: ExprTypes { program: self.program, written },
             };
             let (outer, inner) = assign.loops();
             let runs = |letter: &usize| !is_concatenated(assign, *letter) || running.contains(letter);
@@ -125,7 +127,7 @@ impl<'p> Evaluator<'p> {
     }
 
     /// Combines each element with the values that reached it.
-    fn store(&mut self, assign: &Assign, node: usize, reached: &[Vec<Value>], unknown: bool) {
+    fn store(&mut self, assign: &ProgramAssign, node: usize, reached: &[Vec<Value>], unknown: bool) {
         let dtype = self.program.nodes[node].dtype;
         for (element, values) in self.memory[node].iter_mut().zip(reached) {
             let gathered = self.has_one_hot;
@@ -136,11 +138,11 @@ impl<'p> Evaluator<'p> {
                 // A single value for each element is stored without accumulating; otherwise it is combined
                 // with the neutral element, which may change only NaNs and the signs of zeros.
                 (Accumulation::Sub, true, [value]) => {
-                    let negated = value::unary(self.class, Unary::Neg, dtype, *value);
+                    let negated = value::unary(self.class, UnaryFunction::Neg, dtype, *value);
                     all(neutral(assign.op, dtype)).hull(negated)
                 }
                 (Accumulation::Div, true, [value]) => {
-                    let inverse = value::unary(self.class, Unary::Recip, dtype, *value);
+                    let inverse = value::unary(self.class, UnaryFunction::Recip, dtype, *value);
                     if dtype.is_float() {
                         all(neutral(assign.op, dtype)).hull(inverse)
                     } else {
@@ -155,8 +157,8 @@ impl<'p> Evaluator<'p> {
     }
 
     /// The value of an expression in the type of the node written.
-    fn stored(&self, scope: &Scope<'_>, expr: &Expr) -> Value {
-        if let Expr::Read(access) = expr
+    fn stored(&self, scope: &Scope<'_>, expr: &ProgramExpr) -> Value {
+        if let ProgramExpr::Read(access) = expr
             && access.is_computed()
             && access.pad.is_none()
         {
@@ -169,34 +171,36 @@ impl<'p> Evaluator<'p> {
     }
 
     /// The value and the type of an expression whose context wants the type `wanted`.
-    fn value(&self, scope: &Scope<'_>, expr: &Expr, wanted: DType) -> (Value, DType) {
+    fn value(&self, scope: &Scope<'_>, expr: &ProgramExpr, wanted: DType) -> (Value, DType) {
         let class = self.class;
         match expr {
-            Expr::Number(number) => {
+            ProgramExpr::Number(number) => {
                 let dtype = scope.types.of(expr).within(wanted);
                 (literal(*number, dtype), dtype)
             }
-            Expr::Var(var) => (Value::integer(scope.var(*var).into()), DType::I32),
-            Expr::Size(letter) => (Value::integer(scope.assign.letters[*letter].extent as i128), DType::I32),
-            Expr::Read(access) => {
+            ProgramExpr::Var(var) => (Value::integer(scope.var(*var).into()), DType::I32),
+            ProgramExpr::Size(letter) => {
+                (Value::integer(scope.assign.letters[*letter].extent as i128), DType::I32)
+            }
+            ProgramExpr::Read(access) => {
                 let dtype = self.program.nodes[access.node].dtype;
                 (self.read(scope, access, Value::integer(0).convert(DType::I32, dtype), dtype), dtype)
             }
-            Expr::Cast(dtype, a) => {
+            ProgramExpr::Cast(dtype, a) => {
                 let (value, from) = self.value(scope, a, *dtype);
                 (value.convert(from, *dtype), *dtype)
             }
-            Expr::Unary(op, a) => {
+            ProgramExpr::Unary(op, a) => {
                 let dtype = scope.types.operands(expr, wanted);
                 (value::unary(class, *op, dtype, self.operand(scope, a, dtype)), dtype)
             }
-            Expr::Binary(op, args) => {
+            ProgramExpr::Binary(op, args) => {
                 let dtype = scope.types.operands(expr, wanted);
                 let [a, b] = [0, 1].map(|at| self.operand(scope, &args[at], dtype));
                 let result = if op.is_comparison() { DType::Bool } else { dtype };
                 (value::binary(class, *op, dtype, a, b), result)
             }
-            Expr::Where(args) => {
+            ProgramExpr::Where(args) => {
                 let dtype = scope.types.operands(expr, wanted);
                 let (condition, _) = self.value(scope, &args[0], DType::Bool);
                 let [then, otherwise] = [1, 2].map(|at| self.operand(scope, &args[at], dtype));
@@ -207,7 +211,7 @@ impl<'p> Evaluator<'p> {
                 };
                 (value, dtype)
             }
-            Expr::Fma(args) => {
+            ProgramExpr::Fma(args) => {
                 let dtype = scope.types.operands(expr, wanted);
                 let [a, b, c] = [0, 1, 2].map(|at| self.operand(scope, &args[at], dtype));
                 (value::fma(class, dtype, a, b, c), dtype)
@@ -215,16 +219,16 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    fn operand(&self, scope: &Scope<'_>, expr: &Expr, dtype: DType) -> Value {
+    fn operand(&self, scope: &Scope<'_>, expr: &ProgramExpr, dtype: DType) -> Value {
         let (value, from) = self.value(scope, expr, dtype);
         value.convert(from, dtype)
     }
 
     /// Reads an element and converts it to the type `to`. At a computed index outside the node the result is
     /// `outside`, a value of that type.
-    fn read(&self, scope: &Scope<'_>, access: &Access, outside: Value, to: DType) -> Value {
+    fn read(&self, scope: &Scope<'_>, access: &ProgramAccess, outside: Value, to: DType) -> Value {
         let node = &self.program.nodes[access.node];
-        let padded = |number: Number| literal(number, node.dtype).convert(node.dtype, to);
+        let padded = |number: ProgramNumber| literal(number, node.dtype).convert(node.dtype, to);
         let outside = access.pad.map_or(outside, padded);
         let mut element = 0;
         let mut computed = None;
@@ -232,7 +236,7 @@ impl<'p> Evaluator<'p> {
             element *= size;
             computed = computed.map(|(stride, range)| (stride * size, range));
             match axis {
-                Axis::Computed(expr) => computed = Some((1, (self.index(scope, expr), size))),
+                ProgramAxis::Computed(expr) => computed = Some((1, (self.index(scope, expr), size))),
                 axis => match scope.affine(axis) {
                     at if at >= 0 && (at as usize) < size => element += at as usize,
                     _ if access.pad.is_some() => return outside,
@@ -268,16 +272,16 @@ impl<'p> Evaluator<'p> {
     }
 
     /// The range of a computed index.
-    fn index(&self, scope: &Scope<'_>, expr: &Expr) -> (i128, i128) {
+    fn index(&self, scope: &Scope<'_>, expr: &ProgramExpr) -> (i128, i128) {
         self.value(scope, expr, DType::I32).0.integers()
     }
 
     /// The element that a target's index reaches.
-    fn place(&self, scope: &Scope<'_>, target: &Access) -> StoreTarget {
+    fn place(&self, scope: &Scope<'_>, target: &ProgramAccess) -> StoreTarget {
         let mut element = 0;
         for (axis, &size) in target.axes.iter().zip(&self.program.nodes[target.node].dims) {
             let at = match axis {
-                Axis::Computed(expr) => match self.index(scope, expr) {
+                ProgramAxis::Computed(expr) => match self.index(scope, expr) {
                     (low, high) if low != high => return StoreTarget::Unknown,
                     (at, _) if at < 0 || at >= size as i128 => return StoreTarget::Outside,
                     (at, _) => at as usize,
@@ -301,57 +305,51 @@ enum StoreTarget {
 }
 
 impl Scope<'_> {
-    fn var(&self, var: Var) -> i64 {
+    fn var(&self, var: ProgramVar) -> i64 {
         match var {
-            Var::Letter(letter) => self.letters[letter],
-            Var::Symbol(symbol) => self.symbols[symbol],
+            ProgramVar::Letter(letter) => self.letters[letter],
+            ProgramVar::Symbol(symbol) => self.symbols[symbol],
         }
     }
 
-    fn affine(&self, axis: &Axis) -> i64 {
+    fn affine(&self, axis: &ProgramAxis) -> i64 {
         match axis {
-            Axis::Affine(Affine { terms, offset }) => {
+            ProgramAxis::Affine(ProgramAffine { terms, offset }) => {
                 terms.iter().map(|&(factor, var)| factor * self.var(var)).sum::<i64>() + offset
             }
-            Axis::Concat(letters) => {
+            ProgramAxis::Concat(letters) => {
                 let before = letters.iter().take_while(|letter| !self.running.contains(letter));
                 let start: usize = before.map(|&letter| self.assign.letters[letter].extent).sum();
                 let running = letters.iter().find(|letter| self.running.contains(letter));
                 start as i64 + running.map_or(0, |&letter| self.letters[letter])
             }
-            Axis::Computed(_) => unreachable!("not affine"),
+            ProgramAxis::Computed(_) => unreachable!("not affine"),
         }
     }
 }
 
-impl Access {
-    pub(crate) fn is_computed(&self) -> bool {
-        self.axes.iter().any(|axis| matches!(axis, Axis::Computed(_)))
-    }
-}
-
-fn literal(number: Number, dtype: DType) -> Value {
+fn literal(number: ProgramNumber, dtype: DType) -> Value {
     let float = |value: f64| Value::Float(value::rounded(dtype, value::Interval::exactly(value)));
     match number {
-        Number::Integer(value) if dtype.is_float() => float(value as f64),
-        Number::Integer(value) if dtype == DType::Bool => Value::integer((value != 0).into()),
-        Number::Integer(value) => Value::integer(value.into()),
-        Number::Fraction(value) => float(value),
-        Number::Infinity => float(f64::INFINITY),
-        Number::Nan => float(f64::NAN),
+        ProgramNumber::Integer(value) if dtype.is_float() => float(value as f64),
+        ProgramNumber::Integer(value) if dtype == DType::Bool => Value::integer((value != 0).into()),
+        ProgramNumber::Integer(value) => Value::integer(value.into()),
+        ProgramNumber::Fraction(value) => float(value),
+        ProgramNumber::Infinity => float(f64::INFINITY),
+        ProgramNumber::Nan => float(f64::NAN),
     }
 }
 
-fn is_concatenated(assign: &Assign, letter: usize) -> bool {
+fn is_concatenated(assign: &ProgramAssign, letter: usize) -> bool {
     groups(assign).iter().any(|group| group.contains(&letter))
 }
 
 /// The letters of each concatenated axis.
-fn groups(assign: &Assign) -> Vec<Vec<usize>> {
+fn groups(assign: &ProgramAssign) -> Vec<Vec<usize>> {
     let mut groups = Vec::new();
-    let mut add = |access: &Access| {
+    let mut add = |access: &ProgramAccess| {
         let concatenated = access.axes.iter().filter_map(|axis| match axis {
-            Axis::Concat(letters) => Some(letters.clone()),
+            ProgramAxis::Concat(letters) => Some(letters.clone()),
             _ => None,
         });
         groups.extend(concatenated);
@@ -359,7 +357,7 @@ fn groups(assign: &Assign) -> Vec<Vec<usize>> {
     assign.targets.iter().for_each(&mut add);
     for value in &assign.values {
         value.walk(&mut |e| {
-            if let Expr::Read(access) = e {
+            if let ProgramExpr::Read(access) = e {
                 add(access);
             }
         });
@@ -368,7 +366,7 @@ fn groups(assign: &Assign) -> Vec<Vec<usize>> {
 }
 
 /// The sets of concatenated letters that are evaluated together.
-fn parts(assign: &Assign) -> Vec<Vec<usize>> {
+fn parts(assign: &ProgramAssign) -> Vec<Vec<usize>> {
     let groups = groups(assign);
     let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
     for group in &groups {
@@ -391,9 +389,11 @@ fn parts(assign: &Assign) -> Vec<Vec<usize>> {
 }
 
 /// The positions of the only target and the only value that use no letter outside `running`.
-fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
-    let stops = |e: &Expr| match e {
-        Expr::Var(Var::Letter(letter)) => is_concatenated(assign, *letter) && !running.contains(letter),
+fn single_part(assign: &ProgramAssign, running: &[usize]) -> (usize, usize) {
+    let stops = |e: &ProgramExpr| match e {
+        ProgramExpr::Var(ProgramVar::Letter(letter)) => {
+            is_concatenated(assign, *letter) && !running.contains(letter)
+        }
         _ => false,
     };
     let target = assign.targets.iter().position(|target| {
@@ -406,7 +406,7 @@ fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
         let mut excused = 0;
         value.walk(&mut |e| {
             stopped += usize::from(stops(e));
-            if let Expr::Read(access) = e {
+            if let ProgramExpr::Read(access) = e {
                 excused += excused_letters(access, running);
             }
         });
@@ -416,18 +416,20 @@ fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
 }
 
 /// Whether `running` contains another letter of the same concatenated axis.
-fn in_running_axis(access: &Access, e: &Expr, running: &[usize]) -> bool {
-    let Expr::Var(Var::Letter(letter)) = e else { return false };
+fn in_running_axis(access: &ProgramAccess, e: &ProgramExpr, running: &[usize]) -> bool {
+    let ProgramExpr::Var(ProgramVar::Letter(letter)) = e else { return false };
     access.axes.iter().any(|axis| match axis {
-        Axis::Concat(letters) => letters.contains(letter) && letters.iter().any(|l| running.contains(l)),
+        ProgramAxis::Concat(letters) => {
+            letters.contains(letter) && letters.iter().any(|l| running.contains(l))
+        }
         _ => false,
     })
 }
 
 /// Counts the letters of concatenated axes that are not in `running` while another letter of their axis is.
-fn excused_letters(access: &Access, running: &[usize]) -> usize {
-    let of_axis = |axis: &Axis| match axis {
-        Axis::Concat(letters) if letters.iter().any(|l| running.contains(l)) => {
+fn excused_letters(access: &ProgramAccess, running: &[usize]) -> usize {
+    let of_axis = |axis: &ProgramAxis| match axis {
+        ProgramAxis::Concat(letters) if letters.iter().any(|l| running.contains(l)) => {
             letters.iter().filter(|l| !running.contains(l)).count()
         }
         _ => 0,

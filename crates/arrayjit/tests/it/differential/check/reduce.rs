@@ -1,11 +1,12 @@
 //! Reduces a failing program to a smaller one that fails in the same way.
 
-use super::program::Program;
+use random_programs::RandomProgram;
+
 use super::run;
 
 /// Removes routines, statements and rounds as long as the program fails in the same way, and returns the
 /// failure of the smallest one.
-pub(crate) fn reduced(mut program: Program, mut error: String) -> String {
+pub(crate) fn reduced(mut program: RandomProgram, mut error: String) -> String {
     while let Some((smaller, its_error)) = smaller(&program).into_iter().find_map(|smaller| {
         let its_error = run::check(&smaller).err()?;
         (kind(&its_error) == kind(&error)).then_some((smaller, its_error))
@@ -22,7 +23,7 @@ fn kind(error: &str) -> Option<String> {
     Some(words.take(9).collect::<Vec<_>>().join(" "))
 }
 
-fn smaller(program: &Program) -> Vec<Program> {
+fn smaller(program: &RandomProgram) -> Vec<RandomProgram> {
     let mut all = Vec::new();
     for routine in 0..program.routines.len() {
         let mut without = program.clone();

@@ -4,10 +4,10 @@ use std::cell::LazyCell;
 use std::sync::OnceLock;
 
 use arrayjit::settings::{NumericClass, Settings, VectorSetting};
-use arrayjit::{Backend, Context, HostArray, MemoryMode, Padding, Routine, TensorNode};
+use arrayjit::{Backend, Context, HostArray, Routine, TensorNode};
+use random_programs::{ProgramNode, RandomProgram};
 
 use super::evaluate::Evaluator;
-use super::program::{Mode, Node, Program};
 use super::value::{Class, Value};
 
 /// The counts of comparing one program.
@@ -73,7 +73,7 @@ fn configurations() -> &'static [Configuration] {
 /// # Errors
 ///
 /// A result that the evaluator does not allow, or an error that is not a user error.
-pub(crate) fn check(program: &Program) -> Result<Report, String> {
+pub(crate) fn check(program: &RandomProgram) -> Result<Report, String> {
     let mut report = Report::default();
     // A program that every configuration rejects need not have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
@@ -111,7 +111,7 @@ fn wrong(step: &'static str) -> impl Fn(arrayjit::RunError) -> RunFailure {
 /// The possible values of all nodes after each routine of each round.
 type Expected = Vec<Vec<Vec<Value>>>;
 
-fn evaluate(program: &Program, class: Class) -> Expected {
+fn evaluate(program: &RandomProgram, class: Class) -> Expected {
     let mut evaluator = Evaluator::new(program, class);
     let mut after = Vec::new();
     for symbols in &program.rounds {
@@ -124,12 +124,12 @@ fn evaluate(program: &Program, class: Class) -> Expected {
 }
 
 fn run(
-    program: &Program,
+    program: &RandomProgram,
     expected: &LazyCell<Expected, impl FnOnce() -> Expected>,
     configuration: &Configuration,
 ) -> Result<Report, RunFailure> {
     let Configuration { backend, class, .. } = configuration;
-    let nodes: Vec<TensorNode> = program.nodes.iter().map(handle).collect();
+    let nodes: Vec<TensorNode> = program.nodes.iter().map(ProgramNode::tensor_node).collect();
     let compile = |routine| backend.compile(&program.text(routine), &nodes);
     let compiled: Vec<_> = (0..program.routines.len())
         .map(compile)
@@ -167,32 +167,13 @@ fn run(
     Ok(report)
 }
 
-fn binding(program: &Program, symbols: &[i64], name: &str) -> i64 {
+fn binding(program: &RandomProgram, symbols: &[i64], name: &str) -> i64 {
     let at = program.symbols.iter().position(|symbol| symbol.name == name.trim_start_matches('@'));
     at.map_or(0, |at| symbols[at])
 }
 
-fn padding(node: &Node) -> Option<Padding> {
-    (node.margin > 0)
-        .then(|| Padding::new(node.dims.iter().map(|_| (node.margin, node.margin)), node.neutral))
-}
-
-fn handle(node: &Node) -> TensorNode {
-    let builder = TensorNode::builder(node.name.as_str()).dims(node.dims.iter().copied()).dtype(node.dtype);
-    let builder = match node.mode {
-        Mode::Undecided => builder,
-        Mode::Materialized => builder.mode(MemoryMode::Materialized),
-        Mode::Virtual => builder.mode(MemoryMode::Virtual),
-    };
-    let builder = match padding(node) {
-        Some(padding) => builder.padding(padding),
-        None => builder,
-    };
-    builder.build().expect("a small node")
-}
-
 /// The offset of each element within an array with margins, row-major.
-fn offsets(node: &Node) -> Vec<usize> {
+fn offsets(node: &ProgramNode) -> Vec<usize> {
     let mut offsets = vec![0];
     for &size in &node.dims {
         let whole = size + 2 * node.margin;
@@ -202,8 +183,8 @@ fn offsets(node: &Node) -> Vec<usize> {
     offsets
 }
 
-fn array(node: &Node, data: &[u64]) -> HostArray {
-    let mut array = match padding(node) {
+fn array(node: &ProgramNode, data: &[u64]) -> HostArray {
+    let mut array = match node.padding() {
         Some(padding) => HostArray::zeros_padded(node.dtype, node.dims.iter().copied(), padding),
         None => HostArray::zeros(node.dtype, node.dims.iter().copied()),
     }
@@ -217,7 +198,7 @@ fn array(node: &Node, data: &[u64]) -> HostArray {
 
 /// Compares the nodes that have memory.
 fn compare(
-    program: &Program,
+    program: &RandomProgram,
     nodes: &[TensorNode],
     context: &Context,
     expected: &[Vec<Value>],

@@ -4,10 +4,8 @@
 //! class `Fast` may omit, have intervals as results. An operation on intervals gives an interval that
 //! contains its results for all members.
 
+use random_programs::{BinaryFunction, UnaryFunction, format};
 use tnode::DType;
-
-use super::format;
-use super::program::{Binary, Unary};
 
 /// The numeric class of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,35 +286,35 @@ fn unrounded(dtype: DType, exact: f64, is_exact: bool, result: f64) -> Interval 
 }
 
 /// Applies a unary operation; operand and result have the type `dtype`.
-pub(crate) fn unary(class: Class, op: Unary, dtype: DType, a: Value) -> Value {
+pub(crate) fn unary(class: Class, op: UnaryFunction, dtype: DType, a: Value) -> Value {
     match a {
         Value::Integer(low, high) => integer_unary(op, dtype, low, high),
         Value::Float(a) => Value::Float(float_unary(class, op, dtype, a)),
     }
 }
 
-fn integer_unary(op: Unary, dtype: DType, low: i128, high: i128) -> Value {
+fn integer_unary(op: UnaryFunction, dtype: DType, low: i128, high: i128) -> Value {
     let value = |x: i128| match op {
-        Unary::Neg if dtype == DType::Bool => x,
-        Unary::Neg => format::wrap(dtype, -x),
-        Unary::Abs => format::wrap(dtype, x.abs()),
-        Unary::Not => i128::from(x == 0),
-        Unary::Relu => x.max(0),
-        Unary::Satur01 => x.clamp(0, 1),
+        UnaryFunction::Neg if dtype == DType::Bool => x,
+        UnaryFunction::Neg => format::wrap(dtype, -x),
+        UnaryFunction::Abs => format::wrap(dtype, x.abs()),
+        UnaryFunction::Not => i128::from(x == 0),
+        UnaryFunction::Relu => x.max(0),
+        UnaryFunction::Satur01 => x.clamp(0, 1),
         _ => x,
     };
     if low == high {
         return Value::integer(value(low));
     }
     match op {
-        Unary::Neg | Unary::Abs => Value::anything(dtype),
-        Unary::Not => Value::Integer(0, 1),
+        UnaryFunction::Neg | UnaryFunction::Abs => Value::anything(dtype),
+        UnaryFunction::Not => Value::Integer(0, 1),
         _ => Value::Integer(value(low), value(high)),
     }
 }
 
-fn float_unary(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
-    if op == Unary::Not {
+fn float_unary(class: Class, op: UnaryFunction, dtype: DType, a: Interval) -> Interval {
+    if op == UnaryFunction::Not {
         let (can_be_false, can_be_true) = Value::Float(a).truth();
         return Interval {
             low: if can_be_true { 0.0 } else { 1.0 },
@@ -324,7 +322,7 @@ fn float_unary(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
             nan: false,
         };
     }
-    let skips_nan = matches!(op, Unary::Relu | Unary::Satur01);
+    let skips_nan = matches!(op, UnaryFunction::Relu | UnaryFunction::Satur01);
     let numbers = if a.has_numbers() { Some(float_unary_on_numbers(class, op, dtype, a)) } else { None };
     let of_nan = a.nan.then_some(if skips_nan { Interval::exactly(0.0) } else { ONLY_NAN });
     match (numbers, of_nan) {
@@ -333,7 +331,7 @@ fn float_unary(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
     }
 }
 
-fn float_unary_on_numbers(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
+fn float_unary_on_numbers(class: Class, op: UnaryFunction, dtype: DType, a: Interval) -> Interval {
     let Interval { low, high, .. } = a;
     let monotone = |f: fn(f64) -> f64| {
         if a.number().is_some() {
@@ -342,38 +340,38 @@ fn float_unary_on_numbers(class: Class, op: Unary, dtype: DType, a: Interval) ->
         widened(dtype, class, f(low), f(high), false)
     };
     match op {
-        Unary::Neg => Interval { low: -high, high: -low, nan: false },
-        Unary::Abs if low.is_sign_positive() => Interval { low, high, nan: false },
-        Unary::Abs if high.is_sign_negative() => Interval { low: -high, high: -low, nan: false },
-        Unary::Abs => Interval { low: 0.0, high: a.magnitude(), nan: false },
-        Unary::Relu => relu(low, high),
-        Unary::Satur01 => {
+        UnaryFunction::Neg => Interval { low: -high, high: -low, nan: false },
+        UnaryFunction::Abs if low.is_sign_positive() => Interval { low, high, nan: false },
+        UnaryFunction::Abs if high.is_sign_negative() => Interval { low: -high, high: -low, nan: false },
+        UnaryFunction::Abs => Interval { low: 0.0, high: a.magnitude(), nan: false },
+        UnaryFunction::Relu => relu(low, high),
+        UnaryFunction::Satur01 => {
             let Interval { low, high, .. } = relu(low, high);
             Interval { low: low.min(1.0), high: high.min(1.0), nan: false }
         }
-        Unary::Trunc => monotone(f64::trunc),
-        Unary::Floor => monotone(f64::floor),
-        Unary::RoundEven => monotone(f64::round_ties_even),
-        Unary::Sqrt if low >= 0.0 => monotone(f64::sqrt),
-        Unary::Sqrt if high < 0.0 => ONLY_NAN,
-        Unary::Sqrt => ANYTHING,
-        Unary::Recip => division(class, dtype, Interval::exactly(1.0), a),
-        Unary::RecipSqrt => recip_sqrt(class, dtype, a),
-        Unary::Sin | Unary::Cos => match a.number() {
+        UnaryFunction::Trunc => monotone(f64::trunc),
+        UnaryFunction::Floor => monotone(f64::floor),
+        UnaryFunction::RoundEven => monotone(f64::round_ties_even),
+        UnaryFunction::Sqrt if low >= 0.0 => monotone(f64::sqrt),
+        UnaryFunction::Sqrt if high < 0.0 => ONLY_NAN,
+        UnaryFunction::Sqrt => ANYTHING,
+        UnaryFunction::Recip => division(class, dtype, Interval::exactly(1.0), a),
+        UnaryFunction::RecipSqrt => recip_sqrt(class, dtype, a),
+        UnaryFunction::Sin | UnaryFunction::Cos => match a.number() {
             Some(x) if x.is_infinite() => ONLY_NAN,
-            Some(x) if x == 0.0 && op == Unary::Sin => Interval::exactly(x),
-            Some(x) => approximate(dtype, if op == Unary::Sin { x.sin() } else { x.cos() }),
+            Some(x) if x == 0.0 && op == UnaryFunction::Sin => Interval::exactly(x),
+            Some(x) => approximate(dtype, if op == UnaryFunction::Sin { x.sin() } else { x.cos() }),
             None => Interval { low: -1.0, high: 1.0, nan: a.magnitude().is_infinite() },
         },
-        Unary::Tanh if a.number() == Some(0.0) => a,
-        Unary::Tanh => ends(a, |x| approximate(dtype, x.tanh())),
-        Unary::Exp => positive(ends(a, |x| approximate(dtype, x.exp()))),
-        Unary::Exp2 => positive(ends(a, |x| approximate(dtype, x.exp2()))),
-        Unary::Log | Unary::Log2 if high < 0.0 => ONLY_NAN,
-        Unary::Log | Unary::Log2 if low < 0.0 => ANYTHING,
-        Unary::Log => ends(a, |x| approximate(dtype, x.abs().ln())),
-        Unary::Log2 => ends(a, |x| approximate(dtype, x.abs().log2())),
-        Unary::Not => unreachable!("done before"),
+        UnaryFunction::Tanh if a.number() == Some(0.0) => a,
+        UnaryFunction::Tanh => ends(a, |x| approximate(dtype, x.tanh())),
+        UnaryFunction::Exp => positive(ends(a, |x| approximate(dtype, x.exp()))),
+        UnaryFunction::Exp2 => positive(ends(a, |x| approximate(dtype, x.exp2()))),
+        UnaryFunction::Log | UnaryFunction::Log2 if high < 0.0 => ONLY_NAN,
+        UnaryFunction::Log | UnaryFunction::Log2 if low < 0.0 => ANYTHING,
+        UnaryFunction::Log => ends(a, |x| approximate(dtype, x.abs().ln())),
+        UnaryFunction::Log2 => ends(a, |x| approximate(dtype, x.abs().log2())),
+        UnaryFunction::Not => unreachable!("done before"),
     }
 }
 
@@ -488,14 +486,14 @@ fn corners(class: Class, dtype: DType, a: Interval, b: Interval, f: impl Fn(f64,
 
 /// Applies a binary operation to values of the type `dtype`. The result of a comparison is `bool`, all other
 /// results have the type of the operands.
-pub(crate) fn binary(class: Class, op: Binary, dtype: DType, a: Value, b: Value) -> Value {
+pub(crate) fn binary(class: Class, op: BinaryFunction, dtype: DType, a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Integer(..), Value::Integer(..)) => integer_binary(op, dtype, a.integers(), b.integers()),
         _ if op.is_comparison() => comparison(op, a.interval(), b.interval()),
         _ if op.is_logical() => {
             let ((f, t), (g, u)) = (a.truth(), b.truth());
             let both = match op {
-                Binary::And => (f || g, t && u),
+                BinaryFunction::And => (f || g, t && u),
                 _ => (f && g, t || u),
             };
             Value::Float(Interval { low: f64::from(!both.0), high: f64::from(both.1), nan: false })
@@ -504,31 +502,31 @@ pub(crate) fn binary(class: Class, op: Binary, dtype: DType, a: Value, b: Value)
     }
 }
 
-fn comparison(op: Binary, a: Interval, b: Interval) -> Value {
+fn comparison(op: BinaryFunction, a: Interval, b: Interval) -> Value {
     let (a, b, op) = match op {
-        Binary::Gt => (b, a, Binary::Lt),
-        Binary::Ge => (b, a, Binary::Le),
+        BinaryFunction::Gt => (b, a, BinaryFunction::Lt),
+        BinaryFunction::Ge => (b, a, BinaryFunction::Le),
         _ => (a, b, op),
     };
     let unordered = a.nan || b.nan;
     let have_numbers = a.has_numbers() && b.has_numbers();
     let (can, must) = match op {
-        Binary::Lt => (a.low < b.high, a.high < b.low),
-        Binary::Le => (a.low <= b.high, a.high <= b.low),
-        Binary::Eq | Binary::Ne => {
+        BinaryFunction::Lt => (a.low < b.high, a.high < b.low),
+        BinaryFunction::Le => (a.low <= b.high, a.high <= b.low),
+        BinaryFunction::Eq | BinaryFunction::Ne => {
             (a.low <= b.high && b.low <= a.high, a.low == b.high && a.high == b.low && a.low == a.high)
         }
         _ => unreachable!("a comparison"),
     };
     let (can_be_false, can_be_true) = (unordered || have_numbers && !must, have_numbers && can);
-    if op == Binary::Ne {
+    if op == BinaryFunction::Ne {
         Value::bool(can_be_true, can_be_false)
     } else {
         Value::bool(can_be_false, can_be_true)
     }
 }
 
-fn integer_binary(op: Binary, dtype: DType, a: (i128, i128), b: (i128, i128)) -> Value {
+fn integer_binary(op: BinaryFunction, dtype: DType, a: (i128, i128), b: (i128, i128)) -> Value {
     if a.0 == a.1 && b.0 == b.1 {
         return Value::integer(integer_result(op, dtype, a.0, b.0));
     }
@@ -544,11 +542,11 @@ fn integer_binary(op: Binary, dtype: DType, a: (i128, i128), b: (i128, i128)) ->
     };
     let float = |(low, high): (i128, i128)| Interval { low: low as f64, high: high as f64, nan: false };
     match op {
-        Binary::Add => corner(|x, y| x + y),
-        Binary::Sub => corner(|x, y| x - y),
-        Binary::Mul if format::width(dtype) < 64 => corner(|x, y| x * y),
-        Binary::Max => Value::Integer(a.0.max(b.0), a.1.max(b.1)),
-        Binary::Min => Value::Integer(a.0.min(b.0), a.1.min(b.1)),
+        BinaryFunction::Add => corner(|x, y| x + y),
+        BinaryFunction::Sub => corner(|x, y| x - y),
+        BinaryFunction::Mul if format::width(dtype) < 64 => corner(|x, y| x * y),
+        BinaryFunction::Max => Value::Integer(a.0.max(b.0), a.1.max(b.1)),
+        BinaryFunction::Min => Value::Integer(a.0.min(b.0), a.1.min(b.1)),
         // Different large integers may be equal as doubles; the answer then allows more values than
         // necessary.
         _ if op.is_comparison() => match comparison(op, float(a), float(b)) {
@@ -562,33 +560,35 @@ fn integer_binary(op: Binary, dtype: DType, a: (i128, i128), b: (i128, i128)) ->
     }
 }
 
-fn integer_result(op: Binary, dtype: DType, a: i128, b: i128) -> i128 {
+fn integer_result(op: BinaryFunction, dtype: DType, a: i128, b: i128) -> i128 {
     let shift = (b.rem_euclid(i128::from(format::width(dtype)))) as u32;
     let result = match op {
-        Binary::Add => a + b,
-        Binary::Sub => a - b,
-        Binary::Mul => a.wrapping_mul(b),
-        Binary::Div => a.checked_div(b).unwrap_or(0),
-        Binary::Rem => a.checked_rem(b).unwrap_or(0),
-        Binary::Lt => i128::from(a < b),
-        Binary::Le => i128::from(a <= b),
-        Binary::Gt => i128::from(a > b),
-        Binary::Ge => i128::from(a >= b),
-        Binary::Eq => i128::from(a == b),
-        Binary::Ne => i128::from(a != b),
-        Binary::Pow => integer_power(a, b),
-        Binary::Max => a.max(b),
-        Binary::Min => a.min(b),
-        Binary::ReluGate if a > 0 => b,
+        BinaryFunction::Add => a + b,
+        BinaryFunction::Sub => a - b,
+        BinaryFunction::Mul => a.wrapping_mul(b),
+        BinaryFunction::Div => a.checked_div(b).unwrap_or(0),
+        BinaryFunction::Rem => a.checked_rem(b).unwrap_or(0),
+        BinaryFunction::Lt => i128::from(a < b),
+        BinaryFunction::Le => i128::from(a <= b),
+        BinaryFunction::Gt => i128::from(a > b),
+        BinaryFunction::Ge => i128::from(a >= b),
+        BinaryFunction::Eq => i128::from(a == b),
+        BinaryFunction::Ne => i128::from(a != b),
+        BinaryFunction::Pow => integer_power(a, b),
+        BinaryFunction::Max => a.max(b),
+        BinaryFunction::Min => a.min(b),
+        BinaryFunction::ReluGate if a > 0 => b,
         // No integer is between 0 and 1.
-        Binary::ReluGate | Binary::Satur01Gate => 0,
-        Binary::And => i128::from(a != 0 && b != 0),
-        Binary::Or => i128::from(a != 0 || b != 0),
-        Binary::BitAnd => a & b,
-        Binary::BitOr => a | b,
-        Binary::BitXor => a ^ b,
-        Binary::Shl => a << shift,
-        Binary::Shr => a >> shift,
+        BinaryFunction::ReluGate | BinaryFunction::Satur01Gate => 0,
+        BinaryFunction::And => i128::from(a != 0 && b != 0),
+        BinaryFunction::Or => i128::from(a != 0 || b != 0),
+        BinaryFunction::BitAnd => a & b,
+        BinaryFunction::BitOr => a | b,
+        BinaryFunction::BitXor => a ^ b,
+        BinaryFunction::Arg1 => a,
+        BinaryFunction::Arg2 => b,
+        BinaryFunction::Shl => a << shift,
+        BinaryFunction::Shr => a >> shift,
     };
     if op.is_comparison() { result } else { format::wrap(dtype, result) }
 }
@@ -615,12 +615,12 @@ fn integer_power(base: i128, exponent: i128) -> i128 {
     result
 }
 
-fn float_binary(class: Class, op: Binary, dtype: DType, a: Interval, b: Interval) -> Interval {
+fn float_binary(class: Class, op: BinaryFunction, dtype: DType, a: Interval, b: Interval) -> Interval {
     match op {
-        Binary::Max | Binary::Min => return extremum(class, op, a, b),
-        Binary::ReluGate | Binary::Satur01Gate => return gate(op, a, b),
-        Binary::Pow => return power(class, dtype, a, b),
-        Binary::Div => return division(class, dtype, a, b),
+        BinaryFunction::Max | BinaryFunction::Min => return extremum(class, op, a, b),
+        BinaryFunction::ReluGate | BinaryFunction::Satur01Gate => return gate(op, a, b),
+        BinaryFunction::Pow => return power(class, dtype, a, b),
+        BinaryFunction::Div => return division(class, dtype, a, b),
         _ => {}
     }
     if let (Some(x), Some(y)) = (a.single(), b.single()) {
@@ -630,15 +630,15 @@ fn float_binary(class: Class, op: Binary, dtype: DType, a: Interval, b: Interval
         return ONLY_NAN;
     }
     // The sum is NaN for infinities of different sign; the difference, for infinities of the same sign.
-    let (low, high) = if op == Binary::Sub { (-b.high, -b.low) } else { (b.low, b.high) };
+    let (low, high) = if op == BinaryFunction::Sub { (-b.high, -b.low) } else { (b.low, b.high) };
     let is_opposite = |x: f64, y: f64| x.is_infinite() && y == -x;
-    let no_sum =
-        matches!(op, Binary::Add | Binary::Sub) && (is_opposite(a.low, high) || is_opposite(a.high, low));
+    let no_sum = matches!(op, BinaryFunction::Add | BinaryFunction::Sub)
+        && (is_opposite(a.low, high) || is_opposite(a.high, low));
     let nan = a.nan || b.nan || no_sum;
     match op {
-        Binary::Add => widened(dtype, class, a.low + b.low, a.high + b.high, nan),
-        Binary::Sub => widened(dtype, class, a.low - b.high, a.high - b.low, nan),
-        Binary::Mul => corners(class, dtype, a, b, |x, y| x * y),
+        BinaryFunction::Add => widened(dtype, class, a.low + b.low, a.high + b.high, nan),
+        BinaryFunction::Sub => widened(dtype, class, a.low - b.high, a.high - b.low, nan),
+        BinaryFunction::Mul => corners(class, dtype, a, b, |x, y| x * y),
         _ if b.contains_zero() || a.magnitude().is_infinite() => ANYTHING,
         _ => {
             let largest = a.magnitude();
@@ -647,17 +647,17 @@ fn float_binary(class: Class, op: Binary, dtype: DType, a: Interval, b: Interval
     }
 }
 
-fn single_result(class: Class, op: Binary, dtype: DType, x: f64, y: f64) -> Interval {
+fn single_result(class: Class, op: BinaryFunction, dtype: DType, x: f64, y: f64) -> Interval {
     let exact = match op {
-        Binary::Add => x + y,
-        Binary::Sub => x - y,
-        Binary::Mul => x * y,
+        BinaryFunction::Add => x + y,
+        BinaryFunction::Sub => x - y,
+        BinaryFunction::Mul => x * y,
         _ => x % y,
     };
     let result = Interval::exactly(format::round(dtype, exact));
     match op {
         _ if class == Class::Strict => result,
-        Binary::Mul => {
+        BinaryFunction::Mul => {
             let is_exact = exact == 0.0 && (x == 0.0 || y == 0.0)
                 || exact.is_infinite() && (x.is_infinite() || y.is_infinite())
                 || exact.is_normal() && x.mul_add(y, -exact) == 0.0;
@@ -668,9 +668,9 @@ fn single_result(class: Class, op: Binary, dtype: DType, x: f64, y: f64) -> Inte
 }
 
 /// Computes `a > b ? a : b` or `a < b ? a : b`.
-fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
+fn extremum(class: Class, op: BinaryFunction, a: Interval, b: Interval) -> Interval {
     if let (Some(x), Some(y)) = (a.single(), b.single()) {
-        let takes_first = if op == Binary::Max { x > y } else { x < y };
+        let takes_first = if op == BinaryFunction::Max { x > y } else { x < y };
         let result = Interval::exactly(if takes_first { x } else { y });
         let are_zeros = x == 0.0 && y == 0.0;
         return if class == Class::Fast && are_zeros { result.with_both_zeros() } else { result };
@@ -682,7 +682,7 @@ fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
         return b;
     }
     let (low, high) = match op {
-        Binary::Max => (a.low.max(b.low), a.high.max(b.high)),
+        BinaryFunction::Max => (a.low.max(b.low), a.high.max(b.high)),
         _ => (a.low.min(b.low), a.high.min(b.high)),
     };
     let numbers = Interval { low, high, nan: false }.with_both_zeros();
@@ -691,10 +691,10 @@ fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
 }
 
 /// `b` if the gate `a` is open, otherwise 0.
-fn gate(op: Binary, a: Interval, b: Interval) -> Interval {
-    let limit = if op == Binary::ReluGate { f64::INFINITY } else { 1.0 };
-    let is_open = |x: f64| x > 0.0 && (op == Binary::ReluGate || x < limit);
-    let can_open = a.has_numbers() && a.high > 0.0 && (op == Binary::ReluGate || a.low < 1.0);
+fn gate(op: BinaryFunction, a: Interval, b: Interval) -> Interval {
+    let limit = if op == BinaryFunction::ReluGate { f64::INFINITY } else { 1.0 };
+    let is_open = |x: f64| x > 0.0 && (op == BinaryFunction::ReluGate || x < limit);
+    let can_open = a.has_numbers() && a.high > 0.0 && (op == BinaryFunction::ReluGate || a.low < 1.0);
     let must_open = a.has_numbers() && !a.nan && is_open(a.low) && is_open(a.high);
     match (can_open, must_open) {
         (_, true) => b,
@@ -751,7 +751,7 @@ fn scale_of(dtype: DType) -> f64 {
 /// `a · b + c` with one rounding.
 pub(crate) fn fma(class: Class, dtype: DType, a: Value, b: Value, c: Value) -> Value {
     if let (Value::Integer(..), Value::Integer(..)) = (a, b) {
-        return binary(class, Binary::Add, dtype, binary(class, Binary::Mul, dtype, a, b), c);
+        return binary(class, BinaryFunction::Add, dtype, binary(class, BinaryFunction::Mul, dtype, a, b), c);
     }
     let (a, b, c) = (a.interval(), b.interval(), c.interval());
     if let (Some(x), Some(y), Some(z)) = (a.single(), b.single(), c.single()) {

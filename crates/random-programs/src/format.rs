@@ -33,33 +33,33 @@ fn format(dtype: DType) -> Format {
 }
 
 /// Bits of the significand.
-pub(crate) fn precision(dtype: DType) -> i32 {
+pub fn precision(dtype: DType) -> i32 {
     format(dtype).precision
 }
 
 /// The largest finite value of the type.
-pub(crate) fn largest(dtype: DType) -> f64 {
+pub fn largest(dtype: DType) -> f64 {
     format(dtype).largest
 }
 
 /// The least positive normal value.
-pub(crate) fn least_normal(dtype: DType) -> f64 {
+pub fn least_normal(dtype: DType) -> f64 {
     2f64.powi(format(dtype).least_exponent)
 }
 
 /// The distance between the value and its neighbours in the format.
-pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
+pub fn ulp(dtype: DType, value: f64) -> f64 {
     let Format { precision, least_exponent, .. } = format(dtype);
     scale(1.0, exponent(value).max(least_exponent) - (precision - 1))
 }
 
 /// Whether values of the type are floats narrower than `f32`, which compute in `f32`.
-pub(crate) fn is_narrow(dtype: DType) -> bool {
+pub fn is_narrow(dtype: DType) -> bool {
     dtype.is_float() && precision(dtype) < 24
 }
 
 /// The exponent of the leading bit of a finite value; far below every format for 0.
-pub(crate) fn exponent(value: f64) -> i32 {
+pub fn exponent(value: f64) -> i32 {
     match ((value.to_bits() >> 52) & 0x7ff) as i32 {
         0 => -1080,
         field => field - 1023,
@@ -67,13 +67,13 @@ pub(crate) fn exponent(value: f64) -> i32 {
 }
 
 /// `value · 2^power`
-pub(crate) fn scale(value: f64, power: i32) -> f64 {
+pub fn scale(value: f64, power: i32) -> f64 {
     let half = power / 2;
     value * 2f64.powi(half) * 2f64.powi(power - half)
 }
 
 /// Rounds to the nearest value of the type, ties to even.
-pub(crate) fn round(dtype: DType, value: f64) -> f64 {
+pub fn round(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F64 => value,
         DType::F32 => f64::from(value as f32),
@@ -94,7 +94,7 @@ pub(crate) fn round(dtype: DType, value: f64) -> f64 {
 }
 
 /// Rounds an integer to the nearest value of the type.
-pub(crate) fn round_integer(dtype: DType, value: i128) -> f64 {
+pub fn round_integer(dtype: DType, value: i128) -> f64 {
     // Truncates to 60 bits and sets the last one if any bit was lost, so that the second rounding gives the
     // correct result.
     let magnitude = value.unsigned_abs();
@@ -109,7 +109,7 @@ pub(crate) fn round_integer(dtype: DType, value: i128) -> f64 {
 }
 
 /// Decodes the bit pattern of a float.
-pub(crate) fn decode(dtype: DType, bits: u64) -> f64 {
+pub fn decode(dtype: DType, bits: u64) -> f64 {
     match dtype {
         DType::F64 => f64::from_bits(bits),
         DType::F32 => f64::from(f32::from_bits(bits as u32)),
@@ -136,7 +136,7 @@ pub(crate) fn decode(dtype: DType, bits: u64) -> f64 {
 }
 
 /// Encodes a value of the type as a bit pattern; floats are rounded first.
-pub(crate) fn encode(dtype: DType, value: f64) -> u64 {
+pub fn encode(dtype: DType, value: f64) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),
         DType::F32 => u64::from((value as f32).to_bits()),
@@ -159,12 +159,12 @@ fn mask(dtype: DType) -> u64 {
 }
 
 /// Decodes the bit pattern of an integer.
-pub(crate) fn decode_integer(dtype: DType, bits: u64) -> i128 {
+pub fn decode_integer(dtype: DType, bits: u64) -> i128 {
     if dtype == DType::Bool { i128::from(bits & 1) } else { wrap(dtype, i128::from(bits & mask(dtype))) }
 }
 
 /// The least and greatest value of an integer type or `bool`.
-pub(crate) fn range(dtype: DType) -> (i128, i128) {
+pub fn range(dtype: DType) -> (i128, i128) {
     let bits = 8 * dtype.size_bytes() as u32;
     match dtype {
         DType::Bool => (0, 1),
@@ -174,12 +174,12 @@ pub(crate) fn range(dtype: DType) -> (i128, i128) {
 }
 
 /// Bits of an integer type.
-pub(crate) fn width(dtype: DType) -> u32 {
+pub fn width(dtype: DType) -> u32 {
     if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 }
 }
 
 /// The value modulo 2^width; for `bool`, 1 unless the value is 0.
-pub(crate) fn wrap(dtype: DType, value: i128) -> i128 {
+pub fn wrap(dtype: DType, value: i128) -> i128 {
     if dtype == DType::Bool {
         return i128::from(value != 0);
     }
@@ -189,7 +189,7 @@ pub(crate) fn wrap(dtype: DType, value: i128) -> i128 {
 }
 
 /// Converts a float to an integer: truncates, clamps to the range of the type, and maps NaN to 0.
-pub(crate) fn saturate(dtype: DType, value: f64) -> i128 {
+pub fn saturate(dtype: DType, value: f64) -> i128 {
     if dtype == DType::Bool {
         return i128::from(value != 0.0);
     }

@@ -20,6 +20,11 @@ impl<'a> Choices<'a> {
         first
     }
 
+    /// The next eight bytes as a little-endian number; missing bytes are 0.
+    pub fn word(&mut self) -> u64 {
+        u64::from_le_bytes([0; 8].map(|_| self.byte()))
+    }
+
     /// A number below `n`, which must be 1 to 256.
     pub fn below(&mut self, n: usize) -> usize {
         usize::from(self.byte()) % n.max(1)
@@ -35,22 +40,30 @@ impl<'a> Choices<'a> {
         &items[self.below(items.len())]
     }
 
+    /// The items in another order; the given order when the bytes have run out.
+    pub fn shuffled<T: Copy>(&mut self, items: &[T]) -> Vec<T> {
+        let mut rest = items.to_vec();
+        (0..items.len()).map(|_| rest.remove(self.below(rest.len()))).collect()
+    }
+
     /// Whether no bytes are left.
     pub fn is_done(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// `len` bytes determined by the seed (splitmix64).
-pub fn bytes_of_seed(mut seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_follow_the_bytes_and_are_the_simplest_after_them() {
+        let mut choices = Choices::new(&[7, 255, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((choices.below(5), choices.chance(1, 3)), (2, false));
+        assert_eq!(choices.pick(&["a", "b", "c"]), &"c");
+        assert_eq!(choices.word(), 0x101);
+        assert_eq!(choices.shuffled(&[1, 2, 3]), [1, 2, 3]);
+        assert!(choices.is_done() && choices.byte() == 0 && !choices.chance(1, 2));
+        assert_eq!(Choices::new(&[1, 1]).shuffled(&[1, 2, 3]), [2, 3, 1]);
     }
-    bytes.truncate(len);
-    bytes
 }
