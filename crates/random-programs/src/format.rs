@@ -141,14 +141,23 @@ pub fn encode(dtype: DType, value: f64) -> u64 {
         DType::F64 => value.to_bits(),
         DType::F32 => u64::from((value as f32).to_bits()),
         _ if dtype.is_float() => {
-            // The formats have so few values that the pattern which decodes to this value can be searched
-            // for.
             let value = round(dtype, value);
-            let is_it = |bits: &u64| {
-                let found = decode(dtype, *bits);
-                found.to_bits() == value.to_bits() || found.is_nan() && value.is_nan()
-            };
-            (0..1u64 << (8 * dtype.size_bytes())).find(is_it).unwrap_or(0)
+            let Format { precision, least_exponent, exponent_bits, has_infinity, .. } = format(dtype);
+            let mantissa_bits = precision - 1;
+            let top = (1u64 << exponent_bits) - 1;
+            let sign = u64::from(value.is_sign_negative()) << (mantissa_bits + exponent_bits as i32);
+            let magnitude = value.abs();
+            if value.is_nan() {
+                // The first NaN of the format: the smallest mantissa, or the only one, after the infinities.
+                return (top << mantissa_bits) | if has_infinity { 1 } else { (1 << mantissa_bits) - 1 };
+            }
+            if magnitude.is_infinite() {
+                return sign | (top << mantissa_bits);
+            }
+            let field = exponent(magnitude).max(least_exponent - 1) - least_exponent + 1;
+            let unit = field.max(1) - 1 + least_exponent - mantissa_bits;
+            let mantissa = scale(magnitude, -unit) as u64 & ((1 << mantissa_bits) - 1);
+            sign | ((field as u64) << mantissa_bits) | mantissa
         }
         _ => (wrap(dtype, value as i128) as u64) & mask(dtype),
     }
@@ -196,4 +205,21 @@ pub fn saturate(dtype: DType, value: f64) -> i128 {
     let (low, high) = range(dtype);
     // The cast truncates, saturates and maps NaN to 0.
     (value as i128).clamp(low, high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_of_a_narrow_float_is_encoded_again() {
+        for dtype in [DType::F16, DType::Bf16, DType::Fp8E5m2, DType::Fp8E4m3fn] {
+            for bits in 0..1u64 << (8 * dtype.size_bytes()) {
+                let value = decode(dtype, bits);
+                let again = encode(dtype, value);
+                let is_same = if value.is_nan() { decode(dtype, again).is_nan() } else { again == bits };
+                assert!(is_same, "{dtype}: {bits:x} is {value} and encoded as {again:x}");
+            }
+        }
+    }
 }

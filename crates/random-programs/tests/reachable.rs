@@ -1,4 +1,5 @@
-//! Programs contain everything that their weights name: statements, operations, types, indices and memory modes.
+//! Programs contain everything that their weights name: statements, operations, types, indices and memory
+//! modes.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ fn access(role: &str, access: &ProgramAccess, found: &mut BTreeSet<String>) {
 /// The constructs of many programs.
 fn found(weights: &ProgramWeights) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for seed in 0..4000 {
+    for seed in 0..600 {
         constructs(&program_from_seed(seed, 400, weights), &mut found);
     }
     found

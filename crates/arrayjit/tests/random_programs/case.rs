@@ -173,7 +173,7 @@ impl Node {
         match &self.role {
             NodeRole::Input(fill) => filled(*fill, self.dtype, bytes, seed),
             NodeRole::Data(data) => {
-                let mut bytes = filled(NodeFill::Raw, self.dtype, bytes, seed);
+                let mut bytes = filled(NodeFill::Unit, self.dtype, bytes, seed);
                 for (offset, bits) in self.offsets().into_iter().zip(data) {
                     let element = &mut bytes[offset * self.dtype.size_bytes()..][..self.dtype.size_bytes()];
                     element.copy_from_slice(&bits.to_le_bytes()[..element.len()]);

@@ -159,7 +159,8 @@ impl ProgramMaker<'_, '_> {
             let axes = self.index_into(node, &scope.letters, 3);
             return ProgramAccess { node, axes, pad: Some(pad) };
         }
-        let axes = self.index_into(node, &scope.letters, margin as i64);
+        let beyond = if self.weights.reads_margins { margin as i64 } else { 0 };
+        let axes = self.index_into(node, &scope.letters, beyond);
         ProgramAccess { node, axes, pad: None }
     }
 
