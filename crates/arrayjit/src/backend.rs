@@ -86,8 +86,8 @@ impl Backend {
     /// large.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
         let LoadedSettings { settings, unknown, .. } = Settings::load()?;
-        for key in unknown {
-            eprintln!("arrayjit: unknown setting {key}");
+        for thing in unknown {
+            eprintln!("arrayjit: unknown {thing}");
         }
         Backend::open_with(name, settings)
     }

@@ -16,17 +16,25 @@ use crate::debug::{pass_names, unknown_pass};
 pub struct LoadedSettings {
     /// The values.
     pub settings: Settings,
-    /// `KEY (from ORIGIN)` for each key that is no setting, and a line for a pass in `dump` that does not
-    /// exist.
+    /// `setting KEY (from ORIGIN)` for each key that is no setting, and a line of the same form for a pass in
+    /// `dump` that does not exist.
     pub unknown: Vec<String>,
     /// `(key, origin)` of each value that is not a default.
     pub origins: Vec<(String, String)>,
 }
 
 /// Why settings could not be loaded.
+// The inner error is part of the message and therefore no source: a report of the whole chain would repeat
+// it.
 #[derive(thiserror::Error)]
 #[error("settings: {0}")]
-pub struct SettingsError(#[from] ConfigError);
+pub struct SettingsError(ConfigError);
+
+impl From<ConfigError> for SettingsError {
+    fn from(error: ConfigError) -> SettingsError {
+        SettingsError(error)
+    }
+}
 
 impl Settings {
     /// Loads from the process's arguments and environment and the nearest `arrayjit.toml`.
@@ -75,14 +83,15 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
             origins.insert(key.clone(), origin);
             builder = builder.set_override(key, value)?;
         } else {
-            unknown.push(format!("{key} (from {origin})"));
+            unknown.push(format!("setting {key} (from {origin})"));
         }
     }
     let settings = read(&builder.build()?)?;
     if let Some(pass) = unknown_pass(&settings.debugging.dump) {
         let origin = origins.get("dump").map_or("nowhere", String::as_str);
         let known: Vec<_> = pass_names().collect();
-        unknown.push(format!("pass `{pass}` in dump (from {origin}); there are {}", known.join(", ")));
+        let known = known.join(", ");
+        unknown.push(format!("pass `{pass}` in setting dump (from {origin}); the passes are {known}"));
     }
     unknown.sort();
     Ok(LoadedSettings { settings, unknown, origins: origins.into_iter().collect() })
@@ -234,8 +243,8 @@ mod tests {
                 .unwrap();
         assert_eq!(loaded.settings, Settings::default());
         assert_eq!(loaded.unknown.len(), 3);
-        assert!(loaded.unknown.contains(&"bakend (from argument --arrayjit-bakend)".to_string()));
-        assert!(loaded.unknown.contains(&"foo (from environment variable ARRAYJIT_FOO)".to_string()));
+        assert!(loaded.unknown.contains(&"setting bakend (from argument --arrayjit-bakend)".to_string()));
+        assert!(loaded.unknown.contains(&"setting foo (from environment variable ARRAYJIT_FOO)".to_string()));
     }
 
     /// Arguments and variables that are no settings may be anything; settings have to be text.
@@ -281,7 +290,7 @@ mod tests {
             assert_eq!(unknown(dump), [""; 0], "{dump}");
         }
         let [report] = &unknown("vritualize@step")[..] else { panic!("one report") };
-        let start = "pass `vritualize` in dump (from environment variable ARRAYJIT_DUMP); there are lower, ";
+        let start = "pass `vritualize` in setting dump (from environment variable ARRAYJIT_DUMP); the passes are lower, ";
         assert!(report.starts_with(start) && report.contains("virtualize"), "{report}");
         assert_eq!(unknown("step").len(), 1, "a routine without a pass");
     }
@@ -296,6 +305,7 @@ mod tests {
         let error =
             Settings::load_from(strings(&["--arrayjit-numerics=sloppy"]), [], here.path()).unwrap_err();
         assert!(error.to_string().contains("sloppy"), "{error}");
+        assert!(std::error::Error::source(&error).is_none(), "a source would repeat the message");
     }
 
     #[test]
