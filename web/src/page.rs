@@ -30,7 +30,7 @@ pub struct Page {
     pub data: Data,
 }
 
-/// A kernel's text and how it is called; see `docs/abi.md`.
+/// A kernel's text and how it is called; see `codegen_core::abi`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// Its name, for people.

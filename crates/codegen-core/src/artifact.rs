@@ -38,7 +38,7 @@ pub enum Payload {
     Other(Arc<dyn Any + Send + Sync>),
 }
 
-/// How a kernel is called. `docs/abi.md` is the specification.
+/// How a kernel is called. [`crate::abi`] is the specification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelAbi {
     /// The name of the entry point.

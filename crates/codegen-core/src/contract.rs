@@ -8,7 +8,7 @@
 //! *The caller* passes kernels that [the verifier](lowered_ir::verify) has accepted, whose ABIs agree with
 //! them ([`Kernel`]), and that were legalised for the same [`Caps`]. *The codegen* returns `Ok`,
 //! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. Its code follows
-//! `docs/abi.md`. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
+//! [`crate::abi`]. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
 //! [`Code::new`](crate::Code::new) checks that the code takes the arguments of the routine's calls.
 
 use std::{collections::BTreeSet, fmt, hash::Hash};

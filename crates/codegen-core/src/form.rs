@@ -1,4 +1,4 @@
-//! The form of a kernel that targets with workgroups can run: `docs/abi.md`, section "Shaders", as a check.
+//! The form of a kernel that targets with workgroups can run: [`crate::abi`], section "Shaders", as a check.
 //!
 //! The verifier checks that a routine has a meaning; this check ensures that threads and workgroups can run
 //! it as written. Either a kernel has no workgroup loop, and each iteration of its nested parallel loops is a

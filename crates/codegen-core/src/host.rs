@@ -12,7 +12,7 @@ use tnode::Scalar;
 use crate::artifact::{Access, KernelAbi};
 use crate::log::{LogWriter, Logging};
 
-/// The native ABI of a kernel, version 1; see `docs/abi.md`.
+/// The native ABI of a kernel, version 1; see [`crate::abi`].
 ///
 /// * `args`: one base address per memory parameter, and where the kernel logs, then that of a [`KernelLog`];
 /// * `bindings`: one value per static index;
@@ -29,7 +29,7 @@ pub trait NativeKernel: Send + Sync {
     ///
     /// # Safety
     ///
-    /// The caller keeps the promises of `docs/abi.md` for the [`crate::KernelAbi`] of the kernel; see
+    /// The caller keeps the promises of [`crate::abi`] for the [`crate::KernelAbi`] of the kernel; see
     /// [`HostFn`] for the arguments.
     unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 }
@@ -59,8 +59,8 @@ pub trait InterpretedKernel: Send + Sync {
     fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar]));
 }
 
-/// The log of a native kernel; see `docs/abi.md`. A kernel sees the two functions and passes them the address
-/// of the log.
+/// The log of a native kernel; see [`crate::abi`]. A kernel sees the two functions and passes them the
+/// address of the log.
 #[repr(C)]
 pub struct KernelLog<'a> {
     /// Adds a value to the next line, as the low and the high 64 bits.
@@ -140,7 +140,7 @@ impl NativeCode {
     ///
     /// # Safety
     ///
-    /// The caller keeps the promises of `docs/abi.md`, its own and those of the caller of
+    /// The caller keeps the promises of [`crate::abi`], its own and those of the caller of
     /// [`HostModule::native`].
     pub unsafe fn run(
         &self,
@@ -177,7 +177,7 @@ impl HostModule {
     ///
     /// # Safety
     ///
-    /// Each kernel, function or object, follows `docs/abi.md` for the [`KernelAbi`] beside it, on this
+    /// Each kernel, function or object, follows [`crate::abi`] for the [`KernelAbi`] beside it, on this
     /// machine. Called with
     ///
     /// * valid memory of the bytes that its memory parameters state, at addresses that are multiples of

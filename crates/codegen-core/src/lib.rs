@@ -36,7 +36,7 @@
 //!
 //! * Every kernel that a [`Renderer`] gets is verified.
 //! * A kernel names no node. Equal computations on different nodes are one kernel.
-//! * The only unsafe step, calling compiled code, is [`host::HostModule::run`]. `docs/abi.md` states its
+//! * The only unsafe step, calling compiled code, is [`host::HostModule::run`]. [`abi`] states its
 //!   preconditions.
 //! * Safe code cannot break a precondition of compiled code: constructors check [`Kernel`],
 //!   [`ScheduledRoutine`], [`Artifact`] and [`Code`], which cannot be changed afterwards, and an `unsafe`
@@ -56,6 +56,7 @@ pub mod threads; // questions of code generators for threads
 
 pub mod contract; // the traits of a codegen
 
+pub mod abi; // the contract of compiled kernels, in words
 pub mod artifact; // compiled kernels
 pub mod code; // a scheduled routine with its artifact
 pub mod host; // calls of kernels in this process

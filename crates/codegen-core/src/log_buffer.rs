@@ -1,7 +1,7 @@
 //! Log buffers: kernels that cannot call functions while they run write records into a buffer, which becomes
 //! text after the run.
 //!
-//! `docs/abi.md` specifies the format under "Log buffers". A codegen gets the sizes of buffers and records
+//! [`crate::abi`] specifies the format under "Log buffers". A codegen gets the sizes of buffers and records
 //! here; a device calls [`write()`].
 
 use std::slice;

@@ -7,7 +7,7 @@ use tnode::DType;
 
 use crate::artifact::KernelAbi;
 
-/// The kernels of an artifact as one PTX file. `docs/abi.md` has the parameters.
+/// The kernels of an artifact as one PTX file. [`crate::abi`] has the parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PtxModule {
     text: Arc<str>,
@@ -22,7 +22,7 @@ impl PtxModule {
     ///
     /// # Safety
     ///
-    /// Each kernel follows `docs/abi.md` for its [`KernelAbi`]. If it is launched as its [`PtxLaunch`]
+    /// Each kernel follows [`crate::abi`] for its [`KernelAbi`]. If it is launched as its [`PtxLaunch`]
     /// states, with addresses of memory of the stated sizes and values within the stated ranges, it accesses
     /// only that memory, with the stated access, and ends. A PTX program can address all memory that the GPU
     /// reaches, which may include memory of this process, and no device checks its accesses.
@@ -66,7 +66,7 @@ pub struct PtxLaunch {
     pub dynamic_shared_bytes: u32,
     /// The number of blocks in a cluster, as in the text; 1 for blocks without a cluster.
     pub cluster: u32,
-    /// Bytes of the kernel's log buffer with its header, as in `docs/abi.md`; its address is the parameter
+    /// Bytes of the kernel's log buffer with its header, as in [`crate::abi`]; its address is the parameter
     /// after the memory parameters. 0 for a kernel that does not log and has no such parameter.
     pub log_bytes: u32,
     /// Tensor maps for TMA: the last parameters of the kernel, after the numbers.

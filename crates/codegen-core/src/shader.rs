@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::contract::CodegenError;
 
-/// Kernels as text for the slabs that contain their memory. `docs/abi.md` specifies the bindings and their
+/// Kernels as text for the slabs that contain their memory. [`crate::abi`] specifies the bindings and their
 /// contents.
 ///
 /// Implementing it is safe: a shader accesses only bound slabs, and devices compile shaders with the checks

@@ -77,7 +77,7 @@ mod tests {
     fn sources_documents_and_scripts_are_text_files() {
         let files = text_files(&crate::root()).unwrap();
         let has = |path: &str| files.iter().any(|file| file.path == path);
-        for path in ["README.md", "Cargo.toml", "docs/abi.md", ".ci/run", ".github/workflows/ci.yml"] {
+        for path in ["README.md", "Cargo.toml", "docs/runtime.md", ".ci/run", ".github/workflows/ci.yml"] {
             assert!(has(path), "{path}");
         }
         assert!(has("xtask/src/tidy/files.rs") && has("xtask/src/gpu_archive/run.sh"));

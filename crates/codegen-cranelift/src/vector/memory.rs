@@ -35,7 +35,7 @@ struct Elements {
 /// Bytes that one iteration of a clearing loop stores.
 const ZEROED_PER_ROUND: i64 = 128;
 
-/// The offset of each local in scratch memory (docs/abi.md), and the total size.
+/// The offset of each local in scratch memory (`codegen_core::abi`), and the total size.
 pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<LocalId, i64>, usize) {
     let (mut offsets, mut bytes) = (BTreeMap::new(), 0usize);
     walk::each_stmt(body, &mut |stmt| {

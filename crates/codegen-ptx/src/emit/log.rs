@@ -1,4 +1,5 @@
-//! Logging: records in a buffer in global memory, in the format of section "Log buffers" of `docs/abi.md`.
+//! Logging: records in a buffer in global memory, in the format of section "Log buffers" of
+//! `codegen_core::abi`.
 //!
 //! One thread executes a kernel that logs. It keeps the number of words used and of lines lost in registers,
 //! and writes both to the header at the end.

@@ -14,9 +14,9 @@
 //!   event behind the task is reached;
 //! * a range of host memory is exclusive to the copy that reads or writes it until the copy is done:
 //!   [`staging::StagingRange`];
-//! * the code of an artifact stays within its parameters, as `docs/abi.md` requires of compiled kernels. The
-//!   number of parameters is checked when the code is loaded, and each launch passes the size of the
-//!   parameter list to the driver.
+//! * the code of an artifact stays within its parameters, as `codegen_core::abi` requires of compiled
+//!   kernels. The number of parameters is checked when the code is loaded, and each launch passes the size of
+//!   the parameter list to the driver.
 #![allow(unsafe_code, reason = "calls NVIDIA's driver, a library without types")]
 
 use std::{

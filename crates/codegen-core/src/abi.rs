@@ -1,0 +1,3 @@
+//! The application binary interface: the contract between compiled kernels and their callers.
+//!
+#![doc = include_str!("abi.md")]
