@@ -122,6 +122,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
+        Stage::new("packages", 1, "cargo xtask package"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
@@ -162,6 +163,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.push(Stage::new("many programs", 10, programs).env([("PROGRAMS", "100000".into())]));
     let growth = "cargo test --release -p arrayjit --test compile_time -- --nocapture";
     stages.push(Stage::new("compile time", 5, growth).env([("COMPILE_TIME", "full".into())]));
+    stages.push(Stage::new("packages", 10, "cargo xtask package --verify"));
     let archive = "cargo xtask gpu-archive --check";
     stages.push(Stage::new("archive for a GPU", 15, archive));
     stages.push(

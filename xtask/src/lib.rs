@@ -1,6 +1,8 @@
 //! The parts of `cargo xtask` that tests use too.
 
 pub mod gpu_tools;
+pub mod packages;
+pub mod readmes;
 pub mod tidy;
 
 use std::path::PathBuf;

@@ -38,6 +38,14 @@ enum Task {
     /// Pack the tests that need an NVIDIA GPU and the benchmarks, for a machine with such a GPU and without
     /// Rust.
     GpuArchive(gpu_archive::GpuArchiveArgs),
+    /// Pack every published crate as a registry would get it.
+    Package {
+        /// Also build each crate from its package alone.
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Write each published crate's README from the front page of its documentation.
+    Readmes,
     /// Rewrite the expected texts of tests.
     Bless(bless::BlessArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
@@ -52,6 +60,8 @@ fn main() -> ExitCode {
         Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
         Task::GpuArchive(args) => gpu_archive::run(&args),
+        Task::Package { verify } => xtask::packages::package(verify),
+        Task::Readmes => xtask::readmes::write(),
         Task::Bless(args) => bless::run(&args),
         Task::Lir(args) => lir::run(&args),
     };

@@ -47,5 +47,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(retired::check()?);
     findings.extend(width::check()?);
     findings.extend(public_names::check()?);
+    findings.extend(crate::packages::check()?);
+    findings.extend(crate::readmes::check()?);
     Ok(findings)
 }
