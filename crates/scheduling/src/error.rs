@@ -16,9 +16,9 @@ pub enum ScheduleError {
     Virtual {
         /// The routine's name.
         routine: String,
-        /// Which node.
+        /// The number of the node in the routine.
         node: NodeRef,
-        /// Its name.
+        /// The node's name.
         name: String,
     },
     /// The target lacks an operation or a type of the routine.

@@ -17,8 +17,8 @@ pub struct ScheduleOptions {
     pub fma: FmaPolicy,
 }
 
-/// When `a * b + c` of floats becomes `fma(a, b, c)`, with one rounding instead of two. An fma that the
-/// program contains stays one under every policy.
+/// When `a * b + c` of floats becomes `fma(a, b, c)`, with one rounding instead of two. Every policy keeps an
+/// fma that the program itself contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FmaPolicy {
     /// Never.

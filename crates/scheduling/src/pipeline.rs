@@ -104,9 +104,10 @@ fn cpu_pipeline(
     pass!(runner, fuse_loops, caps);
     // No block reads back an element that it stored before.
     pass!(runner, forward_stores);
-    // The contiguous axis of each nest is innermost and in vectors. Contractions are whole or register tiles.
+    // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
+    // codegen or split into register tiles.
     pass!(runner, vectorize, caps, options);
-    // The same as after `fuse_loops` and `forward_stores`, for strips and vector loops.
+    // What holds after `fuse_loops` and `forward_stores` also holds for strips and vector loops.
     pass!(runner, fuse_strips, caps);
     // Two local nodes of one nest share storage if one is dead when the other is written.
     pass!(runner, fold_storage);
@@ -130,7 +131,7 @@ fn gpu_pipeline(
 ) -> Result<RoutineUses, LegaliseError> {
     // Every loop is serial, and every local belongs to one thread.
     pass!(runner, reset_schedule);
-    // Nests share nodes only: each can be a kernel of its own.
+    // Nests share no locals, only nodes, so each nest can be a kernel of its own.
     pass!(runner, expand_scalars);
     let uses = RoutineUses::of(&runner.routine);
     // Every element of a local node is written before it is read.
@@ -194,7 +195,8 @@ pub fn schedule_traced(
 /// operations that the target lacks are rewritten.
 ///
 /// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order
-/// written. On a GPU one thread runs the kernel. `on_pass` as in [`schedule_traced`].
+/// written. On a GPU one thread runs the kernel. `on_pass` sees the routine after each pass, as in
+/// [`schedule_traced`].
 ///
 /// # Errors
 ///
@@ -227,7 +229,7 @@ fn into_kernels(
     limit: usize,
 ) -> Result<ScheduledRoutine, ScheduleError> {
     let caps = codegen.caps();
-    // Each top-level parallel loop is a kernel. A call waits for those before it.
+    // Each top-level parallel loop is a kernel. Each call waits for the calls before it.
     let (kernels, mut calls) = partition(&routine, uses, caps, options, limit)?;
     // Contractions that the codegen does not compile whole are register tiles.
     let kernels = tile_rejected(kernels, codegen)?;

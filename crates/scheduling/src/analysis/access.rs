@@ -36,7 +36,8 @@ pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
     found
 }
 
-/// Whether a computed index may differ between iterations over `var`. Locals may, whatever they hold.
+/// Whether a computed index may differ between iterations over `var`. A local counts as differing, whatever
+/// it holds.
 fn may_vary(at: &Expr, var: LoopId) -> bool {
     let mut local = false;
     walk::each_expr(at, &mut |e| local |= matches!(e, Expr::GetLocal { .. }));

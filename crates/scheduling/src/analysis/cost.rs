@@ -22,9 +22,9 @@ use tnode::DType;
 use codegen_core::artifact::Cost;
 use codegen_core::dependence::VariableRanges;
 
-/// Statements that fusion puts into the body of one loop at most, inner loops counted as one each. The data
-/// that more of them share would not stay in registers or the innermost cache, and each pair of them is
-/// compared.
+/// The most statements that fusion puts into the body of one loop, where an inner loop counts as one
+/// statement. The data of more statements would not stay in registers or in the innermost cache, and fusion
+/// compares every pair of statements.
 pub(crate) const FUSED_STATEMENTS: usize = 64;
 
 /// The cost of running the whole body of a routine once.
@@ -152,7 +152,7 @@ fn binary_count(op: BinaryOp, dtype: DType) -> f64 {
     if op.is_bitwise() && dtype.is_float() { 0.0 } else { 1.0 }
 }
 
-/// The sum of the counts. The sum of no `f64` is −0, so this one starts from 0.
+/// The sum of the counts. It starts from 0, because the sum of an empty iterator over `f64` is −0.
 fn sum(counts: impl Iterator<Item = f64>) -> f64 {
     counts.fold(0.0, f64::add)
 }

@@ -58,7 +58,7 @@ impl Names {
         (local, Stmt::Declare { local, dtype, dims, space })
     }
 
-    /// The next node, of this type. The caller adds its declaration to the routine.
+    /// Reserves the number of a new node of this type. The caller adds the node's declaration to the routine.
     pub(crate) fn node_of(&mut self, dtype: DType) -> NodeRef {
         self.nodes.push((dtype, Dims::new()));
         NodeRef(self.nodes.len() as u32 - 1)

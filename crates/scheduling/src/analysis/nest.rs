@@ -70,8 +70,8 @@ pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
     })
 }
 
-/// A score of a loop as the lanes of vectors: contiguous stores count 3, contiguous loads 1, and accesses
-/// that stride along it count twice as much against it.
+/// A score of how well a loop suits as vector lanes: a store that is contiguous along the loop adds 3 and a
+/// contiguous load 1; a store that strides along the loop subtracts 6 and such a load 2.
 pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     let mut score = 0;
     let mut count = |index: &[Affine], weight: i64| {
@@ -107,9 +107,9 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
 }
 
 /// The size in bytes of the widest elements that differ between iterations of a loop, at least that of `f32`,
-/// because narrower elements are computed in lanes of that size. None if some have a type without useful
-/// vectors: random bits have no lanes, and conversions and products of 64-bit integers are computed one by
-/// one.
+/// because narrower elements are computed in lanes of that size. None if one of these elements has a type
+/// without useful vectors: random bits have no lanes, and conversions and products of 64-bit integers are
+/// computed one by one.
 ///
 /// Values that are equal in all iterations may have any type: they are computed once, outside the lanes.
 pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {

@@ -65,7 +65,7 @@ fn is_float(expr: &Expr, routine: &Routine, locals: &Locals) -> bool {
 
 struct NumericsRewriter<'a> {
     fast: bool,
-    /// Whether every top-level nest is a kernel, so that its locals end with it.
+    /// Whether every top-level nest becomes a kernel, so that the locals of a nest end with that nest.
     kernels: bool,
     ranges: VariableRanges,
     fresh: Fresh,

@@ -12,7 +12,8 @@ pub(crate) fn normalize_loops(routine: &mut Routine) {
 ///
 /// * `for i in lo..hi { … i … } = for i in 0..hi-lo { … (i + lo) … }`, if `hi` is a constant;
 /// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever the symbols are;
-/// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local, whose scope would grow.
+/// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local: without the loop, the local's scope
+///   would grow.
 pub(crate) fn normalize_block(block: &mut Block) {
     *block = std::mem::take(block).into_iter().flat_map(normalized).collect();
 }
@@ -26,7 +27,7 @@ fn normalized(stmt: Stmt) -> Block {
                 walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
             }
             normalize_block(&mut body);
-            // A workgroup loop of one iteration selects the thread that runs it.
+            // A workgroup loop of one iteration stays, because it selects the thread that runs its body.
             let once = limit - lo == 1
                 && kind != LoopKind::Workgroup
                 && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));

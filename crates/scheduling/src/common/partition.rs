@@ -26,11 +26,12 @@ use codegen_core::scheduled::{KernelCall, Slot};
 /// The most bytes of local nodes in the private memory of a GPU's thread.
 const PRIVATE_BYTES: usize = 256;
 
-/// A kernel with this many statements gets no more, unless a top-level local spans them.
+/// A kernel of serial statements ends when it has this many, unless a top-level local is in use there.
 pub(crate) const KERNEL_STATEMENTS: usize = 512;
 
 /// Partitions a routine into kernels and calls, whose memory arguments are nodes or the merge buffer.
-/// `routine_uses` was analysed before loops were tiled. A kernel with `limit` statements gets no more.
+/// `routine_uses` was analysed before loops were tiled. A kernel of serial statements ends when it has
+/// `limit` statements.
 pub(crate) fn partition(
     routine: &Routine,
     routine_uses: &RoutineUses,
@@ -93,8 +94,8 @@ fn groups(body: &[Stmt], limit: usize) -> Vec<Block> {
     groups
 }
 
-/// For each top-level declaration, the position after the last statement that mentions the local. Legalised
-/// random numbers declare thousands of locals.
+/// For each top-level declaration, the position after the last statement that mentions the local. All are
+/// found in one walk, because legalised random numbers declare thousands of locals.
 fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
     let mut ends = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {

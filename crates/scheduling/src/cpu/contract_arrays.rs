@@ -19,7 +19,7 @@ use crate::analysis::nodes::node_bytes;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch, VariableRanges};
 
-/// Replaces such nodes by locals of their loops.
+/// Replaces each local node whose elements live for one iteration of a loop by a local of that loop.
 pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
     let ranges = VariableRanges::of(routine);
     let mut fresh = routine.fresh();

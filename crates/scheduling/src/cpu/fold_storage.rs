@@ -19,7 +19,7 @@ use codegen_core::dependence::{self, VariableRanges};
 /// The most nodes of one statement that are compared.
 const NODES: usize = 12;
 
-/// Folds each such node into the first one that fits.
+/// Stores each local node in the first node of the same statement whose elements are dead by then.
 pub(crate) fn fold_storage(routine: &mut Routine) {
     let ranges = VariableRanges::of(routine);
     let owners = access::owners(&routine.body);

@@ -91,7 +91,8 @@ impl Fuser<'_> {
         self.onto(Vec::new(), block.into_iter().map(inside).collect(), depth)
     }
 
-    /// Appends the statements of a block to others, and fuses each with the nearest loop that accepts it.
+    /// Appends the statements of a block to `before`, and fuses each of them with the nearest loop that
+    /// accepts it.
     fn onto(&self, before: Vec<PlacedStmt>, block: Block, depth: usize) -> Block {
         let mut out = before;
         for stmt in block {
@@ -105,7 +106,7 @@ impl Fuser<'_> {
             None => out.push(next),
             Some((at, Direction::Up, fused)) => {
                 out[at] = PlacedStmt::new(fused);
-                // Comments before the second loop are in the fused loop now.
+                // The comments before the second loop are part of the fused loop now.
                 out.truncate(out.len() - remarks(out).len());
             }
             Some((at, Direction::Down, fused)) => {
@@ -178,8 +179,9 @@ impl Fuser<'_> {
         settled || independent(a) == independent(b)
     }
 
-    /// Whether two nests of the same depth use the same loop as lanes, or neither has lanes; and whether a
-    /// nest fused with a deeper one keeps its contiguous loop inside.
+    /// Whether lanes allow two nests to fuse. Nests of the same depth must have the same loop as lanes, or no
+    /// lanes. If only one of the nests has further loops in its body, the other one must not have the
+    /// outermost of several loops as lanes, because that loop would enclose the further loops.
     fn same_lanes(&self, first: &Stmt, second: &Stmt) -> bool {
         match (self.lanes(first), self.lanes(second)) {
             (Some(a), Some(b)) if a.depth == b.depth => a == b,
@@ -188,7 +190,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// The lanes of a nest without other loops in its body.
+    /// The loop that a nest would use as lanes. None if further loops stand in the body of its innermost
+    /// loop.
     fn lanes(&self, stmt: &Stmt) -> Option<LaneChoice> {
         let (loops, body) = nest::chain(stmt);
         if body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
@@ -227,7 +230,7 @@ impl Fuser<'_> {
 /// The loop of a nest that is best as lanes.
 #[derive(PartialEq)]
 struct LaneChoice {
-    /// The number of loops.
+    /// The number of loops of the nest.
     depth: usize,
     /// The position of the loop, counted from outside; none if no loop gains from lanes.
     at: Option<usize>,
@@ -243,7 +246,7 @@ fn streams_too_much(first: &PlacedStmt, second: &PlacedStmt) -> bool {
         && first.effects.nodes.union(&second.effects.nodes).count() > STREAMS
 }
 
-/// The comments after the last other statement.
+/// The comments at the end of a list of statements.
 fn remarks(placed: &[PlacedStmt]) -> &[PlacedStmt] {
     let start = placed.iter().rposition(|p| !matches!(p.stmt, Stmt::Comment(_))).map_or(0, |at| at + 1);
     &placed[start..]

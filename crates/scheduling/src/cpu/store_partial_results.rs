@@ -21,7 +21,8 @@ use crate::options::ScheduleOptions;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, VariableRanges};
 
-/// Replaces such locals among the top-level statements, and in top-level loops of one iteration.
+/// Replaces local arrays that a long loop fills by nodes, among the top-level statements and in top-level
+/// loops of one iteration.
 pub(crate) fn store_partial_results(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
     if !options.parallel || caps.threads < 2 {
         return;

@@ -16,7 +16,7 @@ use lowered_ir::ir::{Block, LoopId, Routine, Stmt, walk};
 
 use crate::cpu::vectorize::vectorize_block;
 
-/// The kernels, in which a contraction is whole only if the codegen compiles it whole. No bit changes.
+/// Splits every contraction that the codegen does not compile whole into register tiles. No bit changes.
 pub(crate) fn tile_rejected(
     kernels: Vec<Kernel>,
     codegen: &dyn Codegen,

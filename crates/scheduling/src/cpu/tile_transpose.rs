@@ -51,7 +51,7 @@ pub(crate) fn tile_transpose(
     Some(nest::wrap(&others, all))
 }
 
-/// The loop along which those reads are contiguous that stride along `lane`.
+/// The loop along which the reads that stride along `lane` are contiguous.
 fn across(nest: &Nest, lane: Loop, names: &Names) -> Option<Loop> {
     if nest.body.iter().any(|stmt| !matches!(stmt, Stmt::Set { .. } | Stmt::Comment(_))) {
         return None;

@@ -22,8 +22,8 @@ pub(crate) struct ScalarAccumulation {
     pub(crate) step: Expr,
 }
 
-/// A nest's body that is one accumulation between statements without loops. Those before it compute locals
-/// only.
+/// A nest's body that contains one accumulation and otherwise statements without loops. The statements before
+/// the accumulation compute locals only.
 pub(crate) struct Reduction {
     pub(crate) before: Block,
     pub(crate) chain: ScalarAccumulation,

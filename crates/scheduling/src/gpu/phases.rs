@@ -12,7 +12,8 @@ use crate::gpu::context::power_of_two;
 use crate::gpu::vector_access;
 use crate::gpu::work_distribution::SharedLoop;
 
-/// The least number of iterations that threads share: one thread runs fewer faster than a barrier takes.
+/// The fewest iterations that threads share: one thread runs fewer than these in less time than a barrier
+/// takes.
 pub(crate) const WORTH_SHARING: i64 = 32;
 /// Nests with more loops than this are examined as a whole, without their inner nests.
 const DEEP: usize = 8;
@@ -39,7 +40,7 @@ pub(crate) fn registers(gpu: &Gpu) -> i64 {
 
 /// How threads run one statement of a row.
 pub(crate) enum RowPhase {
-    /// Threads accumulate a part of the elements each; a tree reduction combines the partial results.
+    /// Each thread accumulates a part of the elements; a tree reduction combines the partial results.
     Reduction(Box<ScalarAccumulation>, SharedPass),
     /// Threads share independent iterations.
     Map(SharedPass),
@@ -76,7 +77,7 @@ impl RowPhase {
         }
     }
 
-    /// [`RowPhase::pass`], to be changed.
+    /// Like [`RowPhase::pass`], but returns a mutable reference.
     pub(crate) fn pass_mut(&mut self) -> Option<&mut SharedPass> {
         match self {
             RowPhase::Reduction(_, pass) | RowPhase::Map(pass) => Some(pass),
@@ -85,7 +86,8 @@ impl RowPhase {
     }
 }
 
-/// The phases of a workgroup's body; none if threads cannot share some statement.
+/// Divides the body of a workgroup into phases. Returns none if the body contains a statement that no phase
+/// can express.
 pub(crate) fn phases(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> Option<Vec<RowPhase>> {
     let iterations = widest(gpu, body);
     let has_runs = |phases: &Vec<RowPhase>| {
@@ -121,13 +123,13 @@ pub(crate) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
 struct RowSharing {
     /// Threads of the workgroup.
     width: i64,
-    /// Neighbouring elements that a thread takes together, in loops that give every lane of a subgroup such a
-    /// run.
+    /// Neighbouring elements that a thread takes together: a run. Loops too short to give every lane of a
+    /// subgroup a run are shared element by element.
     run: i64,
 }
 
-/// Sharing by vectorised accesses, if the target has registers for them. There are as many threads as caching
-/// a row takes.
+/// Sharing by vectorised accesses, if the target has registers for them. If a row fits into the registers of
+/// a workgroup, the workgroup has at least the threads that this takes.
 fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<RowSharing> {
     let inner = walk::loops_in(body);
     let sizes = vector_access::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
@@ -206,8 +208,9 @@ impl RowSharing {
         (!shared.is_empty()).then(|| SharedPass::new(shared, body))
     }
 
-    /// The loops that threads share: innermost the one that makes most accesses contiguous and, if threads
-    /// are left, the longest other loop.
+    /// The loops that threads share. The innermost is the loop that makes most accesses contiguous. If
+    /// threads are left for it, the longest other loop is shared too. With `powers`, each loop gets a power
+    /// of two of threads.
     fn loops(self, gpu: &Gpu, loops: &[Loop], body: &[Stmt], powers: bool) -> Vec<SharedLoop> {
         let threads = |extent: i64, most: i64, powers: bool| {
             let threads = extent.min(most);

@@ -75,7 +75,7 @@ impl CachedElement {
         self.phases.last().copied().unwrap_or_default()
     }
 
-    /// Whether registers are left for it while it is live.
+    /// Whether the other cached elements leave enough registers for this one while it is live.
     fn has_room(&self, others: &[CachedElement], registers: i64) -> bool {
         (self.first()..self.last()).all(|phase| {
             let lives = |e: &&CachedElement| e.first() <= phase && phase < e.last();
@@ -84,7 +84,7 @@ impl CachedElement {
         })
     }
 
-    /// Its index in a pass.
+    /// The element's index, with the loop variables of a pass for [`POSITION`].
     fn index_in(&self, pass: &SharedPass) -> Indices {
         let at = |i: &Affine| {
             pass.shared.iter().fold(i.clone(), |i, l| i.substitute(POSITION, &Affine::var(l.var)))
@@ -92,7 +92,7 @@ impl CachedElement {
         self.index.iter().map(at).collect()
     }
 
-    /// Records it in its passes, under the name `local`.
+    /// Records the element in the passes that use it. `local` is the register array that holds it.
     fn put(&self, local: LocalId, phases: &mut [RowPhase]) {
         for &at in &self.phases {
             let Some(pass) = phases[at].pass_mut() else { continue };
@@ -147,7 +147,7 @@ fn replace(block: &mut Block, hold: &RegisterElement, place: &Indices) {
     }
 }
 
-/// The candidates, those first that need no memory at all.
+/// The candidates. The ones that need no memory at all come first.
 fn candidates(gpu: &Gpu, body: &[Stmt], phases: &[RowPhase]) -> Vec<CachedElement> {
     let written = dependence::written(body);
     let mut found: Vec<CachedElement> = Vec::new();

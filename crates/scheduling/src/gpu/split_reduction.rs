@@ -24,7 +24,7 @@ const ROWS: i64 = 32;
 /// The most chunks: the second pass reduces as many in one step.
 const CHUNKS: i64 = 256;
 
-/// Splits a nest into both passes, if its outputs are few and the reduction is long.
+/// Splits a nest into the two passes, if its outputs are few and the reduction is long.
 pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     let (outputs, rest) = gpu.independent(nest);
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;

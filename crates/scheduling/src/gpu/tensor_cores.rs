@@ -1,7 +1,7 @@
 //! Matmuls for tensor cores stay whole, with one thread per output, and the codegen tiles them
 //! ([`codegen_core::matrices`]).
 //!
-//! Only in class `Fast`, because tensor cores add products in an order of their own.
+//! This applies to class `Fast` only, because tensor cores add products in an order of their own.
 
 use lowered_ir::ir::Block;
 

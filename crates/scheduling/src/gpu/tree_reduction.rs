@@ -33,7 +33,7 @@ pub(crate) struct PartialResults {
 /// An accumulation that threads share along some of its loops, for several neighbouring outputs.
 pub(crate) struct TreeReduction<'a> {
     pub(crate) chain: &'a ScalarAccumulation,
-    /// The loops that threads share, a power of two of threads each, and the elements in registers.
+    /// The loops that threads share, each with a power of two of threads, and the elements in registers.
     pub(crate) pass: &'a SharedPass,
     /// The innermost output loop, with one thread per iteration. Every thread has a partial result of one
     /// column.

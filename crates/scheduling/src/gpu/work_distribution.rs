@@ -110,7 +110,7 @@ impl LoopShare {
         LoopShare { threads: loops, steps, lanes, step, index: self.index.clone(), slot }
     }
 
-    /// A share whose innermost loop begins at an iteration.
+    /// A share whose innermost loop begins at the iteration `start`.
     fn from(mut self, shared: &SharedLoop, start: &Affine) -> LoopShare {
         let thread = self.threads.last().map(|thread| Affine::term(thread.var, shared.run));
         let index = thread.unwrap_or_default().plus(&self.lane()).plus(start);
@@ -140,7 +140,7 @@ impl LoopShare {
         block
     }
 
-    /// The loops over steps and runs around a block. Those over steps have this kind.
+    /// The loops over steps and runs around a block. The loops over steps have the kind `kind`.
     pub(crate) fn in_every_step(&self, block: Block, kind: LoopKind) -> Block {
         let block = self.in_every_lane(block);
         let around = |body, l: &Loop| vec![Stmt::looped(l.var, l.hi.limit, kind, body)];

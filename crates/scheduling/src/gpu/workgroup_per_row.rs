@@ -39,8 +39,8 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 
 fn is_worth(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> bool {
     let count = rows.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
-    // Rows count as contiguous if the data that their loops read is. If only the results are, neighbouring
-    // threads would access memory far apart.
+    // Rows count as contiguous if the data that their loops read is contiguous. If only the results are
+    // contiguous, neighbouring threads would read memory far apart.
     let loops: Block = body.iter().filter(|stmt| matches!(stmt, Stmt::For { .. })).cloned().collect();
     let columns = rows.iter().any(|row| nest::lane_score(&loops, row.var) > 0);
     widest(gpu, body) >= WORTH_SHARING && !(columns && count >= MANY_COLUMNS)

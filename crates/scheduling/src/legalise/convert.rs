@@ -1,5 +1,5 @@
-//! Conversions: one operation between types of the target, and for other types one by way of a type of the
-//! target, rounded once.
+//! Conversions. Between two types of the target a conversion is one operation. Other types are converted by
+//! way of a type of the target, and the result is rounded once all the same.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};

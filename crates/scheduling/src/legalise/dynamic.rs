@@ -40,8 +40,8 @@ impl Legaliser<'_> {
         let Some(op) = op else {
             return Ok(scatter(element, at, self.stored(dtype, new)));
         };
-        // An index that is only read and converted is equal in all lanes of a vector if its parts are. A
-        // local would hide that.
+        // Code generators see whether an index that consists of reads and conversions is equal in all lanes
+        // of a vector. A local would hide that.
         let at = if is_read(&at) { at } else { self.shared(at, self.caps.index) };
         let nothing = Expr::Const(Scalar::zero(dtype));
         let (old, _) = self.read(gather(element, at.clone(), nothing), element.node);

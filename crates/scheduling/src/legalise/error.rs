@@ -28,11 +28,11 @@ pub enum LegaliseError {
         target: String,
         /// The routine's name.
         routine: String,
-        /// Which node.
+        /// The number of the node in the routine.
         node: NodeRef,
-        /// Its name.
+        /// The node's name.
         name: String,
-        /// Its element type.
+        /// The node's element type.
         dtype: DType,
     },
 }

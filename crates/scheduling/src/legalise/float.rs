@@ -80,8 +80,8 @@ impl Legaliser<'_> {
         Ok(expanded.unwrap_or_else(|| Expr::binary(BinaryOp::Pow, a, b)))
     }
 
-    /// Whether operations on `f32` may be computed in `f64`, on `i64` bits. Otherwise they are computed in
-    /// `f32`, as [`lowered_ir::math`] documents.
+    /// Whether operations on `f32` may be computed in `f64`, whose bits need `i64`. Otherwise they are
+    /// computed in `f32`, as [`lowered_ir::math`] documents.
     fn has_double(&self) -> bool {
         self.computes(DType::F64) && self.computes(DType::I64)
     }

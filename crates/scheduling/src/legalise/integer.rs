@@ -72,7 +72,7 @@ impl Legaliser<'_> {
             // Handled before the type is examined.
             Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
             Arg2 => b,
-            // Nothing lies between 0 and 1.
+            // The gate needs an integer strictly between 0 and 1, and there is none.
             Satur01Gate => constant(wide, 0),
             ReluGate | And | Or => self.gate(op, wide, a, b),
         };

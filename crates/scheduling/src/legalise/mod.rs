@@ -133,7 +133,8 @@ fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
     reads
 }
 
-/// Whether a target has nothing to legalise: an interpreter.
+/// Whether the target has every type and operation, so that nothing needs legalisation. An interpreter has
+/// them all.
 pub(crate) fn has_everything(caps: &Caps) -> bool {
     caps.transcendental == Transcendental::Native
         && DType::ALL.into_iter().all(|d| caps.storage.contains(d) && caps.arithmetic.contains(d))

@@ -80,8 +80,8 @@ impl Legaliser<'_> {
         })
     }
 
-    /// Moves the magnitude to its place in an `f32`. That is wrong by a power of two, which a multiplication
-    /// corrects exactly, subnormals included.
+    /// Moves the magnitude to its place in an `f32`. The result is wrong by a power of two, which a
+    /// multiplication corrects exactly, subnormals included.
     fn decode(&mut self, dtype: DType, x: Expr) -> Expr {
         let format = layout(dtype);
         let bits = self.shared(Expr::convert(DType::U32, x), DType::U32);
@@ -105,8 +105,9 @@ impl Legaliser<'_> {
         Expr::bitcast(DType::F32, or(moved, sign))
     }
 
-    /// Rounds by adding just under half of the last kept bit. Below the normal range, a float addition
-    /// rounds, whose last bit is that of the format.
+    /// Rounds by adding just under half of the last kept bit. Below the normal range of the narrow format, an
+    /// `f32` addition rounds instead: it adds a power of two so large that the last bit of the sum has the
+    /// weight of the format's last bit.
     fn encode(&mut self, dtype: DType, x: Expr) -> Expr {
         let format = layout(dtype);
         let bits = self.shared(Expr::bitcast(DType::U32, x), DType::U32);

@@ -17,7 +17,7 @@ impl Legaliser<'_> {
                 let (key, counter) = (self.words(a), self.words(b));
                 Ok(Expr::Lanes(Box::new(generator.run(&mut WordSteps { legaliser: self }, key, counter))))
             }
-            // The verifier accepts no other operations than those that return one operand.
+            // The verifier accepts no other operation here, except the two that return one operand.
             None => Ok(if op == BinaryOp::Arg2 { b } else { a }),
         }
     }

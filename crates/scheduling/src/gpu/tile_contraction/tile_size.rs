@@ -30,10 +30,11 @@ struct TileSize {
     enough: i64,
 }
 
-/// The choices, largest first. The first is taken that gives enough tiles and needs no more registers than a
-/// thread has. A tile of 64 × 64 with 4 × 4 outputs for each of 256 threads reads each staged element 16
-/// times, and needs half of the shared memory that WebGPU guarantees. Smaller tiles read more and wait less.
-/// A tile of 128 × 128 with 8 × 8 outputs halves the reads from shared memory, which limit tiles with 4 × 4.
+/// The choices, largest first. The first choice that gives enough tiles and needs no more registers than a
+/// thread has is taken. A tile of 64 × 64 with 4 × 4 outputs for each of 256 threads reads each staged
+/// element 16 times, and needs half of the shared memory that WebGPU guarantees. Smaller tiles read more and
+/// wait less. A tile of 128 × 128 with 8 × 8 outputs halves the reads from shared memory, which limit tiles
+/// with 4 × 4.
 const SIZES: [TileSize; 4] = [
     TileSize { tile: 128, each: 2 * QUAD, depth: 8, enough: 2 * FULL_GPU_WORKGROUPS },
     TileSize { tile: 64, each: QUAD, depth: 16, enough: FULL_GPU_WORKGROUPS },
