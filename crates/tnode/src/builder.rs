@@ -64,7 +64,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the element type that holds unless another one is specified or inferred.
+    /// Sets the element type that the node has unless another one is specified or inferred.
     pub fn default_dtype(mut self, dtype: DType) -> NodeBuilder {
         self.dtype = DelayedDType::Default(dtype);
         self
@@ -88,7 +88,7 @@ impl NodeBuilder {
         self
     }
 
-    /// A fixed id instead of the next free one.
+    /// Sets a fixed id. Without it, the node gets the next free id.
     pub fn id(mut self, id: impl Into<NodeId>) -> NodeBuilder {
         self.id = Some(id.into());
         self

@@ -1,7 +1,7 @@
 //! The error when two decisions about one node exclude each other.
 //!
 //! A conflict names both decisions with their reasons and source locations, because the two were usually
-//! taken far apart. It tells whether the user asked for both, or parts of the system disagree.
+//! taken far apart. It tells whether the user asked for both, or two parts of the system disagree.
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ pub(crate) struct Format {
     exponent_bits: u32,
     mantissa_bits: u32,
     /// Whether the all-ones exponent holds only infinities and NaNs. Otherwise (`e4m3fn`) it holds numbers,
-    /// but for the all-ones mantissa, which is NaN.
+    /// except that the all-ones mantissa is NaN.
     infinities: bool,
 }
 
@@ -123,7 +123,8 @@ pub(crate) fn encode_integer(format: Format, negative: bool, magnitude: u64) -> 
 
 /// Bits, without sign, of `mantissa * 2^exponent` rounded to nearest, ties to even.
 ///
-/// Rounding may carry from the mantissa into the exponent; the layout makes that the right answer by itself.
+/// Rounding may carry from the mantissa into the exponent. The bits are then those of the next larger number,
+/// as they should be.
 fn encode_magnitude(format: Format, mantissa: u64, exponent: i32) -> u64 {
     if mantissa == 0 {
         return 0;
@@ -134,8 +135,9 @@ fn encode_magnitude(format: Format, mantissa: u64, exponent: i32) -> u64 {
     let last = (top + exponent).max(smallest_normal) - format.mantissa_bits as i32;
     let kept = shift_rounding(mantissa, last - exponent);
     let biased = (last + format.mantissa_bits as i32 + format.bias()) as u64;
-    // `kept` has its leading bit at `mantissa_bits` when normal, below it when subnormal (biased = 1); taking
-    // one exponent step away and adding `kept` covers both, and the carry.
+    // The leading bit of `kept` is bit `mantissa_bits` if the number is normal, and a lower one if it is
+    // subnormal (`biased` = 1). Adding `kept` to the exponent `biased - 1` is right in both cases, and also
+    // if rounding carried.
     let bits = ((biased - 1) << format.mantissa_bits) + kept;
     bits.min(format.overflow())
 }
@@ -188,7 +190,7 @@ fn power_of_two(exponent: i32) -> f64 {
 mod tests {
     use super::*;
 
-    /// The one encoder serves `f32` too, where the language says the same.
+    /// The encoder also has a format for `f32`, where Rust's own conversion gives the expected bits.
     #[test]
     fn the_encoder_agrees_with_the_language() {
         let mut pattern = 0x9e37_79b9_7f4a_7c15u64;

@@ -14,7 +14,8 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason located at the caller; the text completes "… because" (`it is read before it is written`).
+    /// A reason located at the caller; the text completes "… because", as in `it is read before it is
+    /// written`.
     #[track_caller]
     pub fn new(text: impl Into<Cow<'static, str>>) -> Reason {
         Reason { text: text.into(), location: Location::caller() }

@@ -13,9 +13,9 @@ use crate::node::TensorNode;
 /// An element type that has not been needed yet.
 #[derive(Clone)]
 pub enum DelayedDType {
-    /// Holds unless the type is inferred or specified.
+    /// The type of the node unless another one is inferred or specified.
     Default(DType),
-    /// Depends on other nodes.
+    /// Computed from the types of other nodes.
     Inferred(Inference),
     /// Requested by the user.
     Specified(DType),
@@ -68,8 +68,8 @@ impl DelayedDType {
         }
     }
 
-    /// Specifies `dtype`, if the type known so far satisfies `only_if`; a specification that differs comes
-    /// back as error.
+    /// Specifies `dtype`, if the type known so far satisfies `only_if`; an earlier specification that differs
+    /// is returned as the error.
     pub(crate) fn specify_if(
         self,
         dtype: DType,
@@ -113,7 +113,7 @@ impl Drop for PopOnDrop {
     }
 }
 
-/// `f32` if specified, `f32?` if by default, `?` if yet to be inferred.
+/// `f32` if the type is specified, `f32?` if it is the default, `?` if it will be inferred.
 impl fmt::Display for DelayedDType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

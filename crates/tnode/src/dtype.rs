@@ -115,7 +115,7 @@ impl DType {
         }
     }
 
-    /// The type of a combination of two types, if the user asks for none.
+    /// The type of a value that combines values of two types, if the user asks for none.
     ///
     /// It is the higher one in a total order, so promotion is commutative, associative and idempotent, and
     /// inferences can be combined in any order. The order is a priority, not a containment of values: `i64`

@@ -25,7 +25,7 @@ pub enum Error {
         /// The rejected dimensions.
         requested: Dims,
     },
-    /// Margins for another number of axes.
+    /// The margins are for another number of axes than the array has.
     #[error("padding has {axes} axes, but the dimensions are {dims:?}")]
     PaddingRank {
         /// The dimensions.
@@ -33,7 +33,7 @@ pub enum Error {
         /// Number of axes of the padding.
         axes: usize,
     },
-    /// Margins larger than the array they are part of.
+    /// The margins are larger than the array that contains them.
     #[error("padding {padding:?} exceeds the padded dimensions {dims:?}")]
     PaddingExceeds {
         /// The dimensions with padding.
@@ -41,13 +41,13 @@ pub enum Error {
         /// Left and right margins per axis.
         padding: Vec<(usize, usize)>,
     },
-    /// An array beyond the address space.
+    /// An array is too large for the address space.
     #[error("an array of dimensions {dims:?} is too large to address")]
     TooLarge {
         /// The dimensions.
         dims: Dims,
     },
-    /// More axes than [`MAX_RANK`](crate::MAX_RANK).
+    /// There are more axes than [`MAX_RANK`](crate::MAX_RANK).
     #[error("an array has at most {limit} axes, found {found}")]
     TooManyAxes {
         /// Number of axes.
@@ -72,7 +72,7 @@ pub enum Error {
     InferenceTooLate {
         /// The node's name.
         node: String,
-        /// The type that holds.
+        /// The type that was used.
         present: DType,
     },
     /// Two decisions about where a node lives exclude each other.
@@ -83,7 +83,7 @@ pub enum Error {
         /// The two decisions.
         source: ModeConflict,
     },
-    /// A node was made a view of two things.
+    /// A node was made a view in two different ways.
     #[error("node {node} is {present}, found {requested}")]
     View {
         /// The node's name.
@@ -96,7 +96,7 @@ pub enum Error {
     /// A memory mode was needed before anything was decided.
     #[error(transparent)]
     ModeUndecided(#[from] ModeUndecided),
-    /// A node with that id is alive.
+    /// Another live node has the requested id.
     #[error("node id n{id} is taken by {taken_by}")]
     IdTaken {
         /// The id asked for.
@@ -110,7 +110,7 @@ pub enum Error {
         /// The size asked for.
         bytes: usize,
     },
-    /// Elements viewed as another type.
+    /// The elements of an array were viewed as another type than they have.
     #[error("elements are {found}, expected {expected}")]
     ElementType {
         /// The type asked for.
@@ -118,7 +118,7 @@ pub enum Error {
         /// The type of the array.
         found: DType,
     },
-    /// Another number of elements than the dimensions say.
+    /// The number of elements differs from the product of the dimensions.
     #[error("dimensions {dims:?} need {expected} elements, found {found}")]
     ElementCount {
         /// The dimensions.
@@ -138,7 +138,7 @@ pub enum Error {
         /// The array's dimensions without padding.
         found: Vec<usize>,
     },
-    /// An index outside the array.
+    /// An index is outside the array.
     #[error("index {index:?} is outside the dimensions {dims:?}")]
     OutOfBounds {
         /// The index.
@@ -146,7 +146,7 @@ pub enum Error {
         /// The dimensions without padding.
         dims: Dims,
     },
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("cannot read or write {format}: {source}")]
     File {
         /// The file format.
@@ -154,7 +154,7 @@ pub enum Error {
         /// The error of the system or the archive.
         source: std::io::Error,
     },
-    /// A file that is not in its format.
+    /// The content of a file is not in the file's format.
     #[error("malformed {format}: {why}")]
     Malformed {
         /// The file format.
@@ -162,15 +162,15 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// An element type that a file format, or this crate, does not have.
+    /// A file format has no counterpart of an element type of this crate, or the other way round.
     #[error("element type {what} in {format} has no counterpart")]
     UnsupportedElement {
         /// The file format.
         format: &'static str,
-        /// The type's name on the side that has it.
+        /// The element type's name, in the file format or in this crate.
         what: String,
     },
-    /// An axis that an array does not have.
+    /// An array lacks the requested axis.
     #[error("no axis {axis} in the dimensions {dims:?}")]
     NoSuchAxis {
         /// The axis asked for.
@@ -178,7 +178,7 @@ pub enum Error {
         /// The dimensions without padding.
         dims: Dims,
     },
-    /// A coordinate beyond the end of its axis.
+    /// A coordinate is beyond the end of its axis.
     #[error("no coordinate {coordinate} along axis {axis} of the dimensions {dims:?}")]
     NoSuchCoordinate {
         /// The coordinate asked for.

@@ -143,8 +143,9 @@ impl HostArray {
 
 /// Arrays for nodes.
 impl HostArray {
-    /// A copy of the values inside the margins of a node, which transfers to the node take. The margins hold
-    /// the neutral value of the node's padding, or 0 if it declares none; margins of `self` are left out.
+    /// A copy of the values with the margins of a node around them: the array that a transfer to the node
+    /// needs. The margins hold the neutral value of the node's padding, or 0 if it declares none; margins of
+    /// `self` are left out.
     ///
     /// ```
     /// # use tnode::{HostArray, Padding, TensorNode};
@@ -348,8 +349,8 @@ fn row_major_strides(dims: &[usize]) -> Dims {
     strides
 }
 
-/// The stride of an axis, computed from the next inner one. Extents of 0 count as 1, because products of the
-/// others may overflow otherwise.
+/// The stride of an axis, computed from the next inner one. Extents of 0 count as 1, so that products of the
+/// other extents are checked for overflow too.
 fn next_stride(next: &mut usize, size: &usize) -> Option<usize> {
     Some(std::mem::replace(next, *next * (*size).max(1)))
 }

@@ -1,6 +1,6 @@
 //! Names of nodes given by users.
 
-/// The parts of a node's name, from the widest to the narrowest; the last one is best an identifier.
+/// The parts of a node's name, from the widest to the narrowest. The last part should be an identifier.
 ///
 /// ```
 /// # use tnode::Label;

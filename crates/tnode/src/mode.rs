@@ -25,9 +25,9 @@
 //! | `on_device` | `device_only`, `materialized` | stays | stays |
 //! | `virtual` | `effectively_constant` | stays | stays |
 //!
-//! There an effectively constant node that is not virtual is on the device; here it is hosted, so that its
-//! values can be read in place. A user of the second epoch's modes writes `on_device` for nodes that are
-//! constant and have memory. The test `the_second_epoch_is_as_documented` computes the last column.
+//! In the second epoch an effectively constant node that is not virtual is on the device; here it is hosted,
+//! so that its values can be read in place. A user of the second epoch's modes writes `on_device` for nodes
+//! that are constant and have memory. The test `the_second_epoch_is_as_documented` computes the last column.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Identifiers for nodes: readable, valid in code, and stable from run to run.
 //!
 //! Everything here is a pure function of id, label and code name. A first label part `grad` marks a gradient.
-//! A gradient without an identifier uses the id of the preceding node, which by convention is the value that
-//! it belongs to.
+//! A gradient without an identifier uses the id of the preceding node, because by convention that node is the
+//! value whose gradient it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub enum IdentStyle {
     HeuristicUnderGrad,
 }
 
-/// Identifiers that must not stand alone: identifiers of several nodes, and reserved words of a language.
+/// Identifiers that must not be used without an id: those of several nodes, and reserved words of a language.
 #[derive(Clone, Debug, Default)]
 pub struct AmbiguousIdents {
     values: BTreeSet<String>,

@@ -169,13 +169,14 @@ impl TensorNode {
         name::no_grad_ident_label(self.label())
     }
 
-    /// The node's identifier in a style; `ambiguous` are the identifiers that need the id with them.
+    /// The node's identifier in a style; `ambiguous` holds the identifiers that are used with the node's id
+    /// only.
     pub fn styled_ident(&self, style: IdentStyle, ambiguous: &AmbiguousIdents) -> String {
         name::styled_ident(self.0.id.0, self.label(), style, ambiguous)
     }
 
-    /// Where the node was given memory last, for debugging: a link or an initialisation records stream, pool
-    /// and offset, as in `multicore:0:1 pool 2 offset 64`. Empty at first.
+    /// The place where the node got memory last, for debugging. A link or an initialisation records stream,
+    /// pool and offset, as in `multicore:0:1 pool 2 offset 64`. The text is empty at first.
     pub fn backend_info(&self) -> String {
         lock(&self.0.notes).backend_info.clone()
     }
@@ -185,7 +186,7 @@ impl TensorNode {
         lock(&self.0.notes).backend_info = info.into();
     }
 
-    /// One line for listings: id, name, type and dimensions, bytes, mode, notes. Settles nothing.
+    /// One line for listings: id, name, type and dimensions, bytes, mode, notes. Leaves open facts open.
     pub fn header(&self) -> String {
         let name = self.name();
         let dtype = self.0.dtype.get().map_or_else(|| self.delayed_dtype().to_string(), DType::to_string);
@@ -224,7 +225,7 @@ impl TensorNode {
     /// Settles the dimensions, given without margins. Settling the same dimensions again is not an error.
     ///
     /// # Errors
-    /// When they are settled differently, do not fit the padding, or overflow.
+    /// When other dimensions are settled already, these do not fit the padding, or their product overflows.
     pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let shape = Shape::new(dims.into_iter().collect(), self.padding())?;
         let requested = shape.unpadded.clone();
@@ -273,8 +274,8 @@ impl Shape {
 impl TensorNode {
     /// The element type; the first call settles it, running inferences.
     ///
-    /// If inferences depend on each other in a cycle, the one that closes it yields `bool`, which promotion
-    /// ignores.
+    /// If inferences depend on each other in a cycle, the one that closes the cycle yields `bool`, which
+    /// promotion ignores.
     pub fn dtype(&self) -> DType {
         loop {
             if let Some(&dtype) = self.0.dtype.get() {
@@ -289,15 +290,15 @@ impl TensorNode {
         }
     }
 
-    /// Settles the type that was computed from a version of the open type; does nothing if that changed
-    /// meanwhile.
+    /// Settles the type that was computed from a version of the open type; does nothing if the open type
+    /// changed meanwhile.
     fn settle_dtype(&self, dtype: DType, version: u64) {
         let mut open = lock(&self.0.open_dtype);
         if open.version != version || self.0.dtype.set(dtype).is_err() {
             return;
         }
-        // An inference holds handles of the nodes that it asks, so it is dropped once it is not needed.
-        // Dropping it may run foreign code.
+        // An inference holds handles of the nodes whose types it reads, so it is dropped when it is no longer
+        // needed. Dropping it may run foreign code.
         if let DelayedDType::Inferred(_) = open.delayed {
             let inference = open.replace(DelayedDType::Inferred(Inference::new(move || dtype)));
             drop(open);
@@ -305,7 +306,7 @@ impl TensorNode {
         }
     }
 
-    /// The element type as it was left open; settles nothing.
+    /// The element type with its default or its inferences. Does not settle it.
     pub fn delayed_dtype(&self) -> DelayedDType {
         lock(&self.0.open_dtype).delayed.clone()
     }
@@ -339,7 +340,7 @@ impl TensorNode {
     /// when the inference runs. The condition must not query this node.
     ///
     /// # Errors
-    /// When another one that satisfies `only_if` is specified or settled.
+    /// When a different type that satisfies `only_if` is specified or settled already.
     pub fn update_dtype_if(
         &self,
         only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
@@ -422,7 +423,7 @@ impl TensorNode {
         commit::update(self, |state| state.refine_sharing(sharing, reason))
     }
 
-    /// The facts for settling this node's mode; settles the element type.
+    /// The facts that are needed to settle this node's mode. The call settles the element type.
     ///
     /// # Errors
     /// When the dimensions are not settled yet.

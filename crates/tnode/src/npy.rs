@@ -2,7 +2,7 @@
 //!
 //! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more
 //! are rejected. `bf16`, the 8-bit floats and `u32x4` have no NumPy type and are rejected;
-//! [`safetensors`](mod@crate::safetensors) supports the floats. Files are untrusted input: sizes in headers
+//! [`safetensors`](mod@crate::safetensors) supports all of them. Files are untrusted input: sizes in headers
 //! are checked before use, and memory grows only as bytes arrive. Source: NumPy, *The NPY format*, versions 1
 //! to 3.
 

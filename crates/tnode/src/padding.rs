@@ -13,9 +13,9 @@ pub const MAX_RANK: usize = 32;
 /// The margins of one axis, in elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AxisPadding {
-    /// Before the first value.
+    /// Elements before the first value.
     pub left: usize,
-    /// After the last value.
+    /// Elements after the last value.
     pub right: usize,
 }
 

@@ -97,7 +97,7 @@ impl Decided {
     }
 }
 
-/// Ends the visibility of pending decisions when it is dropped, also by a panic.
+/// Ends the visibility of pending decisions when it is dropped, which a panic does too.
 struct End;
 
 impl Drop for End {

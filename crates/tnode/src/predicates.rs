@@ -28,7 +28,7 @@ impl ModeState {
         self.default_to_most_local(ctx.elems, ctx.dtype, ctx.stack_threshold_bytes, ctx.reason.clone());
     }
 
-    /// Whether the node is inlined; an undecided or effectively constant node becomes so.
+    /// Whether the node is inlined; an undecided or effectively constant node becomes virtual.
     pub fn is_virtual_force(&mut self, ctx: &ForceCtx) -> bool {
         if matches!(self.mode(), None | Some(MemoryMode::EffectivelyConstant)) {
             self.force(ctx);
@@ -36,7 +36,7 @@ impl ModeState {
         self.known_virtual()
     }
 
-    /// Whether the node has a host copy; an open mode is settled, and then it has none.
+    /// Whether the node has a host copy; an open mode is settled to one without a host copy.
     pub fn is_hosted_force(&mut self, ctx: &ForceCtx) -> bool {
         if !self.outcomes_are_hosted() && !self.outcomes_are_unhosted() {
             self.force(ctx);
@@ -56,7 +56,7 @@ impl ModeState {
     /// Whether the node has memory that outlives a run of a routine.
     ///
     /// # Errors
-    /// When nothing was decided: whether memory is needed must be known by then.
+    /// When nothing was decided, because an earlier decision must say whether the node needs memory.
     pub fn is_materialized_force(&mut self, ctx: &ForceCtx) -> Result<bool, ModeUndecided> {
         use MemoryMode::{DeviceOnly, EffectivelyConstant, NeverVirtual};
         match self.mode() {
@@ -86,33 +86,33 @@ impl ModeState {
 
 /// Predicates that settle nothing: whether a fact is certain.
 impl ModeState {
-    /// Virtual or local.
+    /// Whether the node is certainly virtual or local.
     pub fn known_not_materialized(&self) -> bool {
         matches!(self.mode(), Some(MemoryMode::Virtual | MemoryMode::Local))
     }
 
-    /// Never changes after initialisation.
+    /// Whether the values certainly never change after initialisation.
     pub fn known_constant(&self) -> bool {
         use MemoryMode::{EffectivelyConstant, Hosted as HostedMode};
         matches!(self.mode(), Some(EffectivelyConstant | HostedMode(Hosted::Constant)))
     }
 
-    /// The host may change it at any time.
+    /// Whether the host may certainly change the values at any time.
     pub fn known_volatile(&self) -> bool {
         self.mode() == Some(MemoryMode::Hosted(Hosted::Volatile))
     }
 
-    /// Has some memory.
+    /// Whether the node certainly has memory.
     pub fn known_non_virtual(&self) -> bool {
         !matches!(self.mode(), None | Some(MemoryMode::Virtual | MemoryMode::EffectivelyConstant))
     }
 
-    /// Is inlined.
+    /// Whether the node is certainly inlined.
     pub fn known_virtual(&self) -> bool {
         self.mode() == Some(MemoryMode::Virtual)
     }
 
-    /// Cannot be a parameter that training changes and the host reads.
+    /// Whether the node certainly is no parameter that training changes and the host reads.
     pub fn known_not_param(&self) -> bool {
         use MemoryMode::{DeviceOnly, EffectivelyConstant, Hosted as HostedMode, Local, OnDevice, Virtual};
         matches!(
@@ -122,7 +122,7 @@ impl ModeState {
         )
     }
 
-    /// All streams of a device use one buffer.
+    /// Whether all streams of a device certainly use one buffer.
     pub fn known_shared_cross_streams(&self) -> bool {
         use MemoryMode::{Hosted as HostedMode, OnDevice};
         matches!(
@@ -134,7 +134,7 @@ impl ModeState {
         )
     }
 
-    /// Each stream has a buffer of its own.
+    /// Whether each stream certainly has a buffer of its own.
     pub fn known_non_cross_stream(&self) -> bool {
         use MemoryMode::{Hosted as HostedMode, OnDevice};
         matches!(
@@ -143,7 +143,7 @@ impl ModeState {
         )
     }
 
-    /// May still turn out to have one buffer for all streams of a device.
+    /// Whether the node may still turn out to have one buffer for all streams of a device.
     pub fn potentially_cross_stream(&self) -> bool {
         !self.known_not_materialized() && !self.known_non_cross_stream()
     }
@@ -159,6 +159,6 @@ impl ModeState {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("memory mode is undecided, but needed because {reason}")]
 pub struct ModeUndecided {
-    /// Why it was needed.
+    /// Why the mode was needed.
     pub reason: Reason,
 }

@@ -1,8 +1,8 @@
 //! Lookup of live nodes by id.
 //!
 //! A registry does not keep nodes alive: a node leaves it when its last handle is dropped. There is one
-//! global registry. A program may make others, which have their own ids; tests do, to get the same ids in
-//! every run.
+//! global registry. A program may make other registries, which have their own ids. Tests make them to get the
+//! same ids in every run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,8 +57,8 @@ impl Registry {
 
     /// All live nodes, sorted by id.
     pub fn nodes(&self) -> Vec<TensorNode> {
-        // Handles are dropped after the iteration: dropping a node's last handle during it would lock its
-        // shard twice.
+        // Handles are dropped after the iteration: dropping a node's last handle during the iteration would
+        // lock the node's shard twice.
         let mut live: Vec<TensorNode> =
             self.0.nodes.iter().filter_map(|entry| entry.value().upgrade().map(TensorNode)).collect();
         live.sort();

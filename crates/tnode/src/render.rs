@@ -1,7 +1,7 @@
 //! Host arrays as text for people: aligned columns, with the middle of long axes left out.
 //!
 //! The last two axes make a grid; each index of the axes before them gets a grid of its own under a line that
-//! names the index. All numbers of one array are printed in one style, chosen from the ones that are shown.
+//! names the index. All numbers of one array are printed in one style, chosen by the numbers that are shown.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl Default for RenderOptions {
     }
 }
 
-/// As [`HostArray::render`] with the default options.
+/// Prints like [`HostArray::render`] with the default options.
 impl fmt::Display for HostArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(RenderOptions::default()))
@@ -55,7 +55,8 @@ impl HostArray {
         text
     }
 
-    /// The values at `at`, which holds no index if something was left out there.
+    /// The last two axes of the values at the outer index `at`. If `at` stands for omitted values, the grid
+    /// marks them as left out.
     fn grid(&self, at: &[ShownIndex], dims: &[usize], entries: usize) -> Grid {
         if at.contains(&ShownIndex::Ellipsis) {
             return Grid { rows: Vec::new() };
@@ -106,7 +107,7 @@ fn steps(size: usize, entries: usize) -> Vec<ShownIndex> {
     (0..side).map(ShownIndex::At).chain([ShownIndex::Ellipsis]).chain(last).collect()
 }
 
-/// Every index of the outer axes; one that leaves something out leaves out all axes after it too.
+/// Every index of the outer axes; where an axis leaves something out, the axes after it leave out everything.
 fn steps_product(dims: &[usize], entries: usize) -> Vec<Vec<ShownIndex>> {
     let mut product = vec![Vec::new()];
     for &size in dims {
@@ -150,7 +151,7 @@ impl Grid {
 /// How the numbers of one array are printed.
 #[derive(Clone, Copy)]
 enum Style {
-    /// As the value is written in every text form.
+    /// The text that every text form of the project has for the value.
     Exact,
     /// With this many decimals.
     Fixed(usize),

@@ -51,7 +51,7 @@ fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// Serialises arrays, without their margins.
 ///
 /// # Errors
-/// When the names do not fit a header, or that of random bits has a line break.
+/// When the names do not fit a header, or the name of a `u32x4` array contains a line break.
 pub fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>) -> Result<Vec<u8>, Error> {
     let mut random_bits = Vec::new();
     let mut views = Vec::new();

@@ -166,8 +166,8 @@ impl Scalar {
         Some(Scalar::new(dtype, u128::from_le_bytes(wide)))
     }
 
-    /// Stores the value in the first [`DType::size_bytes`] bytes; `None`, and nothing written, if there are
-    /// fewer.
+    /// Stores the value in the first [`DType::size_bytes`] bytes. If there are fewer, returns `None` and
+    /// writes nothing.
     pub fn write(&self, bytes: &mut [u8]) -> Option<()> {
         let size = self.dtype.size_bytes();
         bytes.get_mut(..size)?.copy_from_slice(&self.bits.to_le_bytes()[..size]);

@@ -1,8 +1,8 @@
 //! The table of sharing updates.
 //!
-//! Deciding whether streams share a buffer also decides that there is a buffer. So this is a table and not an
-//! intersection: `device_only` with any sharing, even [`Sharing::Unset`], becomes `on_device`. The most local
-//! default leaves sharing open; linking decides it.
+//! Deciding whether streams share a buffer also decides that there is a buffer. So the result is not an
+//! intersection of outcomes but taken from a table: `device_only` with any sharing, even [`Sharing::Unset`],
+//! becomes `on_device`. The most local default leaves sharing open; linking decides it.
 
 use crate::mode::{Hosted, MemoryMode, Sharing};
 

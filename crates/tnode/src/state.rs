@@ -29,7 +29,7 @@ impl Default for ModeState {
 }
 
 impl ModeState {
-    /// Everything is possible and nothing was decided.
+    /// The state of a new node: every outcome is possible.
     pub fn undecided() -> ModeState {
         ModeState { outcomes: Outcomes::ALL, mode: None, chain: Vec::new() }
     }
@@ -134,7 +134,7 @@ impl ModeState {
         ModeConflict { kind, present: self.mode, decided_by: present, requested: Decision { mode, reason } }
     }
 
-    /// Adds the decisions of `other` that do not yet start this state's chain.
+    /// Adds the decisions of `other`, except the ones with which this state's chain begins already.
     ///
     /// # Errors
     /// When one of them conflicts; the state is then unchanged.

@@ -41,7 +41,7 @@ impl HostArray {
         )
     }
 
-    /// The array whose elements are stored in column-major order here.
+    /// Rearranges an array whose elements are in column-major order into row-major order.
     ///
     /// # Errors
     /// When memory is short.

@@ -13,7 +13,8 @@ fn bits(dtype: DType, x: f64) -> u128 {
     Scalar::from_f64(dtype, x).bits()
 }
 
-/// Table 1 and 2 of the OCP 8-bit floating point specification, and the IEEE and bfloat16 counterparts.
+/// Bit patterns from tables 1 and 2 of the OCP 8-bit floating point specification, and corresponding values
+/// of the IEEE formats and of bfloat16.
 #[test]
 fn published_bit_patterns() {
     let exp2 = |e: i32| 2f64.powi(e);
@@ -53,7 +54,7 @@ fn published_bit_patterns() {
 
 #[test]
 fn overflow_and_nan() {
-    // Halfway to the next value that the exponent range has no room for, and just below.
+    // Halfway between the largest number and the next one, if exponents continued, and just below.
     let halfway = |step: i32, exponent: i32| (2.0 - 2f64.powi(step)) * 2f64.powi(exponent);
     let edges = [
         (DType::Fp8E5m2, halfway(-3, 15), 0x7c, 0x7b),
@@ -194,8 +195,8 @@ fn every_pattern_of_every_narrow_float_has_its_documented_value() {
     }
 }
 
-/// Halfway between any two neighbours the even one is taken, and an `f64` ulp to either side the nearer, also
-/// beyond the largest number.
+/// A value halfway between two neighbours becomes the even one. An `f64` ulp to either side of halfway, it
+/// becomes the nearer one. Both hold beyond the largest number too.
 #[test]
 fn every_tie_of_every_narrow_float_goes_to_even() {
     for layout in &LAYOUTS {
@@ -265,7 +266,7 @@ fn integers_round_to_floats() {
 
 #[test]
 fn rounding_happens_once() {
-    // Just above halfway between two f16: through f32 it would become a tie and round down.
+    // Just above halfway between two `f16`: rounded to `f32` first, it would become a tie and round down.
     let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
     assert_eq!(bits(DType::F16, x), 0x3c01);
     // The same for an integer that f64 cannot hold.
@@ -291,7 +292,7 @@ fn floats_saturate_to_integers() {
     }
 }
 
-/// At both ends of every integer type, from every float type that reaches them.
+/// Conversions to every integer type at both of its ends, from every float type that reaches them.
 #[test]
 fn every_integer_type_saturates_at_its_ends() {
     let ends = [
@@ -467,8 +468,8 @@ proptest! {
         prop_assert_eq!(Scalar::from_i64(DType::I64, n).convert(DType::I32).as_i64(), i64::from(n as i32));
     }
 
-    /// No neighbour is nearer, and of two equally near ones the even one is taken. Numbers that overflow have
-    /// no such neighbours; `overflow_and_nan` tests them.
+    /// No neighbour of the result is nearer, and of two equally near ones the result is the even one. Numbers
+    /// that overflow have no two neighbours; `overflow_and_nan` tests them.
     #[test]
     fn f64_becomes_the_nearest(
         negative: bool,

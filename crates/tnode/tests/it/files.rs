@@ -97,8 +97,8 @@ fn padded_arrays_of_every_type_are_kept_bit_for_bit() {
     }
 }
 
-/// Random bits are words in the file, which other readers see as such; only the file's metadata tell them
-/// apart from words.
+/// Random bits are stored as words, and other readers see them as words. Only the file's metadata say that
+/// they are random bits.
 #[test]
 fn random_bits_are_words_with_a_note() {
     let words = HostArray::from_slice(&[1u32, 2, 3, 4], [1, 4]).expect("four");
@@ -156,7 +156,8 @@ fn bad_npy_files_are_rejected() {
     assert!(rejected(&npy_file(&header("(-2,)"), &[0; 4])).starts_with("malformed npy: header"));
     assert!(rejected(&npy_file(&header("(2"), &[0; 4])).starts_with("malformed npy: header"));
     assert!(rejected(&npy_file("{'descr': '<f4'}", &[0; 4])).starts_with("malformed npy: the header lacks"));
-    // Sizes that nobody has sent yet allocate nothing; sizes beyond the address space are rejected outright.
+    // A size in a header allocates nothing before the bytes arrive; sizes beyond the address space are
+    // rejected at once.
     assert!(
         rejected(&npy_file(&header("(99999999999999,)"), &[0; 4])).starts_with("cannot read or write npy: ")
     );
@@ -164,7 +165,7 @@ fn bad_npy_files_are_rejected() {
     assert!(matches!(huge, Err(Error::TooLarge { .. })));
 }
 
-/// The headers of 8,000 axes are small, and rejected before anything is computed of them.
+/// Headers with 8,000 axes are small, and are rejected before anything is computed from them.
 #[test]
 fn files_of_too_many_axes_are_rejected() {
     let shape = |rank: usize| vec!["1"; rank].join(",");
@@ -196,13 +197,13 @@ fn files_of_too_many_axes_are_rejected() {
     }
     let message = npy::read(&npy(33)[..]).expect_err("rejected").to_string();
     assert_eq!(message, "an array has at most 32 axes, found 33");
-    // The axis that words of random bits have in a file is none of the array's.
+    // The extra axis that random bits have in a file does not count as an axis of the array.
     let bits = HostArray::zeros(DType::U32x4, [1; MAX_RANK]).expect("small");
     let file = safetensors::write([("bits", &bits)]).expect("all types");
     assert_eq!(safetensors::read(&file).expect("our own")["bits"], bits);
 }
 
-/// The element at an index has the bits of the index in the other order.
+/// All extents are 2, so the element at an index is the index's bits in reverse order.
 #[test]
 fn columns_of_many_axes_are_read_as_rows() {
     let rank = 14;

@@ -244,7 +244,7 @@ fn five_axes_print() {
            9.0  10.0  11.0
     "#]]
     .assert_eq(&array.to_string());
-    // Four digits would not hold both the largest and the smallest: all get exponents.
+    // Four digits cannot show both the largest and the smallest number, so all are printed with exponents.
     let mixed = HostArray::from_slice(&[0.1f32, 1.0 / 3.0, 1234.5, -7.0], [4]).expect("four");
     expect![[r#"
         f32[4]

@@ -278,7 +278,7 @@ fn states_merge_what_they_lack() {
     assert_eq!(rejected, ours);
 }
 
-/// The last column of the table of the second epoch, in the module documentation of `mode`.
+/// Computes the last column of the table on the second epoch in the module documentation of `mode`.
 #[test]
 fn the_second_epoch_is_as_documented() {
     let documented = [

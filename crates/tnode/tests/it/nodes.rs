@@ -164,7 +164,8 @@ fn an_update_during_an_inference_counts() {
     let x = node("x");
     let same = x.clone();
     x.infer_dtype(move || {
-        // The first run is overtaken; its answer must not settle the type.
+        // The type is specified while the first inference runs, so the result of that inference must not
+        // settle it.
         let _ = same.update_dtype(DType::F64);
         DType::F16
     })
@@ -300,7 +301,7 @@ fn views_are_recorded_with_the_decisions_or_not_at_all() {
     let (x, s, t, hosted) = (node("x"), node("s"), node("t"), node("hosted"));
     let view = |parent: &TensorNode, symbol: &str| View { parent: parent.clone(), symbol: symbol.to_owned() };
     hosted.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");
-    // One of two cannot be; the other is not recorded either.
+    // The second view conflicts, so the first is not recorded either.
     let both = [(s.clone(), view(&x, "b")), (hosted.clone(), view(&x, "b"))];
     commit_decisions(&[], &both).expect_err("it has memory");
     assert_eq!((s.view(), s.mode()), (None, ModeState::undecided()));
