@@ -39,7 +39,7 @@ pub enum MergeBufferUse<'r> {
 
 impl Context {
     /// Schedules a copy of a node from another context, which may belong to another stream or device, to this
-    /// one. The event of a [`MergeBufferUse::StreamingFor`] is that of its routine's run.
+    /// one. With [`MergeBufferUse::StreamingFor`], the returned event is the one of the routine's run.
     ///
     /// Nothing is scheduled if both contexts have the same memory, or if one of them lacks the node. Merges
     /// are always scheduled.
@@ -102,8 +102,9 @@ impl Context {
         self.init_from_device(node, source)
     }
 
-    /// A transfer that is scheduled whenever the returned routine runs. Routines linked in its context are
-    /// checked against the future contents of the merge buffer.
+    /// Makes a routine whose runs schedule the transfer. If the transfer goes into the merge buffer, the
+    /// routine's context remembers that the buffer will hold this node, and a link in that context fails if
+    /// its code reads another node from the merge buffer.
     ///
     /// # Errors
     ///

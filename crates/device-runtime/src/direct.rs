@@ -154,7 +154,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         kernel: &BoundKernel,
         bindings: &[i64],
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { LaunchTask::new(kernel, bindings)? };
         self.driver.launch(stream, task)
     }
@@ -184,7 +184,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         sequence: &BoundSequence,
         bindings: &[i64],
     ) -> Result<bool, DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { SequenceTask::new(sequence, bindings)? };
         self.driver.launch_sequence(stream, task)
     }
@@ -204,7 +204,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         dst: Location,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { FillTask::new(self.range(dst, bytes)?)? };
         self.driver.memset_zero(stream, task)
     }
@@ -224,7 +224,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         dst: Location,
         src: &Arc<HostArray>,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyInTask::new(self.range(dst, src.size_bytes())?, Arc::clone(src))? };
         self.driver.copy_in(stream, task)
     }
@@ -244,7 +244,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         src: Location,
         dst: &HostReadback,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyOutTask::new(self.range(src, dst.bytes())?, dst.clone())? };
         self.driver.copy_out(stream, task)
     }
@@ -266,7 +266,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         src: Location,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the task is ordered.
         let task = unsafe { CopyTask::new(self.range(dst, bytes)?, self.range(src, bytes)?)? };
         self.driver.copy(stream, task)
     }

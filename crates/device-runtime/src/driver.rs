@@ -102,7 +102,8 @@ pub unsafe trait Driver: Send + Sync {
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError>;
 
     /// Makes a pool accessible to other drivers of the process: they pass the returned handle to their
-    /// [`Driver::import`]. The memory exists as long as either handle, or an imported one.
+    /// [`Driver::import`]. The memory exists as long as one of the two handles, or a handle that was imported
+    /// from them.
     ///
     /// # Errors
     ///
@@ -113,8 +114,8 @@ pub unsafe trait Driver: Send + Sync {
     }
 
     /// Accesses existing memory: a pool that another driver exported, or a host array (the handle then has a
-    /// [`HostArray`]), which no task will write. Allocates nothing. Imports of one memory have the same
-    /// handle, or are only read.
+    /// [`HostArray`]), which no task will write. Allocates nothing. If one memory is imported several times,
+    /// the driver either returns clones of one handle, or the imported memory is only read.
     ///
     /// # Errors
     ///
@@ -126,8 +127,8 @@ pub unsafe trait Driver: Send + Sync {
     }
 
     /// Makes a pool of a host array's memory, without a copy: the pool has the array's bytes, and tasks may
-    /// write it. It counts as memory of the device. A driver that cannot do that, or not this time, returns
-    /// the array, which is the default; the runtime then copies.
+    /// write it. It counts as memory of the device. A driver that cannot do that in general or for this array
+    /// returns the array, which is the default; the runtime then copies.
     ///
     /// # Errors
     ///

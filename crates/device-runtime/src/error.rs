@@ -217,8 +217,8 @@ pub enum DriverError {
     /// A task failed; all later tasks on its stream and everything that reads its results fail with it.
     #[error("{0}")]
     Failed(Failure),
-    /// A call inside of a task would have to wait for a stream, of any task. Tasks wait only where the
-    /// runtime orders it: the stream could in turn wait for the task.
+    /// A call inside of a task would have to wait for a stream. No code in a task may wait for a stream,
+    /// because that stream could in turn wait for the task.
     #[error("{stream}: {doing} would make a running task wait, perhaps for ever; do it outside of tasks")]
     SelfWait {
         /// The stream for which the call would wait.

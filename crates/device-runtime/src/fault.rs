@@ -280,7 +280,7 @@ unsafe impl Driver for FaultDevice {
         self.inner.sequence(kernels)
     }
 
-    /// One task: if it fails, the kernels before the failing one may have run.
+    /// A sequence counts as one task: if it fails, the kernels before the failing one may have run.
     fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let kernels = task.kernels();
         let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", BoundKernel::name);

@@ -98,7 +98,7 @@ impl Frontier {
     }
 }
 
-/// The dependencies of a routine of several linked parts, taken as one, and whether it has run.
+/// The dependencies of a whole that consists of several linked routines, and whether the whole has run.
 #[derive(Clone, Debug)]
 pub struct LinkOrder {
     ran: Arc<RunFlag>,

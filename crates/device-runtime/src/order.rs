@@ -1,4 +1,4 @@
-//! The classes of waits, and a switch that omits one of them, which only tests have.
+//! The classes of waits, and, in tests only, a switch that omits one of them.
 //!
 //! The race detector must find a race whenever a class of waits is omitted; all code that orders accesses
 //! asks [`wait_enabled`].

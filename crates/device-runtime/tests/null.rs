@@ -163,7 +163,7 @@ fn foreign_handles_are_refused() {
     assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
 }
 
-/// Their pools have the same numbers but are different.
+/// The pools of the two devices have the same numbers but are different memory.
 #[test]
 fn two_devices_of_one_driver_have_memory_of_their_own() {
     let driver = Arc::new(NullDevice::new());

@@ -231,7 +231,7 @@ impl CopyTask {
     ///
     /// # Safety
     ///
-    /// As for [`FillTask::new`], for both ranges.
+    /// The condition of [`FillTask::new`] holds for both ranges.
     pub(crate) unsafe fn new(dst: MemoryRange, src: MemoryRange) -> Result<CopyTask, DriverError> {
         dst.check_writable()?;
         if dst.bytes() != src.bytes() {

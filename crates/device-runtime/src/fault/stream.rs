@@ -33,8 +33,8 @@ struct InjectedFailure {
     failure: Failure,
     /// An event of the inner driver behind all earlier tasks: a failure of these takes precedence.
     behind: Option<EventHandle>,
-    /// The number of tasks that are still accepted and skipped before the stream reports its failure: a real
-    /// driver, too, notices late.
+    /// The number of tasks that are still accepted and skipped before the stream reports its failure, because
+    /// a real driver notices failures late too.
     unnoticed: u32,
 }
 

@@ -3,15 +3,16 @@
 //! Every stream has a vector clock, and so has the host. A task advances its stream's clock. Waiting for an
 //! event, on a stream or on the host, joins the clock with which the event was recorded; submitting a task
 //! joins the host's clock. Two accesses of one byte, at least one a write, must be ordered by their clocks,
-//! or else they are reported as a race, even if they do not overlap in the actual run. So the
-//! detector proves the runtime's obligation: it orders all conflicting accesses by streams and events alone.
+//! or else they are reported as a race, even if they do not overlap in the actual run. So the detector checks
+//! the runtime's obligation to order all conflicting accesses by streams and events alone.
 //!
 //! The completion of tasks is random within the contract of [`Driver`](crate::Driver): the steps of a stream
 //! complete in order, a wait completes after the awaited event, and different streams are independent. The
 //! runtime forgets a use only when it has seen it complete, so the random completion makes it forget more or
 //! fewer uses.
 //!
-//! Only one thread makes calls. Several threads at a time are a matter of locks, not of events.
+//! Only one thread makes calls. Calls from several threads at a time would test locks, not the order of
+//! events.
 
 mod clock; // vector clocks
 mod device; // the driver

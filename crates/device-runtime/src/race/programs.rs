@@ -50,8 +50,8 @@ struct Program {
     faults: bool,
     /// Nodes that all contexts of a device have at one location.
     common: Vec<TensorNode>,
-    /// Nodes that each context has for itself, or lacks. Of the last two, one is shared by the streams of a
-    /// device from its first use, and the host has an array of the other.
+    /// Nodes that each context has for itself, or lacks. Among the last two nodes, one is shared by the
+    /// streams of a device from its first use, and the host has an array of the other.
     own: Vec<TensorNode>,
     host: Host,
     contexts: Vec<Context>,
@@ -282,7 +282,8 @@ fn array() -> HostArray {
 }
 
 /// A routine of one to three kernels that divide the uses between them, each passing a temporary to the next.
-/// The first kernel reads the merge buffer, if one does; its node is the last.
+/// If there is a node to merge, the first kernel reads it from the merge buffer, and it is the last node of
+/// the routine.
 fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut Rng) -> Arc<Code> {
     let count = random.usize(1..4);
     let (mut kernels, mut calls) = (Vec::new(), Vec::new());

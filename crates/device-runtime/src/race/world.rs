@@ -31,7 +31,7 @@ pub(super) struct WorldState {
     memories: Vec<AccessHistory>,
     /// Host arrays of copies that the host has not read, by the address of their bytes.
     readbacks: BTreeMap<usize, (MemoryId, HostReadback)>,
-    /// Such arrays that tasks refer to. While they exist, no other array gets their address.
+    /// The arrays of `readbacks` that tasks refer to. While they exist, no other array gets their address.
     reused_arrays: Vec<Arc<HostArray>>,
     races: Vec<Race>,
 }
