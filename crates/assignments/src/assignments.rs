@@ -365,7 +365,7 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))
 }
 
-/// Renumbers all symbols at once. One after another could renumber a symbol twice.
+/// Renumbers all symbols at once. Renumbering one symbol after another could renumber a symbol twice.
 fn renumber_index(index: &Affine, new: impl Fn(SymbolId) -> SymbolId) -> Affine {
     index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
         let var = match var {

@@ -188,7 +188,8 @@ impl Projections {
         }
     }
 
-    /// Adds the iterators that the value of `index` determines, if those in `pinned` are known, to `pinned`.
+    /// Adds to `pinned` the iterators that the value of `index` determines once the iterators in `pinned` are
+    /// known.
     fn pin(&self, index: &AxisIndex, pinned: &mut Vec<LoopId>) {
         let open = index.loop_terms().into_iter().filter(|(id, _)| !pinned.contains(id));
         let (ids, mut digits): (Vec<LoopId>, Vec<(u64, u64)>) =

@@ -45,9 +45,10 @@ impl AccumPoint<'_> {
         Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
     }
 
-    /// If the accumulation copies a gather into a target of another type, the gathered value. Outside the
-    /// dimension this must be the neutral element in the target's type. The neutral element in the node's
-    /// type does not always convert to it: the least `i64`, for instance, wraps to 0.
+    /// The gathered value, if the accumulation copies a gather into a target of another type; `None`
+    /// otherwise. Where the index is outside the dimension, the value must be the neutral element of the
+    /// target's type. Converting the neutral element of the node's type would not always give that: the least
+    /// `i64`, for instance, wraps to 0.
     pub(super) fn gathered_alone(&self) -> Result<Option<Expr>, LowerError> {
         let Rhs::Copy(Operand::Node(source)) = &self.accum.rhs else { return Ok(None) };
         let projection = &self.accum.projections.project_rhs()[0];

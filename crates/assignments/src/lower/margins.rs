@@ -9,11 +9,11 @@
 //! Margins with other or unknown values are set by loops over the margins alone before the step that reads
 //! them; consecutive steps with the same need set them once. When a routine begins, the margins of a node
 //! hold:
-//! * where the padding declares a neutral value, that value. A routine that sets other values restores it at
-//!   its end. A routine that fills the node may be the first to use its memory, so it cannot rely on the
-//!   margins: it sets them before it reads them, and at its end if the value is not the 0 of fresh memory;
-//! * where it does not, anything;
-//! * 0 where the node has no values and the routine writes it, because the routine then zeroes it first
+//! * the neutral value, where the padding declares one. A routine that sets other values restores it at its
+//!   end. A routine that fills the node may be the first to use its memory, so it cannot rely on the margins:
+//!   it sets them before it reads them, and at its end if the value is not the 0 of fresh memory;
+//! * any values, where the padding declares no neutral value;
+//! * 0, where the node has no values and the routine writes it, because the routine then zeroes it first
 //!   ([`super::empty`]).
 //!
 //! An element with a computed index is never in the margins, but the loop IR cannot express that. In a
@@ -69,7 +69,7 @@ impl Margins {
         self.set.contains(node)
     }
 
-    /// The operation for whose sake an accumulation reads its operands.
+    /// The operation whose neutral element the margins must hold when an accumulation reads its operands.
     fn reader(&self, accum: &Accum) -> AccumOp {
         match accum.op {
             AccumOp::Assign => self.readers.get(&accum.lhs).copied().unwrap_or(AccumOp::Assign),
@@ -151,7 +151,7 @@ pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<()
     let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
     for (node, held) in held {
         let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
-        // Memory that nobody set yet is 0.
+        // Memory that no step has set yet is 0.
         let fresh = held.is_none() && value == Scalar::zero(node.dtype());
         if !fresh {
             set(&node, value, ctx, block)?;

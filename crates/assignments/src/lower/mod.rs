@@ -5,11 +5,10 @@
 //! * The product axes become loops, outermost first, each with a fresh iterator; axes of size 1 have none.
 //! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0),
 //!   unless it writes every element exactly once. Where it writes no element twice, it stores the result
-//!   without reading.
+//!   without reading. Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the
+//!   operation computes, the result to the type of the target; nothing else converts.
 //! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather
 //!   outside gives [`Accum::outside`](crate::Accum::outside).
-//! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the
-//!   result to the type of the target; nothing else converts.
 //! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary
 //!   ones. Before a step reads margins, they are set where they may not hold the values that it needs; see
 //!   `margins.rs` beside this file.

@@ -33,15 +33,15 @@ fn evaluated(expr: Expr) -> Scalar {
     }
 }
 
-/// Equal as numbers, or both NaN.
+/// Whether two values are equal as numbers, or both NaN.
 fn same(a: Scalar, b: Scalar) -> bool {
     a == b || a.as_f64() == b.as_f64() || (a.as_f64().is_nan() && b.as_f64().is_nan())
 }
 
-/// Of which values a law holds.
+/// A predicate: the values for which a law holds.
 type Holds = fn(Scalar) -> bool;
 
-/// For which new values `x` the neutral element `e` gives `e ⊕ x = x`, and for which old ones `x ⊕ e = x`.
+/// For the neutral element `e`: the new values `x` with `e ⊕ x = x`, and the old values `x` with `x ⊕ e = x`.
 fn law(op: AccumOp, dtype: DType) -> (Holds, Holds) {
     let always: Holds = |_| true;
     let is_truth: Holds = |x| same(x, Scalar::zero(x.dtype())) || same(x, Scalar::one(x.dtype()));
@@ -51,7 +51,7 @@ fn law(op: AccumOp, dtype: DType) -> (Holds, Holds) {
         AccumOp::Sub => (|x| same(binary(BinaryOp::Sub, Scalar::zero(x.dtype()), x), x), always),
         AccumOp::Div => (|x| same(binary(BinaryOp::Div, Scalar::one(x.dtype()), x), x), always),
         AccumOp::Pow => (|x| same(x, Scalar::one(x.dtype())), always),
-        // A NaN that comes is skipped, one that is there stays.
+        // A new value that is NaN is skipped; an old value that is NaN stays.
         AccumOp::Max | AccumOp::Min => (|x| !x.as_f64().is_nan(), always),
         AccumOp::ReluGate => (always, |x| x.as_f64() == 0.0 || x.as_f64() == 1.0),
         AccumOp::Satur01Gate if dtype.is_float() => (always, |x| x.as_f64() == 0.0 || x.as_f64() == 0.5),
@@ -74,8 +74,8 @@ fn neutral_elements_are_neutral_where_stated() {
     }
 }
 
-/// Where only one value is accumulated, what is stored is what accumulating it gives; a NaN is stored though
-/// `max` and `min` would skip it.
+/// If an element accumulates one value only, the stored value is the result of accumulating it into the
+/// neutral element. The exception is a NaN, which is stored although `max` and `min` would skip it.
 #[test]
 fn a_single_value_is_stored_as_if_accumulated() {
     for dtype in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {

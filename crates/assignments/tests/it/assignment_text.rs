@@ -8,7 +8,7 @@ use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use program::{Machine, f32s, node, values};
 use tnode::{DType, MemoryMode, Reason, TensorNode};
 
-/// Runs `text` with the given inputs, as it is and optimised, and returns what `output` holds.
+/// Runs `text` with the given inputs, as it is and optimised, and returns the values of `output`.
 fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
     let mut nodes: Vec<TensorNode> = inputs.iter().map(|(node, _)| (*node).clone()).collect();
     nodes.push(output.clone());
@@ -175,7 +175,7 @@ fn padded_nodes_are_read_in_their_margins() {
     let found =
         run("y[i] :+= x[i + k - 1] * w[k]", &[(&x, &[0., 1., 2., 3., 4., 0.]), (&w, &[1., 10., 100.])], &y);
     assert_eq!(found, [210., 321., 432., 43.]);
-    // A fill leaves the margins alone.
+    // A fill does not change the margins.
     let filled = run("x[i] := 7", &[], &x);
     assert_eq!(filled, [0., 7., 7., 7., 7., 0.]);
     let summed = run("x[i] :+= w[k]", &[(&w, &[1., 2., 3.])], &x);

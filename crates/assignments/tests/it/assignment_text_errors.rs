@@ -1,4 +1,4 @@
-//! What each mistake in assignment text is told, word for word.
+//! The error message for each mistake in assignment text, word for word.
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
@@ -452,7 +452,8 @@ proptest! {
         "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
     ][..]), 0..20)) {
         let text = words.join(" ");
-        // What can be read lowers to a routine that verifies, or is rejected.
+        // A text that parses either lowers to a routine that the verifier accepts, or is rejected by
+        // lowering.
         match parse(&text, &nodes()) {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
             Ok(program) => match lower(&program, &LowerOptions::default()) {

@@ -1,8 +1,8 @@
 //! Random programs mean what they say: text, lowering, optimiser and interpreter together against nested
 //! loops in Rust.
 //!
-//! Every operation within an expression is a node specified to be virtual, so this also holds the optimiser
-//! to inlining whatever the text can say.
+//! Every operation within an expression is a node specified to be virtual, so the test also requires that the
+//! optimiser inlines every expression of assignment text.
 //!
 //! Everything is in `i32`, where arithmetic wraps and every order gives the same bits.
 
@@ -31,7 +31,8 @@ struct Index {
 enum Expr {
     Number(i32),
     Letter(usize),
-    /// An element of a node of its own; with a number, the value outside.
+    /// An element of a node that nothing else reads. The number, if there is one, is the value outside of the
+    /// dimensions.
     Read(Vec<Index>, Option<i32>),
     /// The element being written.
     Own,
@@ -75,8 +76,8 @@ impl Index {
 }
 
 impl Expr {
-    /// The text; makes the nodes it reads, which appear in `inputs` in the order in which [`Expr::value`]
-    /// meets them.
+    /// The text of the expression. Makes the nodes that it reads and appends them to `inputs`, in the order
+    /// in which [`Expr::value`] reads them.
     fn text(&self, extents: [i64; 3], inputs: &mut Vec<Input>) -> String {
         match self {
             Expr::Number(x) => x.to_string(),
@@ -187,7 +188,8 @@ impl Statement {
     fn text(&self, [ei, ej]: [i64; 2], inputs: &mut Vec<Input>) -> String {
         let rhs = self.rhs.text([ei, ej, self.reduced], inputs);
         match self.reduces() {
-            // The last letter occurs once more, so that it is one even if the expression lacks it.
+            // The last letter is added as a term, so that the statement reduces over it even if the
+            // expression does not mention it.
             true => {
                 format!("y[i, j] {} ({rhs}) + 0*k where i < {ei}, j < {ej}, k < {}", self.op, self.reduced)
             }
@@ -244,7 +246,8 @@ fn index(letters: usize) -> impl Strategy<Value = Index> {
     })
 }
 
-/// An expression in the first `letters` letters; with two of them it may read what it writes.
+/// An expression over the first `letters` letters. With two letters, it may read the element that the
+/// statement writes.
 fn expr(letters: usize) -> impl Strategy<Value = Expr> {
     let read = prop::collection::vec(index(letters), 0..3);
     let padded = (prop::collection::vec(index(letters), 1..3), -9i32..9).prop_map(|(mut index, outside)| {
@@ -285,10 +288,10 @@ fn a_program() -> impl Strategy<Value = Program> {
         .prop_map(|(extents, statements)| Program { extents, statements })
 }
 
-/// What `y` holds after a run.
+/// The values of `y` after a run.
 fn run(machine: &mut Machine, y: &TensorNode, before: &[f64], inputs: &[Input]) -> Vec<f64> {
     machine.set(y, before);
-    // Some are read by lost statements alone.
+    // The routine lacks inputs that only rejected statements read.
     for input in inputs {
         if machine.lowered.nodes.contains(&input.node) {
             machine.set(&input.node, &input.values);

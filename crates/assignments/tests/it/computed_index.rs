@@ -38,13 +38,14 @@ fn a_gather_outside_is_neutral_or_what_pad_says() {
     let of = |text: &str| run_text(text, &inputs, &[&y]).get(&y);
     assert_eq!(of("y[b,e] := table[ids[b], e]"), [5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
     assert_eq!(of("y[b,e] := pad(table, -7)[ids[b], e]"), [5.0, 6.0, -7.0, -7.0, -7.0, -7.0, 1.0, 2.0]);
-    // The whole of what is accumulated: the neutral element of the accumulation, which changes nothing.
+    // If the gathered element itself is accumulated, an index outside gives the neutral element, which
+    // changes nothing.
     assert_eq!(
         of("y[b,e] := -9; y[b,e] max= table[ids[b], e]"),
         [5.0, 6.0, -9.0, -9.0, -9.0, -9.0, 1.0, 2.0]
     );
     assert_eq!(of("y[b,e] := 4; y[b,e] *= table[ids[b], e]"), [20.0, 24.0, 4.0, 4.0, 4.0, 4.0, 4.0, 8.0]);
-    // A part of it: 0.
+    // If the gathered element is only an operand of the accumulated expression, an index outside gives 0.
     assert_eq!(
         of("y[b,e] := -9; y[b,e] max= -table[ids[b], e]"),
         [-5.0, -6.0, 0.0, 0.0, 0.0, 0.0, -1.0, -2.0]
@@ -115,7 +116,7 @@ fn margins_are_outside() {
     let table = TensorNode::builder("table").dims([2, 2]).padding(Padding::new([(1, 2), (0, 1)], Some(0.0)));
     let table = table.build().unwrap();
     let y = f32s("y", &[3, 2]);
-    // Rows of three, the first of them and the last two margins.
+    // Five rows of three elements, where the first row and the last two are margins.
     let memory: Vec<f64> = (0..15).map(f64::from).collect();
     let inputs: [(&TensorNode, &[f64]); 2] = [(&ids, &[1.0, 255.0, 2.0]), (&table, &memory)];
     let machine = run_text("y[b,e] := table[ids[b], e]", &inputs, &[&y]);
@@ -167,7 +168,7 @@ fn the_builder_makes_the_same() {
     );
 }
 
-/// What lowering says to one computed index into `table`.
+/// The error of lowering for one computed index into `table`.
 fn rejected(operand: Operand, by: Operand) -> String {
     let y = f32s("y", &[2]);
     let i = || Projection::from_iter([AxisIndex::axis(0)]);

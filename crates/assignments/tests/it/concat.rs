@@ -1,4 +1,4 @@
-//! Concatenated axes: their loops, their values, and what is ambiguous.
+//! Concatenated axes: their loops, their values, and errors for ambiguous texts.
 
 use crate::program;
 
@@ -15,7 +15,7 @@ fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
     parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The loops.
+/// The loops of the lowered program.
 fn body(assignments: &Assignments) -> String {
     let lowered =
         lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}")).lowered;

@@ -28,12 +28,13 @@ impl Axis {
         }
     }
 
-    /// How far windows begin before the axis.
+    /// The number of elements by which the first window begins before the axis.
     fn left(self) -> usize {
         if self.padded { self.window.padding(self.size).0 } else { 0 }
     }
 
-    /// The element under element `k` of the window at position `o`, if it is on the axis.
+    /// The element of the axis under kernel element `k` of the window at position `o`; none outside of the
+    /// axis.
     fn at(self, o: usize, k: usize) -> Option<usize> {
         let at = (o * self.window.stride + k * self.window.dilation).checked_sub(self.left())?;
         (at < self.size).then_some(at)
@@ -58,7 +59,8 @@ fn axis() -> impl Strategy<Value = Axis> {
     )
 }
 
-/// Calls `f` with every window element inside: position, kernel and image offsets, for one channel.
+/// Calls `f` for every position and kernel element of one channel: with the offset of the position, of the
+/// kernel element, and of the image element if there is one.
 fn each(h: Axis, w: Axis, mut f: impl FnMut(usize, usize, Option<usize>)) {
     for (oh, ow) in (0..h.positions()).flat_map(|oh| (0..w.positions()).map(move |ow| (oh, ow))) {
         for (kh, kw) in (0..h.window.kernel).flat_map(|kh| (0..w.window.kernel).map(move |kw| (kh, kw))) {
@@ -84,7 +86,8 @@ fn run(program: &Assignments, inputs: &[(&TensorNode, &[f64])], node: &TensorNod
     results[0].clone()
 }
 
-/// The image of `h` by `w` elements per channel, with margins that hold a number no result may show.
+/// The image of `h` by `w` elements per channel, with margins that hold a number which must not reach any
+/// result.
 fn with_margins(h: Axis, w: Axis, channels: usize, values: &[f64]) -> (TensorNode, Vec<f64>) {
     let margin = |axis: Axis| if axis.padded { axis.window.padding(axis.size) } else { (0, 0) };
     let (mh, mw) = (margin(h), margin(w));
@@ -123,12 +126,12 @@ proptest! {
         let text = format!("y[o,i,j] :+= pad(x, 0){index} * w[o,c,k,l]");
         let guarded = parse(&text, &[bare.clone(), weights.clone(), y.clone()]).expect("fits");
         prop_assert_eq!(&run(&guarded, &[(&bare, &xs), (&weights, &ws)], &y), &expected);
-        // Plain reads of one with margins.
+        // Plain reads of a node with margins.
         let (x, padded) = with_margins(h, w, channels, &xs);
         let text = format!("y[o,i,j] :+= x{index} * w[o,c,k,l]");
         let plain = parse(&text, &[x.clone(), weights.clone(), y.clone()]).expect("fits");
         prop_assert_eq!(&run(&plain, &[(&x, &padded), (&weights, &ws)], &y), &expected);
-        // The same from einsum text.
+        // The same convolution from einsum text.
         let spec = format!("c,{},{}; o,c,k,l => o,i,j", h.einsum("i", "k"), w.einsum("j", "l"));
         let einsum = builder::einsum(&spec, &y, AccumOp::Add, BinaryOp::Mul, [&x, &weights]).expect("fits");
         prop_assert_eq!(&run(&einsum, &[(&x, &padded), (&weights, &ws)], &y), &expected);

@@ -1,4 +1,4 @@
-//! What fills a whole node: numbers, bits, offsets, ids and slices, from the text and the builder.
+//! Fills of whole nodes: numbers, bits, offsets, ids and slices, from the text and the builder.
 
 use crate::program;
 
@@ -230,7 +230,8 @@ fn a_recorded_view_is_one_in_later_programs() {
     let write = read("t[i] := 1", &[&t]);
     assert_eq!((names(write.context_nodes()), names(write.embedded_nodes())), ("x".into(), String::new()));
 
-    // The same slice again is no news; another one is rejected, and so is the merge buffer of a view.
+    // Slicing the same slice again makes no new view. Another slice is rejected, and so is a read of a view's
+    // merge buffer.
     assert!(lowered(&read("s := slice(x, @b)", &[&x, &s])).views.is_empty());
     let rejected = |text: &str| {
         let error = lower(&read(text, &[&x, &s, &y, &t]), &LowerOptions::default()).expect_err(text);
@@ -294,7 +295,7 @@ fn a_slice_is_copied_where_it_cannot_be_a_view() {
     assert!(lowered(&of_virtual).views.is_empty());
 
     let r = f32s("r", &[]);
-    // Something else is done with the node first, or something else is sliced into it later.
+    // The node is used before it is sliced, or gets another slice later.
     for text in [
         "s[i] := 1; r :+= s[i]; s := slice(x, @b)",
         "s := slice(x, @b); r :+= s[i]; s := slice(x, @c)",

@@ -1,4 +1,4 @@
-//! The listing of assignments: every construct on its line.
+//! The listing of assignments, with every construct in a line.
 
 use crate::program;
 

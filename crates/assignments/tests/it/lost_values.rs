@@ -1,5 +1,4 @@
-//! Statements whose values are all overwritten before anything reads them: which are rejected, and which are
-//! not.
+//! Tests which statements are rejected because all their values are overwritten before anything reads them.
 
 use assignments::lower::{LowerError, LowerErrorKind, LowerOptions, lower};
 use assignments::text::parse;
@@ -72,7 +71,7 @@ fn the_messages() {
     );
 }
 
-/// What the message suggests is a program that keeps both.
+/// The program that the message suggests keeps both statements and is legal.
 #[test]
 fn the_remedy_is_legal() {
     legal("y[i,j] := 0\ny[0,i] += a[i]\ny[1,i] += b[i]");
@@ -101,7 +100,7 @@ fn what_is_overwritten_whole_is_rejected() {
     rejected("x[i + 2, 1] := 1 where i < 3\nx[i + 1, j] := b[j] where i < 5", [1, 2]);
     rejected("x[2*i, j] := b[j] where i < 4\nx[i, j] := a[j]", [1, 2]);
     rejected("q[i,i] := a[i]\nq[j,j] := b[j]", [1, 2]);
-    // Wherever a computed index is, and whatever a symbol is.
+    // A computed index and a symbol may have any value.
     rejected("n[ids[i]] :+= 1\nn[i] := 0", [1, 2]);
     rejected("x[@t, j] := a[j]\nx[@t, j] := b[j]", [1, 2]);
     rejected("x[@t, j] := a[j]\nx[i, j] := b[j]", [1, 2]);
@@ -109,7 +108,7 @@ fn what_is_overwritten_whole_is_rejected() {
     // Reading other elements changes nothing.
     rejected("y[0,i] := a[i]\nz[1,i] := y[1,i]\ny[0,i] := b[i]", [1, 3]);
     rejected("y[0,i] := a[i]\ny[1,i] += b[i]\ny[0,i] := b[i]", [1, 3]);
-    // The fill of the other row stays, the sum does not.
+    // The fill with the neutral element remains visible in the other row, but no value of the sum does.
     rejected("y[0,i] :+= a[i]\ny[0,i] := b[i]", [1, 2]);
     // The parts of a concatenation are one statement.
     rejected("x[i^j, k] := y[i,k], z[j,k] where i < 2, j < 2\nx[i, k] := a[k] where i < 4", [1, 2]);
@@ -132,19 +131,19 @@ fn what_may_be_seen_is_legal() {
     legal("y[i,j] := a[j]\ny[i,j] += b[j]\ns :+= y[i,j]\ny[i,j] := 1");
     legal("n[i] := 1\nz[0,j] := x[n[j], j]\nn[i] := 2");
     legal("n[i] := 1\nn[ids[i]] += 2\ns :+= n[i]\nn[i] := 1");
-    // Elements that may be others.
+    // The two statements may write different elements.
     legal("x[@t, j] := a[j]\nx[@u, j] := b[j]");
     legal("x[@t, j] := a[j]\nx[@t + 1, j] := b[j]");
     legal("x[2*i, j] := a[j] where i < 4\nx[2*i + 1, j] := b[j] where i < 4");
     legal("q[i,i] := a[i]\nq[i, 3 - i] := b[i]");
     legal("x[i,j] := a[j] where i < 4\nx[i,j] := b[j] where i < 3");
-    // One of the nodes of a statement is still there.
+    // One of the two nodes that the first statement writes keeps its values.
     legal("y[i,k], z[j,k] := x[i^j, k] where j < 2\ny[i,k] := a[k]");
-    // The merge buffer is another one.
+    // The merge buffer is other memory than the node's.
     legal("y[i,j] := y.merge[i,j]\ny[i,j] += 1");
 }
 
-/// Slices have the elements of their parents.
+/// A write to a view writes elements of its parent.
 #[test]
 fn views_write_their_parents() {
     let (x, part) = (node("x", DType::F32, &[8, 4]), TensorNode::builder("part").dims([4]));
@@ -188,13 +187,13 @@ fn built_assignments_are_checked_too() {
     let error =
         rejected(builder::fetch(&y, FetchOp::RangeOverOffsets).named("first").then(sum.named("second")));
     assert!(error.contains("`y =: range_over_offsets`") && error.contains("`y[i0] =:+ a[i0]`"), "{error}");
-    // Two routines are two: others see what is between them.
+    // Each routine is checked alone, because other routines may read the node between the two.
     lower(&copy((&a).into()), &LowerOptions::default()).expect("the first");
     lower(&builder::constant(&y, 2.0), &LowerOptions::default()).expect("the second");
 }
 
-/// So that the time for a statement does not grow with the program, the last 64 statements on a node are
-/// looked at.
+/// Only the last 64 statements on a node are compared, so that the time for a statement does not grow with
+/// the program.
 #[test]
 fn many_pending_statements() {
     let wide = node("wide", DType::F32, &[100]);

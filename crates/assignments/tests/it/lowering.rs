@@ -413,7 +413,8 @@ fn writes_that_leave_elements_without_a_value() {
         line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
         1 | y[2*@half + i] := x[i] where i < 2
           |   ^^^^^^^^^^^"#]].assert_eq(&rejected("y[2*@half + i] := x[i] where i < 2"));
-    // Initialised before, accumulated, read before, or kept from outside.
+    // A write of a part is legal if the node is initialised before, the write accumulates, the routine reads
+    // the node before, or the node keeps values from run to run.
     result("y[i] := 0; y[0] := x[1]").expect("initialised");
     result("y[0] += x[1]").expect("accumulates");
     result("x[i] := y[i]; y[0] := x[1]").expect("an input");

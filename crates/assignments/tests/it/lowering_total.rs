@@ -1,4 +1,5 @@
-//! Whatever lowering accepts the verifier accepts: every operation in every type, and random projections.
+//! The verifier accepts every routine that lowering makes: every operation in every type, and random
+//! projections.
 
 use crate::program;
 
@@ -13,7 +14,7 @@ use program::node;
 use proptest::prelude::*;
 use tnode::{DType, Dims, Padding, Scalar, TensorNode};
 
-/// Verifies what lowering makes of a program; whether it accepted it.
+/// Lowers a program and verifies the routine. Returns whether lowering accepted the program.
 fn check(assignments: &Assignments) -> Result<bool, String> {
     match lower(assignments, &LowerOptions::default()) {
         Err(_) => Ok(false),
@@ -24,7 +25,7 @@ fn check(assignments: &Assignments) -> Result<bool, String> {
     }
 }
 
-/// The optimiser accepts it too, and the verifier what the optimiser makes of it.
+/// Optimises the routine and verifies the result.
 fn optimized(routine: Routine) -> Result<(), String> {
     let before = print(&routine);
     let routine = optimize(routine, &OptimizeSettings::default())
@@ -53,7 +54,8 @@ fn every_operation_in_every_type() {
     }
 }
 
-/// Random bits are moved, made of values of any type and generated, and bit operations are for integers.
+/// Whether the operation is defined for its types. Random bits can be copied, converted from any type and
+/// generated; bit operations are for integers.
 fn is_defined(op: AccumOp, lhs: DType, rhs: &Rhs) -> bool {
     let moves_bits = rhs.operands().iter().any(|operand| operand.dtype() == DType::U32x4);
     match rhs {
@@ -68,7 +70,7 @@ fn is_defined(op: AccumOp, lhs: DType, rhs: &Rhs) -> bool {
 struct Array {
     dims: Vec<usize>,
     padding: Vec<(usize, usize)>,
-    /// Per axis: coefficients of two letters and a symbol, and an offset.
+    /// For each axis, the coefficients of two letters and a symbol, and an offset.
     index: Vec<([i64; 3], i64)>,
 }
 

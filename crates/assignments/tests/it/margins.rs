@@ -1,4 +1,4 @@
-//! Margins of padded nodes hold what their readers need.
+//! Margins of padded nodes hold the values that their readers need.
 
 use crate::program;
 
@@ -248,14 +248,15 @@ fn each_operation_has_its_neutral_element() {
         let text = body(&read(&format!("y[i] {op} x[i - 1]"), &[&x, &y]));
         assert!(text.contains(&format!("%0[0] := {expected}\n")), "{op}: {text}");
     }
-    // The node of a subexpression reads for the statement that it is part of.
+    // The node of a subexpression needs the margins that its statement needs: here those of `max`.
     let deep = body(&read("y[i] :max= abs(x[i - k]) * 2 - 1 where k < 2", &[&x, &y]));
     assert!(deep.contains("%0[0] := -inff32\n"), "{deep}");
-    // An assignment reads what is declared, or 0.
+    // A plain assignment reads the neutral value that the padding declares, or 0.
     let plain = |x: &TensorNode| body(&read("y[i] := x[i - 1]", &[x, &y]));
     assert!(plain(&x).contains("%0[0] := 0.0f32\n"));
     assert!(!plain(&padded("x", &[4], &[(1, 0)], Some(5.0))).contains("5.0f32"), "it holds that already");
-    // Steps that need the same set them once, and reads of the values alone never.
+    // Consecutive steps that need the same value set the margins once. A step that reads only values does not
+    // set them.
     let twice = body(&read("y[i] :+= x[i - 1]; n[i] :+= x[i - 1]; z[i] := x[i]", &[&x, &y, &n, &z]));
     assert_eq!(twice.matches("%0[0] :=").count(), 1, "{twice}");
     assert_eq!(body(&read("y[i] := x[i]", &[&x, &y])).matches("%0[0] :=").count(), 0);
@@ -285,7 +286,8 @@ fn a_node_that_the_routine_fills_gets_its_margins() {
         }
     "#]]
     .assert_eq(&text(None));
-    // Margins that nobody reads here are set for later routines, unless they hold the 0 of fresh memory.
+    // The routine sets margins that it does not read for later routines, unless fresh memory, which is 0, has
+    // the right value.
     let filled = |neutral| body(&read("h[i] := 2 * a[i]", &[&a, &padded("h", &[3], &[(1, 1)], neutral)]));
     assert_eq!(filled(Some(-1.0)).matches("-1.0f32").count(), 2);
     assert_eq!((filled(Some(0.0)).matches(":=").count(), filled(None).matches(":=").count()), (1, 1));
@@ -317,7 +319,7 @@ fn a_node_that_is_read_in_its_margins_alone_keeps_its_memory() {
     let input = (Some(MemoryMode::Materialized), true);
     assert_eq!(mode_of("y[i] := x[i - 1]", "x"), input);
     assert_eq!(mode_of("y[i] := x[i + 4]", "x"), input);
-    // Nodes that the routine computes may be virtual, however they are read.
+    // A node that the routine computes may be virtual, even if only its margins are read.
     let computed = mode_of("x[i] := 2\ny[i] := x[i - 1]", "x");
     assert_eq!(computed, (Some(MemoryMode::Virtual), false));
 }

@@ -1,4 +1,4 @@
-//! The types that numbers take next to other values, and numbers that a type does not have.
+//! The types that numbers take next to other values, and numbers that a type cannot represent.
 
 use crate::program;
 
@@ -6,8 +6,8 @@ use assignments::text::parse;
 use program::{Machine, node};
 use tnode::{DType, TensorNode};
 
-/// What `y[i] := value` stores in a node of that type; `n` holds 1, 2, 7 in `i32`, `g` a tenth of them in
-/// `f32`.
+/// The values that `y[i] := value` stores in a node of type `dtype`. Node `n` holds 1, 2, 7 in `i32`, and `g`
+/// a tenth of these in `f32`.
 fn stored(dtype: DType, value: &str) -> Vec<f64> {
     let nodes = [node("y", dtype, &[3]), node("n", DType::I32, &[3]), node("g", DType::F32, &[3])];
     let program = parse(&format!("y[i] := {value}"), &nodes).unwrap_or_else(|error| panic!("{error}"));
@@ -32,12 +32,12 @@ fn a_fraction_next_to_integers_is_of_the_type_written() {
     assert_eq!(stored(DType::F64, "size(i) / 7.0"), [3. / 7.; 3]);
     assert_eq!(stored(DType::F64, "where(i < 1, i, 0.1)"), [0., 0.1, 0.1]);
     assert_eq!(stored(DType::F64, "fma(i, n[i], 0.1)"), [0.1, 2.1, 14.1]);
-    // Within a larger expression too, and in a comparison.
+    // The same holds within a larger expression and in a comparison.
     assert_eq!(stored(DType::F64, "1 + 2 * (n[i] / 3.0)"), exact.map(|x| 1. + 2. * x));
     assert_eq!(stored(DType::F64, "g[i] * (n[i] / 3.0)")[0], f64::from(0.1f32) * (1. / 3.));
     let third = format!("{:?}", 1. / 3.);
     assert_eq!(stored(DType::F64, &format!("n[i] / 3.0 == {third}")), [1., 0., 0.]);
-    // Never narrower than f32: a third of a thousandth in f16, tripled there, would be another number.
+    // The division computes in `f32` at least. In `f16`, rounding `n[i] / 3000` would change the result.
     assert_eq!(stored(DType::F16, "3000 * (n[i] / 3000.0)"), [1., 2., 7.]);
     assert_eq!(stored(DType::I32, "n[i] * 1.5"), [1., 3., 10.]);
 }
@@ -91,7 +91,8 @@ fn rejected(dtype: DType, text: &str) -> (String, usize) {
     (error.to_string().lines().next().expect("a message").to_owned(), error.column())
 }
 
-/// A number beyond the type it is used in is an error at its place, which names the type.
+/// A number that its type cannot represent is an error at the position of the number, and the message names
+/// the type.
 #[test]
 fn numbers_beyond_their_type() {
     for (dtype, text, value, of) in [
@@ -127,7 +128,7 @@ fn numbers_beyond_their_type() {
     assert!(message.contains("9007199254740993 is not exact in a list of values"), "{message}");
 }
 
-/// Infinity by name is one in every type that has it, and 1e39 is a number of f64.
+/// `inf` is infinity in every type that has one, and `f64` represents 1e39.
 #[test]
 fn numbers_within_their_type() {
     let nodes = [node("y", DType::F32, &[2]), node("d", DType::F64, &[2]), node("n", DType::I32, &[2])];

@@ -1,4 +1,4 @@
-//! Random numbers in assignments: what fills get, samples in expressions, and the text of both.
+//! Random numbers in assignments: in fills, in expressions, and in the text of both.
 
 use crate::program;
 
@@ -124,7 +124,7 @@ fn samples_in_a_node_are_made_values() {
     let text = "bits := random(42)\ny := uniform(bits)\nz := normal(bits)";
     let program = read(text, &[&bits, &y, &z]);
     let direct = |text: &str, node: &TensorNode| run(&read(text, &[node]), &[], node);
-    // The chunks of a node of samples are its elements.
+    // Each element of a node of samples is the sample of one chunk.
     assert_eq!(run(&program, &[], &y), direct("y := uniform(42)", &y));
     assert_eq!(run(&program, &[], &z), direct("z := normal(42)", &z));
     let seed = read("bits := random(light(42))\ny := uniform(light(bits))", &[&bits, &y]);
@@ -199,7 +199,7 @@ fn builder_and_text_agree() {
     assert_eq!((&text.steps[1..], &text.symbols), (&built.steps[..], &built.symbols));
     assert_eq!(built.to_string(), "y =: normal(42, 3, @step);\n");
 
-    // Symbols are renumbered where programs are joined.
+    // Joining programs renumbers symbols.
     let other = builder::embed_symbol(&f32s("t", &[]), &StaticSymbol::ranged("epoch", 5));
     let joined = other.then(built.clone());
     assert_eq!(run(&joined, &[4, 8], &y), run(&built, &[8], &y));

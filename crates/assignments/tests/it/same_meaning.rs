@@ -1,5 +1,6 @@
-//! Two ways to write one program give the same values: margins and guarded reads, views and indexed parents,
-//! concatenated axes and a statement per part. Random programs, lowered and optimised, run twice in a row.
+//! Two ways to write one program give the same values: margins or guarded reads, views or indexed parents,
+//! concatenated axes or one statement per part. The programs are random; each is lowered, optimised, and run
+//! twice in a row.
 
 use crate::program;
 
@@ -57,17 +58,17 @@ fn run(
     Ok(results)
 }
 
-/// The value, or a number that nothing computes for a NaN, which equals no value.
+/// The value, with NaN replaced by a number that no program computes, because a NaN equals no value.
 fn comparable(value: f64) -> f64 {
     if value.is_nan() { 1e300 } else { value }
 }
 
-/// A step over `x` of 6 elements and margins of 2 and 3, and `y` and `z` of 6.
+/// A statement over `x`, which has 6 elements and margins of 2 and 3, and over `y` and `z` of 6 elements.
 #[derive(Clone, Debug)]
 enum SampledStatement {
-    /// Into `y` or `z`, by that operation, the element of `x` that far away.
+    /// Accumulates into `y` or `z`, by the operation `op`, the element of `x` that is `shift` elements away.
     Read { into: &'static str, op: &'static str, shift: i64, deep: bool },
-    /// New values for `x`.
+    /// Writes new values into `x`.
     Write { plain: bool },
 }
 
@@ -75,7 +76,8 @@ const OPS: [(&str, &str); 7] =
     [(":=", ""), (":+=", "0"), ("+=", "0"), ("-=", "0"), (":max=", "-inf"), ("min=", "inf"), (":*=", "1")];
 
 impl SampledStatement {
-    /// The statement; `outside` is what an assignment finds outside, and makes all reads guarded.
+    /// The text of the statement. With `outside`, all reads are guarded, and a plain assignment reads that
+    /// value outside of the node.
     fn text(&self, outside: Option<&str>) -> String {
         match self {
             SampledStatement::Read { into, op, shift, deep } => {
@@ -104,7 +106,7 @@ fn step() -> impl Strategy<Value = SampledStatement> {
     ]
 }
 
-/// A statement over `s`, a row of `x`.
+/// Statements over `s`, a view of a row of `x`, each with the same statement over `x`.
 const ROWS: [(&str, &str); 8] = [
     ("y[i] := 2 * s[i] - z[i]", "y[i] := 2 * x[@b, i] - z[i]"),
     ("s[i] += z[i]", "x[@b, i] += z[i]"),
@@ -116,7 +118,8 @@ const ROWS: [(&str, &str); 8] = [
     ("s := slice(x, @b)", ""),
 ];
 
-/// A statement with concatenated axes over `y` of 5 elements, `a` of 2 and `b` of 3, and its parts.
+/// Statements with concatenated axes over `y` of 5 elements, `a` of 2 and `b` of 3, each with the statements
+/// of its parts.
 const PARTS: [(&str, &str); 6] = [
     ("y[i^j] := a[i], exp(b[j])", "y[i] := a[i] where i < 2; y[j + 2] := exp(b[j])"),
     ("y[i^j] += a[i], b[j]", "y[i] += a[i] where i < 2; y[j + 2] += b[j]"),

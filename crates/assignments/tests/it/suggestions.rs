@@ -1,4 +1,5 @@
-//! What messages suggest is text that can be read: each suggestion is put in the place of the mistake.
+//! The suggestions in error messages are legal text: each test puts a suggestion in the place of the mistake
+//! and parses the result.
 
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
 use assignments::text::{TextErrorKind, parse};
@@ -33,12 +34,13 @@ fn reads(text: &str) {
     parse(text, &nodes()).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The texts in backquotes of the first line of a message.
+/// The texts in backquotes in the first line of a message.
 fn quoted(message: &str) -> Vec<&str> {
     message.lines().next().unwrap_or_default().split('`').skip(1).step_by(2).collect()
 }
 
-/// The mistake, where a suggestion of its message goes, and which of the quoted texts it is.
+/// Each case has a mistake, the part of it that the suggestion replaces, and the number of the quoted text
+/// that is the suggestion.
 #[test]
 fn suggestions_in_place_of_the_mistake() {
     for (mistake, place, at) in [
@@ -68,7 +70,8 @@ fn suggestions_in_place_of_the_mistake() {
             Some(last) => format!("{}{suggestion}", mistake.strip_suffix(last).expect("it ends so")),
             None => mistake.replace(place, suggestion),
         };
-        // A list of values fits the node that it is for, and so do statements on nodes of an example.
+        // A suggested list of values may fit only a smaller node, and other suggestions are examples with
+        // nodes of other shapes.
         let three = TensorNode::builder("y").dims([2]).build().expect("small");
         let example = [three, TensorNode::builder("x").dims([4, 2]).build().expect("small")];
         let read = parse(&corrected, &nodes()).or_else(|_| parse(&corrected, &example));
@@ -114,7 +117,8 @@ fn try_message(text: &str) -> String {
     parse(text, &nodes()).err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-/// Of many nodes, the nearest are listed, not the first of the alphabet.
+/// If there are many nodes, the message lists those with the most similar names, not the first in the
+/// alphabet.
 #[test]
 fn the_nearest_of_many_names() {
     let all: Vec<TensorNode> = (0..40)
@@ -141,7 +145,7 @@ fn functions_of_other_languages() {
     }
 }
 
-/// A memory mode that a routine cannot keep comes with the one that it can.
+/// The message about a memory mode that a routine cannot satisfy names a mode that it can.
 #[test]
 fn modes_name_the_remedy() {
     use lowered_ir::pipeline::{OptimizeSettings, optimize};
@@ -163,7 +167,7 @@ fn modes_name_the_remedy() {
     assert!(input.contains("specify `MemoryMode::Materialized` for it"), "{input}");
 }
 
-/// Errors of lowering are typed, with their place.
+/// Errors of lowering have a kind and a source span.
 #[test]
 fn errors_of_lowering_have_a_place() {
     for (text, line, column) in [

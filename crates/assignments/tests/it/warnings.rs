@@ -1,4 +1,4 @@
-//! What is legal and often a mistake: which programs are warned of, in which words.
+//! Warnings: the programs that get one, and the text of each.
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
@@ -65,7 +65,8 @@ fn quotients_of_integers_in_floats() {
             "{text}"
         );
     }
-    // Of floats, into integers, by conversion, within integer arithmetic, or not stored.
+    // No warning for a quotient of floats or of literals, or one that is stored in integers, converted
+    // explicitly, used in integer arithmetic, or not stored.
     for text in [
         "y[i] := i / 2.0",
         "y[i] := 1 / 2",
@@ -132,7 +133,7 @@ fn values_that_nothing_uses() {
     );
     silent("v[i] := 2 * x[i]\ny[i] := v[i]");
     silent("y[i] := exp(x[i]) + 1");
-    // Without a text there is no place.
+    // Assignments that are built without a text have no source span.
     let nodes = nodes();
     let program = builder::constant(&nodes[7], 1.0);
     let lowered = lower(&program, &LowerOptions::default()).expect("legal");
@@ -140,7 +141,7 @@ fn values_that_nothing_uses() {
     assert!(lowered.warnings[0].span().is_none() && lowered.warnings[0].to_string().contains("node v"));
 }
 
-/// Slices that are views write their parents.
+/// Writing a view writes its parent, so its values count as used.
 #[test]
 fn views_are_used() {
     let x = TensorNode::builder("x").dims([8, 4]).dtype(DType::F32).build().expect("small");
@@ -150,7 +151,7 @@ fn views_are_used() {
     assert!(lower(&program, &LowerOptions::default()).expect("legal").warnings.is_empty());
 }
 
-/// Both statements that a warning of a division suggests are legal, and neither is warned of.
+/// Both statements that a warning about a division suggests are legal, and neither gets a warning.
 #[test]
 fn suggestions_are_programs() {
     for text in [

@@ -6,7 +6,7 @@ use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use tnode::{DType, Scalar, TensorNode};
 
-/// A node of that label, type and dimensions.
+/// A node with this label, type and dimensions.
 pub(crate) fn node(label: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     TensorNode::builder(label).dims(dims.iter().copied()).dtype(dtype).build().expect("small")
 }
