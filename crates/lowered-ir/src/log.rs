@@ -1,4 +1,5 @@
-//! The lines that a routine logs, and how they are written: once, for the interpreter and for compiled code.
+//! The lines that a routine logs, and the function that writes them, both for the interpreter and for
+//! compiled code.
 //!
 //! A routine logs with [`Stmt::Log`]. The interpreter and compiled code do not write text: they report the
 //! number of a line and the values in it. The number is the position of the statement among all log
@@ -25,7 +26,7 @@ enum LinePiece {
 /// How floats are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LogStyle {
-    /// As [`Scalar`] displays them: the shortest text that reads back as the same value.
+    /// Like [`Scalar`] displays them: the shortest text that reads back as the same value.
     #[default]
     Exact,
     /// Rounded to five significant digits, as an integer and a power of ten (`24704e-3`), so that logs of

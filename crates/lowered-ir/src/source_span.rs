@@ -1,13 +1,14 @@
-//! A place in a program's text, and the one way it is shown: the line it is on, with carets under it.
+//! A range of a program's text, and the form in which all messages show it: its line, with carets under the
+//! range.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How many characters of a line are shown.
+/// The maximum number of characters of a line that are shown.
 const SHOWN: usize = 240;
 
-/// A range of bytes of a text, kept with the text, which its clones share.
+/// A range of bytes of a text, together with the text. Clones share the text.
 ///
 /// Displays the line on which it begins, with carets under the part that lies on that line. A long line is
 /// cut around the beginning.

@@ -1,7 +1,8 @@
 //! Stack space for recursive functions.
 //!
-//! Parsers, passes, printers and the interpreter recurse as deep as expressions and loops nest, which
-//! [`Limits::nesting`](crate::verify::Limits) bounds, but a thread may have less stack than that takes.
+//! Parsers, passes, printers and the interpreter recurse as deep as expressions and loops nest.
+//! [`Limits::nesting`](crate::verify::Limits) bounds this depth, but a thread may have less stack than the
+//! depth takes.
 
 /// The stack that the deepest routine takes, in builds without optimisation too.
 const ENOUGH_BYTES: usize = 8 << 20;
@@ -10,7 +11,8 @@ const ENOUGH_BYTES: usize = 8 << 20;
 const NEW_BYTES: usize = 32 << 20;
 
 /// Calls `body` on this thread with enough stack for the deepest routine there may be: on the thread's own
-/// stack where so much is left of it, otherwise on another one. Panics leave it as they leave `body`.
+/// stack if enough of it is left, otherwise on a new stack. A panic of `body` reaches the caller in both
+/// cases.
 ///
 /// ```
 /// fn depth(below: u32) -> u32 {

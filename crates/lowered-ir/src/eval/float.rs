@@ -1,4 +1,4 @@
-//! The operations on `f32` and `f64`, written once over both.
+//! The operations on `f32` and `f64`, written once for both types.
 
 use tnode::{DType, Scalar};
 
@@ -35,7 +35,7 @@ pub(super) fn unary<T: NativeFloat>(op: UnaryOp, x: T) -> T {
     }
 }
 
-/// Comparisons are handled by the caller.
+/// The result of an operation that is no comparison; the caller handles comparisons.
 pub(super) fn binary<T: NativeFloat>(op: BinaryOp, a: T, b: T) -> T {
     use BinaryOp::*;
     match op {

@@ -10,7 +10,8 @@ pub(super) trait NativeInteger: Copy + Ord {
     const ONE: Self;
     fn load(x: Scalar) -> Self;
     fn store(self) -> Scalar;
-    /// The operations that wrap or truncate, and those on bits; any other gives `a`.
+    /// The result of an operation that wraps or truncates, or of a bit operation; `a` for any other
+    /// operation.
     fn arithmetic(op: BinaryOp, a: Self, b: Self) -> Self;
     fn wrapping_neg(self) -> Self;
     fn wrapping_abs(self) -> Self;
@@ -36,7 +37,7 @@ fn through_f64<T: NativeInteger>(op: UnaryOp, x: T) -> T {
     T::load(super::unary(op, x.convert(DType::F64)).convert(x.dtype()))
 }
 
-/// Comparisons are handled by the caller.
+/// The result of an operation that is no comparison; the caller handles comparisons.
 pub(super) fn binary<T: NativeInteger>(op: BinaryOp, a: T, b: T) -> T {
     use BinaryOp::*;
     match op {
@@ -58,9 +59,9 @@ pub(super) fn binary<T: NativeInteger>(op: BinaryOp, a: T, b: T) -> T {
     }
 }
 
-/// `base` to the power of `exponent`: by squaring, wrapping. A negative exponent gives `1 / baseⁿ` truncated,
-/// in which `baseⁿ` is the true power, not the wrapped one: 1 or −1 for those bases, else 0 (also for base
-/// 0).
+/// `base` to the power of `exponent`: by squaring, with products that wrap. A negative exponent gives `1 /
+/// baseⁿ` truncated, where `baseⁿ` is the true power and not the wrapped one. So the result is 1 or −1 for
+/// the bases 1 and −1, and 0 for all other bases, 0 included.
 fn pow<T: NativeInteger>(base: T, exponent: T) -> T {
     if exponent < T::ZERO {
         let minus_one = T::ONE.wrapping_neg();
@@ -119,7 +120,7 @@ macro_rules! native {
                     BinaryOp::BitAnd => a & b,
                     BinaryOp::BitOr => a | b,
                     BinaryOp::BitXor => a ^ b,
-                    // The low bits of `b` are all that counts, whatever its width and sign.
+                    // Only the low bits of `b` count, whatever its width and sign.
                     BinaryOp::Shl => a.wrapping_shl(b as u32),
                     BinaryOp::Shr => a.wrapping_shr(b as u32),
                     _ => a,

@@ -16,8 +16,8 @@
 //! * Integers wrap. Transcendental functions, `sqrt` and `recip_sqrt` go through `f64` and back
 //!   ([`Scalar::convert`]: truncating, saturating, NaN to 0).
 //! * `bool` computes as the integers 0 and 1, and any result but 0 is `true`.
-//! * On `u32x4` the generators of random bits compute ([`crate::random`]); for anything else it counts as the
-//!   `u32` in its first lane, as in conversions.
+//! * `u32x4` is the type of the generators of random bits ([`crate::random`]). In all other operations it
+//!   counts as the `u32` in its first lane, as in conversions.
 
 mod float;
 mod integer;

@@ -96,7 +96,8 @@ fn narrow_floats_round_after_each_operation() {
     // 2048 + 1 is a tie between 2048 and 2050, which goes to the even mantissa.
     assert_eq!(binary(BinaryOp::Add, half(2048.0), half(1.0)), half(2048.0));
     assert_eq!(binary(BinaryOp::Mul, half(300.0), half(300.0)), half(f64::INFINITY));
-    // Rounded once: 2049 = 1 · 2048 + 1 is the same tie, 2051 = 1 · 2048 + 3 one that goes up.
+    // The sum is rounded once: 1 · 2048 + 3 = 2051 is a tie between 2050 and 2052, which goes to the even
+    // mantissa.
     assert_eq!(ternary(TernaryOp::Fma, half(1.0), half(2048.0), half(3.0)), half(2052.0));
     assert_eq!(binary(BinaryOp::Lt, half(1.0), half(2.0)).dtype(), DType::Bool);
 }

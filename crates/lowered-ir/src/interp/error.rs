@@ -6,14 +6,14 @@ use tnode::DType;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpError {
-    /// Not one buffer per node.
+    /// The number of buffers differs from the number of nodes.
     #[error("routine `{routine}` has {expected} nodes, found {found} buffers")]
     BufferCount {
         /// The routine's name.
         routine: String,
-        /// Its nodes.
+        /// The number of its nodes.
         expected: usize,
-        /// The buffers given.
+        /// The number of buffers given.
         found: usize,
     },
     /// A buffer is not as long as its node.
@@ -38,14 +38,14 @@ pub enum InterpError {
         /// The node.
         node: String,
     },
-    /// Not one binding per symbol.
+    /// The number of bindings differs from the number of symbols.
     #[error("routine `{routine}` has {expected} symbols, found {found} bindings")]
     BindingCount {
         /// The routine's name.
         routine: String,
-        /// Its symbols.
+        /// The number of its symbols.
         expected: usize,
-        /// The bindings given.
+        /// The number of bindings given.
         found: usize,
     },
     /// A binding is outside the range of its symbol.
@@ -63,7 +63,7 @@ pub enum InterpError {
     OutOfBounds {
         /// The node or local.
         array: String,
-        /// Which dimension.
+        /// The dimension, counted from 0.
         dim: usize,
         /// The value of the index.
         index: i64,

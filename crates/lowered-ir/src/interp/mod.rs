@@ -31,9 +31,9 @@ pub struct Memory {
 /// The bytes of one node, borrowed by a run.
 #[derive(Debug)]
 pub enum Buffer<'a> {
-    /// For reading.
+    /// Bytes that the run may read.
     Read(&'a [u8]),
-    /// For reading and writing.
+    /// Bytes that the run may read and write.
     Write(&'a mut [u8]),
 }
 

@@ -37,13 +37,13 @@ impl PreparedRoutine {
         let body = with_enough(|| prepare.block(&routine.body))?;
         let Preparer { locals, merge, loops, .. } = prepare;
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
-        // Only now are all types known to be right.
+        // This reads the types of logged values, which `block` has checked.
         let lines = log::lines(routine);
         Ok(PreparedRoutine { name: routine.name.clone(), symbols, nodes, merge, locals, loops, lines, body })
     }
 }
 
-/// The size of a node in bytes; as large as can be said where it cannot be addressed.
+/// The size of a node in bytes; `usize::MAX` if it is too large to address.
 pub(super) fn node_bytes(node: &NodeDecl) -> usize {
     elements(&node.dims).and_then(|n| n.checked_mul(node.dtype.size_bytes())).unwrap_or(usize::MAX)
 }
@@ -93,8 +93,8 @@ impl Preparer<'_> {
         Ok(steps)
     }
 
-    /// Appends the step of a statement. Loops recurse through here, so the rest is kept out of this stack
-    /// frame.
+    /// Appends the step of a statement. Loops recurse through this function. All other cases are functions of
+    /// their own, so that this stack frame stays small.
     fn step(&mut self, stmt: &Stmt, steps: &mut Vec<ProgramStep>) -> Result<(), InterpError> {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
@@ -193,8 +193,8 @@ impl Preparer<'_> {
         Ok(value)
     }
 
-    /// Recursion goes through here, so every case is a call: its temporaries are not part of this stack
-    /// frame.
+    /// Expressions recurse through this function. Every case is a call, so that its temporaries are not part
+    /// of this stack frame.
     fn value(&mut self, expr: &Expr) -> Result<TypedValue, InterpError> {
         match expr {
             Expr::Unary { op, arg } => self.unary(*op, arg),

@@ -244,7 +244,7 @@ impl Frame<'_, '_> {
     /// The position of an element whose index in one dimension is computed; none outside of that dimension.
     fn dynamic(&self, node: usize, at: &DynamicAddress) -> Result<Option<usize>> {
         let index = self.value(&at.index)?;
-        // Beyond i64 is beyond any dimension.
+        // A value that exceeds `i64` is outside of every dimension.
         let index = if index.dtype() == DType::U64 {
             index.bits().min(i64::MAX as u128) as i64
         } else {

@@ -42,8 +42,8 @@ pub(super) enum ProgramStep {
     Log { line: usize, values: Vec<CompiledExpr> },
 }
 
-/// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that
-/// dimension's size and stride, and the index.
+/// The address of an element whose index in one dimension is computed: the address of the element with index
+/// 0 in that dimension, the size and stride of the dimension, and the computed index.
 #[derive(Clone, Debug)]
 pub(super) struct DynamicAddress {
     pub(super) first: ElementAddress,
@@ -111,7 +111,7 @@ pub(super) enum CompiledExpr {
     Lanes(Box<[CompiledExpr; 4]>),
 }
 
-/// Where an element is: per dimension its index, the dimension's size and its stride in elements.
+/// The address of an element: for each dimension the index, the size, and the stride in elements.
 #[derive(Clone, Debug)]
 pub(super) struct ElementAddress {
     pub(super) dims: Vec<(LinearIndex, i64, i64)>,

@@ -49,7 +49,8 @@ pub struct Affine {
 
 /// One [`Affine`] per dimension of the array it indexes.
 ///
-/// Two are kept inline: recursion over expressions holds several of them per stack frame, and nests 256 deep.
+/// Only two are kept inline, because functions that recurse over expressions, up to 256 levels deep, hold
+/// several of these lists in each stack frame.
 pub type Indices = SmallVec<[Affine; 2]>;
 
 impl Affine {
@@ -80,7 +81,7 @@ impl Affine {
         self.offset
     }
 
-    /// The constant this index equals whatever its variables are, if it has none.
+    /// The value of an index that mentions no variable; `None` if it mentions one.
     pub fn as_constant(&self) -> Option<i64> {
         self.terms.is_empty().then_some(self.offset)
     }

@@ -33,7 +33,7 @@ pub enum Expr {
         node: NodeRef,
         /// One index per dimension.
         index: Indices,
-        /// The value elsewhere, of the node's type.
+        /// The value where the guard does not hold, of the node's type.
         otherwise: Box<Expr>,
     },
     /// The element of a node whose index in one dimension is computed: `at` as a mathematical integer. Where
@@ -47,7 +47,7 @@ pub enum Expr {
         axis: usize,
         /// The index in that dimension, of any integer type.
         at: Box<Expr>,
-        /// The value outside, of the node's type.
+        /// The value outside of the dimension, of the node's type.
         otherwise: Box<Expr>,
     },
     /// An element of the stream's merge buffer, which holds a copy of `node`.
@@ -107,7 +107,7 @@ pub enum Expr {
     },
     /// One of the four lanes of a `u32x4`, as `u32`.
     Lane {
-        /// Which; 0 to 3.
+        /// The number of the lane, 0 to 3.
         lane: u8,
         /// The operand.
         arg: Box<Expr>,
@@ -116,7 +116,7 @@ pub enum Expr {
     Lanes(Box<[Expr; 4]>),
 }
 
-/// Tells the element types of the nodes and locals an expression mentions.
+/// The element types of the nodes and locals that an expression mentions.
 pub trait Types {
     /// The element type of a node.
     fn node(&self, node: NodeRef) -> DType;

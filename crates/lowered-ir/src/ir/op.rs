@@ -64,11 +64,11 @@ ops! {
         Recip = "recip",
         /// `1 / sqrt(x)` in two correctly rounded steps.
         RecipSqrt = "recip_sqrt",
-        /// Towards zero; identity on integers.
+        /// Rounds towards zero; identity on integers.
         Trunc = "trunc",
-        /// Towards −∞; identity on integers.
+        /// Rounds towards −∞; identity on integers.
         Floor = "floor",
-        /// To the nearest integer, ties to even; identity on integers.
+        /// Rounds to the nearest integer, ties to even; identity on integers.
         RoundEven = "round_even",
     }
 }
@@ -127,9 +127,9 @@ ops! {
         /// The block cipher Threefry-4x32 of 20 rounds with key `a` applied to counter `b`; `u32x4` only
         /// ([`crate::random`]).
         Threefry = "threefry",
-        /// The seed's variant of 40 rounds; `u32x4` only.
+        /// A variant of 40 rounds that the project's predecessor uses; `u32x4` only.
         ThreefryCrypto = "threefry_crypto",
-        /// The seed's variant of 4 rounds; `u32x4` only.
+        /// A variant of 4 rounds that the project's predecessor uses; `u32x4` only.
         ThreefryLight = "threefry_light",
     }
 }

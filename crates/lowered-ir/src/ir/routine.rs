@@ -20,7 +20,7 @@ pub struct Routine {
     pub symbols: Vec<Symbol>,
     /// The nodes mentioned, in the order of [`NodeRef`].
     pub nodes: Vec<NodeDecl>,
-    /// What runs.
+    /// The statements that run, in order.
     pub body: Block,
 }
 
@@ -47,8 +47,8 @@ pub struct NodeDecl {
 }
 
 impl NodeDecl {
-    /// The bytes that its elements take, one behind the other; none if a `usize` cannot hold their number,
-    /// which the verifier excludes on hosts of 64 bits.
+    /// The size of all elements in bytes; none if a `usize` cannot hold it, which the verifier excludes on
+    /// hosts of 64 bits.
     pub fn size_bytes(&self) -> Option<usize> {
         self.dims.iter().try_fold(self.dtype.size_bytes(), |bytes, &dim| bytes.checked_mul(dim))
     }
@@ -57,7 +57,7 @@ impl NodeDecl {
 /// The numeric class of a routine: the freedom of a compiler with floating-point arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numerics {
-    /// In the order written, without contraction to fma.
+    /// Operations on floats run in the order written, without contraction to fma.
     Strict,
     /// Multiplications and additions contract to fma; reductions use the fixed orders that
     /// `scheduling::schedule` documents; equations of class `Fast` apply ([`crate::passes::simplify`],
@@ -73,7 +73,7 @@ pub struct LocalDecl {
     pub dtype: DType,
     /// Dimensions; none for a scalar.
     pub dims: Dims,
-    /// Where it lives.
+    /// The memory in which the local lives.
     pub space: Space,
 }
 
@@ -127,9 +127,9 @@ pub type Locals = BTreeMap<LocalId, LocalDecl>;
 /// The types of a routine's nodes and locals, for [`Expr::dtype`].
 #[derive(Clone, Copy, Debug)]
 pub struct RoutineTypes<'a> {
-    /// Whose nodes.
+    /// The routine with the nodes.
     pub routine: &'a Routine,
-    /// Its locals.
+    /// The locals of the routine.
     pub locals: &'a Locals,
 }
 
@@ -156,13 +156,13 @@ impl Fresh {
         Fresh { next_loop: first, next_local: first }
     }
 
-    /// A loop variable no loop has.
+    /// A loop variable that no loop has.
     pub fn loop_id(&mut self) -> LoopId {
         self.next_loop += 1;
         LoopId(self.next_loop - 1)
     }
 
-    /// A local nobody declared.
+    /// A local that no statement declares.
     pub fn local_id(&mut self) -> LocalId {
         self.next_local += 1;
         LocalId(self.next_local - 1)

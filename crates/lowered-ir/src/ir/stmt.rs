@@ -21,7 +21,7 @@ pub enum Stmt {
         lo: i64,
         /// One past the last value.
         hi: Bound,
-        /// How iterations relate.
+        /// The relation between the iterations.
         kind: LoopKind,
         /// The statements of each iteration.
         body: Block,
@@ -46,7 +46,8 @@ pub enum Stmt {
         axis: usize,
         /// The index in that dimension, of any integer type.
         at: Expr,
-        /// How the value is combined with the one there ([`BinaryOp::accumulates`]); `None` replaces it.
+        /// The operation that combines the value with the old element ([`BinaryOp::accumulates`]); `None` if
+        /// the value replaces the element.
         op: Option<BinaryOp>,
         /// The new value, of the node's type.
         value: Expr,
@@ -64,7 +65,7 @@ pub enum Stmt {
         dtype: DType,
         /// Dimensions; none for a scalar.
         dims: Dims,
-        /// Where it lives.
+        /// The memory in which the local lives.
         space: Space,
     },
     /// Stores into an element of a local.
@@ -88,13 +89,13 @@ pub enum Stmt {
 /// A part of a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LogPart {
-    /// These characters.
+    /// Characters that are appended as they are.
     Text(String),
     /// A value, as [`tnode::Scalar`] displays it.
     Value(Expr),
 }
 
-/// The end of a loop: a constant, or a ranged symbol clipped to one.
+/// The end of a loop: a constant, or the lesser of a constant and the value of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
     /// The constant.
@@ -109,13 +110,13 @@ impl From<i64> for Bound {
     }
 }
 
-/// The relation between the iterations of a loop, and thereby the freedom of a codegen with them.
+/// The relation between the iterations of a loop, which determines how a codegen may run them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopKind {
     /// One after another.
     #[default]
     Serial,
-    /// One after another, to be replicated in code; the bounds are constants.
+    /// One after another, with a copy of the code for each iteration; the bounds are constants.
     Unrolled,
     /// The lanes of vectors: independent iterations, the bounds `0..n` constants, no loop inside.
     Vector,
@@ -124,7 +125,8 @@ pub enum LoopKind {
     /// workgroup loops inside.
     Parallel,
     /// Independent iterations, each on a thread of its own of one workgroup; the bounds are constants `0..n`.
-    /// All threads have done all iterations before anything after the outermost such loop begins.
+    /// Statements after the outermost workgroup loop begin only when all threads have done all of their
+    /// iterations.
     Workgroup,
 }
 
@@ -213,7 +215,7 @@ impl Stmt {
         }
     }
 
-    /// As [`values`](Self::values), to be changed.
+    /// Like [`values`](Self::values), but the references are mutable.
     pub fn values_mut(&mut self) -> SmallVec<[&mut Expr; 2]> {
         match self {
             Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],
@@ -223,7 +225,8 @@ impl Stmt {
         }
     }
 
-    /// Where the statement stores, if it stores into one element: one index per dimension.
+    /// The indices of the element into which the statement stores; `None` if it does not store into one
+    /// element.
     pub fn target_mut(&mut self) -> Option<&mut Indices> {
         match self {
             Stmt::Set { index, .. } | Stmt::SetLocal { index, .. } | Stmt::SetDynamic { index, .. } => {

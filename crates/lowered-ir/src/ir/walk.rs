@@ -132,7 +132,7 @@ pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
     }
 }
 
-/// Stands in for a value while it is being rewritten; never seen by anyone.
+/// A value that takes the place of another one while that is rewritten.
 fn placeholder() -> Expr {
     Expr::local(LocalId(u32::MAX))
 }

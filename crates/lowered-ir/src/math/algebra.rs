@@ -37,7 +37,8 @@ impl Format {
     }
 
     /// One and a half times the power of two at which the last bit of the mantissa is worth 1: adding it to a
-    /// smaller number rounds that to an integer, which then stands in the low bits.
+    /// number of smaller magnitude rounds that number to an integer, whose value is then in the low bits of
+    /// the sum.
     pub const fn rounder(self) -> f64 {
         match self {
             Format::Single => 12_582_912.0,
@@ -55,7 +56,7 @@ pub trait Algebra {
     /// A truth value.
     type Bool: Copy;
 
-    /// Which format.
+    /// The format of the floats.
     fn format(&self) -> Format;
 
     /// A constant, rounded to the format.
@@ -120,8 +121,8 @@ pub trait Algebra {
     /// Arithmetic right shift by an amount modulo the width.
     fn shr_by(&mut self, x: Self::Int, by: Self::Int) -> Self::Int;
 
-    /// The operation as a single step, for those arguments that the other steps do not reach: the result
-    /// counts nowhere else.
+    /// The operation as a single step, a call. The result is used only for arguments that the other steps do
+    /// not handle.
     fn call(&mut self, op: UnaryOp, x: Self::Float) -> Self::Float;
 }
 
@@ -142,8 +143,8 @@ pub(super) fn fma_const<A: Algebra>(a: &mut A, x: A::Float, k: f64, b: A::Float)
     a.fma(x, k, b)
 }
 
-/// 1 with the sign of `x`, to multiply by: unlike setting a sign bit, that leaves a NaN the NaN that
-/// arithmetic yields.
+/// 1 with the sign of `x`. Multiplying by it gives the NaN that arithmetic yields, which setting a sign bit
+/// would change.
 pub(super) fn signed_one<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let mask = a.format().sign_bit();
     let (bits, mask) = (a.bits(x), a.int(mask));
@@ -172,8 +173,8 @@ pub(super) fn two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Fl
     (sum, error)
 }
 
-/// `a · b` as rounded product and exact error. In `f32` by halves of 12 bits, whose products are exact:
-/// targets that compute in `f32` only may round an `fma` twice.
+/// `a · b` as rounded product and exact error. In `f32` the numbers are split into halves of 12 bits, whose
+/// products are exact, because targets that compute in `f32` only may round an `fma` twice.
 pub(super) fn two_product<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
     let product = a.mul(x, y);
     let error = match a.format() {

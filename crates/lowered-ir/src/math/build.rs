@@ -1,8 +1,7 @@
 //! The algebra that writes steps down: expands an operation into IR.
 //!
 //! The steps become scalar locals, declared and set once; a step that is used once is written in place of its
-//! use. Nothing is computed here but which steps there are, so the expansion has the bits of
-//! [`Native`](super::Native).
+//! use. The steps are recorded and not computed, so the expansion has the bits of [`Native`](super::Native).
 
 use tnode::{DType, Scalar};
 
@@ -10,8 +9,8 @@ use super::{Algebra, Format, pow_of_single, single_computes_in_double, unary_of_
 use crate::ir::{BinaryOp, Block, Expr, Fresh, LocalId, Stmt, TernaryOp, UnaryOp, walk};
 
 /// Expands a transcendental operation on `x` of type `dtype`: appends the steps to `block` and gives the
-/// result as an expression over their locals. `None`, and nothing appended, for other operations and types
-/// but `f32` and `f64`.
+/// result as an expression over their locals. For other operations, and for types other than `f32` and `f64`,
+/// appends nothing and returns `None`.
 pub fn unary(op: UnaryOp, dtype: DType, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     match dtype {
         DType::F32 if single_computes_in_double(op) => {
@@ -34,8 +33,8 @@ fn in_format(format: Format, op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mu
 }
 
 /// Expands a transcendental operation on an `f32` into steps on `f32` and `i32` alone, for targets without
-/// `f64`. Where [`single_computes_in_double`], that is another function than [`unary`]'s, with a bound of its
-/// own.
+/// `f64`. For the operations of [`single_computes_in_double`] this is another function than that of
+/// [`unary`], with an error bound of its own.
 pub fn unary_in_single(op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
     in_format(Format::Single, op, x, fresh, block)
 }
@@ -159,7 +158,8 @@ impl IrAlgebra {
         resolve(result.reference(), &written)
     }
 
-    /// How often each step is used by steps that are used, the result counting as one use.
+    /// The number of uses of each step. Uses by steps that are themselves unused do not count, and the result
+    /// counts as one use.
     fn uses(&self, result: StepOperand) -> Vec<usize> {
         let mut uses = vec![0; self.steps.len()];
         count(&result.reference(), &mut uses);

@@ -5,7 +5,7 @@ use super::algebra::{Algebra, Format, fma_const, polynomial};
 /// e^r = 1 + r + r²·P(r) for |r| ≤ ln 2 / 2; relative error 2⁻²⁸.
 const EXP_SINGLE: [f64; 5] =
     [0.4999999344937648, 0.1666652063455933, 0.04166838758226733, 0.00836871673643461, 0.0013814627146004899];
-/// The same to 2⁻⁵⁸.
+/// The same polynomial with relative error 2⁻⁵⁸.
 const EXP_DOUBLE: [f64; 10] = [
     0.5000000000000011,
     0.16666666666666413,
@@ -27,7 +27,7 @@ const EXP2_SINGLE: [f64; 6] = [
     0.0013398899707107814,
     0.00015353349474041557,
 ];
-/// The same to 2⁻⁶⁴.
+/// The same polynomial with relative error 2⁻⁶⁴.
 const EXP2_DOUBLE: [f64; 12] = [
     std::f64::consts::LN_2,
     0.24022650695910072,
@@ -56,8 +56,8 @@ pub(super) fn ln2_parts(format: Format) -> (f64, f64) {
 
 /// eˣ.
 pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    // Beyond these the result is 0 and infinity in either case; within them the halves of the exponent are
-    // normal.
+    // Beyond these bounds the result is 0 or infinity, with and without clamping. Within them, both halves of
+    // the exponent are exponents of normal numbers.
     let (lowest, highest) = match a.format() {
         Format::Single => (-105.0, 90.0),
         Format::Double => (-747.0, 711.0),
@@ -135,7 +135,8 @@ pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Floa
 }
 
 /// The integer nearest to `factor · x` as float, and that integer plus `plus` in the low bits of an integer.
-/// The other bits are the rounder's, which leave at least twice as many as an exponent has to the integer.
+/// The other bits are those of the rounder. They leave at least twice as many bits to the integer as an
+/// exponent has.
 fn round_plus<A: Algebra>(a: &mut A, x: A::Float, factor: f64, plus: i64) -> (A::Float, A::Int) {
     let rounder = a.format().rounder() + plus as f64;
     let rounder = a.float(rounder);

@@ -52,7 +52,8 @@ pub(super) fn log<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
         Format::Single => (f, log_tail_single(a, f)),
         Format::Double => log_double(a, f),
     };
-    // From the smallest to the largest, so that each rounding is small beside the result.
+    // The terms are added from the smallest to the largest, so that each rounding error is small beside the
+    // result.
     let tail = fma_const(a, exponent, low, tail);
     let sum = a.add(f, tail);
     let result = fma_const(a, exponent, high, sum);

@@ -8,7 +8,7 @@
 //!
 //! # Accuracy
 //!
-//! The greatest distance from the true value, in units of the last place of the true value's binade.
+//! The table bounds the distance from the true value, in units of the last place of the true value's binade.
 //! `tests/accuracy` asserts the bounds against arithmetic of 192 bits and prints the measured distances; the
 //! brackets hold the worst measured one. All functions take every argument, including subnormals, infinities,
 //! NaN and angles of any size, and give subnormal results where these are due.
@@ -39,8 +39,8 @@
 //! second form in `f32` and `i32` alone, which [`unary`] and [`pow`] give in such an algebra. It is a
 //! different function, with other bits. It reduces angles with integers and computes products in two parts
 //! from halves of numbers, so, like the other functions, it tolerates a device that rounds an `fma` twice.
-//! Other deviations of a device (less exact division, flushed subnormal numbers) come on top. Bounds where
-//! `fma` rounds once, and where it rounds twice ([`Unfused`]):
+//! Other deviations of a device (less exact division, flushed subnormal numbers) come on top. The table has
+//! bounds for an `fma` that rounds once and for one that rounds twice ([`Unfused`]):
 //!
 //! | function | `fma` rounded once, ulp | twice, ulp |
 //! |---|---|---|

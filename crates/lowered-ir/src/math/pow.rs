@@ -19,12 +19,12 @@ const ATANH: [f64; 8] = [
     0.11674458819789425,
     0.11992010982095305,
 ];
-/// How many of these an `f32` takes: relative error 2⁻⁴⁰ of the logarithm.
+/// The number of these coefficients that the `f32` form uses, for a relative error of the logarithm of 2⁻⁴⁰.
 const ATANH_OF_SINGLE: usize = 5;
 /// 2/3 in two parts.
 const TWO_THIRDS: [f64; 2] = [0.6666666666666666, 3.700743415417188e-17];
 
-/// A constant given in two `f64` parts in two parts of the format.
+/// Converts a constant of two `f64` parts to two parts of the format.
 fn in_two_parts<A: Algebra>(a: &mut A, [high, low]: [f64; 2]) -> (A::Float, A::Float) {
     match a.format() {
         Format::Single => {
@@ -55,12 +55,12 @@ pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     with_exceptions(a, x, y, power)
 }
 
-/// `x` to the power of `y` for `f32` operands. The logarithms of 0 and ∞ are infinite and come out right by
-/// themselves.
+/// `x` to the power of `y` for `f32` operands. 0 and ∞ need no special case, because their logarithms are
+/// infinite.
 pub(super) fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     let base = a.abs(x);
     let log = log2(a, base);
-    // As in `pow`; keeps a zero logarithm from meeting an infinite exponent.
+    // As in `pow`. An infinite exponent times a logarithm of zero would be NaN.
     let clamped = clamp(a, y, -1e12, 1e12);
     let product = a.mul(log, clamped);
     let power = exp2(a, product);

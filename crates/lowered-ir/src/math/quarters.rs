@@ -13,7 +13,7 @@ use super::trig::ReducedAngle;
 /// The bits of 2/π after the point, and 32 zeros before them.
 const TWO_OVER_PI: [u32; 8] =
     [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
-/// How many words the first of a window may be behind the first of the table.
+/// The greatest position in the table of the first word of a window.
 const LAST_WINDOW: usize = 4;
 /// π/2 in two `f32` parts.
 const HALF_PI: [f64; 2] = [1.570_796_370_506_286_6, -4.371_139_000_186_241e-8];
@@ -69,12 +69,12 @@ fn window<A: Algebra>(a: &mut A, exponent: A::Int) -> [A::Int; 3] {
     let (offset, all_ones) = (a.int(120), a.int(-1));
     let from = a.int_sub(exponent, offset);
     let first = a.shr(from, 5);
-    // Modulo 32, 31 less `from`.
+    // This is `31 - from` modulo 32.
     let rest = a.int_sub(all_ones, from);
     let words = words_from(a, first);
     [0, 1, 2].map(|at| {
         let upper = a.shl_by(words[at], from);
-        // By 32 in all where nothing is shifted to the left.
+        // The word is shifted in two steps, because the total is 32 if `from` is a multiple of 32.
         let lower = shr_logical(a, words[at + 1], 1);
         let lower = a.shr_by(lower, rest);
         a.or(upper, lower)

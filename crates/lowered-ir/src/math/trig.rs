@@ -1,8 +1,8 @@
 //! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant.
 //!
 //! In `f32` algebras [`quarters`] reduces all arguments. An `f64` may be so large that the multiple takes a
-//! thousand bits of π to find. Steps for it would cost every other argument more than the polynomials do, so
-//! such arguments, rare and of little use, are one step: [`Algebra::call`].
+//! thousand bits of π to find. Steps for such angles would cost every other argument more than the
+//! polynomials do. Such angles are rare and of little use, so one step handles them: [`Algebra::call`].
 
 use super::algebra::{Algebra, Format, fma_const, polynomial, signed_one, two_product, two_sum};
 use super::exp::round;
@@ -33,10 +33,10 @@ const COS: [f64; 6] = [
     2.0875702930894893e-09,
     -1.1358561624974819e-11,
 ];
-/// As [`SIN`], to 2⁻³⁷.
+/// Like [`SIN`], with relative error 2⁻³⁷.
 const SIN_OF_SINGLE: [f64; 4] =
     [-0.16666666639741295, 0.008333329182204948, -0.00019839272785146116, 2.7177451208734896e-06];
-/// As [`COS`], to 2⁻⁴³.
+/// Like [`COS`], with error 2⁻⁴³.
 const COS_OF_SINGLE: [f64; 4] =
     [0.04166666662105229, -0.0013888883598191766, 2.4799478583710646e-05, -2.720678328729808e-07];
 
@@ -47,7 +47,7 @@ pub(super) struct ReducedAngle<A: Algebra> {
     pub(super) low: A::Float,
 }
 
-/// From here on an angle is reduced by [`turns`].
+/// [`turns`] reduces angles from this one on.
 const LARGE: f64 = 1_099_511_627_776.0;
 
 /// sin x.
@@ -125,7 +125,7 @@ fn sine_of<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     by_quadrant(a, x.quadrant, sine, cosine)
 }
 
-/// The sine a quarter turn on.
+/// The cosine: the sine of the angle plus a quarter turn.
 fn cosine_of<A: Algebra>(a: &mut A, x: &ReducedAngle<A>) -> A::Float {
     let (sine, cosine) = (sine_of_sum(a, x), cosine_of_sum(a, x));
     let one = a.int(1);
@@ -163,8 +163,8 @@ fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     ReducedAngle { quadrant, r, low }
 }
 
-/// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, hence `X·c` with `c = 2ˢ mod 2π`
-/// but for whole turns.
+/// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, which equals `X·c` with `c = 2ˢ
+/// mod 2π` up to whole turns.
 fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     let (x, low) = fold_turns(a, x);
     let (n, quadrant) = round(a, x, TWO_OVER_PI);

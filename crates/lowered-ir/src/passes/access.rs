@@ -7,8 +7,8 @@
 //! correctness.
 //!
 //! A read sees a written element if it lies in a box that earlier statements have filled ([`super::cover`]),
-//! or if some store reaches its element in an iteration that has completed by then, such as the previous one
-//! or that of a diagonal.
+//! or if some store reaches its element in an iteration that has completed by then, such as the previous
+//! iteration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ pub struct NodeAccess {
     pub accumulates: bool,
     /// For a read, the node that its statement stores to.
     pub into: Option<NodeRef>,
-    /// For a read, at most how often it reads one element.
+    /// For a read, the maximum number of times that it reads one element.
     pub visits: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct NodeFacts {
     pub covered: bool,
     /// Some `zero` statement names it.
     pub zeroed: bool,
-    /// Its one setter stores the same constant expression everywhere, before any read.
+    /// The only setter stores the same constant expression everywhere, before any read.
     pub scalar_constexpr: bool,
-    /// The most often one element is read; accumulations do not count.
+    /// The maximum number of reads of one element; accumulations do not count.
     pub visits: u64,
     /// The merge buffer is read as this node.
     pub merged: bool,
@@ -185,7 +185,7 @@ struct NodeState {
     written: WrittenPatches,
     /// Stores that certainly happen.
     stored: Vec<CertainStore>,
-    /// Its one setter so far stores a constant expression.
+    /// The only setter so far stores a constant expression.
     constexpr: bool,
 }
 
@@ -210,7 +210,7 @@ impl<'a> AccessWalker<'a> {
         self.top += 1;
     }
 
-    /// Whether the node is looked at.
+    /// Whether the node is analysed.
     fn follows(&self, node: NodeRef) -> bool {
         self.only.is_none_or(|only| only == node)
     }
@@ -368,8 +368,8 @@ impl<'a> AccessWalker<'a> {
         })
     }
 
-    /// Whether the iteration comes before the present one: by the first loop around both in which they
-    /// differ, or, where they do not, by the order of the text.
+    /// Whether the iteration of the store comes before the present one. The first loop around both in which
+    /// the iterations differ decides; if they differ in none, the order of the text decides.
     fn is_done(&self, store: &CertainStore, solution: &Solution) -> bool {
         let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
         for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {
@@ -487,7 +487,7 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
     routine.node(node).dims.iter().map(|&d| (0, d as i64)).collect()
 }
 
-/// At most how many iterations of `loops` land on one element at `index`.
+/// The maximum number of iterations of `loops` that access one element at `index`.
 ///
 /// A dimension whose index is a mixed-radix number of its variables determines all of them; any other
 /// dimension determines one of its variables once the others are chosen. Variables that no dimension

@@ -10,7 +10,7 @@ pub(super) struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    /// For a routine with its body still in place.
+    /// A binder for a routine whose body has not been taken out.
     pub(super) fn of(routine: &'a Routine) -> Self {
         Binder { routine, locals: routine.locals(), fresh: routine.fresh() }
     }

@@ -1,4 +1,4 @@
-//! Which elements of a node have surely been written, as boxes.
+//! Records, as boxes, the elements of a node that have surely been written.
 //!
 //! A *span* is the contiguous indices `base, base + 1, …, base + len - 1`, where `base` may depend on
 //! variables in scope; a *patch* is one span per dimension. A store writes a patch of single elements. At the

@@ -121,7 +121,7 @@ fn share_groups(block: &mut Block, top: bool) {
     *block = remaining.stmts;
 }
 
-/// A group that later equal ones may be dropped for.
+/// A region that may replace later equal regions.
 struct SharedRegion {
     local: LocalId,
     /// One past its last statement.
@@ -129,7 +129,7 @@ struct SharedRegion {
     effects: Effects,
 }
 
-/// The locals of groups that were dropped, each with the one in its place.
+/// The locals of dropped regions, each with the local that replaces it.
 #[derive(Default)]
 struct DroppedRegions {
     names: BTreeMap<LocalId, LocalId>,
@@ -160,7 +160,7 @@ impl DroppedRegions {
 #[derive(Default)]
 struct RemainingBlock {
     stmts: Block,
-    /// How many statements were kept before each of the block as it was.
+    /// For each statement of the original block, the number of statements before it that were kept.
     before: Vec<usize>,
     written: HashMap<NodeRef, usize>,
     written_locals: HashMap<LocalId, usize>,
@@ -194,8 +194,7 @@ impl RemainingBlock {
         self.before.push(self.stmts.len());
     }
 
-    /// Whether the statements from a position on leave everything alone that a group with these effects
-    /// reads.
+    /// Whether no statement from a position on writes a node or local that a region with these effects reads.
     fn is_unchanged(&self, from: usize, effects: &Effects) -> bool {
         let from = self.position(from);
         let since = |at: &usize| *at >= from;
@@ -203,8 +202,8 @@ impl RemainingBlock {
             && !effects.local_reads.iter().filter_map(|local| self.written_locals.get(local)).any(since)
     }
 
-    /// The work of the loops from a position on that would have to run in the kernel of a local but do not
-    /// read it.
+    /// The work of the loops from a position on that do not read a local, but would have to run in one kernel
+    /// with its declaration and its next use.
     fn foreign_work(&self, from: usize, local: LocalId) -> u128 {
         let from = self.position(from);
         let all = self.all_work - self.work.get(from).copied().unwrap_or(self.all_work);
@@ -230,10 +229,10 @@ struct ExprKey {
     version: u64,
 }
 
-/// A number's part.
+/// An expression that has a value number.
 struct NumberedExpr {
     key: ExprKey,
-    /// Of the part with its operands.
+    /// The cost of the expression with its operands.
     cost: u64,
     /// How many different places use it.
     uses: u32,
@@ -242,7 +241,7 @@ struct NumberedExpr {
 /// The numbers of a statement's values.
 type ValueNumbers = SmallVec<[usize; 2]>;
 
-/// Numbers the parts of a block's values, equal ones alike.
+/// Gives numbers to the parts of a block's values. Equal parts get the same number.
 #[derive(Default)]
 struct ValueNumbering {
     numbers: HashMap<ExprKey, usize>,
@@ -299,7 +298,7 @@ impl ValueNumbering {
     }
 }
 
-/// Stands where an operand was.
+/// The placeholder for an operand in a key.
 fn blank() -> Expr {
     Expr::local(LocalId(u32::MAX))
 }

@@ -3,7 +3,7 @@
 //! The pass removes stores to locals that are never read, stores to nodes without memory beyond this routine
 //! (virtual and local ones) that are never read in it, declarations of unused locals, loops with an empty
 //! constant range, loops whose body became empty, and stores that are overwritten before they are read. An
-//! array counts as never read if only such stores read it.
+//! array counts as never read if only stores that the pass removes read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

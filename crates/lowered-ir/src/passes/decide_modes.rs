@@ -175,7 +175,7 @@ enum Verdict {
     Candidate,
     /// Its mode is narrowed.
     Narrow(MemoryMode, Reason),
-    /// Its mode stands.
+    /// Its mode does not change.
     Keep,
 }
 
@@ -265,7 +265,7 @@ fn needs_memory(known: &NodeFacts) -> Option<Reason> {
     }
 }
 
-/// Whether the last thing that happens to the node is a store.
+/// Whether the last access to the node is a store, where reads by accumulations into the node do not count.
 fn is_output(known: &NodeFacts) -> bool {
     let last_write = known.writes.last().map(|w| w.position);
     let last_use = known.uses().last().map(|r| r.position);

@@ -6,8 +6,8 @@
 //! | `for v in 0..n { t := t + where(v == e, x[…, v, …], 0) }` | `t := t + gather(x[…, {e}, …], 0)` | strict |
 //! | `for v in 0..n { t := t + convert T(v == e) * x[…, v, …] }` | the same | strict on integers, else fast |
 //!
-//! `t` is an element of a node or of a local, `x` may be converted, operands may change places, and
-//! `where(v == e, 1, 0)` is as good as the conversion. Between the loop over `v` and the statement there may
+//! `t` is an element of a node or of a local, `x` may be converted, operands may change places, and `where(v
+//! == e, 1, 0)` may take the place of the conversion. Between the loop over `v` and the statement there may
 //! be further loops.
 //!
 //! # Conditions
@@ -60,7 +60,7 @@ struct OneHotRead<'e> {
     conversions: Vec<DType>,
     /// The index in the axis.
     at: Expr,
-    /// Whether the sum was one of products.
+    /// Whether each term was a product, as in the second row of the table.
     product: bool,
 }
 
@@ -146,14 +146,14 @@ impl OneHotRewriter<'_> {
         }
     }
 
-    /// The sides of the equality whose truth the expression is as 1 or 0.
+    /// The sides of an equality, if the expression is 1 where the equality holds and else 0.
     fn indicator<'e>(&self, expr: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
         match expr {
             Expr::Convert { arg, .. } => self.equality(arg, BinaryOp::Eq),
             Expr::Ternary { op: TernaryOp::Where, a, b, c } if is_number(b, 1) && is_number(c, 0) => {
                 self.equality(a, BinaryOp::Eq)
             }
-            // A truth value by itself.
+            // A truth value without a conversion.
             Expr::Binary { .. } => self.equality(expr, BinaryOp::Eq),
             _ => None,
         }
@@ -170,7 +170,8 @@ impl OneHotRewriter<'_> {
         if !plain || mentions(other, var) {
             return None;
         }
-        // A comparison of floats that were integers is one of those integers, if nothing was rounded.
+        // Floats that were converted from integers without rounding are equal if and only if the integers
+        // are.
         let origin = match other {
             Expr::Convert { arg, .. } if keeps_integers(dtype, self.dtype(arg)) => arg,
             _ => other,
@@ -195,7 +196,7 @@ impl OneHotRewriter<'_> {
         }
     }
 
-    /// The loops inside the one over classes around the accumulation of the gathered value.
+    /// The loops inside the loop over classes, around the accumulation of the gathered value.
     fn rebuilt(&self, body: &Block, selected: OneHotRead<'_>, dtype: DType) -> Stmt {
         let OneHotRead { table, index, axis, conversions, at, .. } = selected;
         let mut index = index.clone();
@@ -265,7 +266,7 @@ fn plus(a: Expr, b: Expr) -> Expr {
     Expr::binary(BinaryOp::Add, a, b)
 }
 
-/// The expression inside conversions, and those, innermost first.
+/// The expression inside conversions, and the types of the conversions, innermost first.
 fn unconverted(expr: &Expr) -> (Vec<DType>, &Expr) {
     match expr {
         Expr::Convert { to, arg } => {
@@ -299,7 +300,7 @@ fn keeps_integers(to: DType, from: DType) -> bool {
         && (to.is_signed() || !from.is_signed())
 }
 
-/// Every integer below two to this power is a value of the type.
+/// A number `n` such that every integer below 2ⁿ is a value of the type.
 fn whole_bits(dtype: DType) -> Option<u32> {
     match dtype {
         float if float.is_float() => float.significand_bits(),

@@ -162,7 +162,7 @@ impl LoopBodyEffects {
                 *count -= 1;
             }
         }
-        // Work that is too much to be counted stays so.
+        // Work that reached the maximum of `u64` stays there.
         self.work = if self.work == u64::MAX { u64::MAX } else { self.work - work(stmts) };
     }
 

@@ -1,8 +1,8 @@
 //! The ranges of the variables of a routine.
 //!
-//! Loop variables are unique within a routine, so one table serves every place: a variable that stands in an
-//! index is in scope there, hence within the range found here. A loop that never runs has an empty range
-//! (`hi < lo`).
+//! Loop variables are unique within a routine, so one table serves the whole routine. A variable that occurs
+//! in an index is in scope there, so its value is within its range in this table. A loop that never runs has
+//! an empty range (`hi < lo`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct LoopInfo {
     pub lo: i64,
     /// One past the last value.
     pub hi: Bound,
-    /// How iterations relate.
+    /// The relation between the iterations.
     pub kind: LoopKind,
 }
 
@@ -36,8 +36,8 @@ impl LoopInfo {
     }
 }
 
-/// An alias of a loop variable, with the same range. No routine has as many loops as the identifier of an
-/// alias assumes, so it is unused.
+/// An alias of a loop variable, with the same range. The identifier of an alias is so large that no loop of a
+/// routine has it.
 pub(super) fn alias(var: LoopId) -> LoopId {
     LoopId(var.0 ^ ALIAS)
 }

@@ -1,6 +1,6 @@
 //! Counts visits by running a few iterations of each loop: a compatibility mode.
 //!
-//! The seed of this project decided which nodes to inline after an abstract run that stopped each loop after
+//! The project's predecessor decided which nodes to inline after an abstract run that stopped each loop after
 //! some iterations, with static symbols of 0.
 //! [`OptimizeSettings::max_tracing_dim`](super::OptimizeSettings::max_tracing_dim) selects that count in
 //! place of the exact one. It misses accesses of later iterations, so it may inline nodes that the exact
@@ -13,9 +13,9 @@ use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
 /// The maximum number of reads to run; beyond it the exact count is used.
 const MAX_READS: u64 = 1 << 20;
 
-/// The most often one element of each node is read when every loop runs at most `limit + 1` iterations;
-/// accumulations do not count. A loop whose end is a symbol runs as if the symbol were large. `None` where
-/// that takes too long.
+/// For each node, the maximum number of reads of one element when every loop runs at most `limit + 1`
+/// iterations; accumulations do not count. A loop whose end is a symbol runs as if the symbol were large.
+/// `None` where that takes too long.
 pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
     let mut trace = AccessSampler {
         limit: i64::from(limit),

@@ -11,25 +11,25 @@ pub struct OptimizeSettings {
     pub inline_simple_computations: bool,
     /// Nodes computed by a reduction are inlined too where [`max_visits`](Self::max_visits) allows.
     pub inline_complex_computations: bool,
-    /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise
-    /// they are all kept.
+    /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise all
+    /// of them get memory of the device.
     pub enable_device_only: bool,
     /// The largest array, in bytes, that is local where nobody decided; larger ones stay on the device after
     /// a run. 0 means any.
     pub stack_threshold_bytes: usize,
     /// The largest `n` for which float powers `x^n` and `x^-n` with constant `n` become products in class
-    /// `Fast` ([`super::expand_powers`]); 0 for none. Integer powers always do.
+    /// `Fast` ([`super::expand_powers`]); 0 for none. Integer powers always become products.
     pub integer_pow: u32,
     /// Whether routines of class `Fast` are simplified by the equations of real numbers too: constants of
     /// float sums and products are re-associated, and `0 * x` is 0. Neither rounding nor NaN and infinities
     /// are respected.
     pub fast_math: bool,
     /// The magnitude from which on a finite constant of a type with at most 5 bits of exponent (`f16` and the
-    /// 8-bit floats) is an error, because sums and products with it are likely to overflow; none where
-    /// absent.
+    /// 8-bit floats) is an error, because sums and products with it are likely to overflow; `None` for no
+    /// such check.
     pub half_constant_cutoff: Option<f64>,
-    /// Count reads for [`max_visits`](Self::max_visits) as the seed did, by running at most one more than
-    /// this number of iterations of each loop, with symbols 0; `None` for the exact count.
+    /// Count reads for [`max_visits`](Self::max_visits) as the project's predecessor did, by running at most
+    /// one more than this number of iterations of each loop, with symbols 0; `None` for the exact count.
     pub max_tracing_dim: Option<u32>,
 }
 

@@ -70,7 +70,7 @@ struct InlinableComputation {
     inputs: BTreeMap<NodeRef, (TensorNode, NodeDecl)>,
     /// The symbols it mentions.
     symbols: BTreeMap<SymbolId, Symbol>,
-    /// It reads the merge buffer.
+    /// Whether the computation reads the merge buffer.
     merges: bool,
 }
 
@@ -93,12 +93,12 @@ impl OptimizeCtx {
         }
     }
 
-    /// How many nodes have a computation here.
+    /// The number of nodes whose computation is kept.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether no node has a computation here.
+    /// Whether no computation is kept.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -138,7 +138,7 @@ impl OptimizeCtx {
 struct Importer<'a> {
     ctx: &'a OptimizeCtx,
     lowered: &'a mut Lowered,
-    /// Where each node of the routine's table is.
+    /// The position of each node in the routine's table.
     entries: BTreeMap<TensorNode, NodeRef>,
     fresh: Fresh,
     body: Block,
@@ -148,9 +148,9 @@ struct Importer<'a> {
 
 /// A pending step of the import of a node.
 enum ImportTask {
-    /// Its computation has to be found, with the virtual nodes that it reads.
+    /// Find the computation of the node and of the virtual nodes that it reads.
     Find(NodeRef),
-    /// Its computation is next in the body, by the routine's nodes and symbols.
+    /// Append the computation to the body, with these nodes and symbols of the routine.
     Copy(Arc<InlinableComputation>, BTreeMap<NodeRef, NodeRef>, BTreeMap<SymbolId, SymbolId>),
 }
 

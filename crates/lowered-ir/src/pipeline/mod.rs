@@ -71,7 +71,7 @@ pub enum OptimizeError {
     Mode {
         /// The routine.
         routine: String,
-        /// Which mode, and how.
+        /// The mode and the contradiction.
         source: Box<ModeError>,
     },
     /// Two nodes are read from the one merge buffer.

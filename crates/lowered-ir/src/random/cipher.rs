@@ -4,8 +4,9 @@
 //!
 //! # Source
 //! Threefry: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as 1, 2, 3* (2011), with the test
-//! vectors published with its reference implementation. The seed's variants keep the structure and take the
-//! rotations of the two-word form; they exist to reproduce numbers of programs written for it.
+//! vectors published with its reference implementation. The variants are those of the project's predecessor.
+//! They have the structure of the four-word cipher and the rotations of its two-word form, and exist to
+//! reproduce the numbers of programs written for the predecessor.
 
 use crate::ir::BinaryOp;
 
@@ -91,7 +92,7 @@ fn mix<A: WordAlgebra>(algebra: &mut A, x: &mut [A::Word; 4], a: usize, b: usize
     x[b] = algebra.xor(rotated, x[a].clone());
 }
 
-/// Adds the subkey with that number: the schedule from there on, and the number itself.
+/// Adds the subkey with this number: the words of the schedule from this position on, and the number itself.
 fn inject<A: WordAlgebra>(algebra: &mut A, x: &mut [A::Word; 4], schedule: &[A::Word; 5], number: u32) {
     for (lane, word) in x.iter_mut().enumerate() {
         let subkey = schedule[(lane + number as usize) % 5].clone();
@@ -171,8 +172,8 @@ mod tests {
         }
     }
 
-    /// The seed's own vectors: key 42 as a 64-bit integer, counter 0 as a 32-bit one in the seed's
-    /// conversion.
+    /// Vectors of the project's predecessor: key 42 as a 64-bit integer, and counter 0 as a 32-bit integer
+    /// converted as the predecessor does.
     #[test]
     fn the_variants_give_the_words_of_the_seed() {
         let (key, counter) = ([42, 0, 0, 0], [0, 0x9E37_79B9, 0x6C07_8965, 0]);

@@ -6,7 +6,8 @@ use super::cipher::{Generator, THREEFRY, THREEFRY_CRYPTO, THREEFRY_LIGHT, Words,
 use crate::eval;
 use crate::ir::{Affine, BinaryOp, Expr};
 
-/// The last word of counters that derive keys. Other counters are indices, which do not get this far.
+/// The last word of counters that derive keys. The last words of other counters come from indices, which are
+/// smaller.
 const KEY_MARK: u32 = 1 << 31;
 
 /// The maximum number of indices in the counter of a single element.
@@ -16,9 +17,10 @@ pub const MAX_CELL: usize = 4;
 ///
 /// The compatible schemes reproduce the numbers of programs written for the predecessor of this system. In
 /// them every number `x`, modulo 2³², becomes the words `[x, x ⊕ 9E3779B9₁₆, x ⊕ 6C078965₁₆, x ⊕ (x rotated
-/// by 16)]`. As a part of the key it replaces the key by the sample there; so do all indices of an element
-/// but the last, which is the counter. The counter of a fill is the number of the sample within the fill, `r
-/// · chunks + c`. Uniforms are those of [`compat_uniform`](super::compat_uniform), and some types may give 1.
+/// by 16)]`. A number that is folded into the key replaces the key by the sample at these words. For a single
+/// element, all indices but the last are folded into the key, and the last index is the counter. The counter
+/// of a fill is the number of the sample within the fill, `r · chunks + c`. Uniforms are those of
+/// [`compat_uniform`](super::compat_uniform), and some types may give 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Threefry-4x32 of 20 rounds, as the module defines it.
@@ -34,7 +36,7 @@ impl Scheme {
     /// Every scheme.
     pub const ALL: [Scheme; 3] = [Scheme::Standard, Scheme::CompatLight, Scheme::CompatCrypto];
 
-    /// The name in the assignment text, of compatible schemes.
+    /// The name of a compatible scheme in assignment text; `None` for the standard scheme.
     pub fn token(self) -> Option<&'static str> {
         match self {
             Scheme::Standard => None,
@@ -61,7 +63,7 @@ impl Scheme {
         }
     }
 
-    /// The sample for a key and a counter; of constants, a constant.
+    /// The sample for a key and a counter; a constant if both are constants.
     pub fn sample(self, key: Expr, counter: Expr) -> Expr {
         match (key, counter) {
             (Expr::Const(key), Expr::Const(counter)) => Expr::Const(eval::binary(self.op(), key, counter)),
@@ -168,7 +170,7 @@ fn operation(op: BinaryOp, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// The `u32x4` of four words; of constants, a constant.
+/// The `u32x4` of four words; a constant if all are constants.
 fn lanes(words: [Expr; 4]) -> Expr {
     let constant = |word: &Expr| match word {
         Expr::Const(word) => Some(word.bits() as u32),

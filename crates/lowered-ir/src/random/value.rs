@@ -60,7 +60,7 @@ pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, sample: &
 
 /// A float uniform in [0, 1): the highest `p` bits of the part, times 2⁻ᵖ. `p` is the length of the
 /// significand: 24 for `f32`, 53 for `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`,
-/// so all values are exact and none is 1. Of other types, [`bits`].
+/// so all values are exact and none is 1. For other types this is the same as [`bits`].
 pub fn uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
     match dtype.significand_bits() {
         None => bits(dtype, sample, at),

@@ -390,7 +390,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Appends a statement that is no loop. Not a part of `block`, whose stack frame counts at every level.
+    /// Appends a statement that is no loop. It is not part of `block`, because `block` recurses and its stack
+    /// frame should be small.
     fn simple_stmt(&mut self, block: &mut Block) -> ParseResult<()> {
         let stmt = match *self.peek() {
             Token::Node(_) => self.set(),
@@ -535,12 +536,12 @@ impl<'t> Parser<'t> {
         Ok(self.list_until("]", Self::affine)?.into())
     }
 
-    /// A scalar local has no brackets.
+    /// Reads the indices of a local; a scalar local has no brackets.
     pub(super) fn local_index(&mut self) -> ParseResult<Indices> {
         if self.at_sign("[") { self.index() } else { Ok(Indices::new()) }
     }
 
-    /// The current token and the next are a word and an opening parenthesis.
+    /// Whether the current token is a word and the next one an opening parenthesis.
     pub(super) fn at_call(&self) -> bool {
         *self.peek_second() == Token::Sign("(")
     }

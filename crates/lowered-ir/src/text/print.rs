@@ -50,7 +50,7 @@ pub(crate) fn precedence(op: BinaryOp) -> Option<u8> {
     }
 }
 
-/// Binds looser than every operation.
+/// The precedence below that of every operation.
 pub(crate) const LOOSEST: u8 = 0;
 /// Comparisons do not chain, so both their operands bind tighter.
 pub(super) const COMPARISON: u8 = 1;
@@ -197,7 +197,7 @@ impl Printer<'_> {
     fn symbol(&mut self, symbol: SymbolId) {
         match self.routine.symbols.get(symbol.index()) {
             Some(symbol) => self.put(&name(&symbol.name)),
-            // Not a routine the verifier would pass, but one that may well be looked at to find out why.
+            // The verifier rejects a routine with an unknown symbol, but printing it helps to find out why.
             None => self.put_display(symbol),
         }
     }

@@ -86,7 +86,7 @@ struct Checker<'r> {
     locals: Locals,
     seen_loops: BTreeSet<LoopId>,
     seen_locals: BTreeSet<LocalId>,
-    /// How many workgroup loops each thread local is touched in.
+    /// The number of workgroup loops around the accesses of each thread local.
     thread_loops: BTreeMap<LocalId, usize>,
     /// The node that the merge buffer was read as.
     merge: Option<NodeRef>,
@@ -122,7 +122,7 @@ impl<'r> Checker<'r> {
         VerifyError::new(self.routine, RoutinePosition::Stmt(self.path.clone()), violation)
     }
 
-    /// V5.
+    /// Counts a statement for rule V5.
     fn count(&mut self) -> CheckResult {
         self.statements = self.statements.saturating_add(self.repeats);
         match self.statements <= self.limits.statements {
@@ -162,7 +162,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// V23, and every value.
+    /// Checks rule V23, and every value.
     fn log(&mut self, parts: &[LogPart]) -> CheckResult {
         if let Some((var, kind)) = self.enclosing.iter().find(|(_, kind)| kind.is_independent()) {
             return Err(Violation::LogInLoop { kind: independence::kind(*kind), var: var.to_string() });
@@ -186,7 +186,7 @@ impl<'r> Checker<'r> {
         self.loop_bounds(var, lo, hi, kind)
     }
 
-    /// V9, on the loops around.
+    /// Checks rule V9 on the loops around.
     fn no_vector_around(&self, inner: LoopId) -> CheckResult {
         match self.enclosing.last() {
             Some((outer, LoopKind::Vector)) => {
@@ -196,7 +196,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// V8, and V9 on the loop's own bounds.
+    /// Checks rule V8, and rule V9 on the loop's own bounds.
     fn loop_bounds(&self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> CheckResult {
         let (max, var) = (self.limits.extent, || var.to_string());
         if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
@@ -254,7 +254,7 @@ impl<'r> Checker<'r> {
         Interval { lo, hi: greatest.map_or(hi.limit, |g| g.min(hi.limit)) - 1 }
     }
 
-    /// V19 and V20.
+    /// Checks rules V19 and V20.
     fn independent(&self, looped: &CheckedLoop<'r>) -> Result<(), VerifyError> {
         let name = |array| self.named(array);
         independence::check(looped, &self.ranges, &name).map_err(|(inside, violation): LoopViolation| {
@@ -265,7 +265,7 @@ impl<'r> Checker<'r> {
 
     // References.
 
-    /// V6 and V3.
+    /// Checks rules V6 and V3.
     fn declare(&mut self, local: LocalId, decl: LocalDecl) -> CheckResult {
         if !self.seen_locals.insert(local) {
             return Err(Violation::Twice { what: format!("local {local}") });
@@ -275,7 +275,7 @@ impl<'r> Checker<'r> {
         Ok(())
     }
 
-    /// V7 for nodes.
+    /// Checks rule V7 for a node.
     fn node(&self, node: NodeRef) -> CheckResult {
         match self.routine.nodes.get(node.index()) {
             Some(_) => Ok(()),
@@ -283,7 +283,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// V7 for locals.
+    /// Checks rule V7 for a local.
     fn local(&self, local: LocalId) -> CheckResult {
         let expected = "a local declared before in this block or an enclosing one";
         match self.locals.contains_key(&local) {
@@ -292,7 +292,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// V7 for loop variables and symbols.
+    /// Checks rule V7 for a loop variable or symbol.
     fn var(&self, var: Var) -> CheckResult {
         let (known, expected) = match var {
             Var::Loop(id) => (self.kind(id).is_some(), "the variable of an enclosing loop"),
@@ -308,12 +308,12 @@ impl<'r> Checker<'r> {
 
     // Indices.
 
-    /// V10 to V13 on an access of an array in scope.
+    /// Checks rules V10 to V13 on an access of an array in scope.
     fn access(&mut self, array: AccessedArray, index: &Indices, guard: &Guard) -> CheckResult {
         self.access_but(array, index, guard, None)
     }
 
-    /// As [`access`](Self::access), but that the index in the dimension `computed` is computed.
+    /// Like [`access`](Self::access), for an access whose index in the dimension `computed` is computed.
     fn access_but(
         &mut self,
         array: AccessedArray,
@@ -345,7 +345,7 @@ impl<'r> Checker<'r> {
         Ok(())
     }
 
-    /// V12 on the terms of an access with as many indices as dimensions.
+    /// Checks rule V12 on the terms of an access with as many indices as dimensions.
     fn steepness(&self, array: AccessedArray, index: &Indices) -> CheckResult {
         let mut stride = self.dtype(array).size_bytes() as u128;
         for (dim, (index, &size)) in index.iter().zip(self.shape(array).0).enumerate().rev() {
@@ -368,7 +368,8 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// The interval of an index, or `None` if it is never evaluated. V7 and V12 on its variables and size.
+    /// The interval of an index, or `None` if it is never evaluated. Checks rule V7 on its variables and rule
+    /// V12 on its size.
     fn index(&self, index: &Affine, guard: &Guard) -> CheckResult<Option<Interval>> {
         index.terms().iter().try_for_each(|&(var, _)| self.var(var))?;
         let ranges = self.ranges.narrowed(guard);
@@ -380,7 +381,7 @@ impl<'r> Checker<'r> {
         Ok(Some(interval).filter(|interval| !interval.is_empty()))
     }
 
-    /// V13.
+    /// Checks rule V13.
     fn register_index(&self, local: LocalId, index: &Affine) -> CheckResult {
         let constant = |var: Var| match var {
             Var::Loop(id) => matches!(self.kind(id), Some(LoopKind::Unrolled | LoopKind::Vector)),
@@ -394,7 +395,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// V24.
+    /// Checks rule V24.
     fn thread_index(&mut self, array: AccessedArray, index: &Indices) -> CheckResult {
         let AccessedArray::Local(local) = array else { return Ok(()) };
         let Some(decl) = self.locals.get(&local).filter(|decl| decl.space == Space::Thread) else {
@@ -404,7 +405,7 @@ impl<'r> Checker<'r> {
         let threads: Vec<LoopId> = loops.map(|&(var, _)| var).collect();
         let is_own = |(at, &var): (usize, &LoopId)| {
             let extent = self.ranges.of(var.into()).hi + 1;
-            // With fewer iterations of the outermost loop, the first threads take part.
+            // If the outermost loop has fewer iterations, only the first threads take part.
             let fits = |&dim: &usize| extent == dim as i64 || at == 0 && extent < dim as i64;
             index.get(at) == Some(&Affine::var(var)) && decl.dims.get(at).is_some_and(fits)
         };
@@ -431,7 +432,7 @@ impl<'r> Checker<'r> {
 
     // Values.
 
-    /// V15.
+    /// Checks rule V15.
     fn stored(&mut self, array: AccessedArray, value: &Expr) -> CheckResult {
         let (found, expected) = (self.expr(value, 1)?, self.dtype(array));
         match found == expected {
@@ -491,7 +492,7 @@ impl<'r> Checker<'r> {
         Ok(self.dtype(AccessedArray::Node(node)))
     }
 
-    /// V21 and the index itself, `depth` deep.
+    /// Checks rule V21, and the computed index, which is nested `depth` deep.
     fn dynamic(
         &mut self,
         node: NodeRef,
@@ -524,7 +525,7 @@ impl<'r> Checker<'r> {
         self.get(node, index, guard)
     }
 
-    /// V18.
+    /// Checks rule V18.
     fn get_merge(&mut self, node: NodeRef, index: &Indices) -> CheckResult<DType> {
         let dtype = self.get(node, index, &Guard::new())?;
         let first = *self.merge.get_or_insert(node);
@@ -542,7 +543,7 @@ impl<'r> Checker<'r> {
         Ok(self.dtype(AccessedArray::Local(local)))
     }
 
-    /// V12.
+    /// Checks rule V12 on an embedded index.
     fn embedded(&self, index: &Affine, dtype: DType) -> CheckResult<DType> {
         if !matches!(dtype, DType::I32 | DType::I64) {
             return Err(Violation::IndexType { found: dtype });

@@ -35,7 +35,7 @@ pub enum RoutinePosition {
     Stmt(Vec<usize>),
 }
 
-/// How a rule is broken. The rules are listed in [the module](crate::verify).
+/// A broken rule with the facts of the case. The rules are listed in [the module](crate::verify).
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
@@ -64,9 +64,9 @@ pub enum Violation {
     TooLarge {
         /// The array.
         array: String,
-        /// How much it is; saturated.
+        /// The size found; saturated.
         found: u128,
-        /// Of what.
+        /// The unit of the sizes.
         unit: &'static str,
         /// The limit.
         max: u64,
@@ -391,7 +391,7 @@ impl fmt::Display for VerifyError {
     }
 }
 
-// The message holds all of the violation's, so that is no source.
+// The message contains that of the violation, so the violation is not reported as a source as well.
 impl std::error::Error for VerifyError {}
 
 impl fmt::Display for RoutinePosition {

@@ -170,8 +170,8 @@ struct Separation<'a> {
 }
 
 impl Separation<'_> {
-    /// An access that keeps every dimension from separating all; a write if the writes alone are not
-    /// separated.
+    /// An access because of which no dimension separates all accesses. It is a write if the writes alone are
+    /// not separated.
     fn guilty<'s, 'r>(&self, accesses: &[&'s LoopAccess<'r>]) -> Option<&'s LoopAccess<'r>> {
         if self.separated(accesses) {
             return None;

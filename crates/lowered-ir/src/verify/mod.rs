@@ -22,8 +22,8 @@
 //! # References
 //!
 //! * **V6** Each loop variable and each local is introduced once in the routine.
-//! * **V7** Every reference means something where it stands: a node or symbol of the tables, the variable of
-//!   an enclosing loop, a local declared earlier in the same block or in an enclosing one.
+//! * **V7** Every reference names an object that is declared and in scope: a node or symbol of the tables,
+//!   the variable of an enclosing loop, a local declared earlier in the same block or in an enclosing one.
 //!
 //! # Loops
 //!
@@ -66,9 +66,10 @@
 //!
 //! # Workgroups
 //!
-//! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all of
-//!   them around, its first dimensions their extents (the first may be greater: then the first threads take
-//!   part), and everywhere they are as many, so that each thread has a part of its own.
+//! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all
+//!   workgroup loops around the access, and its first dimensions are their extents. The first dimension may
+//!   be greater; then only the first threads take part. The number of these loops is the same at every
+//!   access, so each thread has a part of its own.
 //! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`].
 //!
 //! # Merge buffer

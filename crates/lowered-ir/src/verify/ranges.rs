@@ -25,7 +25,7 @@ impl Interval {
     }
 }
 
-/// Where the variables of indices range.
+/// The intervals of the variables that occur in indices.
 #[derive(Clone, Debug)]
 pub(super) struct VariableIntervals<'r> {
     pub(super) routine: &'r Routine,
@@ -93,13 +93,13 @@ impl GuardedIntervals<'_> {
         Some(images.fold(Interval { lo, hi }, Interval::meet))
     }
 
-    /// Where `index` lies if it is `m·range.index + rest` for an integer `m` that cancels the range's first
-    /// variable, and the range holds.
+    /// The interval of `index` where the range holds, if `index` is `m·range.index + rest` for an integer `m`
+    /// that cancels the range's first variable.
     fn image(&self, range: &Range, index: &Affine) -> Option<Interval> {
         let &(first, guarded) = range.index.terms().first()?;
         let c = index.coefficient(first);
         let m = i128::from(c.checked_div(guarded).filter(|m| *m != 0 && m.checked_mul(guarded) == Some(c))?);
-        // A range that never holds must not look like one that does where `m` is negative.
+        // With a negative `m`, a range that never holds would become an interval that is not empty.
         if range.lo >= range.hi {
             return Some(Interval::NONE);
         }

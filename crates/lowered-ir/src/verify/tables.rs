@@ -22,12 +22,12 @@ pub(super) fn check(routine: &Routine, limits: &Limits) -> Result<(), VerifyErro
     Ok(())
 }
 
-/// V1.
+/// Checks rule V1 on a name.
 fn identifier(name: &str) -> Result<(), Violation> {
     if is_identifier(name) { Ok(()) } else { Err(Violation::Name { found: name.to_owned() }) }
 }
 
-/// V1 and V2.
+/// Checks rules V1 and V2.
 fn check_symbol<'r>(
     symbol: &'r Symbol,
     before: &mut BTreeSet<&'r str>,
@@ -43,14 +43,14 @@ fn check_symbol<'r>(
     Ok(())
 }
 
-/// V3 for a node.
+/// Checks rule V3 for a node.
 fn node_size(node: NodeRef, decl: &NodeDecl, limits: &Limits) -> Result<(), Violation> {
     let array = || named_node(node, decl);
     size(&decl.dims, decl.dtype.size_bytes(), limits.node_bytes, "bytes", array)?;
     rank(&decl.dims, limits, array)
 }
 
-/// V3 for a local.
+/// Checks rule V3 for a local.
 pub(super) fn local_size(local: LocalId, decl: &LocalDecl, limits: &Limits) -> Result<(), Violation> {
     let array = || format!("local {local}");
     match decl.space {

@@ -36,14 +36,14 @@ pub(super) fn ternary(op: TernaryOp, a: DType, b: DType, c: DType) -> Result<DTy
     Ok(b)
 }
 
-/// V16 and V17 for `convert to(x)`.
+/// Checks rules V16 and V17 for `convert to(x)`.
 pub(super) fn convert(to: DType, x: DType) -> Result<DType, Violation> {
     computable(x, || "the operand of `convert`".into())?;
     computable(to, || "the result of `convert`".into())?;
     Ok(to)
 }
 
-/// V16 and V17 for `bitcast to(x)`.
+/// Checks rules V16 and V17 for `bitcast to(x)`.
 pub(super) fn bitcast(to: DType, x: DType) -> Result<DType, Violation> {
     computable(x, || "the operand of `bitcast`".into())?;
     computable(to, || "the result of `bitcast`".into())?;
@@ -60,18 +60,18 @@ pub(super) fn bitcast(to: DType, x: DType) -> Result<DType, Violation> {
     Ok(to)
 }
 
-/// V14 for `lane k(x)`.
+/// Checks rule V14 for `lane k(x)`.
 pub(super) fn lane(x: DType) -> Result<DType, Violation> {
     same(x, DType::U32x4, || "the operand of `lane`".into())?;
     Ok(DType::U32)
 }
 
-/// V14 for one operand of `lanes`.
+/// Checks rule V14 for one operand of `lanes`.
 pub(super) fn lane_of_lanes(x: DType) -> Result<(), Violation> {
     same(x, DType::U32, || "an operand of `lanes`".into())
 }
 
-/// V14 for a computed index.
+/// Checks rule V14 for a computed index.
 pub(super) fn computed_index(x: DType, array: impl FnOnce() -> String) -> Result<(), Violation> {
     match x.is_integer() {
         true => Ok(()),
@@ -79,7 +79,7 @@ pub(super) fn computed_index(x: DType, array: impl FnOnce() -> String) -> Result
     }
 }
 
-/// V21 for the operation of an accumulating store.
+/// Checks rule V21 for the operation of an accumulating store.
 pub(super) fn accumulation(op: BinaryOp, dtype: DType) -> Result<(), Violation> {
     match op.accumulates() {
         true => binary(op, dtype, dtype).map(drop),
@@ -87,12 +87,12 @@ pub(super) fn accumulation(op: BinaryOp, dtype: DType) -> Result<(), Violation> 
     }
 }
 
-/// V14 for two types that must agree.
+/// Checks rule V14 for two types that must agree.
 pub(super) fn same(found: DType, expected: DType, what: impl FnOnce() -> String) -> Result<(), Violation> {
     if found == expected { Ok(()) } else { Err(operand(what(), expected.token(), found)) }
 }
 
-/// V16.
+/// Checks rule V16.
 fn computable(dtype: DType, what: impl FnOnce() -> String) -> Result<(), Violation> {
     if dtype == DType::U32x4 { Err(Violation::RandomBits { what: what() }) } else { Ok(()) }
 }

@@ -107,7 +107,7 @@ impl<'a> LineWriter<'a> {
         self.text("]");
     }
 
-    /// Where a read reads, without its value.
+    /// The element that a read accesses, without its value.
     pub(super) fn place(&mut self, read: &Expr) {
         match read {
             Expr::Get { node, index } => {

@@ -221,14 +221,15 @@ impl Logger<'_> {
     }
 }
 
-/// Whether an expression reads an element: the same one, by the same indices.
+/// Whether an expression reads the same element with the same indices.
 fn mentions(value: &Expr, read: &Expr) -> bool {
     let mut found = false;
     walk::each_expr(value, &mut |expr| found |= expr == read);
     found
 }
 
-/// Iterations that log are in order; registers stay where the indices of unrolled loops pick them.
+/// The kind of a loop whose iterations log in order. Vector loops become unrolled and not serial, because
+/// indices of register arrays may use the variables of unrolled loops only.
 fn in_order(kind: LoopKind) -> LoopKind {
     match kind {
         LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,

@@ -15,16 +15,17 @@ pub enum EquationClass {
     /// left open).
     Strict,
     /// Routines of class `Fast`: the right side rounds differently and is at least as exact. Over all values
-    /// of the letters its greatest relative error is not greater, of results that are normal numbers; others
-    /// differ from the truth by less than the least of these.
+    /// of the letters whose result is a normal number, the greatest relative error of the right side is not
+    /// greater than that of the left side. Other results differ from the true value by less than the least
+    /// normal number.
     Fast,
-    /// Routines of class `Fast` where [`fast_math`](crate::passes::OptimizeSettings::fast_math) is on: true
-    /// of real numbers, whatever rounding, overflow and NaN make of it.
+    /// Routines of class `Fast` where [`fast_math`](crate::passes::OptimizeSettings::fast_math) is on: the
+    /// equation holds for real numbers, but rounding, overflow and NaN may change the result.
     Real,
 }
 
 impl EquationClass {
-    /// The word for it in listings.
+    /// The name of the class in listings.
     pub fn name(self) -> &'static str {
         match self {
             EquationClass::Strict => "strict",
@@ -44,7 +45,7 @@ pub struct Equation {
     pub left: &'static str,
     /// The right side.
     pub right: &'static str,
-    /// When it holds.
+    /// The condition under which it holds.
     pub when: Condition,
     /// The class of routines that it applies to.
     pub class: EquationClass,
@@ -57,7 +58,8 @@ pub struct Equation {
 pub(super) enum EquationMethod {
     /// By matching the left side as a pattern and building the right side.
     Pattern,
-    /// By a function that gives the right side where the equation applies; it looks at the condition itself.
+    /// By a function that gives the right side where the equation applies; the function checks the condition
+    /// itself.
     Code(fn(&Expr, &SimplifyContext<'_>) -> Option<Expr>),
 }
 

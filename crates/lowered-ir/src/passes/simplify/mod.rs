@@ -152,13 +152,13 @@ fn simplified(expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
 
 fn fixed_point(mut expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
     while let Some(next) = rewritten(&expr, ctx) {
-        // A right side may have new parts below its root; they get their turn before the root's next.
+        // A right side may have new parts below its root; they are simplified before the root is tried again.
         expr = walk::map_children(next, &mut |child| shallow(child, ctx));
     }
     expr
 }
 
-/// One more look at a part whose own parts are simple already.
+/// Simplifies an expression whose parts are simplified already.
 fn shallow(expr: Expr, ctx: &SimplifyContext<'_>) -> Expr {
     match rewritten(&expr, ctx) {
         Some(next) => fixed_point(next, ctx),

@@ -73,7 +73,7 @@ impl<'e> EquationMatch<'e> {
         self.dtype.unwrap_or(DType::Bool)
     }
 
-    /// A match made by hand.
+    /// A match with these expressions for the letters.
     #[cfg(test)]
     pub(super) fn of(letters: impl IntoIterator<Item = (char, &'e Expr)>, dtype: DType) -> Self {
         EquationMatch { letters: letters.into_iter().collect(), dtype: Some(dtype) }

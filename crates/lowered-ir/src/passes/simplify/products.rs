@@ -17,7 +17,8 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("multiply negated", "neg(x) * neg(y)", "x * y", NUMBER),
     Equation::strict("multiply negated by constant", "neg(x) * c", "x * neg(c)", NUMBER),
     Equation::strict("multiply constants", "(x * c) * d", "x * (c * d)", EXACT),
-    // The same bits, but where the left side overflows or is subnormal in between.
+    // Both sides have the same bits, unless an intermediate result of the left side overflows or is
+    // subnormal.
     Equation::fast("multiply by a power of two", "(x * c) * d", "x * (c * d)", EXACT_PRODUCT),
     Equation::fast("multiply quotient by a power of two", "(c / x) * d", "(c * d) / x", EXACT_PRODUCT),
     // One rounding instead of two.
@@ -52,7 +53,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("power zero", "pow(x, 0)", "1", ANY),
     Equation::strict("power of one", "pow(1, x)", "1", ANY),
     Equation::strict("power one", "pow(x, 1)", "x", EXACT),
-    // The right sides are exactly rounded, `pow` is not quite.
+    // The right sides are correctly rounded; `pow` is not always.
     Equation::fast("float power one", "pow(x, 1)", "x", FLOAT),
     Equation::fast("power minus one", "pow(x, -1)", "recip(x)", FLOAT),
     Equation::strict("product of three", "mul3(x, y, z)", "x * y * z", NATIVE),

@@ -74,7 +74,8 @@ fn converted(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     embed(embedded(arg)?.1.clone(), *to, ctx)
 }
 
-/// The index as a value of the type, if by its range it is one; far from where its arithmetic would wrap.
+/// The index as a value of the type, if its range proves that the type can represent it and that its
+/// arithmetic does not wrap.
 fn embed(index: Affine, dtype: DType, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let (lo, hi) = ctx.ranges.bounds(&index).filter(|(lo, hi)| lo <= hi)?;
     let most = if dtype == DType::I32 { i64::from(i32::MAX) } else { 1 << 62 };

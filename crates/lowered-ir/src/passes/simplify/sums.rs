@@ -1,6 +1,7 @@
 //! Equations of sums, differences and negation.
 //!
-//! Constants gather on the right. Sums of variables keep their shape: an accumulation `t + e` must stay one.
+//! Constants gather on the right. Sums of variables keep their shape, so that an accumulation `t + e` stays
+//! an accumulation.
 
 use super::equation::{ANY, BOOL, EXACT, Equation, FINITE_SUM, FLOAT, INTEGER, NATIVE, NUMBER, X_VARIES};
 
@@ -17,7 +18,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("subtract itself", "x - x", "0", EXACT),
     Equation::real("subtract a float from itself", "x - x", "0", FLOAT),
     Equation::strict("subtract negated", "x - neg(y)", "x + y", NUMBER),
-    // An accumulation of differences is one of sums.
+    // Turns an accumulation of differences into an accumulation of sums.
     Equation::strict("subtract product", "x - y * c", "x + y * neg(c)", NUMBER),
     Equation::strict("subtract constant", "x - c", "x + neg(c)", NUMBER),
     Equation::strict("sum from constant", "c - (x + d)", "(c - d) - x", INTEGER),

@@ -39,7 +39,7 @@ fn routine(expr: &str, numerics: &str) -> String {
     )
 }
 
-/// Words and what stands between them.
+/// The words of a text and the texts between them.
 fn split_words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -62,21 +62,21 @@ fn normal(expr: &str, numerics: &str, settings: Option<&OptimizeSettings>) -> St
     text::print(&routine)
 }
 
-/// The left side becomes the right side.
+/// Checks that `from` becomes `to` in both classes.
 #[track_caller]
 fn check(from: &str, to: &str) {
     let settings = OptimizeSettings { fast_math: true, ..OptimizeSettings::default() };
     assert_eq!(normal(from, "strict", Some(&settings)), normal(to, "strict", None), "{from} = {to}");
 }
 
-/// The same in the class `Fast`; in `Strict` nothing happens.
+/// Checks that `from` becomes `to` in class `Fast` and does not change in class `Strict`.
 #[track_caller]
 fn check_fast(from: &str, to: &str) {
     fast(from, to);
     check(from, from);
 }
 
-/// The same, whatever happens in `Strict`.
+/// Checks that `from` becomes `to` in class `Fast`, without a check of class `Strict`.
 #[track_caller]
 fn fast(from: &str, to: &str) {
     assert_eq!(
@@ -86,7 +86,7 @@ fn fast(from: &str, to: &str) {
     );
 }
 
-/// The same with fast-math on; without it, less happens.
+/// Checks that `from` becomes `to` in class `Fast` with fast-math on, and something else without it.
 #[track_caller]
 fn check_real(from: &str, to: &str) {
     let settings = OptimizeSettings { fast_math: true, ..OptimizeSettings::default() };
@@ -106,7 +106,7 @@ fn constants_fold_by_the_definitions() {
     check("fma(2.0f32, 3.0f32, 1.0f32)", "7.0f32");
     check("bitcast i32(1.0f32)", "1065353216i32");
     check("index i64(3)", "3i64");
-    // Where the seed went wrong: 10 - (3 + 2).
+    // The project's predecessor simplified `10 - (3 + 2)` wrongly.
     check("10i32 - (3i32 + 2i32)", "5i32");
 }
 
@@ -145,7 +145,7 @@ fn sums() {
     check("n - n", "0i32");
     check("x - x", "x - x");
     check("(n - 3i32) + 1i32", "n + -2i32");
-    // Where the seed went wrong: c1 - (c2 + x).
+    // The project's predecessor simplified `c1 - (c2 + x)` wrongly.
     check("10i32 - (3i32 + n)", "7i32 - n");
     check("10i32 - (3i32 - n)", "n + 7i32");
     check("10.0f32 - (3.0f32 + x)", "10.0f32 - (x + 3.0f32)");
@@ -172,7 +172,7 @@ fn products() {
     check("1.0f32 / x", "recip(x)");
     check("pow(n, 1i32)", "n");
     check("pow(n, 0i32)", "1i32");
-    // Where the seed went wrong: (a / b) / c is not (a * c) / b.
+    // The project's predecessor replaced `(a / b) / c` by `(a * c) / b`, which is wrong.
     check("(x / y) / 3.0f32", "(x / y) / 3.0f32");
 }
 

@@ -1,5 +1,5 @@
-//! Which iteration of a nest stores an element: solving the index of a store for the loop variables it
-//! mentions.
+//! Finds the iterations of a nest that store an element, by solving the index of the store for its loop
+//! variables.
 //!
 //! A store `t[e₁, …, eₙ]` inside loops reaches the element `t[w₁, …, wₙ]` in the iterations that satisfy
 //! `eₖ = wₖ` for each `k`. Three rules take one equation `e = w` at a time until none applies:
@@ -33,7 +33,8 @@ pub(super) struct Solution {
     /// The solved variables, in terms of the variables of the element's index, of symbols, and of the loops
     /// in `kept`.
     pub(super) values: BTreeMap<LoopId, Affine>,
-    /// When those values are an iteration of the nest that reaches the element. Empty: always.
+    /// The conditions under which these values are an iteration of the nest that reaches the element; empty
+    /// for always.
     pub(super) conditions: Guard,
     /// The loops of the index that remain to be run, outermost first.
     pub(super) kept: Vec<LoopId>,

@@ -1,4 +1,4 @@
-//! Solutions compared with what running every iteration finds.
+//! Compares solutions with the iterations that running the whole nest finds.
 
 use super::*;
 use crate::ir::{LoopKind, Stmt};
@@ -109,7 +109,8 @@ fn equal_structure_needs_no_loop_and_no_condition() {
     let solution = solved(&store, &same, &ranges).unwrap().unwrap();
     assert_eq!(solution.values, BTreeMap::from([(i, a.into()), (j, b.into())]));
     assert!(solution.conditions.is_empty() && solution.kept.is_empty());
-    // Another structure leaves a loop, and one of the two digits is tested.
+    // An index without the structure of the store leaves a loop, and the digit of the other loop becomes a
+    // condition.
     let other = Indices::from_iter([index(&[(a, 1)], 0)]);
     let solution = solved(&store, &other, &ranges).unwrap().unwrap();
     assert_eq!(solution.kept, [i]);

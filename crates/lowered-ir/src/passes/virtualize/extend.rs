@@ -4,7 +4,7 @@
 //! `for i { …; %t[i] := v }; for j { %u[j] := f(%t[j]) }` becomes `for i { …; %u[i] := f(v) }`, if nothing
 //! else reads `%t` and the two nests have the same loops. Otherwise the computation would be copied to the
 //! use, and in a chain of virtual nodes each copy would hold all those before it. Short computations are
-//! copied all the same, so that it makes no difference where programs are small.
+//! copied nevertheless, so this fusion changes nothing in small programs.
 
 use super::body::IndexedBody;
 use super::inline::InlineContext;
@@ -147,8 +147,8 @@ fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<NodeUses> {
     found
 }
 
-/// The nest of the first statement with the body of the second's in place of its last statement, whose value
-/// takes the place of the node.
+/// The nest of the first statement, with the body of the second nest in place of its last statement. The
+/// value of that last statement replaces the reads of the node.
 fn joined(
     mut first: Stmt,
     second: Stmt,
@@ -197,7 +197,8 @@ fn innermost(stmt: Stmt) -> Block {
     block
 }
 
-/// As [`innermost`], in place, if the statement is a loop; `vars` gets the variables of the loops.
+/// Like [`innermost`], but returns a reference, if the statement is a loop. `vars` gets the variables of the
+/// loops.
 fn innermost_mut<'a>(stmt: &'a mut Stmt, vars: &mut Vec<LoopId>) -> Option<&'a mut Block> {
     let Stmt::For { var, body, .. } = stmt else { return None };
     vars.push(*var);

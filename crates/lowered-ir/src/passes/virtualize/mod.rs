@@ -85,7 +85,7 @@ pub(crate) struct InlinedComputation {
     pub(crate) overwritten: Option<NodeRef>,
 }
 
-/// As [`virtualize`], with the computations that disappear from the routine.
+/// Like [`virtualize`], but also returns the computations that disappear from the routine.
 pub(crate) fn virtualize_keeping(routine: &mut Routine, candidates: &[NodeRef]) -> VirtualizeOutcome {
     let mut fresh = routine.fresh();
     let first_new = fresh.clone().loop_id();

@@ -23,7 +23,7 @@ impl Protection {
     /// The value with the element read from the local and every other read guarded.
     ///
     /// # Errors
-    /// A part cannot be computed harmlessly, and provably so, where the guard fails.
+    /// A part of the value is not provably in bounds where the guard fails, and has no guarded form.
     pub(super) fn value(&self, value: Expr, site: &UseSite<'_>) -> Result<Expr, InlineRejection> {
         let mut obstacle = None;
         let value = walk::map_expr(value, &mut |e| self.part(e, site, &mut obstacle));
@@ -53,7 +53,8 @@ impl Protection {
                 part
             }
             Expr::Index { ref index, dtype: DType::I32 } if !fits_i32(index, site.ranges) => {
-                // i32(k) = i32(i64(k)) where k fits, and where it does not the value is not wanted.
+                // i32(k) = i32(i64(k)) if k fits into `i32`. If it does not, the guard fails and the value is
+                // not used.
                 Expr::convert(DType::I32, Expr::Index { index: index.clone(), dtype: DType::I64 })
             }
             other => other,

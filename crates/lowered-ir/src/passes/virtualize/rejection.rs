@@ -16,7 +16,7 @@ pub enum InlineRejection {
     /// It is read or set at an index computed at run time.
     #[error("it is accessed at a computed index")]
     ComputedIndex,
-    /// Some use asks for an element whose iteration no affine index expresses.
+    /// The iteration that sets the element of a use is no affine function of the use's index.
     #[error(
         "it is set at index `{index}`, and finding the iteration that sets an element which is used takes a division"
     )]
@@ -30,8 +30,8 @@ pub enum InlineRejection {
         /// The index of one dimension.
         index: String,
     },
-    /// A loop would stay at each use to look for the iteration that sets the element, and nobody asked for
-    /// that.
+    /// A loop would stay at each use to search for the iteration that sets the element, and the node need not
+    /// be virtual.
     #[error(
         "it is set at index `{index}`, so every use would search the iterations for those that set its element"
     )]
@@ -39,7 +39,7 @@ pub enum InlineRejection {
         /// The index of one dimension.
         index: String,
     },
-    /// Loops can be dropped around a lone store only, and there is more.
+    /// Loops can be dropped only around a single store, but the nest contains other statements.
     #[error("its loops can be searched for an element only if they hold one store and nothing else")]
     InvertedNest,
     /// Setters within one loop nest may store to the same element at different indices.
@@ -60,7 +60,7 @@ pub enum InlineRejection {
         /// The local.
         local: String,
     },
-    /// It is used where, or before, it is set.
+    /// A use comes before its last setter, or is part of it.
     #[error("it is used before its last setter is done")]
     SetAfterUse,
     /// An input changes between the computation and a use.
@@ -97,7 +97,7 @@ pub enum InlineRejection {
         /// The missing data, in words.
         what: String,
     },
-    /// A reduction would land inside a vector loop.
+    /// A reduction would stand inside a vector loop.
     #[error("its computation has a loop, and it is used inside a vector loop")]
     LoopInVector,
     /// A computation that holds for some elements alone needs a guarded form that one of its parts does not

@@ -80,8 +80,8 @@ impl NestCheck<'_> {
         result
     }
 
-    /// The local is declared within the nest, within the same dropped loops, and not indexed by their
-    /// variables.
+    /// Checks that the local is declared in the nest, inside the same dropped loops as this use, and not
+    /// indexed by the variables of these loops.
     fn local(&self, local: LocalId, index: &Indices) -> Result<(), InlineRejection> {
         let mentions = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
         match self.locals.get(&local) {

@@ -35,7 +35,7 @@ fn is_constant(pattern: &Pattern) -> bool {
     letters(pattern).iter().all(|l| matches!(l, 'c' | 'd'))
 }
 
-/// What each equation makes smaller; see the module documentation.
+/// The measure that each equation makes smaller; see the module documentation.
 fn measure(pattern: &Pattern) -> [usize; 4] {
     if is_constant(pattern) {
         return [0, 1, 0, 0];
@@ -97,7 +97,8 @@ fn edges(dtype: DType) -> Vec<Scalar> {
             f64::NAN,
         ];
         let numbers = numbers.map(|x| Scalar::from_f64(dtype, x));
-        // The least subnormal, the greatest of its sign that is not infinite or NaN, and their like.
+        // The least subnormal numbers of both signs, and a subnormal that is no power of two; below, the
+        // greatest number.
         let ends = [1, top + 1, 3].map(|b| Scalar::new(dtype, b));
         let greatest = (0..top).rev().take(1 << 23).map(|b| Scalar::new(dtype, b));
         let greatest = match dtype {
@@ -115,10 +116,10 @@ fn edges(dtype: DType) -> Vec<Scalar> {
     values
 }
 
-/// Looks at values of letters, and says whether to stop.
+/// A function of the values of letters that returns whether to stop.
 type Check<'c> = dyn FnMut(&[(char, Scalar)]) -> bool + 'c;
 
-/// Calls `check` with every assignment of edges of the type to the letters, until it says to stop.
+/// Calls `check` with every assignment of edge values of the type to the letters, until it returns true.
 fn each_assignment(letters: &[char], dtype: DType, check: &mut Check<'_>) -> bool {
     fn step(rest: &[char], dtype: DType, so_far: &mut Vec<(char, Scalar)>, check: &mut Check<'_>) -> bool {
         let Some((&letter, rest)) = rest.split_first() else { return check(so_far) };
@@ -133,8 +134,8 @@ fn each_assignment(letters: &[char], dtype: DType, check: &mut Check<'_>) -> boo
     step(letters, dtype, &mut Vec::new(), check)
 }
 
-/// Both sides of an equation where its condition holds; `None` where it does not. Variables vary as far as
-/// conditions see.
+/// Both sides of an equation where its condition holds; `None` where it does not. The condition sees
+/// constants for the letters `c` and `d`, and varying expressions for the others.
 fn evaluated(
     (equation, [left, right]): (&Equation, &[Pattern; 2]),
     dtype: DType,
@@ -197,7 +198,7 @@ fn other_equations_are_not_strict() {
                 evaluated((equation, &sides), dtype, values).is_some_and(|(left, right)| !alike(left, right))
             })
         });
-        // Only values in between show the rounding of `pow`.
+        // The edge values do not show the rounding of `pow`; other values do.
         let rounds = || (1..1000).any(|i| !alike(power(i, 1.0), x(i)) || !alike(power(i, -1.0), inverse(i)));
         assert!(differs || rounds(), "{} is strict", equation.name);
     }
@@ -241,7 +242,8 @@ fn equations_of_tanh_are_more_exact() {
     }
 }
 
-/// Going through a wider type, which conversions may be freed of, on every value of the narrow types.
+/// Checks on every value of the narrow types that a conversion by way of a wider type equals the direct one
+/// if the pass removes the detour.
 #[test]
 fn conversions_pass_through_on_every_value() {
     for dtype in [DType::F16, DType::Bf16, DType::Fp8E5m2, DType::Fp8E4m3fn, DType::I8, DType::U16] {
