@@ -11,7 +11,7 @@ use crate::distance::{Format, ulps, ulps_from};
 use crate::reference::Reference;
 use crate::{BOUNDS, Bound, Worst, effort};
 
-/// What the functions are measured by: a name, a unary function, and `pow`.
+/// An arithmetic whose accuracy is measured: its name, its unary functions, and its `pow`.
 struct Arithmetic {
     name: &'static str,
     unary: fn(UnaryOp, f32) -> f32,
@@ -41,7 +41,7 @@ const ALONE: [(UnaryOp, [f64; 2]); 7] = [
 ];
 const POW: [f64; 2] = [1.5, 1.5];
 
-/// The documents state these bounds, no others.
+/// The documentation of `lowered_ir::math` states exactly these bounds.
 #[test]
 fn the_documentation_states_the_bounds_without_double() {
     let stated = |name: &str| -> [f64; 2] {
@@ -119,7 +119,7 @@ fn powers_without_double_keep_their_bounds() {
     assert!(kept, "see the output");
 }
 
-/// Zeros keep their sign, what is no number stays none, and powers have the exceptions of C's.
+/// Zeros keep their sign, NaN stays NaN, and powers have the exceptional cases of C's `pow`.
 #[test]
 fn edges_without_double_are_exact() {
     let inf = f32::INFINITY;

@@ -54,7 +54,8 @@ const NEAR_MULTIPLES: [(u64, i32); 24] = [
     (6448461629705574, 742),
 ];
 
-/// Arguments of a function, values of the type: edges with their neighbours, and `count` of each random kind.
+/// Arguments of a function, all of them values of the type: edges with their neighbours, and `count`
+/// arguments of each random kind.
 pub(crate) fn of(op: UnaryOp, dtype: DType, count: usize) -> Vec<f64> {
     let mut random = Random::new(op as u64 + 1);
     let mut arguments = edges(op, dtype);
@@ -71,7 +72,7 @@ pub(crate) fn of(op: UnaryOp, dtype: DType, count: usize) -> Vec<f64> {
     arguments.into_iter().map(|x| Scalar::from_f64(dtype, x).as_f64()).collect()
 }
 
-/// Where the function neither vanishes nor overflows, but for a margin.
+/// The range in which the function neither vanishes nor overflows, with a margin at both ends.
 fn range(op: UnaryOp, dtype: DType) -> (f64, f64) {
     let wide = if dtype == DType::F64 { 1.0 } else { 0.125 };
     match op {
@@ -131,7 +132,7 @@ fn edges(op: UnaryOp, dtype: DType) -> Vec<f64> {
 fn multiples() -> Vec<f64> {
     let quarter = std::f64::consts::FRAC_PI_2;
     let mut multiples: Vec<f64> = [1.0, 2.0, 3.0, 4.0, 11.0, 1420.0, 52174.0].map(|k| k * quarter).into();
-    // Where the large angles begin, and the limits of the steps for `f32`.
+    // The least large angle, and the limits of the steps for `f32`.
     multiples.extend([40, 46, 69, 92, 115].map(|p| 2f64.powi(p)));
     multiples
 }

@@ -1,4 +1,4 @@
-//! How far a result is from the truth, in units of the last place of the truth's binade.
+//! The distance of a result from the true value, in units of the last place of the true value's binade.
 //!
 //! Infinity counts as the power of two that follows the largest number, so that a result that overflows too
 //! early or too late is as far off as it would be without an end of the range. A format without infinities

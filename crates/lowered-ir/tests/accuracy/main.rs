@@ -7,7 +7,7 @@
 //!
 //! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With
 //! `ACCURACY=full` in the environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as
-//! long, that over all `f32` patterns takes every fiftieth.
+//! long, and the sweep over `f32` takes every fiftieth pattern.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
 
 mod alone;
@@ -25,7 +25,7 @@ use arguments::Random;
 use distance::{Format, ulps, ulps_from};
 use reference::Reference;
 
-/// A function, its bounds in ulp for `f32` and `f64`, and the platform's function. The table of
+/// A function, its bounds in ulp for `f32` and `f64`, and the platform's function: a row of the table of
 /// `lowered_ir::math`.
 pub(crate) struct Bound {
     pub(crate) op: UnaryOp,
@@ -50,13 +50,13 @@ pub(crate) const BOUNDS: [Bound; 10] = [
     bound(UnaryOp::Recip, 0.5, 0.5, |x| 1.0 / x),
     bound(UnaryOp::RecipSqrt, 1.5, 1.5, |x| 1.0 / x.sqrt()),
 ];
-/// Of `pow`: `f32`, `f64`.
+/// The bounds of `pow` for `f32` and `f64`.
 const POW: [f64; 2] = [0.501, 1.0];
-/// Of every function of a narrow type: nearly always the nearest value, but where the truth is nearly
-/// halfway.
+/// The bound of every function of a narrow type: the result is the nearest value, unless the true value is
+/// nearly halfway between two values.
 const NARROW: f64 = 0.501;
 
-/// The documents state these bounds, no others.
+/// The documentation of `lowered_ir::math` states exactly these bounds.
 #[test]
 fn the_documentation_states_these_bounds() {
     let rows: Vec<Vec<&str>> = include_str!("../../src/math/mod.rs")
@@ -93,7 +93,8 @@ impl Worst {
         }
     }
 
-    /// Within the bound; and not so far below it that nothing was measured.
+    /// Whether the greatest distance is within the bound, and not so small that nothing can have been
+    /// measured.
     fn check(self, what: &str, bound: f64) -> bool {
         let Worst { ulps, at: [x, y], count } = self;
         let verdict = if ulps > bound { "too far" } else { "within" };
@@ -190,7 +191,8 @@ fn single_powers_keep_their_bound_over_random_patterns() {
     assert!(worst.check("pow f32 sweep", POW[0]), "{worst:?}");
 }
 
-/// Every value of every narrow float through every function: to the nearest, or as good as.
+/// Applies every function to every value of every narrow float. The result is the nearest value or, near
+/// halfway, the next one.
 #[test]
 fn narrow_functions_are_as_good_as_correctly_rounded() {
     for dtype in [DType::F16, DType::Bf16, DType::Fp8E5m2, DType::Fp8E4m3fn] {

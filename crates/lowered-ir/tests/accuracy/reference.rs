@@ -6,7 +6,7 @@ use lowered_ir::ir::UnaryOp;
 pub(crate) const PRECISION: usize = 192;
 pub(crate) const ROUND: RoundingMode = RoundingMode::ToEven;
 
-/// Exact; scaled by hand because the library misreads subnormals.
+/// Converts a number exactly. Small ones are scaled here, because the library misreads subnormals.
 pub(crate) fn big(x: f64) -> BigFloat {
     if x != 0.0 && x.abs() < 1e-290 {
         let up = BigFloat::from_f64(2f64.powi(-100), PRECISION);
@@ -15,12 +15,12 @@ pub(crate) fn big(x: f64) -> BigFloat {
     BigFloat::from_f64(x, PRECISION)
 }
 
-/// Rounded; for numbers within the range of `f64`.
+/// The nearest `f64`, for numbers within the range of `f64`.
 pub(crate) fn to_f64(x: &BigFloat) -> f64 {
     x.to_string().parse().unwrap_or(f64::INFINITY)
 }
 
-/// What functions are compared with.
+/// The functions that results are compared with.
 pub(crate) struct Reference;
 
 impl Reference {
@@ -44,13 +44,13 @@ impl Reference {
         }
     }
 
-    /// For positive finite `x` and finite `y`.
+    /// `x` to the power of `y`, for positive finite `x` and finite `y`.
     pub(crate) fn power(x: f64, y: f64, constants: &mut Consts) -> BigFloat {
         big(x).pow(&big(y), PRECISION, ROUND, constants)
     }
 }
 
-/// Results at zeros, infinities and outside of the domain, where the library is not asked.
+/// Results at zeros, infinities and outside of the domain, where the library is not used.
 fn edge(op: UnaryOp, x: f64) -> Option<f64> {
     use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
     let (infinite, nan) = (f64::INFINITY, f64::NAN);

@@ -1,4 +1,5 @@
-//! One-hot sums as gathers: the bits of the sum, whatever is in the table, the label and the accumulator.
+//! Gathers have the bits of the one-hot sums that they replace, whatever the values of table, label and
+//! accumulator.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Expr, Routine, walk};
@@ -46,7 +47,7 @@ fn run(routine: &Routine, table: &[Scalar], label: Scalar, start: Scalar) -> Sca
     Scalar::read(start.dtype(), &memory.nodes[2]).expect("an element")
 }
 
-/// Every table entry, label and start that may matter.
+/// Compares the routine with its gather on every table entry, label and initial value that may be special.
 fn check(before: &Routine, classes: usize, [dtype, label]: [DType; 2]) {
     let after = gathered(before);
     let numbers = [0.0, -0.0, 0.1, -1.0, f64::INFINITY, f64::NAN];

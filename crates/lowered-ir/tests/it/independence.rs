@@ -1,5 +1,6 @@
-//! Rules V11 and V20 against brute force: what the verifier accepts is enumerated, and nothing is out of
-//! bounds and no two iterations of the parallel loop meet.
+//! Compares rules V11 and V20 with brute force: all iterations of a routine that the verifier accepts are
+//! enumerated. No access may be out of bounds, and no iteration of the parallel loop may access an element
+//! that another one writes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use lowered_ir::{
 use proptest::{collection::vec, prelude::*};
 use tnode::{DType, ModeState, Scalar};
 
-/// Around the parallel loop, the parallel loop, and two loops inside it.
+/// The loop around the parallel loop, the parallel loop, and two loops inside it.
 const VARS: usize = 4;
 const PARALLEL: usize = 1;
 
@@ -47,7 +48,7 @@ fn indices() -> impl Strategy<Value = Indices> {
     vec(affine(), 2).prop_map(Indices::from_vec)
 }
 
-/// A read of the very element, or of one nearby, or of any.
+/// An access that reads nothing, the element that it writes, a nearby element, or any element.
 fn access() -> impl Strategy<Value = Access> {
     let range = (affine(), -2i64..3, 1i64..8).prop_map(|(index, lo, len)| Range { index, lo, hi: lo + len });
     let guard = vec(range, 0..3).prop_map(Guard::from_vec);
@@ -126,7 +127,7 @@ struct Touched {
     writes: Vec<[i64; 2]>,
 }
 
-/// What is touched by each iteration of the parallel loop, in each iteration of the loop around it.
+/// The elements that each iteration of the parallel loop touches, in each iteration of the loop around it.
 fn touched(case: &Case) -> BTreeMap<(i64, i64), Touched> {
     let mut all: BTreeMap<(i64, i64), Touched> = BTreeMap::new();
     each_point(&case.loops, &mut Vec::new(), &mut |point| {
@@ -142,13 +143,13 @@ fn touched(case: &Case) -> BTreeMap<(i64, i64), Touched> {
     all
 }
 
-/// Whether an element is outside the array.
+/// Whether an access is outside of the array.
 fn escapes(case: &Case) -> bool {
     let inside = |e: &[i64; 2]| e.iter().zip(case.dims).all(|(i, dim)| (0..dim).contains(i));
     touched(case).values().any(|t| !t.reads.iter().chain(&t.writes).all(inside))
 }
 
-/// Whether two iterations of the parallel loop meet.
+/// Whether an iteration of the parallel loop accesses an element that another one writes.
 fn meets(case: &Case) -> bool {
     let all = touched(case);
     let pairs = all.iter().flat_map(|a| all.iter().map(move |b| (a, b)));
@@ -178,7 +179,7 @@ proptest! {
     }
 }
 
-/// The property above is only worth something if many loops are accepted and many are rejected.
+/// The properties above test little unless many loops are accepted and many are rejected.
 #[test]
 fn accepted_and_rejected_loops_are_both_common() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

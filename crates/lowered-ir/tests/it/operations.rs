@@ -22,7 +22,7 @@ fn rows() -> Vec<Row<'static>> {
 }
 
 fn row(line: &str) -> Row<'_> {
-    // Of two signs of equality the last one is the row's.
+    // The last equality sign of a row separates the operands from the result.
     let (call, result) = line.rsplit_once(" = ").unwrap();
     let mut words = call.split(' ');
     let (op, dtype) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
@@ -62,8 +62,7 @@ fn operations_follow_the_table() {
     }
 }
 
-/// No operation is missing, and none lacks a row with a NaN, a zero or an infinity (where floats have it at
-/// all).
+/// Every operation has a row with a zero and, if it is defined on floats, rows with a NaN and an infinity.
 #[test]
 fn the_table_has_every_operation_at_every_edge() {
     let mut rows_of: BTreeMap<&str, Vec<Row<'_>>> = BTreeMap::new();

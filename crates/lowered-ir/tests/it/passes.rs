@@ -112,7 +112,7 @@ fn inputs_are_what_is_read_first_and_outputs_what_is_written() {
 #[test]
 fn a_read_is_initial_unless_all_it_sees_was_written() {
     let inputs = |body: &str| optimized(routine("on_device", body)).inputs;
-    // Two halves cover what is read; one and a symbolic part do not.
+    // Two halves cover all elements that are read; one half and a part of symbolic size do not.
     let half = |at: i64| format!("for i{at} in 0..2 {{ %2[i{at} + {at}] := 1.0f32 }}\n");
     assert_eq!(inputs(&(half(0) + &half(2) + USE)), []);
     assert_eq!(inputs(&(half(0) + USE)), [T]);
@@ -155,7 +155,7 @@ fn visits_are_counted_exactly_where_indices_allow() {
     assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] }"), 1);
     assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] + %0[-i0 + 3] }"), 2);
     assert_eq!(visits("for i0 in 0..4 { for i1 in 0..3 { %1[i0, i1] := %0[i1] } }"), 4);
-    // A mixed-radix index reaches each element once, a window its middle as often as it is wide.
+    // A mixed-radix index reads each element once; a window of two reads elements in the middle twice.
     assert_eq!(visits("for i0 in 0..2 { for i1 in 0..2 { %1[i0, i1] := %0[2*i0 + i1] } }"), 1);
     assert_eq!(visits("for i0 in 0..3 { for i1 in 0..2 { %1[i0, i1] := %0[i0 + i1] } }"), 2);
     assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[2] }"), 4);
@@ -206,7 +206,7 @@ fn the_trace_of_the_seed_counts_what_its_first_iterations_read() {
     let (exact, why) = decided(None);
     assert_eq!(exact, Some(MemoryMode::Local));
     assert!(why.contains("each element is read up to 2 times, more than max_visits = 1"), "{why}");
-    // Six iterations meet no element twice; seven do.
+    // The first six iterations read no element twice; the first seven do.
     assert_eq!(decided(Some(5)).0, Some(MemoryMode::Virtual));
     assert_eq!(decided(Some(6)).0, Some(MemoryMode::Local));
 }

@@ -199,7 +199,7 @@ fn normal_cdf(x: f64) -> f64 {
 
 const SAMPLES: usize = 100_000;
 
-/// As many values as that.
+/// `SAMPLES` values of a distribution.
 fn sampled_numbers(distribution: Distribution, dtype: DType, seed: u32) -> Vec<f64> {
     let samples = samples(seed, SAMPLES / distribution.values_per_sample(dtype));
     numbers(Scheme::Standard, distribution, dtype, &samples)
@@ -216,11 +216,11 @@ fn uniforms_have_the_moments_of_their_distribution() {
             DType::Fp8E4m3fn => 4,
             _ => 24,
         };
-        // Of the multiples of 2^-p in [0, 1).
+        // The mean and variance of the uniform distribution over the multiples of 2^-p in [0, 1).
         let step = 0.5f64.powi(p);
         let (mean, variance) = ((1.0 - step) / 2.0, (1.0 - step * step) / 12.0);
         let [found_mean, found_variance, skewness, kurtosis] = moments(&found);
-        // Five standard errors.
+        // The tolerances are five standard errors.
         let n = (SAMPLES as f64).sqrt();
         assert!((found_mean - mean).abs() < 5.0 * variance.sqrt() / n, "{dtype}: mean {found_mean}");
         assert!((found_variance - variance).abs() < 5.0 * 0.0745 / n, "{dtype}: variance {found_variance}");
@@ -228,7 +228,7 @@ fn uniforms_have_the_moments_of_their_distribution() {
         assert!((kurtosis - 1.8).abs() < 0.05, "{dtype}: kurtosis {kurtosis}");
         if p == 24 {
             let d = distance(&mut found, |x| x);
-            // Passed by 999 of 1000 true samples.
+            // Of 1000 true samples, 999 pass.
             assert!(d < 1.95 / n, "{dtype}: Kolmogorov-Smirnov distance {d}");
         }
     }

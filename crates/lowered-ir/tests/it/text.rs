@@ -142,7 +142,7 @@ fn routine() -> impl Strategy<Value = Routine> {
         .prop_map(|(name, numerics, symbols, nodes, body)| Routine { name, numerics, symbols, nodes, body })
 }
 
-/// What the text keeps of a node.
+/// The properties of nodes that the text keeps.
 fn kept(nodes: &[NodeDecl]) -> Vec<(&str, DType, &[usize], Option<MemoryMode>)> {
     nodes.iter().map(|n| (n.name.as_str(), n.dtype, n.dims.as_slice(), n.mode.mode())).collect()
 }
@@ -274,7 +274,7 @@ fn nesting_has_a_limit_that_no_text_gets_around() {
     assert!(right(100_000).is_err());
 }
 
-/// On the stack a thread has by default, without optimisation.
+/// Runs on the default stack of a test thread, also in builds without optimisation.
 #[test]
 fn the_deepest_routine_prints_and_parses_back() {
     let n = MAX_NESTING - 3;

@@ -55,7 +55,8 @@ fn odd_names_are_found() {
     assert_eq!(verify(&twice).unwrap_err().place, RoutinePosition::Symbol(SymbolId(1)));
 }
 
-/// Deeper than the stack would allow anybody to recurse, so the verifier has to stop before.
+/// The trees are too deep for recursion on this stack, so the verifier must stop before it reaches their
+/// ends.
 #[test]
 fn depth_is_bounded_before_it_is_walked() {
     let mut deep = zero();

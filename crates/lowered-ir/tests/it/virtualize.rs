@@ -45,7 +45,8 @@ fn a_node_without_setter_is_rejected() {
     rejected(USE, "no statement of this routine computes it");
 }
 
-/// The body has `t` inlined when that is asked for, and computes the same bits; answers the optimised text.
+/// Checks that `t` is inlined in the body if it must be virtual, and that the body then computes the same
+/// bits. Returns the optimised text.
 #[track_caller]
 fn inlined(body: &str) -> String {
     let before = routine("virtual", body);
@@ -95,7 +96,8 @@ fn offset_strided_reversed_and_partial_setters_are_inlined() {
         "%4[0] := %2[@s]",
     ];
     for (setter, user) in setters.iter().flat_map(|s| uses.iter().map(move |u| (s, u))) {
-        // The one kind of use that an affine index cannot solve: half an element's position.
+        // The iteration of the setter at `2*i0` would be half of the position that is used, which is no
+        // affine index.
         if setter.contains("2*i0] := %0") && !user.contains("2*i8 + i9") && !user.contains("%2[2]") {
             continue;
         }
@@ -119,8 +121,8 @@ fn uses_within_the_setting_nest_are_inlined() {
     let fused = "for i0 in 0..4 { %2[i0] := %0[i0] * 2.0f32\n%4[i0] := %2[i0] + 1.0f32 }";
     let text = inlined(fused);
     assert!(text.contains("%4[i0] := %0[i0] * 2.0f32 + 1.0f32"), "{text}");
-    // An earlier iteration's element, a sum that is done, and an input that the use overwrites element by
-    // element.
+    // The use may read an element of an earlier iteration or a completed sum, and may overwrite an input
+    // element by element.
     inlined(
         "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := guarded(1 <= i0 < 4, %2[i0 - 1], 0.0f32) }",
     );
@@ -138,13 +140,14 @@ fn an_index_that_takes_a_division_is_rejected() {
 
 #[test]
 fn loops_in_another_order_are_rejected() {
-    // Digits are told apart, so each element has one iteration, and their order does not matter.
+    // The index is a mixed-radix number, so each element has one iteration, and the order of the loops does
+    // not matter.
     let digits = "for i0 in 0..2 { for i1 in 0..2 { %2[i0 + 2*i1] := %2[i0 + 2*i1] + %1[i0, i1] } }";
     inlined(&format!("zero %2\n{digits}\n{USE}"));
     inlined(&format!(
         "zero %2\nfor i0 in 0..2 {{ for i1 in 0..2 {{ for i2 in 0..2 {{ %2[i0 + 2*i1] := %1[i0, i2] }} }} }}\n{USE}"
     ));
-    // Windows meet: an element would be summed from its last iteration to its first.
+    // Windows overlap, and the sum of an element would run from its last iteration to its first.
     let source = "routine @o strict {\nnode %0 \"x\" f32[3] on_device\nnode %1 \"t\" f32[5] virtual\nnode %2 \"y\" f32[5] on_device\n\
                   zero %1\nfor i0 in 0..3 { for i1 in 0..2 { %1[i0 + 2*i1] := %1[i0 + 2*i1] + %0[i0] } }\n\
                   for i8 in 0..5 { %2[i8] := %1[i8] }\n}";
@@ -193,7 +196,7 @@ fn a_recurrence_is_rejected() {
     rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
 }
 
-/// Which of its own elements an element is computed from is not known, were it always the same one.
+/// It is not known from which element of the node another one is computed, even if it is always the same.
 #[test]
 fn a_computed_index_is_rejected() {
     let what = "it is accessed at a computed index";
@@ -221,7 +224,8 @@ fn a_use_before_the_last_setter_is_rejected() {
     let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
     let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
     rejected(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
-    // In one nest: before it in the text, in a later iteration, in the middle of a sum.
+    // The use is in the nest of the setter: before it in the text, of an element of a later iteration, or in
+    // the middle of a sum.
     let first = "zero %2\nfor i0 in 0..4 { %4[i0] := %2[i0]\n%2[i0] := %0[i0] }";
     rejected(first, "it is used before its last setter is done");
     let ahead = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[-i0 + 3] }";
@@ -236,11 +240,12 @@ fn an_overwritten_input_is_rejected() {
     let what = "its input \"x\" is overwritten before its last use";
     let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
     rejected(&format!("{set}\nzero %0\n{USE}"), what);
-    // The use itself overwrites it: at another element, twice, in a loop that comes back, before reading.
+    // The statement that uses `t` overwrites the input: at another element, repeatedly in a loop, or before
+    // the use.
     rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
     rejected(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
     rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
-    // The setter's own loop overwrites it.
+    // The loop of the setter overwrites the input.
     let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
     rejected(&format!("{fused}\n{USE}"), what);
 }
@@ -319,7 +324,7 @@ fn gathers_in_a_computation_are_repeated_but_not_guarded() {
 
 #[test]
 fn a_read_that_the_conditions_do_not_bound_is_rejected() {
-    // Two conditions bound the two parts of the index; the verifier combines no two ranges.
+    // Each of two conditions bounds one part of the index, but the verifier does not combine two ranges.
     let source = "routine @o strict {\nnode %0 \"x\" f32[16] on_device\nnode %1 \"t\" f32[6, 6] virtual\nnode %2 \"y\" f32[6, 6] on_device\n\
                   zero %1\nfor i0 in 0..4 { for i1 in 0..4 { %1[i0 + 1, i1 + 1] := %0[4*i0 + i1] } }\n\
                   for i8 in 0..3 { for i9 in 0..3 { for i10 in 0..4 { %2[i8 + i10, i9 + i10] := %1[i8 + i10, i9 + i10] } } }\n}";
@@ -344,7 +349,7 @@ fn random_bits_are_not_chosen_among() {
     let rejections = virtualize::virtualize(&mut source(random), &[NodeRef(1)]);
     let what = "a use needs its computation guarded, which a value of type u32x4 cannot be";
     assert_eq!(rejections.first().map(|(_, rejection)| rejection.to_string()), Some(what.to_owned()));
-    // A guarded read chooses by itself.
+    // A copy needs no selection between values, because a guarded read has an alternative of its own.
     let copied = "zero %1\nfor i0 in 0..3 { %1[i0 + 1] := %0[i0] }\nfor i8 in 0..4 { %2[i8] := %1[i8] }";
     let mut copy = source(copied);
     assert_eq!(virtualize::virtualize(&mut copy, &[NodeRef(1)]), []);
@@ -353,7 +358,8 @@ fn random_bits_are_not_chosen_among() {
 
 #[test]
 fn what_the_verifier_would_not_accept_is_rejected() {
-    // One iteration each, so any coefficient is in bounds; together they are too steep for an address.
+    // Each loop has one iteration, so every coefficient is in bounds. The product of the two coefficients
+    // exceeds the limit on offsets.
     let source = "routine @s strict {\nnode %0 \"x\" f32[1] on_device\nnode %1 \"t\" f32[1] virtual\nnode %2 \"y\" f32[1] on_device\n\
                   for i0 in 0..1 { %1[i0] := %0[1048576*i0] }\nfor i8 in 0..1 { %2[i8] := %1[1099511627776*i8] }\n}";
     let mut steep = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
