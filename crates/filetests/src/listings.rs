@@ -19,8 +19,8 @@ use crate::{File, Mode, TestFailure, corpus};
 /// rewrites these.
 ///
 /// `comment` begins the lines that say which kernel follows, in the code generator's language. The target
-/// must be the same on every machine: the code generator's capabilities decide how routines are scheduled. A
-/// routine that the target lacks operations for has the reason in its place.
+/// must be the same on every machine: the code generator's capabilities decide how routines are scheduled. If
+/// the target lacks an operation of a routine, the golden file has the reason in place of the source.
 pub fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<TestFailure> {
     let is_run = |file: &File| file.tests.iter().any(|test| test.words().next() == Some("run"));
     let mut failures = Vec::new();

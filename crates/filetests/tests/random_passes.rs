@@ -25,8 +25,8 @@ fn a_fixed_set_of_seeds_keeps_the_bits_and_is_mostly_accepted() {
     assert!(accepted.count() > 130);
 }
 
-/// Random routines contain forms that passes rewrite and that are rare in random expressions: one-hot sums
-/// and powers.
+/// Random routines contain one-hot sums and powers, which passes rewrite and which would be rare in random
+/// expressions.
 #[test]
 fn drawn_routines_have_one_hot_sums_and_powers() {
     let changed = |pass: &str, seed: u64| {

@@ -1,7 +1,7 @@
 //! Decisions derived from bytes, so that a list of bytes describes a program: shorter and smaller lists make
 //! simpler programs.
 
-/// A supply of decisions; when the bytes run out every decision is the first, simplest one.
+/// A supply of decisions. After the last byte, every decision is the first and simplest choice.
 #[derive(Clone, Debug)]
 pub struct Choices<'a> {
     bytes: &'a [u8],

@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Maker<'_, '_> {
-    /// An expression of the type, at most `depth` operations deep but for conversions.
+    /// An expression of the type, at most `depth` operations deep, conversions not counted.
     pub(super) fn expr(&mut self, dtype: DType, depth: usize) -> Expr {
         if depth == 0 {
             return self.leaf(dtype);

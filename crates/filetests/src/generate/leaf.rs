@@ -49,7 +49,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A random node, preferably of the type, preferably a late one.
+    /// A random node, preferably one of the type that was declared late.
     fn any_node(&mut self, dtype: DType) -> NodeRef {
         let avoided = self.target.filter(|_| !self.choices.chance(1, 8));
         let all: Vec<NodeRef> = self.memory().into_iter().filter(|&node| Some(node) != avoided).collect();

@@ -103,8 +103,8 @@ pub(super) fn caps() -> Caps {
     }
 }
 
-/// The kernels, which must verify; and as comments the calls, the nodes that a run overwrites, and the
-/// temporaries.
+/// The text of the kernels, which must verify, with comments that list the calls, the nodes that a run
+/// overwrites, and the temporaries.
 fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<String, String> {
     let mut text = String::new();
     for (i, kernel) in scheduled.kernels().iter().enumerate() {
