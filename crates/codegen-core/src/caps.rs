@@ -123,7 +123,7 @@ pub struct Workgroups {
     /// Threads of a subgroup, which run in lockstep, so that their accesses to shared memory coincide. 1 if
     /// that is not known.
     pub subgroup_size: u32,
-    /// Bytes of the narrowest elements that a thread can load or store several of with one access.
+    /// Bytes of the narrowest type of which a thread can load or store several elements with one access.
     pub element_bytes: usize,
 }
 

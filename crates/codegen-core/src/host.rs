@@ -377,7 +377,7 @@ unsafe extern "C" fn log_value(log: *mut KernelLog<'_>, low: u64, high: u64) {
 ///
 /// # Safety
 ///
-/// As [`log_value`].
+/// The condition of [`log_value`] holds.
 unsafe extern "C" fn log_line(log: *mut KernelLog<'_>, number: u64) {
     // SAFETY: as in `log_value`.
     unsafe { &mut *log }.end_line(number);
@@ -414,8 +414,8 @@ mod tests {
     #[repr(align(64))]
     struct Line([i64; 8]);
 
-    /// Adds its `begin..end` elements of every argument but the last to the last, and its binding; counts
-    /// calls in its scratch.
+    /// Adds its binding and the elements `begin..end` of every other argument to the last argument. Counts
+    /// its calls in its scratch memory.
     struct Sum {
         terms: usize,
     }

@@ -12,9 +12,10 @@ use crate::panic::drop_payload;
 
 /// Takes the text of a log.
 ///
-/// The thread that runs a kernel calls it meanwhile; where the device has memory of its own, a thread that
-/// notices that a run is done. So it should be quick, and it may wait for nothing. If it panics, it is not
-/// called again for that call of a kernel, which runs to its end and then goes on panicking.
+/// The thread that runs a kernel calls the sink during the run. If the device has memory of its own, a thread
+/// that notices the end of a run calls it instead. So the sink should be quick, and must not wait for
+/// anything. If it panics, it is not called again for that call of the kernel: the kernel runs to its end,
+/// and then the panic resumes.
 pub trait LogSink: Send + Sync {
     /// Takes one or more whole lines, each with its line end.
     fn write(&self, lines: &str);
@@ -87,7 +88,7 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    /// Compiled code may be the caller, so no panic may escape.
+    /// Passes the text on. Compiled code may be the caller, so no panic may escape.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         if let (Some(logging), None, false) = (self.logging, &self.panic, text.is_empty()) {

@@ -31,8 +31,8 @@ pub trait ShaderModule: fmt::Debug + Send + Sync {
 pub struct Shader {
     /// WGSL with the entry point `main`.
     pub wgsl: String,
-    /// The number of workgroups, in up to three dimensions of any split. The kernel counts workgroups by
-    /// itself, and those in excess return.
+    /// The number of workgroups. A device may split it over up to three dimensions in any way: the kernel
+    /// computes the number of a workgroup from its coordinates, and workgroups beyond the last one return.
     pub groups: u64,
     /// Words of the table at binding 0: offsets, then static indices.
     pub table_words: usize,

@@ -224,7 +224,7 @@ impl PlacementSearch<'_> {
             return None;
         }
         let dims = || index.iter().enumerate().filter(|(dim, _)| Some(*dim) != computed);
-        // A loop of one iteration says nothing: only the first thread runs it.
+        // A loop of one iteration contributes no digit, because only the first thread runs it.
         let several = threads.iter().filter(|thread| self.ranges.get(&Var::Loop(**thread)) != Some(&(0, 0)));
         several.map(|&thread| dims().find_map(|(dim, index)| self.digit(dim, index, thread))).collect()
     }

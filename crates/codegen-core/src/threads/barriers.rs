@@ -102,8 +102,8 @@ impl<'k> BarrierTracker<'k> {
         self.record(scope)
     }
 
-    /// The reads since the last barrier. Before a loop that may not run, to be [kept](BarrierTracker::keep)
-    /// after it.
+    /// The reads since the last barrier. A code generator saves them before a loop that may not run, and
+    /// passes them to [`keep`](BarrierTracker::keep) after it.
     pub fn pending(&self) -> SharedAccesses {
         self.pending.clone()
     }

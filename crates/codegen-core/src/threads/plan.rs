@@ -23,8 +23,8 @@ impl Default for PlanLimits {
 /// The storage of a local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// None: each element is the value stored last. The code runs straight from the declaration to every
-    /// store.
+    /// No storage: each element is the value stored last. The code runs straight from the declaration to
+    /// every store.
     Values,
     /// One variable per element.
     Variables,
