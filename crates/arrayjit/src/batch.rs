@@ -129,8 +129,8 @@ impl Backend {
     /// Compiles several routines. The result is the same as compiling them in order, one by one, except that
     /// if one of them fails, none is compiled, and that code for all of them is generated in parallel.
     ///
-    /// `occupancy` gets the name and the position of each member and returns whether to compile it; the
-    /// others are `None` in the result.
+    /// `occupancy` gets the name and the position of each member and returns whether to compile it; members
+    /// that it leaves out are `None` in the result.
     ///
     /// ```
     /// use arrayjit::{Backend, BatchMember, HostArray, TensorNode};
@@ -158,8 +158,9 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`CompileError::Batch`] with the first member that fails; or, as [`Backend::compile`], a conflict with
-    /// decisions that another thread made about the nodes meanwhile. No node's memory mode has changed then.
+    /// [`CompileError::Batch`] with the first member that fails; or, as for [`Backend::compile`], a conflict
+    /// with decisions that another thread made about the nodes meanwhile. No node's memory mode has changed
+    /// then.
     #[tracing::instrument(skip_all, fields(backend = self.name(), members = members.len()))]
     pub fn compile_batch(
         &self,

@@ -45,12 +45,12 @@ impl DebugReporter {
         DebugReporter { level: settings.level, dump: DumpFilter::parse(&settings.dump), folder }
     }
 
-    /// Level 1: the device.
+    /// Reports the device, on level 1.
     pub(crate) fn device(&self, device: &Device) {
         self.report(1, || format!("device {}", device.name()));
     }
 
-    /// Level 2: the time of each stage of a routine's compilation.
+    /// Reports the time of each stage of a routine's compilation, on level 2.
     pub(crate) fn times(&self, routine: &str, stages: &[(&'static str, Duration)]) {
         self.report(2, || {
             let times =
@@ -59,8 +59,8 @@ impl DebugReporter {
         });
     }
 
-    /// Level 1: a compiled routine, or a part of one; level 2: each kernel call; level 4: the generated code
-    /// of each kernel; level 7: its machine instructions.
+    /// Reports a compiled routine, or a part of one, on level 1; each kernel call on level 2; the generated
+    /// code of each kernel on level 4; its machine instructions on level 7.
     pub(crate) fn compiled(&self, routine: &str, report: &CallReport<'_>) {
         let CallReport { codegen, schedule, .. } = *report;
         self.report(1, || {
@@ -77,29 +77,29 @@ impl DebugReporter {
         }
     }
 
-    /// Level 1: legal but suspicious parts of a routine.
+    /// Reports legal but suspicious parts of a routine, on level 1.
     pub(crate) fn warnings(&self, routine: &str, warnings: &[Warning]) {
         for warning in warnings {
             self.report(1, || format!("routine {routine}, warning: {warning}"));
         }
     }
 
-    /// Level 1: statements that fall back, and the reason; level 4: their IR.
+    /// Reports statements that fall back and the reason, on level 1, and their IR, on level 4.
     pub(crate) fn fallback(&self, fallback: &Fallback) {
         self.report(1, || fallback.to_string());
         self.report(4, || format!("statements that fall back:\n{}", fallback.text));
     }
 
-    /// Level 3: the memory mode of each node, and the reason.
+    /// Reports the memory mode of each node and the reason, on level 3.
     pub(crate) fn modes<'a>(&self, nodes: impl IntoIterator<Item = &'a TensorNode>) {
         for node in nodes {
             self.report(3, || node.explain());
         }
     }
 
-    /// Level 5: the routine after `lower` and `optimize`, and each kernel after `schedule`. Level 6: the
-    /// routine after every pass. A dump that the filter selects is printed on every level. With a folder, the
-    /// dumps that the filter selects are files in it, or all dumps if there is no filter.
+    /// Dumps the routine after `lower` and `optimize` and each kernel after `schedule`, on level 5, and the
+    /// routine after every pass, on level 6. A dump that the filter selects is printed on every level. With a
+    /// folder, the dumps that the filter selects are files in it, or all dumps if there is no filter.
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
         let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));

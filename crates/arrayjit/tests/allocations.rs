@@ -1,6 +1,6 @@
 //! A warmed-up compiled routine with a binding allocates nothing on any thread, neither when it runs nor when
-//! the caller waits for it. The only test of its program, because it counts the allocations of the whole
-//! process.
+//! the caller waits for it. It is the only test of its program, because it counts the allocations of the
+//! whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![cfg(feature = "cranelift")]

@@ -1,6 +1,6 @@
-//! The backend `cuda` on a machine without a GPU fails to open with a one-line error. `codegen-ptx` tests its
-//! results, and `device-cuda` its driver. With `REQUIRE_CUDA=1`, for machines with a GPU, the backend must
-//! open and run a program.
+//! The backend `cuda` on a machine without a GPU fails to open with a one-line error. The tests of
+//! `codegen-ptx` check its results, and those of `device-cuda` its driver. With `REQUIRE_CUDA=1`, for
+//! machines with a GPU, the backend must open and run a program.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;

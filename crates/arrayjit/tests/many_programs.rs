@@ -1,6 +1,7 @@
 //! Programs that are compiled, run and dropped leave nothing behind: memory, mappings, nodes and the code
-//! cache stay bounded, whatever their number. `PROGRAMS` is how many are compiled, 2,000 by default; `cargo
-//! xtask ci --full` compiles 100,000. By itself in a process, and one test, because it measures the process.
+//! cache stay bounded, whatever their number. The environment variable `PROGRAMS` gives the number of
+//! programs, 2,000 by default; `cargo xtask ci --full` compiles 100,000. The test has a process of its own,
+//! because it measures the process.
 
 use std::error::Error;
 
@@ -83,8 +84,8 @@ fn inputs(backend: &Backend) -> Result<SharedInputs, Box<dyn Error>> {
     Ok(SharedInputs { context, floats, integers, left, right })
 }
 
-/// The programs use in turn: vector code, scalar code by Cranelift, matrix multiplications with epilogues,
-/// and virtual nodes.
+/// The program with this number. Programs take turns among four kinds: vector code, scalar code by Cranelift,
+/// matrix multiplications with epilogues, and virtual nodes.
 fn program(inputs: &SharedInputs, number: usize) -> Result<NumberedProgram, Box<dyn Error>> {
     let value = number as f64;
     let vector = || 0..LENGTH;

@@ -183,7 +183,8 @@ mod tests {
 
     const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
-    /// The product that the only nest of a routine is, with its loops over rows, columns and depth.
+    /// Recognises the only nest of a routine as a matmul. `dims` are the dimensions of the nodes, `loops` the
+    /// extents of rows, columns and depth, and `left` and `right` the indices of the operands.
     fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<MatmulNest> {
         let [a, b, c] = dims;
         let [m, n, k] = loops;

@@ -85,8 +85,8 @@ pub struct OptimizationSettings {
     /// The most reads of one element of an intermediate node for which the node is inlined; a node with more
     /// reads is computed once and stored.
     pub virtualize_max_visits: u64,
-    /// Counts those reads over at most one more than this number of iterations of each loop, as the project
-    /// that this one started from did; 0 counts all iterations.
+    /// Counts those reads over at most one more than this number of iterations of each loop, as this
+    /// project's predecessor did; 0 counts all iterations.
     pub virtualize_max_tracing_dim: u32,
     /// Whether nodes that are scalar constant expressions are inlined.
     pub inline_scalar_constexprs: bool,

@@ -11,7 +11,7 @@ mod logs; // logs of routines
 #[path = "../gpu/accuracy.rs"]
 mod accuracy; // operations, in units of the last place
 #[path = "../gpu/digits.rs"]
-mod digits; // the main job
+mod digits; // training of the digits example
 #[path = "../gpu/random.rs"]
 mod random; // random routines
 

@@ -142,8 +142,8 @@ fn what_the_target_cannot_compute_is_named() {
     assert!(backend.compile("y[i] := x[3 - i]", [&x, &y]).unwrap().fallbacks().is_empty());
 }
 
-/// The target rejects the kernel of both statements together and accepts each statement alone: nothing falls
-/// back, and the routine is divided in two.
+/// The target rejects a kernel with both statements, and accepts each statement alone. So nothing falls back,
+/// and the routine is divided in two.
 #[test]
 fn what_is_rejected_together_alone_is_cut() {
     let both = |kernel: &lowered_ir::ir::Routine| {

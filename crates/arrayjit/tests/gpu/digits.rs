@@ -1,4 +1,4 @@
-//! The main job on a GPU: training reaches the accuracy of the CPU, and every kernel runs on the GPU.
+//! Training of the digits example on a GPU reaches the accuracy of the CPU, and every kernel runs on the GPU.
 
 use std::path::Path;
 

@@ -250,7 +250,7 @@ fn numbers_that_overflow() {
     says(&rejected("y[i] := x[i*4611686018427387905*4]", &[&x, &y]), &["overflows"]);
 }
 
-/// Any text returns, without a panic; a valid program links or is rejected.
+/// Compiling any text returns without a panic. A program that compiles either links or is rejected.
 #[test]
 fn hostile_texts() {
     let deep = format!("y[i] := {}x[i]{}", "(".repeat(5000), ")".repeat(5000));

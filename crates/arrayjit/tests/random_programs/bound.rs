@@ -4,8 +4,8 @@
 //! value by at most `ε` times its magnitude, and errors spread no faster than magnitudes do. So with `M` the
 //! value of the same program on absolute values, with sums for differences, two evaluations differ by at most
 //! `2 · K · ε · M`, where `K` counts the roundings on the longest way to an element and `ε` is that of the
-//! coarsest type. Values near overflow have no bound, nor do runs in which an infinity occurs, such as the
-//! initial value of a maximum over no elements.
+//! coarsest type. Values near overflow have no bound. Runs in which an infinity occurs, such as the initial
+//! value of a maximum over no elements, have none either.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{BinaryOp, Expr, Routine, Stmt, TernaryOp, UnaryOp, walk};
