@@ -196,5 +196,5 @@ pub struct Range {
     pub hi: i64,
 }
 
-/// A conjunction of ranges; the empty guard is true. Rare, so never kept inline.
+/// A conjunction of ranges; the empty guard is true. Guards are rare, so they are never kept inline.
 pub type Guard = SmallVec<[Range; 0]>;

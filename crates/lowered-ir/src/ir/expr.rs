@@ -27,7 +27,8 @@ pub enum Expr {
     /// An element of a node where `guard` holds, else `otherwise`; memory is touched only where the guard
     /// holds.
     GetGuarded {
-        /// When to read; together with the variables' ranges it proves the index in bounds.
+        /// The condition of the read. Together with the ranges of the variables it proves that the index is
+        /// in bounds.
         guard: Guard,
         /// The node read.
         node: NodeRef,

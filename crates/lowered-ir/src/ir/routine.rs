@@ -61,7 +61,7 @@ pub enum Numerics {
     Strict,
     /// Multiplications and additions contract to fma; reductions use the fixed orders that
     /// `scheduling::schedule` documents; equations of class `Fast` apply ([`crate::passes::simplify`],
-    /// [`crate::passes::expand_powers`], [`crate::passes::gather_one_hot`]). No approximation.
+    /// [`crate::passes::expand_powers`], [`crate::passes::gather_one_hot`]). No function is approximated.
     #[default]
     Fast,
 }

@@ -205,7 +205,7 @@ impl LogPart {
 }
 
 impl Stmt {
-    /// The expressions that the statement itself evaluates, in order; of a loop none.
+    /// The expressions that the statement itself evaluates, in order; none for a loop.
     pub fn values(&self) -> SmallVec<[&Expr; 2]> {
         match self {
             Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],

@@ -9,9 +9,9 @@ thread_local! {
     static VISITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many statements and parts of expressions this thread has visited with the functions of this module: a
-/// measure of work that is the same on every machine, for tests. Counted where debug assertions are on; 0
-/// elsewhere.
+/// The number of statements and parts of expressions that this thread has visited with the functions of this
+/// module: a measure of work that is the same on every machine, for tests. Visits are counted if debug
+/// assertions are on; otherwise the result is 0.
 pub fn visits() -> u64 {
     VISITS.get()
 }

@@ -1,5 +1,5 @@
-//! Reduction of any `f32` by quarter turns in 32-bit integers, after Payne and Hanek, as steps: for targets
-//! without `f64`.
+//! Reduces any `f32` by quarter turns in 32-bit integers, after Payne and Hanek, for targets without `f64`.
+//! The reduction is recorded as steps.
 //!
 //! `|x| = m·2ᵉ` with an integer `m` below 2²⁴, so `|x|` is `m·(2ᵉ·2/π)` quarter turns. Whole turns do not
 //! matter: 96 bits of 2/π, from the bit worth two quarter turns on, give the product modulo a turn to 2⁻⁷⁰;

@@ -88,7 +88,7 @@ fn negated([high, middle, low]: [u64; 3]) -> [u64; 3] {
 
 /// A fraction as the sum of its first 53 significant bits and the rest, rounded.
 fn magnitude_in_two_parts([high, middle, low]: [u64; 3]) -> (f64, f64) {
-    // Of a fraction of at most half a quarter, at least two bits are zero.
+    // The fraction is at most half a quarter, so at least its two highest bits are zero.
     let zeros = high.leading_zeros().clamp(1, 63);
     let (upper, lower) = (u128::from(high) << 64 | u128::from(middle), u128::from(low) << 64);
     let upper = upper << zeros | lower >> (128 - zeros);

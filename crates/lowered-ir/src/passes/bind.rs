@@ -25,7 +25,7 @@ impl<'a> Binder<'a> {
         local
     }
 
-    /// The type of an expression over the routine's locals and those made here.
+    /// The type of an expression over the routine's locals and the locals that this binder made.
     pub(super) fn dtype(&self, expr: &Expr) -> tnode::DType {
         self.routine.dtype_of(expr, &self.locals)
     }

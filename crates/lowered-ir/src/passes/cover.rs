@@ -124,7 +124,7 @@ impl UnwrittenBoxes {
     }
 }
 
-/// The elements a patch covers while `var` runs through its loop, if those are a patch.
+/// The elements that a patch covers while `var` runs through its loop, if these elements form a patch.
 fn widen(mut patch: Patch, var: LoopId, info: &LoopInfo) -> Option<Patch> {
     let mut found = false;
     for span in &mut patch {

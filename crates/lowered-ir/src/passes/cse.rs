@@ -167,7 +167,8 @@ struct RemainingBlock {
     /// The work of the loops before each statement that is kept.
     work: Vec<u128>,
     all_work: u128,
-    /// The loops that read each local: their positions, and the work of those up to them.
+    /// The loops that read each local, in order: the position of each, and the work of these loops up to and
+    /// including it.
     readers: HashMap<LocalId, Vec<(usize, u128)>>,
 }
 

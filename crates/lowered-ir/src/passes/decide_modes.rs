@@ -235,8 +235,8 @@ impl Policy<'_> {
     }
 }
 
-/// The number of reads of an element of each node, with nodes that are virtual by decision inlined into their
-/// uses.
+/// The number of reads of an element of each node, counted as if the nodes that a decision made virtual were
+/// inlined.
 ///
 /// In `order`, users follow the nodes that they use. A user that precedes its node counts once; that node
 /// will be rejected.

@@ -1,4 +1,5 @@
-//! Loop-invariant code motion: computes a value that is the same in every iteration once, before the loop.
+//! Loop-invariant code motion: if a value is the same in every iteration of a loop, it is computed once,
+//! before the loop.
 //!
 //! The pass moves pure regions (a local with the statements that compute it) that contain a loop or an
 //! expensive operation, and expensive subexpressions. Plain reads and cheap arithmetic stay, so that

@@ -155,8 +155,8 @@ enum ImportTask {
 }
 
 impl Importer<'_> {
-    /// Copies the computation of the node, after those of the virtual nodes that it reads, recursively. An
-    /// explicit stack replaces recursion, because chains may be long.
+    /// Copies the computation of the node, and before it, recursively, the computations of the virtual nodes
+    /// that it reads. An explicit stack replaces recursion, because chains may be long.
     fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
         let mut open = vec![ImportTask::Find(node)];
         while let Some(next) = open.pop() {

@@ -39,14 +39,14 @@ impl Distribution {
         16 / size
     }
 
-    /// Whether the type has such values.
+    /// Whether the type has values of this distribution.
     pub fn has(self, dtype: DType) -> bool {
         self != Distribution::Normal || dtype.is_float()
     }
 }
 
 /// Value number `at` of a sample; `sample` is mentioned more than once. `at` is below
-/// [`Distribution::values_per_sample`], and the type one that [has](Distribution::has) such values.
+/// [`Distribution::values_per_sample`], and the type [has](Distribution::has) values of the distribution.
 pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, sample: &Expr, at: usize) -> Expr {
     match (distribution, scheme) {
         (Distribution::Normal, _) => normal(dtype, sample, at),

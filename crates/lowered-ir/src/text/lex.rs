@@ -23,7 +23,7 @@ pub(super) enum Token<'t> {
     Text(String),
     /// Digits with whatever letters follow at once: `12`, `1.5e-3f32`.
     Number { digits: &'t str, suffix: &'t str },
-    /// `0x` and hexadecimal digits (those alone).
+    /// `0x` and hexadecimal digits. The value is the digits without `0x`.
     Hex(&'t str),
     /// Punctuation.
     Sign(&'static str),

@@ -1,4 +1,4 @@
-//! Where in a text the parts of a routine stand.
+//! The positions of the parts of a routine in its text.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ use crate::stack::with_enough;
 pub struct ParsedRoutine {
     /// The routine.
     pub routine: Routine,
-    /// Where its parts stand.
+    /// The lines of its parts.
     pub lines: RoutineLines,
 }
 

@@ -14,11 +14,11 @@ use crate::{
 pub struct VerifyError {
     /// The routine's name.
     pub routine: String,
-    /// Where in the routine.
+    /// The position in the routine.
     pub place: RoutinePosition,
     /// The first line of the statement there, as the text form writes it; empty for other places.
     pub stmt: String,
-    /// Which rule, and how it is broken. Boxed to keep results small.
+    /// The broken rule, with the facts. Boxed to keep results small.
     pub violation: Box<Violation>,
 }
 
@@ -178,7 +178,7 @@ pub enum Violation {
     OutOfBounds {
         /// The array.
         array: String,
-        /// Which dimension.
+        /// The dimension, counted from 0.
         dim: usize,
         /// The least value that could not be excluded.
         lo: i64,
@@ -216,7 +216,7 @@ pub enum Violation {
     IndexTooSteep {
         /// The array.
         array: String,
-        /// Which dimension.
+        /// The dimension, counted from 0.
         dim: usize,
         /// The coefficient or constant.
         found: i64,

@@ -211,7 +211,8 @@ impl Separation<'_> {
         [i128::MAX, c * n].into_iter().any(|high| self.split_separates(dim, accesses, c, n, high))
     }
 
-    /// Whether the dimension separates when terms with a coefficient from `high` up are the high ones.
+    /// Whether the dimension separates the accesses if the terms with a coefficient of at least `high` are
+    /// the high terms.
     fn split_separates(
         &self,
         dim: usize,

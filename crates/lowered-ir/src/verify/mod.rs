@@ -170,7 +170,7 @@ pub fn verify(routine: &Routine) -> Result<(), VerifyError> {
 }
 
 /// Checks statements by themselves against the rules on statements, within the default limits; `locals` are
-/// those declared before them. Their loop variables and locals are unique in the routine.
+/// the locals declared before them. Their loop variables and locals are unique in the routine.
 pub(crate) fn verify_statements(
     routine: &Routine,
     locals: &Locals,

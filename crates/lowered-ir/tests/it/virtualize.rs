@@ -1,4 +1,4 @@
-//! Virtualisation: what is inlined, and every reason to reject.
+//! Virtualisation: the nodes that are inlined, and every reason for a rejection.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeRef, Routine};

@@ -27,8 +27,8 @@ pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &IndexedBody, from: usiz
 /// The first input that the using statement itself overwrites too early, if any; `stmts` are the statement
 /// with the computation inlined.
 ///
-/// A statement may store to an input where every read of it is of the very element stored by this iteration,
-/// comes no later than the store, and no other iteration touches that element.
+/// A statement may store to an input if every read of the input accesses the element that this iteration
+/// stores and comes no later than the store, and if no other iteration touches that element.
 pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -> Option<NodeRef> {
     let effects = Effects::of(stmts);
     producer

@@ -92,8 +92,8 @@ fn replace(
 }
 
 /// Combines the statements into one, in a loop of one iteration if there are several: a setter and the
-/// statements that it needs must stay one statement of the body, or it could not be inlined in turn. Such
-/// loops are dissolved at the end.
+/// statements that it needs must stay one statement of the body, because otherwise the setter could not be
+/// inlined later. The loops of one iteration are removed at the end.
 fn together(mut block: Block, fresh: &mut Fresh) -> Stmt {
     match block.pop() {
         Some(only) if block.is_empty() => only,

@@ -60,7 +60,7 @@ const MAX_NESTING: usize = 200;
 /// Inlines each of the nodes that can be inlined. Returns the others with the reasons.
 ///
 /// Nodes that must be virtual are inlined first, so that inlining another node cannot make them unfit; nodes
-/// of equal priority in the order of their first setter.
+/// of equal priority are inlined in the order of their first setters.
 ///
 /// A node that is never used loses its setters.
 pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, InlineRejection)> {

@@ -3,7 +3,8 @@
 //!
 //! A local carries values from one iteration to the next of every loop around its uses but inside its scope.
 //! If such a loop is dropped, the values it would have carried are missing. So a local must be declared
-//! within the same dropped loops as each of its uses, and its elements must not be told apart by them.
+//! within the same dropped loops as each of its uses, and its indices must not mention the variables of these
+//! loops.
 //!
 //! Where the value of a dropped loop depends on a loop further in, the nest must hold nothing but the one
 //! store, since every other statement would see another value of the dropped variable in each iteration of
