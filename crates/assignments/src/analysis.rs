@@ -33,8 +33,8 @@ impl Assignments {
         nodes
     }
 
-    /// The nodes whose first use fills them, so that a context need not hold them before; in order of first
-    /// mention.
+    /// The nodes whose first use fills them, so that a context need not hold them before. The list is in
+    /// order of first mention.
     pub fn embedded_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()
@@ -44,7 +44,7 @@ impl Assignments {
     }
 
     /// The nodes that are read, accumulated into or written in part before they are filled. Linking must find
-    /// them in its context. In order of first mention.
+    /// them in its context. The list is in order of first mention.
     pub fn context_nodes(&self) -> Vec<TensorNode> {
         self.first_uses()
             .into_iter()

@@ -1,9 +1,9 @@
 //! Prints assignments for people: each step on a line, in the notation of the project's predecessor (`=:+`
 //! initialises, `=+` accumulates).
 //!
-//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of
-//! their label; if another node of the assignments has the same identifier, with their id (`n12_w`). No
-//! parser reads listings.
+//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. A node prints as the identifier of
+//! its label, or with its id (`n12_w`) if another node of the assignments has the same identifier. No parser
+//! reads listings.
 
 use std::fmt;
 

@@ -155,7 +155,7 @@ impl AccumLimits<'_> {
         }
     }
 
-    /// The least and the greatest value of an index; an error if they overflow.
+    /// The least and the greatest value of an index. Fails if they overflow.
     fn bounds(
         &self,
         index: &Affine,

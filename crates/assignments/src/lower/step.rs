@@ -55,7 +55,7 @@ impl LoweringContext {
         })
     }
 
-    /// Counts statements; an error beyond the limit of a routine.
+    /// Counts statements, and fails beyond the limit of a routine.
     fn count(&mut self, block: &Block) -> Result<(), LowerErrorKind> {
         let max = Limits::default().statements;
         self.statements = self.statements.saturating_add(limits::statements(block));

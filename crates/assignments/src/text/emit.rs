@@ -455,7 +455,7 @@ impl Emitter<'_> {
         Ok(read.accessed(operands.arity + at))
     }
 
-    /// Converts a number; an error if the type cannot represent it.
+    /// Converts a number, and fails if the type cannot represent it.
     fn number(&self, number: Number, dtype: DType, span: &ByteRange) -> Result<Scalar, LocatedError> {
         number.checked(dtype, self.text, span)
     }

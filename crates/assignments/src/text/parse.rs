@@ -109,7 +109,7 @@ impl Parser<'_> {
         true
     }
 
-    /// Runs `f` one nesting level deeper; an error beyond the limit.
+    /// Runs `f` one nesting level deeper, and fails beyond the limit.
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -496,7 +496,7 @@ fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
     node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
 
-/// An expression; an error if it is nested too deep.
+/// Makes an expression, and fails if it is nested too deep.
 pub(super) fn node(kind: ExprKind, span: ByteRange) -> ParseResult<Expr> {
     let below = match &kind {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
