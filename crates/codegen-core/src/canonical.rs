@@ -386,8 +386,8 @@ fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
     }
 }
 
-/// The block with the locals that it uses but does not declare replaced by nodes, which are numbered from
-/// `nodes` on; and the node of each local.
+/// Replaces the locals that a block uses but does not declare by nodes, which are numbered from `nodes` on.
+/// Returns the new block, and the node of each local.
 pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<LocalId, NodeRef>) {
     let own = dependence::declared(block);
     let outer = dependence::locals_used(block).into_iter().filter(|local| !own.contains(local));

@@ -94,8 +94,8 @@ impl Code {
     /// # Errors
     ///
     /// [`CodeError`] if the artifact belongs to another routine: numbers of kernels, their parameters,
-    /// launches or log lines differ. A codegen may state another grain, cost and size of scratch memory, and
-    /// those of the artifact count.
+    /// launches or log lines differ. A codegen may state another grain, cost and size of scratch memory;
+    /// devices then use the values of the artifact.
     pub fn new(schedule: ScheduledRoutine, artifact: Artifact) -> Result<Code, CodeError> {
         match check(&schedule, artifact.kernels()) {
             Ok(()) => Ok(Code { schedule, artifact }),

@@ -124,7 +124,8 @@ pub trait Codegen: Send + Sync {
     /// compiles this kernel, each by the variable of its outermost loop.
     ///
     /// The scheduler asks before it hands a kernel over, if [`Caps::contractions`] lists types, and replaces
-    /// all other contractions by register tiles. The codegen must still take the ones it named after that.
+    /// all other contractions by register tiles. After that, the codegen must still compile whole the
+    /// contractions that it named.
     ///
     /// # Errors
     ///

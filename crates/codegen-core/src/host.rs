@@ -140,7 +140,7 @@ impl NativeCode {
     ///
     /// # Safety
     ///
-    /// The caller keeps the promises of [`crate::abi`], its own and those of the caller of
+    /// The promises that [`crate::abi`] requires of a caller hold, and so do the promises of the caller of
     /// [`HostModule::native`].
     pub unsafe fn run(
         &self,
@@ -293,8 +293,8 @@ impl HostModule {
                 log.writer.finish();
             }
             (Some(HostKernel::Interpreted(kernel)), log) => {
-                // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to
-                // this call.
+                // SAFETY: the caller vouches that each range is valid, and that written ranges are exclusive
+                // to this call.
                 let mut args: Vec<HostArg<'_>> =
                     args.pointers.iter().map(|arg| unsafe { view(*arg) }).collect();
                 interpret(&**kernel, &mut args, bindings, log);

@@ -31,10 +31,10 @@ pub struct RoutineParts {
     pub calls: Vec<KernelCall>,
     /// Memory that lives during one run.
     pub temps: Vec<Temp>,
-    /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls
-    /// together: neither the run nor its result depends on previous values. Other nodes may have this
-    /// property too, if it was not proved. Nodes without elements that the routine writes are included,
-    /// although no call accesses them.
+    /// The nodes, in order, that a run overwrites: it writes every element before it reads any, in one call
+    /// or in several. So neither the run nor its result depends on previous values of these nodes. Other
+    /// nodes may have this property too, if it was not proved. Nodes without elements that the routine writes
+    /// are included, although no call accesses them.
     pub overwritten: Vec<NodeRef>,
 }
 
