@@ -71,7 +71,7 @@ pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
 }
 
 /// A score of how well a loop suits as vector lanes: a store that is contiguous along the loop adds 3 and a
-/// contiguous load 1; a store that strides along the loop subtracts 6 and such a load 2.
+/// contiguous load 1; a store that strides along the loop subtracts 6 and a load that strides along it 2.
 pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     let mut score = 0;
     let mut count = |index: &[Affine], weight: i64| {

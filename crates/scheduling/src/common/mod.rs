@@ -6,7 +6,7 @@ pub(crate) mod make_numerics_explicit;
 pub(crate) mod normalize_loops;
 pub(crate) mod propagate_initializers;
 
-// From the last pass to kernels.
+// Steps after the last pass, which make kernels.
 mod free_list; // gaps between allocations
 pub(crate) mod partition; // kernels and their calls
 pub(crate) mod plan_temporaries; // offsets of local nodes

@@ -72,8 +72,8 @@ fn reads_node(e: &Expr, node: NodeRef) -> bool {
     }
 }
 
-/// Replaces loads of the element that a statement stores in the statements after it, `rest`, in reverse
-/// order. Returns the store. Statements that must precede it are appended to `done`.
+/// `rest` holds the statements after a store, in reverse order. In them, replaces loads of the element that
+/// is stored. Returns the store, and appends statements that must precede it to `done`.
 fn forward_from(
     stmt: Stmt,
     rest: &mut [Stmt],

@@ -39,7 +39,7 @@ use codegen_core::dependence;
 const REACH: usize = 32;
 /// The most arrays that one innermost loop streams through.
 const STREAMS: usize = 12;
-/// The most statements of a nest, where [`FUSED_STATEMENTS`] limits each of its loops.
+/// The most statements of a whole nest. [`FUSED_STATEMENTS`] limits the statements of each single loop.
 const ALL_STATEMENTS: usize = 8 * FUSED_STATEMENTS;
 
 /// Fuses the loops of a routine wherever that is legal and pays.

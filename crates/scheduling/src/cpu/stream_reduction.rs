@@ -36,7 +36,7 @@ const ROWS: i64 = 8;
 /// The most lanes of a vector loop.
 const LANES: i64 = 1024;
 
-/// The nest with blocks of `lane` inside the loops over rows, if it is such a reduction.
+/// The nest with blocks of `lane` inside the loops over rows, if it reduces rows as the module describes.
 pub(crate) fn stream_reduction(
     nest: &Nest,
     lane: Loop,

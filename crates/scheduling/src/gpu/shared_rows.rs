@@ -12,7 +12,8 @@ use crate::analysis::nodes::is_guarded;
 use crate::gpu::context::Gpu;
 use codegen_core::dependence;
 
-/// The body of a workgroup with such nodes in shared memory.
+/// The body of a workgroup in which shared arrays replace the local nodes that meet the conditions of this
+/// module.
 pub(crate) fn share(gpu: &mut Gpu, body: &[Stmt]) -> Block {
     let (mut declare, mut body) = (Block::new(), body.to_vec());
     // The other half is for partial results.

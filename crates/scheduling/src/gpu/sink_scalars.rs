@@ -18,7 +18,7 @@ use crate::gpu::context::Gpu;
 use codegen_core::Workgroups;
 use codegen_core::dependence;
 
-/// Moves such scalars into the nests that read them.
+/// Moves scalars that one top-level statement stores into the nests that read them.
 pub(crate) fn sink_scalars(routine: &mut Routine, workgroups: Workgroups) {
     let gpu = &mut Gpu::of(routine, workgroups);
     let mut at = 0;

@@ -9,7 +9,7 @@ use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
 
-/// A program: its nodes, of which those in `kept` outlive the run, and its text.
+/// A program: its text and its nodes. The nodes in `kept` outlive the run.
 struct Program {
     kept: Vec<(&'static str, Vec<usize>)>,
     local: Vec<(&'static str, Vec<usize>)>,
