@@ -23,7 +23,7 @@ pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
     optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide"])
 }
 
-/// The pass that a dump filter names, if no such pass exists.
+/// The name of the pass that a dump filter selects, if no pass has this name.
 pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
     let pass = dump.split_once('@').map_or(dump, |(pass, _)| pass);
     let is_known = |pass: &str| pass_names().any(|name| name == pass);

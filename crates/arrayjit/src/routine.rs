@@ -54,7 +54,7 @@ impl Routine {
         self.any_part().map(device_runtime::LinkedRoutine::all_bindings).into_iter().flatten()
     }
 
-    /// The non-constant nodes whose values from before a run the run reads; in order.
+    /// The non-constant nodes whose earlier values a run reads, in order.
     pub fn inputs(&self) -> &[TensorNode] {
         match &self.0 {
             RoutineForm::Whole(routine) => routine.inputs(),

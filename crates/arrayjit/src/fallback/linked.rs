@@ -115,7 +115,8 @@ impl DividedCode {
         Ok(handles)
     }
 
-    /// The nodes that the first part that touches them reads before it writes them.
+    /// The nodes whose earlier values the routine reads: for each of them, the first part that touches the
+    /// node reads it before it writes it.
     fn first_reads(&self) -> BTreeSet<NodeRef> {
         let (mut met, mut reads) = (BTreeSet::new(), BTreeSet::new());
         for (&node, role) in self.parts.iter().flat_map(|part| &part.roles) {
@@ -182,9 +183,9 @@ impl PartLinker<'_> {
         Ok(LinkedPart { place: part.place, routine, copy_in, copy_out })
     }
 
-    /// Initialises a node that a part on the fallback touches with zeros, on each side that lacks it. A node
-    /// whose earlier values the part reads must already be in the context, unless another part writes it
-    /// first.
+    /// Prepares a node that a part on the fallback touches: each of the two contexts that lacks the node gets
+    /// it, filled with zeros. A node whose earlier values the part reads must already be in the context,
+    /// unless another part writes it first.
     fn allocate(&mut self, part: &PartCode, node: NodeRef, role: NodeUse) -> Result<(), RunError> {
         let Some(handle) = self.nodes.get(node.index()) else { return Ok(()) };
         let copied = part.copy_in.contains(&node) || part.copy_out.contains(&node);

@@ -129,8 +129,8 @@ impl Backend {
     }
 
     /// A new backend with the same code generator and device, and `other` as its fallback instead of the one
-    /// that the settings name. Settings that forbid fallback still do. Statements that `other` rejects are an
-    /// error, whatever its own fallback.
+    /// that the settings name. Settings that forbid fallback still forbid it. Statements that `other` rejects
+    /// too are an error, even if `other` has a fallback of its own.
     #[must_use]
     pub fn falling_back_to(&self, other: &Backend) -> Backend {
         let backend = self.reopened();

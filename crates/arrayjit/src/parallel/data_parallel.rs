@@ -86,8 +86,9 @@ pub struct DataParallel {
 }
 
 impl DataParallel {
-    /// Links a job for one context per stream. The first context has all nodes of `update`; each has its own
-    /// copy of the parameters (see [`replicate`](super::replicate())), and the data or a way to share it.
+    /// Links a job for one context per stream. The first context has all nodes of `update`. Every context has
+    /// its own copy of the parameters (see [`replicate`](super::replicate())), and the data or a way to share
+    /// it.
     ///
     /// # Errors
     ///
@@ -109,7 +110,8 @@ impl DataParallel {
     }
 
     /// Schedules a call of the gradient for each item, in turn: the first on stream 0, the next on stream 1,
-    /// and so on; and after each round an update. An item has the values of the gradient's static symbols.
+    /// and so on. After each round an update is scheduled. An item has the values of the gradient's static
+    /// symbols.
     ///
     /// # Errors
     ///

@@ -85,8 +85,8 @@ pub struct OptimizationSettings {
     /// The most reads of one element of an intermediate node for which the node is inlined; a node with more
     /// reads is computed once and stored.
     pub virtualize_max_visits: u64,
-    /// Counts those reads over at most one more than this number of iterations of each loop, as this
-    /// project's predecessor did; 0 counts all iterations.
+    /// Counts the reads for `virtualize_max_visits` over at most one more than this number of iterations of
+    /// each loop, as this project's predecessor did; 0 counts all iterations.
     pub virtualize_max_tracing_dim: u32,
     /// Whether nodes that are scalar constant expressions are inlined.
     pub inline_scalar_constexprs: bool,
@@ -96,8 +96,9 @@ pub struct OptimizationSettings {
     pub inline_complex_computations: bool,
     /// Whether intermediates without a requested memory mode may live on the device alone.
     pub enable_device_only: bool,
-    /// The size above which such intermediates stay on the device after a run. Smaller ones, and all if this
-    /// is 0, live during the run only, and have no memory where their loops are fused.
+    /// The size above which such intermediates stay on the device after a run. Smaller intermediates live
+    /// during the run only, and have no memory where their loops are fused. With 0, intermediates of every
+    /// size do.
     pub stack_threshold_in_bytes: usize,
 }
 

@@ -30,7 +30,8 @@ pub enum FmaSetting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackSetting {
-    /// For GPUs the backend `multicore`, or `interpreter` in builds without native code; for CPUs none.
+    /// For GPUs the backend `multicore`, or `interpreter` in builds without native code; no fallback for
+    /// CPUs.
     #[default]
     Auto,
     /// The backend `multicore`.
@@ -62,7 +63,7 @@ impl FallbackSetting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorCoreSetting {
-    /// None.
+    /// No tensor-core instructions.
     Off,
     /// Instructions of single warps (`mma`), from compute capability 8.0 on.
     Warps,

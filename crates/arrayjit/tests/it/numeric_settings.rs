@@ -32,7 +32,8 @@ fn run(
     Ok(routine.context().to_host(y).unwrap().values())
 }
 
-/// `text` from `x` to `y`, four elements of `f32` each holding `value`.
+/// Runs `text` on every backend, with `value` in each of the four `f32` elements of `x`, and returns the
+/// first element of `y`.
 fn one(settings: &Settings, text: &str, value: f32) -> f64 {
     let values = || HostArray::from_slice(&[value; 4], [4]).unwrap();
     let results = BACKENDS.map(|backend| {

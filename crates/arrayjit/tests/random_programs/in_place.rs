@@ -30,7 +30,8 @@ pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut spans = spans(&routine, &ranks);
     let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
     if spans.iter().any(|spans| elems(spans) > MAX_ELEMS) {
-        // Steep indices of long loops need too much memory, and show nothing that smaller nests do not.
+        // Long loops with large coefficients need too much memory, and find no errors that smaller nests do
+        // not find.
         routine.body.clear();
         spans.iter_mut().flatten().for_each(|span| *span = (0, 0));
     }

@@ -64,8 +64,8 @@ pub(crate) struct StageTally {
 pub(crate) enum StageVariants {
     /// All variants.
     All,
-    /// Every variant of the optimiser, one of which is scheduled and compiled in one variant, so that many
-    /// cases cover all variants.
+    /// Every variant of the optimiser. Only one of the optimised routines is scheduled and compiled, in one
+    /// variant that differs between cases, so that many cases together cover all variants.
     One(u8),
 }
 
