@@ -185,7 +185,8 @@ impl Device {
         self.0.zero_fills.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Locked while a link decides about sharing, before any other lock.
+    /// Locks the candidates for sharing. A link holds this lock while it decides about sharing, and takes it
+    /// before any other lock.
     ///
     /// # Errors
     ///

@@ -84,7 +84,7 @@ pub enum DriverError {
         /// A description of the memory.
         what: &'static str,
     },
-    /// A function of the user on a stream that runs no such functions.
+    /// The streams of the device cannot run functions of the user.
     #[error("streams of device `{driver}` run no functions of the host")]
     NoHostTasks {
         /// The driver's name.

@@ -23,8 +23,9 @@ thread_local! {
     static HOLDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a task of a stream on the calling thread. Drivers that run tasks on threads of the process wrap them
-/// in it, so that code in a task that uses the runtime gets [`DriverError::SelfWait`] instead of waiting.
+/// Runs a task of a stream on the calling thread. Drivers that run tasks on threads of the process call this
+/// function for each task, so that code in a task that uses the runtime gets [`DriverError::SelfWait`]
+/// instead of waiting.
 pub fn run_task<R>(task: impl FnOnce() -> R) -> R {
     let _restore = Restore(INSIDE.replace(true));
     task()

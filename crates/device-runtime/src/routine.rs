@@ -74,7 +74,7 @@ impl LinkedRoutine {
         std::iter::successors(first, move |values| next_binding(values, &ranges))
     }
 
-    /// The nodes, except constants, whose values from before a run the run reads; in order.
+    /// The nodes, except constants, whose earlier values a run reads, in order.
     pub fn inputs(&self) -> &[TensorNode] {
         &self.0.inputs
     }
@@ -163,8 +163,8 @@ impl LinkedRoutine {
         Ok(event)
     }
 
-    /// The routines of its context's ancestors that were linked before it and that conflict with it: both use
-    /// a node, and one of them writes it.
+    /// The routines that this one depends on. They were linked before it in the ancestors of its context, and
+    /// conflict with it: both use a node, and one of them writes it.
     pub fn dependencies(&self) -> &[Dependency] {
         &self.0.dependencies
     }
