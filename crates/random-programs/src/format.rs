@@ -58,7 +58,8 @@ pub fn is_narrow(dtype: DType) -> bool {
     dtype.is_float() && precision(dtype) < 24
 }
 
-/// The exponent of the leading bit of a finite value; far below every format for 0.
+/// The exponent of the leading bit of a finite value. For 0 it is a number below the exponents of all
+/// formats.
 pub fn exponent(value: f64) -> i32 {
     match ((value.to_bits() >> 52) & 0x7ff) as i32 {
         0 => -1080,

@@ -46,7 +46,7 @@ pub struct ProgramNode {
 /// The memory mode that the program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeMode {
-    /// None: the optimiser decides.
+    /// The program requests no mode, and the optimiser decides.
     Undecided,
     /// The node has memory.
     Materialized,
@@ -227,7 +227,7 @@ macro_rules! operations {
         }
 
         impl $name {
-            /// Every one of them.
+            /// All variants, in the order of their declaration.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
             /// The name or operator in the text.
@@ -363,8 +363,8 @@ impl ProgramAccess {
 }
 
 impl ProgramAssign {
-    /// The letters that the targets mention, then all others: first the letters of indices in the order of
-    /// the text, then letters that occur only as values.
+    /// Two lists: the letters that the targets mention, and all other letters. The second list starts with
+    /// the letters of indices in the order of the text; letters that occur only as values follow.
     pub fn loops(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         let add = |to: &mut Vec<usize>, e: &ProgramExpr| {

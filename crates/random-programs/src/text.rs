@@ -64,8 +64,8 @@ impl RandomProgram {
         letters.chain(symbols).collect()
     }
 
-    /// Whether the text must give the range of a letter: because it does not follow from the axes that the
-    /// letter indexes alone, or because the program asks for it.
+    /// Whether the text must give the range of a letter, because the range does not follow from the axes
+    /// whose index is only this letter, or because the program asks for it.
     fn needs_limit(&self, assign: &ProgramAssign, letter: usize) -> bool {
         let ProgramLetter { extent, is_explicit, .. } = assign.letters[letter];
         let mut sizes = Vec::new();

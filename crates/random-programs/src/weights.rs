@@ -112,11 +112,11 @@ pub struct ProgramWeights {
     /// Whether some reads are in margins. The optimiser rejects some of these programs: a routine that sets
     /// margins counts as overwriting the node that an inlined subexpression reads.
     pub reads_margins: bool,
-    /// Whether some reads are outside of their node, in `pad`.
+    /// Whether some reads are in `pad`, with indices outside of their node.
     pub has_pad: bool,
     /// The number of letters of a target.
     pub ranks: &'static [usize],
-    /// The part of reads, as `(part, whole)`, that are of an existing node rather than of a new input.
+    /// The part of the reads, as `(part, whole)`, that read an existing node rather than a new input.
     pub rereads: (usize, usize),
     /// The number of levels of an assignment's expression.
     pub levels: &'static [usize],
@@ -126,7 +126,7 @@ pub struct ProgramWeights {
     pub leaves: &'static [LeafKind],
     /// The functions of one argument.
     pub functions: &'static [UnaryFunction],
-    /// The operators, comparisons and bit operations aside.
+    /// The operators other than comparisons and bit operations, which are kinds of expressions of their own.
     pub operators: &'static [BinaryFunction],
     /// The numbers in expressions.
     pub numbers: &'static [ProgramNumber],
@@ -209,7 +209,7 @@ const ALL_OPERATORS: [BinaryFunction; 18] = {
     [Add, Mul, Sub, Mul, Add, Max, Min, Div, Rem, Pow, ReluGate, Satur01Gate, And, Or, Arg1, Arg2, Add, Mul]
 };
 
-/// Few narrow floats, because one of them makes the bound of a whole program wide.
+/// Mostly `f32`: one node of a narrow type makes the bound of the whole program wide.
 const FLOATS: [DType; 24] = {
     let mut all = [DType::F32; 24];
     (all[5], all[11], all[17], all[23]) = (DType::F64, DType::F16, DType::F64, DType::Bf16);
@@ -220,7 +220,8 @@ const FLOATS: [DType; 24] = {
 const LARGE: [usize; 18] = [2, 3, 1, 4, 5, 7, 8, 9, 6, 16, 17, 32, 33, 65, 70, 257, 300, 1000];
 
 impl ProgramWeights {
-    /// Several routines with every kind of statement, type and operation that has a definition of its own.
+    /// Several routines with every kind of statement, target and expression, and every element type except
+    /// `u32x4`.
     pub fn several_routines() -> ProgramWeights {
         use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Store, Sub};
         ProgramWeights {
@@ -358,8 +359,8 @@ impl ProgramWeights {
         }
     }
 
-    /// One routine of several statements that read earlier results at other positions, and write in place and
-    /// in part. Most results are stored, and live during the run only.
+    /// One routine of several statements that read earlier results at other positions. Some statements update
+    /// a node in place or write a part of it. Most results are stored, but only for the duration of the run.
     pub fn chains() -> ProgramWeights {
         use Accumulation::{Add, Max, Store};
         use BinaryFunction as Op;

@@ -66,7 +66,7 @@ fn access(role: &str, access: &ProgramAccess, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The constructs of many programs.
+/// The constructs of 600 programs with different seeds.
 fn found(weights: &ProgramWeights) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for seed in 0..600 {
@@ -75,7 +75,8 @@ fn found(weights: &ProgramWeights) -> BTreeSet<String> {
     found
 }
 
-/// Asserts that programs contain the names, and every table entry of the weights.
+/// Asserts that the names, and all entries of the tables of the weights, occur among the constructs of the
+/// programs.
 fn contain(weights: &ProgramWeights, names: &[&str]) {
     let found = found(weights);
     let accumulations = weights.accumulations.iter().map(|op| format!("accumulation {op:?} false"));

@@ -41,13 +41,13 @@ pub(crate) struct Node {
 /// Whether a node has initial values, and whether it is compared after the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRole {
-    /// On the device, filled before the run, compared after it.
+    /// The node has memory on the device. It is filled before the run and compared after it.
     Input(NodeFill),
-    /// On the device, with the bits of each element, compared after the run.
+    /// As `Input`, but with the bits of each element instead of a distribution.
     Data(Vec<u64>),
-    /// On the device, zero before the run, compared after it.
+    /// The node has memory on the device. It is zero before the run and compared after it.
     Output,
-    /// Without a memory mode: the optimiser decides.
+    /// The node has no memory mode, and the optimiser decides.
     Inner,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum NodeRole {
 pub(crate) enum NodeFill {
     /// Small integers.
     Small,
-    /// Fractions between -1 and 1; on integers as `Small`.
+    /// Fractions between -1 and 1, or the same values as `Small` if the node has an integer type.
     Unit,
     /// Any bits.
     Raw,

@@ -37,9 +37,9 @@ impl Program {
     }
 }
 
-/// The program without the statements of its first routine that the front end rejects: because their result
-/// would depend on the order of the loops, because they read or overwrite elements in a way that loses
-/// values, or because the range of a letter is open.
+/// The program without the statements of its first routine that the front end rejects. It rejects a statement
+/// whose result would depend on the order of the loops, a statement that reads or overwrites elements in a
+/// way that loses values, and a letter whose range is open.
 pub fn without_rejected(mut program: RandomProgram) -> RandomProgram {
     let statements = std::mem::take(&mut program.routines[0]);
     let mut kept: Vec<ProgramStatement> = Vec::new();

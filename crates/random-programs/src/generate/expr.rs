@@ -74,7 +74,7 @@ impl ProgramMaker<'_, '_> {
         ProgramExpr::Binary(op, Box::new([a, self.expr(scope, levels)]))
     }
 
-    /// An expression that has a type without its context.
+    /// An expression whose type does not depend on its context.
     pub(super) fn typed(&mut self, scope: &ValueScope, levels: usize) -> ProgramExpr {
         let a = self.expr(scope, levels);
         match self.types(scope).of(&a) {

@@ -73,7 +73,8 @@ impl ProgramMaker<'_, '_> {
                 }
             }
             self.program.routines.push(statements);
-            // A node without declared memory may have no values after the routine; a virtual one is inlined.
+            // Later routines may read a node with memory, a virtual node, which is inlined, or an input. Any
+            // other node may have no values after this routine.
             let nodes = &self.program.nodes;
             let has_memory =
                 |node: usize| matches!(nodes[node].mode, NodeMode::Materialized | NodeMode::Virtual);

@@ -75,7 +75,7 @@ impl ProgramMaker<'_, '_> {
         Some(node)
     }
 
-    /// A target with a computed index; its other axes distinguish elements.
+    /// A target with a computed index on one axis, and with letters of the statement on its other axes.
     pub(super) fn scatter(&mut self, dtype: DType, outer: &[usize], starts: bool) -> ProgramAccess {
         let size = *self.choices.pick(&[4, 1, 7, 16, 3]);
         let index = self.computed_index(outer, size);
