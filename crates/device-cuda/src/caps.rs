@@ -58,7 +58,8 @@ impl DeviceAttributes {
 /// The capabilities of the device with code for a target.
 pub(crate) fn caps(attributes: &DeviceAttributes, target: &str) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
-    // A thread has 128 registers if an SM holds two blocks of 256 threads; the others are for addresses.
+    // An SM with 65,536 registers holds two blocks of 256 threads if a thread uses at most 128. The schedule
+    // may use 96 of them; the others are left for addresses.
     let workgroups = Workgroups {
         registers: 96,
         subgroup_size: 32,

@@ -1,9 +1,9 @@
 //! A cache of machine code on disk: a later process finds the output of `ptxas` for a text.
 //!
-//! Nothing here fails: without an assembler, or if it or the disk reports an error, the driver compiles the
-//! text itself and reports errors in it. A file begins with a digest of the machine code, because the driver
-//! determines the end of an image by parsing it: a truncated image must not reach the driver. Every user who
-//! can write to the folder can run code on the device.
+//! The cache causes no failure: if there is no assembler, or if the assembler or the disk reports an error,
+//! the driver compiles the PTX text and reports the errors in it. A file of the cache begins with a digest of
+//! the machine code, because the driver determines the end of an image by parsing it: a truncated image must
+//! not reach the driver. Every user who can write to the folder can run code on the device.
 
 use std::{
     env, fs,

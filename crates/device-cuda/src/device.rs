@@ -250,7 +250,8 @@ unsafe impl Driver for CudaDevice {
         let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
         self.shared.check_alive()?;
         if bound.iter().any(|bound| bound.log().is_some()) {
-            // A log must be cleared before each run of its kernel, and copied after it.
+            // A kernel's log must be cleared before each run and copied after it, so kernels that log are
+            // launched one by one.
             return Ok(None);
         }
         let own = |it| SequenceHandle::new(DeviceOwned { shared: Arc::clone(&self.shared), value: it });

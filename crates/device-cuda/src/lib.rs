@@ -28,9 +28,9 @@
 //!
 //! # Requirements
 //!
-//! None to build the crate. To run it: NVIDIA's driver for CUDA 12.0 or later, and a GPU of compute
-//! capability 7.0 or later. No toolkit is needed, since the driver compiles PTX. The system's loader finds
-//! the driver's library as `libcuda.so` or `libcuda.so.1` (`nvcuda.dll` on Windows). With
+//! Building the crate requires nothing. Running it requires NVIDIA's driver for CUDA 12.0 or later, and a GPU
+//! of compute capability 7.0 or later. No toolkit is needed, since the driver compiles PTX. The system's
+//! loader finds the driver's library as `libcuda.so` or `libcuda.so.1` (`nvcuda.dll` on Windows). With
 //! [`Config::code_folder`] and a `ptxas`, machine code is cached on disk.
 //!
 //! # Errors
@@ -39,44 +39,45 @@
 //! |---|---|---|
 //! | `NoDriver` | no library of any of the listed names | install the driver, or set `LD_LIBRARY_PATH` |
 //! | `NoSymbol` | a driver from before CUDA 12 | install a newer one |
-//! | `NotStarted` | the driver does not start, with its own message | often the driver and its kernel module have two versions: restart |
+//! | `NotStarted` | the driver does not start; the error has the driver's message | restart the machine: often the library and the kernel module have different versions |
 //! | `NoDevice` | the driver sees no device | check `CUDA_VISIBLE_DEVICES`, and the devices given to a container |
-//! | `NoSuchDevice` | an ordinal beyond the listed devices | choose one of them |
+//! | `NoSuchDevice` | no device has the requested ordinal; the error lists the devices | choose one of them |
 //! | `Unsupported` | a GPU from before compute capability 7.0 | use another backend |
 //! | `OldDriver` | the driver does not accept the PTX version that the GPU's target needs | install a newer one |
-//! | `Rejected` | the driver does not open the device, with its own message | another process may use it exclusively, or it is lost |
+//! | `Rejected` | the driver does not open the device; the error has the driver's message | another process may use the device exclusively, or the device is lost |
 //!
-//! Later, [`device_runtime::DriverError`] names the call and has the driver's own name, number and message
-//! for the error:
+//! After a device is opened, its errors are [`device_runtime::DriverError`]s. An error of NVIDIA's driver
+//! names the failed call and has the driver's name, number and message for the error. The variants:
 //!
-//! * `CodeRejected` has the kernel, the line of PTX, and the message of the driver's compiler. It is a bug of
-//!   a codegen.
-//! * `BadLaunch` has the clusters or tensor maps of a kernel's launch that the device or the text does not
-//!   permit. It is a bug of a codegen, or the code is for another GPU.
-//! * `TooLarge` and `TooManyGroups` have the kernel, the size that it needs, and the device's limit.
-//! * `OutOfMemory`, and for the log of a kernel `NoRoomForLog`, are returned after a wait for all freed
-//!   memory. They leave nothing allocated.
-//! * `Failed` is a task that the driver rejected. Its stream works again after a reset.
+//! * `CodeRejected`: the driver's compiler rejected a kernel. The error has the kernel, the line of PTX and
+//!   the compiler's message. The cause is a bug of a codegen.
+//! * `BadLaunch`: the device or the PTX text does not permit the cluster size or a tensor map of a launch.
+//!   The cause is a bug of a codegen, or code for another GPU.
+//! * `TooLarge` and `TooManyGroups`: a kernel exceeds a limit of the device. The error has the kernel, the
+//!   size that it needs, and the limit.
+//! * `OutOfMemory`, or `NoRoomForLog` for the log buffer of a kernel: memory does not suffice even after all
+//!   pending tasks, which may keep freed memory alive, are done. The failed call allocates nothing.
+//! * `Failed`: the driver rejected a task. The stream of the task accepts tasks again after a reset.
 //! * `Lost`: a kernel did something fatal, such as accessing an invalid address, or the GPU failed. NVIDIA's
-//!   driver reports this some time later and for everything on the device. The message has the stream that
-//!   saw the error first and the kernels that were pending on it. All unfinished tasks fail with this error,
-//!   on every stream. Drop everything that was made for the device and open it again; if the driver rejects
-//!   that, a new process is needed.
+//!   driver reports the error late, and for all work on the device. The message names the stream that saw the
+//!   error first and the kernels that were pending on it. All unfinished tasks of every stream fail with this
+//!   error. Drop everything that was made for the device and open it again; if the driver rejects that, a new
+//!   process is needed.
 //!
 //! # Promises
 //!
-//! * Nothing panics without a driver, or with a bad one.
+//! * No call panics because the driver is missing or faulty.
 //! * Copies between host and device go through pinned memory, up to 16 MiB per stream at a time; a copy
 //!   beyond that waits for earlier tasks of its stream. A host array is read before the call that submits the
 //!   copy returns. The destination array of a copy is filled when a thread observes that the copy is done.
-//! * A routine of several kernels, none of which logs, is one task from its second run on: a CUDA graph. If
-//!   it fails, it leaves the same state as if its kernels had been launched one by one.
-//! * A run of a kernel that logs is done when its log has been reported. Logs of a stream are reported in the
-//!   order of the runs, and no lock is held meanwhile. A log that has not been copied when the device is lost
-//!   is lost with it.
+//! * From its second run on, a routine of several kernels is submitted as one task, a CUDA graph, unless a
+//!   kernel logs. If the graph fails, the state is the same as if its kernels had been launched one by one.
+//! * A run of a kernel that logs counts as done when its log has been reported. The logs of a stream are
+//!   reported in the order of the runs, and the sink is called without a lock held. If the device is lost, so
+//!   are the logs that have not been copied to the host.
 //! * Memory is released when the last task that uses it is done, without waiting for the device;
-//!   [`device_runtime::Driver::used_memory`] returns to zero. The device executes waits between streams, also
-//!   between streams of several devices.
+//!   [`device_runtime::Driver::used_memory`] returns to zero. The devices themselves execute waits between
+//!   streams, also between streams of different devices; the host does not block.
 #![deny(unsafe_code)]
 
 mod device; // the driver

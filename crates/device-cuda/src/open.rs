@@ -1,4 +1,4 @@
-//! Finding and opening devices, and the errors of that.
+//! Finds and opens devices; the errors of opening.
 
 use std::{fmt, path::PathBuf};
 

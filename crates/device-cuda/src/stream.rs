@@ -5,7 +5,7 @@
 //! If the driver rejects a task, the stream fails: later tasks are not submitted, and later events have the
 //! failure. These events are reached no sooner than the tasks before them, so that a stream that overwrites
 //! the memory of those tasks waits for them. An error *during* a task makes the whole context unusable: the
-//! device is lost, and everything on it fails that is not known to be done.
+//! device is lost, and every task on it fails that is not known to be done.
 //!
 //! # Progress
 //!
@@ -18,8 +18,8 @@
 //!
 //! A stream holds the lock of its state while it submits or polls tasks, but never while a thread waits for
 //! the device or reports a log, and a thread never holds two such locks. The lock of a log buffer is taken
-//! before it. Under it, the locks of sequences, host arrays, staging memory and free events are taken for
-//! short times.
+//! before the lock of the state. While a thread holds the lock of the state, it takes the locks of sequences,
+//! host arrays, staging memory and free events for short times.
 
 use std::{
     fmt,

@@ -153,7 +153,7 @@ fn assembler(script: &str) -> PathBuf {
     path
 }
 
-/// The beginning of machine code of the fake driver.
+/// A script that writes machine code of the fake driver: its magic number, the text, and a zero byte.
 const ASSEMBLE: &str = r#"{ printf 'FAKECUBIN\n'; cat "$2"; printf '\0'; } > "$4""#;
 
 fn asked() -> Vec<String> {

@@ -333,7 +333,8 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     });
 }
 
-/// An event behind only a wait, and one behind a failure, are reached no sooner than the tasks before them.
+/// An event with only a wait before it, and an event after a failure, are reached no sooner than the tasks
+/// before them.
 fn events_keep_order() {
     let driver = open(&Config::default());
     let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();

@@ -22,7 +22,7 @@ use lowered_ir::{
 };
 use support::*;
 
-/// `x = ?, n = ?`.
+/// The log line `x = ?, n = ?`, which has two integer values.
 fn lines() -> Vec<LogLine> {
     let text = "routine @r { node %0 \"x\" i32[2] on_device log \"x = \", %0[0], \", n = \", %0[1] }";
     lowered_ir::log::lines(&lowered_ir::text::parse(text).unwrap())

@@ -2,10 +2,10 @@
 //! crate's tests.
 //!
 //! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
-//! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures:
-//! words like `devices=2 capability=61 version=11040 memory=4096 init=100`; `uploads=4` and `downloads=4`
-//! reject the fifth copy from or to the host. The library writes what is created, freed and launched to the
-//! file that `FAKE_CUDA_LOG` names.
+//! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures.
+//! Its value consists of words such as `devices=2 capability=61 version=11040 memory=4096 init=100`;
+//! `uploads=4` and `downloads=4` reject the fifth copy from or to the host. The library writes what is
+//! created, freed and launched to the file that `FAKE_CUDA_LOG` names.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(unsafe_code, reason = "takes pointers as the driver does")]
 
@@ -77,7 +77,7 @@ pub(crate) fn host_bytes<'a>(address: usize, bytes: usize) -> &'a mut [u8] {
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), bytes) }
 }
 
-/// Counts a call, and rejects the one after the number of calls that the setting `name` states.
+/// Counts a call. If the setting `name` is n, the call with number n + 1 is rejected.
 fn rejected_once(name: &str, count: &AtomicU64) -> Answer {
     let before = count.fetch_add(1, Ordering::Relaxed);
     if setting(name).is_some() && before == number(name, 0) { 2 } else { 0 }

@@ -1,4 +1,4 @@
-//! Tensor maps: the checks of their descriptions, and 128 bytes that a launch recognises.
+//! Tensor maps: checks their descriptions, and encodes them as 128 bytes that a launch recognises.
 
 use std::ffi::{c_uint, c_void};
 

@@ -59,8 +59,8 @@ impl Module {
         Module::load(context, cubin)
     }
 
-    /// The image is a text that ends in a zero, or a complete file of machine code: the driver determines its
-    /// end by itself.
+    /// Loads an image: PTX text that ends in a zero byte, or a complete file of machine code. The driver
+    /// finds the end of either by itself.
     fn load(context: &Arc<Context>, image: &[u8]) -> Result<Module, CodeError> {
         context.enter()?;
         let mut log = vec![0u8; LOG_BYTES];
@@ -90,8 +90,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.enter();
-        // SAFETY: loaded by `load`; each of its functions, and each task that runs one, referred to this
-        // value.
+        // SAFETY: `load` loaded the module, and nothing uses it any more: each of its functions, and each
+        // task that runs one, held a reference to this value.
         let _ = unsafe { self.context.api.cuModuleUnload(self.raw) };
     }
 }
@@ -150,7 +150,7 @@ impl Function {
         context.api.number(read).map(|value| u32::try_from(value).unwrap_or(0))
     }
 
-    /// Raises the limit of dynamic shared memory for launches, in bytes.
+    /// Raises the limit of dynamic shared memory for launches of this function to `bytes` bytes.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), CallError> {
         let context = &self.module.context;
         context.enter()?;
@@ -168,8 +168,8 @@ pub(super) type ParameterList = *mut *mut c_void;
 const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
 const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
 
-/// Makes a call with a parameter list, whose parameters are laid out as the code expects. The list exists
-/// during the call only.
+/// Calls `call` with a parameter list for `params`, which has the words of the parameters in the layout that
+/// the code expects. The list exists during the call only.
 pub(super) fn with_parameter_list<R>(params: &[u64], call: impl FnOnce(ParameterList) -> R) -> R {
     let mut bytes = size_of_val(params);
     let mut list: [*mut c_void; 5] = [

@@ -156,8 +156,8 @@ impl Context {
         Ok(pool)
     }
 
-    /// Enables access of this device's kernels and copies to the other's memory. Returns false if the devices
-    /// are not connected.
+    /// Enables access of this device's kernels and copies to the memory of another device. Returns false if
+    /// the devices are not connected.
     ///
     /// # Errors
     ///

@@ -101,7 +101,7 @@ fn node_params(launch: KernelLaunch<'_>, list: ParameterList) -> CUDA_KERNEL_NOD
         kernelParams: ptr::null_mut(),
         extra: list,
         kern: ptr::null_mut(),
-        // The current context.
+        // Null means the current context.
         ctx: ptr::null_mut(),
     }
 }

@@ -73,7 +73,7 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// A region of an allocation, which it keeps alive.
+/// A region of an allocation. It keeps the allocation alive.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryRegion {
     memory: Arc<DeviceMemory>,

@@ -1,9 +1,9 @@
 //! NVIDIA's driver as a safe interface: all unsafe code of the crate, except the implementation of `Driver`.
 //!
 //! cudarc finds the library and declares its types. This module looks the functions up, all of them when the
-//! first device is opened, so that a driver without one of them is an error instead of a panic of the first
-//! call. They are declared to return a plain number, since newer drivers have error codes that cudarc's
-//! enumeration lacks.
+//! first device is opened, so that a driver that lacks one is reported as an error, instead of a panic at the
+//! first call. The functions are declared to return a plain number, since newer drivers have error codes that
+//! cudarc's enumeration lacks.
 //!
 //! Invariants relied on:
 //! * a handle is used only while its object exists: each type here owns its handle and a reference to its

@@ -1,7 +1,7 @@
 //! A CUDA stream with the resources of its tasks, which it keeps until the tasks are done.
 //!
-//! Tasks are *open* until [`TaskQueue::close`] records an event behind them. When that event is reached, so
-//! are they: their resources are released, and their copies to the host fill the host arrays.
+//! Tasks are *open* until [`TaskQueue::close`] records an event behind them. When that event is reached, the
+//! tasks are done: their resources are released, and their copies to the host fill the host arrays.
 
 use std::{
     any::Any,
@@ -104,7 +104,7 @@ impl Readback {
 struct TaskGroup {
     /// Whether there is any task, including one without resources.
     any: bool,
-    /// A launch has one, a copy two, so a group of one task allocates nothing.
+    /// One resource per launch and two per copy, so that a group of one task needs no heap allocation.
     resources: SmallVec<[Resource; 2]>,
     uploads: Vec<StagingRange>,
     readbacks: Vec<Readback>,

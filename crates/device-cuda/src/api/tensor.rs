@@ -14,8 +14,8 @@ use super::{CallError, Context, MemoryRegion};
 /// Maximum number of axes of a map.
 pub(crate) const MAX_AXES: usize = 5;
 
-/// The element type by which TMA copies values of a type; none if there is none of that size. TMA copies the
-/// bits unchanged.
+/// The element type with which TMA copies values of a type; none if TMA has no type of that size. Only the
+/// size matters, since TMA copies the bits unchanged.
 pub(crate) fn element(dtype: DType) -> Option<Element> {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {

@@ -136,7 +136,7 @@ impl PendingReports {
         self.failure = None;
     }
 
-    /// Reaches the events that have no log in front of them.
+    /// Sets the outcomes of the events that have no log in front of them.
     fn reach(&mut self) {
         while let (false, Some(Completion::Event(event))) = (self.is_reporting, self.waiting.front()) {
             match &self.failure {

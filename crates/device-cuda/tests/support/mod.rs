@@ -1,4 +1,5 @@
-//! A driver made for tests, with a process of its own per test; nodes and hand-written kernels.
+//! Support for the tests: runs each test in a process of its own, with a fake driver, and builds nodes and
+//! hand-written kernels.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -19,7 +20,8 @@ use device_runtime::{Device, DirectDriver, Driver};
 use lowered_ir::{ir::Symbol, log::LogLine};
 use tnode::TensorNode;
 
-/// Set in the processes that run the tests, to the settings of the part that they run.
+/// The variable is set in child processes that run tests. Its value is the settings of the part of the test
+/// that the process runs.
 const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
 
 /// Set if tests that need no injected failures shall run on the machine's own driver.
@@ -90,7 +92,8 @@ pub fn folder() -> PathBuf {
 }
 
 /// The path of the fake driver. `cargo test` builds it with the examples, unless it is told to build some
-/// tests alone. If its sources are missing, as beside an archive of programs, it is as new as the tests.
+/// tests alone. Where the tests run from an archive of programs, the sources are missing, and the library is
+/// as new as the tests.
 fn fake() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
@@ -141,10 +144,10 @@ pub fn device(driver: &Direct) -> Device {
     Device::new(Arc::clone(driver.driver()) as Arc<_>, 0)
 }
 
-/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are
-/// in `%d0` and so on, followed by the address of its log; its static indices are in `%r10` and so on. The
-/// body may use `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3`. Its tensor maps are the parameters
-/// `map0` and so on.
+/// A kernel in PTX: `threads` threads run `body`, and `%r3` is the number of the thread. The addresses of its
+/// memory parameters are in `%d0` and so on, followed by the address of its log; its static indices are in
+/// `%r10` and so on. The body may use `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3`. Its tensor maps
+/// are the parameters `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
