@@ -132,8 +132,8 @@ impl WgpuDevice {
         Ok(())
     }
 
-    /// Removes and returns the running time of each kernel by name, since the last call. It covers launches
-    /// that are done and behind which an event was waited for or polled.
+    /// Removes and returns the running times of kernels, by name, that were collected since the last call. A
+    /// launch is included once it is done and a thread has waited for or polled a later event.
     pub fn take_kernel_times(&self) -> BTreeMap<String, KernelTime> {
         self.shared.timings.take()
     }
@@ -201,7 +201,7 @@ unsafe impl Driver for WgpuDevice {
         &self.description
     }
 
-    /// One with every strategy: the device has one queue.
+    /// Returns 1 for every strategy, since the device has one queue.
     fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {
         1
     }

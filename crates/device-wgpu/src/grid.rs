@@ -2,9 +2,9 @@
 
 use device_runtime::DriverError;
 
-/// The number of workgroups in each dimension, with a product of at least `groups` and as little more as
-/// possible; none if `groups` is 0. A kernel computes the number of its workgroup; workgroups from
-/// `groups` on do nothing.
+/// The number of workgroups in each dimension; none if `groups` is 0. Their product is at least `groups`, and
+/// exceeds it as little as possible. A kernel computes the linear number of its workgroup, and does nothing
+/// if that is `groups` or more.
 ///
 /// # Errors
 ///

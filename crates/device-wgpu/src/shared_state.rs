@@ -41,8 +41,8 @@ impl SharedState {
         Ok(SharedState { gpu, pipelines, tables, timings, submitting, submissions })
     }
 
-    /// Locks the device for a submission: between writing a batch's tables and submitting its commands, no
-    /// other batch may do so.
+    /// Locks the device for a submission: no other batch may write its tables between the moment when a batch
+    /// writes its tables and the submission of its commands.
     pub(crate) fn submitting(&self) -> MutexGuard<'_, ()> {
         self.submissions.fetch_add(1, Ordering::Relaxed);
         lock(&self.submitting)

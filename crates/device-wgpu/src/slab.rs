@@ -192,7 +192,7 @@ impl fmt::Debug for PoolMemory {
     }
 }
 
-/// A range of a pool's memory, which it keeps alive.
+/// A range of a pool's memory. It keeps the memory alive.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryRegion {
     memory: Arc<PoolMemory>,

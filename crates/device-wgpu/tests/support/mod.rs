@@ -47,8 +47,9 @@ pub fn device(driver: &DirectDriver<WgpuDevice>) -> Device {
     Device::with_pool_cap(Arc::clone(driver.driver()) as Arc<_>, 0, driver.pool_cap())
 }
 
-/// A kernel in WGSL: `threads` threads, numbered `t`, run `body`. It reads parameter `p` by `rP(i)` and
-/// writes it by `wP(i, value)`, where elements are words; `iS` is static index `s`.
+/// A kernel in WGSL: `threads` threads run `body`, and `t` is the number of the thread. `r0(i)` reads word
+/// `i` of parameter 0, `w0(i, value)` writes it, and `i0` is static index 0; other parameters and indices
+/// likewise.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
