@@ -155,8 +155,8 @@ impl PtxBuilder {
         (given, self.end(outer))
     }
 
-    /// Opens a nested block, for callers that cannot use a closure. The statements returned are those of the
-    /// enclosing block, for [`PtxBuilder::end`].
+    /// Opens a nested block, for callers that cannot use a closure. Returns the statements of the enclosing
+    /// block, which the caller must pass to [`PtxBuilder::end`].
     pub fn begin(&mut self) -> StmtList {
         std::mem::take(&mut self.block)
     }

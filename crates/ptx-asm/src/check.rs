@@ -10,8 +10,9 @@
 //!    aligned.
 //! 5. Every path to a read of a register writes it first. A write by a predicated instruction does not count.
 //!    ([`defined`])
-//! 6. Barriers and collective instructions stand under uniform control flow: of the block for `bar.sync`, of
-//!    the cluster, warpgroup or warp for their instructions. ([`uniform`])
+//! 6. All threads that take part in a barrier or a collective instruction reach it together: the threads of
+//!    the block for `bar.sync`, those of the cluster, warpgroup or warp for an instruction of one of these.
+//!    ([`uniform`])
 //! 7. Statements nest at most 256 deep.
 
 mod defined;

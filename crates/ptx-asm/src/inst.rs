@@ -195,8 +195,8 @@ pub enum Inst {
         /// The operand; for [`AtomicOp::CompareSwap`] the expected value, then the new one.
         operands: SmallVec<[PtxOperand; 2]>,
     },
-    /// `bar.sync`: synchronises the threads of the block, or as many of its warps as make up `threads`, and
-    /// orders their memory accesses before it before those after it.
+    /// `bar.sync`: synchronises the threads of the block, or `threads` threads in whole warps. Their memory
+    /// accesses before the barrier are ordered ahead of those after it.
     Barrier {
         /// Which of the block's 16 named barriers.
         id: u32,
@@ -205,8 +205,8 @@ pub enum Inst {
     },
     /// `bar.warp.sync`: synchronises the lanes of the warp and orders their memory accesses.
     WarpBarrier,
-    /// `fence.acq_rel`: orders the thread's memory accesses before it before those after it, as seen by the
-    /// threads of the scope.
+    /// `fence.acq_rel`: orders the thread's memory accesses before the fence ahead of those after the fence,
+    /// as seen by the threads of the scope.
     Fence(FenceScope),
     /// `shfl.sync`: every lane reads a register of another lane. A lane whose source lane lies outside the
     /// segment reads its own register.
@@ -301,9 +301,9 @@ pub enum Inst {
         /// Address of the mbarrier.
         at: AddressOperand,
     },
-    /// `mbarrier.arrive` on an mbarrier of any block of the cluster. A thread of that block which waits for
-    /// the phase sees the completed asynchronous copies and `wgmma` operations before the arrival. Ordinary
-    /// stores need not be visible to it: that would take a fence of device scope.
+    /// `mbarrier.arrive` on an mbarrier of any block of the cluster. A thread of that block that waits for
+    /// the phase sees the asynchronous copies and `wgmma` operations that completed before the arrival. It
+    /// need not see ordinary stores: that would take a fence of device scope.
     MbarrierArriveCluster {
         /// Address of the mbarrier, from [`Inst::Mapa`].
         at: AddressOperand,
@@ -352,8 +352,8 @@ pub enum Inst {
         to: AddressOperand,
         /// The mbarrier, in this block's shared memory.
         barrier: AddressOperand,
-        /// Mask of the cluster's blocks that receive the tile, class `B16`. Each receives it at the same
-        /// address and completes it on the mbarrier at the same address.
+        /// Mask of the cluster's blocks that receive the tile, class `B16`. In each of them the tile arrives
+        /// at the same address of shared memory, and the mbarrier at the same address counts its bytes.
         multicast: Option<Reg>,
     },
     /// TMA store: copies a tile from shared memory into a tensor. Elements outside the tensor are skipped.

@@ -1,8 +1,9 @@
 //! Prints programs as PTX text.
 //!
-//! One line per instruction, nested blocks indented, registers numbered within their class. Float arithmetic
-//! is printed with its rounding, because an assembler may contract operations without one. The shared arrays
-//! of a kernel are parts of one array, declared statically up to 48 KiB ([`PtxKernel::shared_bytes`]).
+//! Every instruction has a line of its own, nested blocks are indented, and registers are numbered within
+//! their class. Float arithmetic is printed with its rounding, because an assembler may contract operations
+//! without one. The shared arrays of a kernel are parts of one array, which is declared statically if it has
+//! at most 48 KiB; the launch allocates a larger one ([`PtxKernel::dynamic_shared_bytes`]).
 
 mod hopper; // instructions of sm_90a
 mod names; // mnemonics, types and special registers
@@ -116,7 +117,7 @@ struct Printer<'a> {
     kernel: &'a PtxKernel,
     /// Name of the array that contains the kernel's shared arrays.
     shared: &'static str,
-    /// Offset of each shared array in it, in bytes.
+    /// Offset of each shared array in the array `shared`, in bytes.
     shared_at: Vec<u32>,
     labels: u32,
     indent: usize,

@@ -256,7 +256,8 @@ impl PtxKernel {
         self.layout().1
     }
 
-    /// Shared memory that the launch must allocate, in bytes: 0 up to 48 KiB, all of it above.
+    /// Size in bytes of the shared memory that the launch must allocate: 0 if the kernel declares its arrays
+    /// statically (up to 48 KiB), else the size of all shared arrays.
     pub fn dynamic_shared_bytes(&self) -> u32 {
         Some(self.shared_bytes()).filter(|&bytes| bytes > STATIC_SHARED_BYTES).unwrap_or(0)
     }

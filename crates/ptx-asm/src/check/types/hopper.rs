@@ -50,7 +50,7 @@ impl Checker<'_> {
             return Err(format!("{count} registers, expected a multiple of 8"));
         }
         if self.kernel.min_blocks_per_sm.is_none() {
-            // An assembler ignores the instruction then, with no more than a remark.
+            // Without it, an assembler ignores the instruction and only prints a remark.
             return Err("the kernel has no minimum number of blocks per SM".into());
         }
         Ok(())
