@@ -293,7 +293,7 @@ impl WarpAccess {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Load`].
+    /// Executes [`ptx_asm::Inst::Load`].
     pub(super) fn load(
         &mut self,
         warp: &mut Warp,
@@ -327,7 +327,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::Store`].
+    /// Executes [`ptx_asm::Inst::Store`].
     pub(super) fn store(
         &mut self,
         warp: &mut Warp,
@@ -400,7 +400,7 @@ impl LaunchState<'_> {
         Ok(together)
     }
 
-    /// [`ptx_asm::Inst::Atomic`].
+    /// Executes [`ptx_asm::Inst::Atomic`].
     pub(super) fn atomic(
         &mut self,
         warp: &mut Warp,
@@ -451,7 +451,7 @@ impl LaunchState<'_> {
         order
     }
 
-    /// [`ptx_asm::Inst::CpAsync`].
+    /// Executes [`ptx_asm::Inst::CpAsync`].
     pub(super) fn cp_async(
         &mut self,
         warp: &Warp,
@@ -507,7 +507,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::CpAsyncWait`].
+    /// Executes [`ptx_asm::Inst::CpAsyncWait`].
     pub(super) fn cp_async_wait(
         &mut self,
         warp: &Warp,

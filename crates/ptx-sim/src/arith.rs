@@ -106,7 +106,7 @@ pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
 /// Evaluates an approximate function on `f32`.
 fn approximation(op: PtxUnaryOp, x: f32) -> Option<u64> {
     if op == PtxUnaryOp::TanhApprox {
-        return Some(from_f32(f64::from(x).tanh() as f32)); // the one that keeps subnormals
+        return Some(from_f32(f64::from(x).tanh() as f32)); // the only approximation that keeps subnormals
     }
     let x = f64::from(flush(x));
     let y = match op {

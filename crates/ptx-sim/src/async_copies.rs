@@ -2,8 +2,8 @@
 //!
 //! A copy may write its destination at any time until the thread waits for it. Every program that could
 //! observe the time is faulty: accessing the destination before the wait is a fault, even for the copying
-//! thread, and so is changing the source. Therefore the simulator copies at the wait, and need not try other
-//! times.
+//! thread, and so is changing the source. Therefore the simulator performs the copy at the wait and need not
+//! try other times.
 
 use std::collections::VecDeque;
 

@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 use super::fault::{AccessKind, Accessor};
 use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClocks};
 
-/// The async-proxy state of a block's shared memory, kept for chunks of 16 bytes, which every access covers
-/// whole.
+/// The async-proxy state of a block's shared memory. Most of it is kept per chunk of 16 bytes, since every
+/// access through the async proxy covers whole chunks.
 #[derive(Debug, Default)]
 pub(super) struct AsyncProxy {
     chunks: Vec<ProxyChunk>,
-    /// For each byte, the last thread that wrote it and has not fenced since, plus one; or [`WARP`] plus the
-    /// warp if several lanes wrote it; else 0.
+    /// For each byte: 0 if no write awaits a fence; else the last thread that wrote it, plus one, or [`WARP`]
+    /// plus the warp if several lanes of the warp wrote it.
     unfenced: Vec<u16>,
     bytes: usize,
 }

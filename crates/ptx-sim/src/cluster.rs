@@ -19,7 +19,7 @@ pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Mapa`].
+    /// Executes [`ptx_asm::Inst::Mapa`].
     pub(super) fn mapa(
         &self,
         warp: &mut Warp,

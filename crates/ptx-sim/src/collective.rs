@@ -17,7 +17,7 @@ pub(super) fn whole(mask: u32) -> StepResult<()> {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Shuffle`].
+    /// Executes [`ptx_asm::Inst::Shuffle`].
     pub(super) fn shuffle(
         &self,
         warp: &mut Warp,
@@ -42,7 +42,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::Vote`].
+    /// Executes [`ptx_asm::Inst::Vote`].
     pub(super) fn vote(
         &self,
         warp: &mut Warp,

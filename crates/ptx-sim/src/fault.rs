@@ -175,7 +175,7 @@ pub enum FaultCause {
     /// Warps of a warpgroup execute different instructions, or lanes pass different operands.
     #[error("a warpgroup does not act as one: {0}")]
     Warpgroup(String),
-    /// `setmaxnreg` increases to fewer registers than there are, or decreases to more.
+    /// `setmaxnreg` requests an increase to fewer registers than the warp has, or a decrease to more.
     #[error("expected {} than {found} registers a thread, found {count}", if *increase { "more" } else { "less" })]
     RegisterCount {
         /// Registers per thread before.
@@ -204,8 +204,8 @@ pub enum FaultCause {
         /// Mask of the lanes that must execute it.
         expected: u32,
     },
-    /// The lane operand of a shuffle is out of range; there the hardware and [`ptx_asm::Inst::Shuffle`]
-    /// differ.
+    /// The lane operand of a shuffle is out of range. For such operands the hardware differs from the
+    /// definition of [`ptx_asm::Inst::Shuffle`].
     #[error("expected a lane or distance below {limit}, found {found}")]
     ShuffleLane {
         /// The operand.

@@ -3,10 +3,11 @@
 //! # Should I be using this crate?
 //!
 //! Use it in tests of code that generates PTX. [`run`] executes a kernel instruction by instruction. It stops
-//! with a typed [`SimFault`] where a program violates the rules of PTX, even where a real GPU would go on:
-//! misaligned accesses and accesses outside of arrays, reads of uninitialised memory, data races, divergent
-//! warps at collective instructions, barriers that not all threads reach, accumulators and shared memory that
-//! asynchronous operations still use. It is small and strict rather than fast.
+//! with a typed [`SimFault`] where a program violates the rules of PTX, even where a real GPU would continue.
+//! It finds misaligned accesses, accesses outside of arrays, reads of uninitialised memory, data races,
+//! collective instructions that only some lanes of a warp execute, barriers that not all threads reach, and
+//! accesses of accumulators or shared memory that an asynchronous operation still uses. The simulator is
+//! small and strict rather than fast.
 //!
 //! # Example
 //!
@@ -33,10 +34,11 @@
 //!
 //! * **No panic and no endless run**, whatever the program: [`run`] returns statistics or a fault, and
 //!   [`SimLaunch::limit`] bounds the instructions.
-//! * **Deterministic**: a kernel, a launch, memory and an [`ExecutionOrder`] determine memory, statistics and
-//!   fault.
-//! * **A kernel without a fault and with equal results in every order that was tried** relies on no order of
-//!   warps and copies that PTX leaves open, as far as those orders show.
+//! * **Deterministic**: the kernel, the launch, the initial memory and the [`ExecutionOrder`] determine the
+//!   final memory, the statistics and the fault.
+//! * **Any order that PTX allows**: an [`ExecutionOrder`] decides in which order warps run and copies
+//!   complete, where PTX leaves that open. A test that runs a kernel in several orders, without a fault and
+//!   with equal results, shows that the kernel depends on none of these orders.
 //!
 //! # Limits
 //!

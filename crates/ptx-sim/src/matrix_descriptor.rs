@@ -2,15 +2,16 @@
 //!
 //! A descriptor has the start address (bits 0–13), the leading-dimension byte offset (16–29) and the
 //! stride-dimension byte offset (32–45), all in units of 16 bytes, a base offset (49–51, here 0), and the
-//! swizzle mode (62–63: none, 128, 64, 32 bytes). An operand has *lines*, the rows of A or the columns of B,
-//! and a K of 32 bytes.
+//! swizzle mode (62–63: none, 128, 64, 32 bytes). A *line* of an operand is a row of A or a column of B; its
+//! length, K, is 32 bytes.
 //!
-//! In a K-major operand, a line has the length of the swizzle span. Eight lines follow each other, and the
-//! next eight are `stride` further. Without swizzle, each half of K is eight lines of 16 bytes, and the
-//! halves are `leading` apart. In an M- or N-major operand, each index along K has a row of lines. Eight such
-//! rows, as wide as the swizzle span, follow each other. The next eight indices along K are `stride` further,
-//! and the next lines `leading`; without swizzle the two offsets swap roles. The swizzle applies to address
-//! bits.
+//! In a K-major operand with a swizzle, lines begin at multiples of the swizzle span, and groups of eight
+//! lines are `stride` bytes apart. Without a swizzle, a group consists of two blocks, one for each half of K.
+//! A block has eight half-lines of 16 bytes, and the two blocks are `leading` bytes apart. In an M- or
+//! N-major operand, a block has eight rows for eight indices along K. A row is as long as the swizzle span
+//! and has the elements of adjacent lines at its index. Blocks for the next eight indices along K are
+//! `stride` bytes apart, and blocks for the next lines are `leading` bytes apart; without a swizzle the two
+//! offsets swap roles. The swizzle is applied to the bits of addresses.
 
 use super::tensor_map::Swizzle;
 
@@ -46,8 +47,8 @@ impl MatrixDescriptor {
         Ok(descriptor)
     }
 
-    /// Addresses of the operand's chunks of 16 bytes. K-major: two chunks per line, line after line.
-    /// Otherwise: for each index along K, the chunks of eight 16-bit elements of lines.
+    /// Addresses of the operand's chunks of 16 bytes. K-major: two chunks per line, line after line. M- or
+    /// N-major: for each index along K, the chunks of eight adjacent lines, whose elements have 16 bits.
     pub(super) fn chunks(&self, lines: usize, lines_innermost: bool) -> Vec<usize> {
         if lines_innermost {
             let steps = (0..16).flat_map(|step| (0..lines / 8).map(move |chunk| (step, chunk)));

@@ -31,7 +31,7 @@ pub(super) struct Mbarrier {
     /// Joined vector clocks of the arrivals at the current phase, and of those at all completed phases.
     gathered: VectorClock,
     complete: VectorClock,
-    /// The thread that initialised it, and the rank of its block.
+    /// The thread that initialised the mbarrier, and the rank of its block.
     made: AccessSet,
     rank: u32,
     /// Whether the initialising thread has executed [`ptx_asm::Inst::FenceMbarrierInit`] since.
@@ -178,7 +178,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::MbarrierInit`].
+    /// Executes [`ptx_asm::Inst::MbarrierInit`].
     pub(super) fn init_barrier(
         &mut self,
         warp: &Warp,
@@ -228,7 +228,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::FenceMbarrierInit`].
+    /// Executes [`ptx_asm::Inst::FenceMbarrierInit`].
     pub(super) fn fence_barriers(&self, warp: &Warp, shared: &mut ClusterState, mask: u32) {
         for lane in lanes(mask) {
             let who = warp.thread_ref(lane);
@@ -238,7 +238,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::MbarrierArrive`], [`ptx_asm::Inst::MbarrierArriveCluster`], and with bytes
+    /// Executes [`ptx_asm::Inst::MbarrierArrive`], [`ptx_asm::Inst::MbarrierArriveCluster`], or, with bytes,
     /// [`ptx_asm::Inst::MbarrierArriveExpectTx`].
     pub(super) fn arrive(
         &mut self,
@@ -286,7 +286,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::MbarrierWait`]; the scheduler lets the warp continue.
+    /// Executes [`ptx_asm::Inst::MbarrierWait`]; the scheduler lets the warp continue.
     pub(super) fn wait(
         &self,
         warp: &Warp,

@@ -1,7 +1,7 @@
 //! Matrix instructions of a warp: `mma`, `ldmatrix`, `stmatrix`.
 //!
-//! In a fragment, lane `l` belongs to row (or column) `l / 4` of a group of eight, and holds the elements at
-//! `l mod 4` there.
+//! A fragment has groups of eight rows (or columns). In each group, lane `l` holds elements of row (or
+//! column) `l / 4`; `l mod 4` determines which of them.
 
 use super::arith::truncate;
 use super::collective::whole;
@@ -81,8 +81,8 @@ fn accumulator_index(lane: usize, register: usize) -> (usize, usize) {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of K, and rounded
-    /// once. The hardware's order and intermediate rounding are unspecified.
+    /// Executes [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of K, and
+    /// rounded once. The hardware's order and intermediate rounding are unspecified.
     pub(super) fn mma(
         &self,
         warp: &mut Warp,
@@ -119,7 +119,7 @@ impl LaunchState<'_> {
         regs.iter().map(get).collect()
     }
 
-    /// [`ptx_asm::Inst::Ldmatrix`].
+    /// Executes [`ptx_asm::Inst::Ldmatrix`].
     pub(super) fn ldmatrix(
         &mut self,
         warp: &mut Warp,
@@ -156,7 +156,7 @@ impl LaunchState<'_> {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::Stmatrix`].
+    /// Executes [`ptx_asm::Inst::Stmatrix`].
     pub(super) fn stmatrix(
         &mut self,
         warp: &mut Warp,

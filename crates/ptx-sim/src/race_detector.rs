@@ -6,7 +6,8 @@
 //!
 //! An access has the time of its warp ([`VectorClocks`]). It is ordered before a later access of another
 //! thread if that thread's clock includes the time, or includes a later arrival of the first thread at an
-//! mbarrier. That holds within a warp too: the warp's own component must have advanced.
+//! mbarrier. Between threads of one warp the same rule holds: the warp's own component must have advanced
+//! since the first access.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ pub(super) struct AccessSet {
     warps: u32,
     /// Index of the thread, or [`SEVERAL_THREADS`].
     thread: u16,
-    /// Number of solitary arrivals of the thread before the access.
+    /// Number of the thread's arrivals at mbarriers, without the other lanes of its warp, before the access.
     turn: u16,
 }
 
@@ -146,12 +147,12 @@ impl ShadowMemory {
         ShadowMemory { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), of }
     }
 
-    /// Hands the memory to another block, to which earlier accesses do not matter.
+    /// Makes another block the owner of the memory. Accesses of earlier owners are ignored from then on.
     pub(super) fn pass_to(&mut self, block: u32, rank: u32) {
         self.of = Some((block, rank));
     }
 
-    /// The block whose accesses matter, and its rank in its cluster.
+    /// The block that owns the memory, or for global memory the block of `who`; and its rank in its cluster.
     fn home(&self, who: &ThreadRef) -> (u32, u32) {
         self.of.unwrap_or((who.block, who.rank))
     }

@@ -71,7 +71,7 @@ struct TileRequest<'m> {
 }
 
 impl LaunchState<'_> {
-    /// [`ptx_asm::Inst::TmaLoad`].
+    /// Executes [`ptx_asm::Inst::TmaLoad`].
     pub(super) fn tma_load(
         &mut self,
         warp: &Warp,
@@ -216,7 +216,7 @@ impl LaunchState<'_> {
         found.receive(data.bytes.len(), &clock).or_else(|what| self.broken(located, what))
     }
 
-    /// [`ptx_asm::Inst::TmaStore`].
+    /// Executes [`ptx_asm::Inst::TmaStore`].
     pub(super) fn tma_store(
         &mut self,
         warp: &Warp,
@@ -266,7 +266,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::TmaStoreCommit`].
+    /// Executes [`ptx_asm::Inst::TmaStoreCommit`].
     pub(super) fn commit_stores(&self, warp: &Warp, shared: &mut ClusterState, mask: u32) {
         for lane in lanes(mask) {
             let queue = shared.stores.queue(&warp.thread_ref(lane));
@@ -275,14 +275,15 @@ impl LaunchState<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::TmaStoreWait`].
+    /// Executes [`ptx_asm::Inst::TmaStoreWait`].
     pub(super) fn wait_for_stores(&self, warp: &Warp, shared: &mut ClusterState, mask: u32, left: u32) {
         for lane in lanes(mask) {
             self.stores_read(shared, &warp.thread_ref(lane), left);
         }
     }
 
-    /// Marks the sources of all but the latest `left` groups as read, to the knowledge of the thread.
+    /// Records that the thread knows that the sources of all but its latest `left` groups of stores have been
+    /// read.
     fn stores_read(&self, shared: &mut ClusterState, who: &ThreadRef, left: u32) {
         let ClusterState { stores, clocks, block_states, .. } = shared;
         let queue = stores.queue(who);
@@ -349,8 +350,8 @@ impl PendingTmaStores {
         self.0.entry((who.rank, who.thread)).or_default()
     }
 
-    /// Checks that the sources of all stores are known to be read; the error completes "the end comes
-    /// before".
+    /// Checks that the thread knows that the sources of all its stores have been read. The error is a phrase
+    /// that follows "the end comes before".
     pub(super) fn may_end(&self) -> Result<(), String> {
         let late = |queue: &StoreQueue| !queue.open.is_empty() || queue.groups.iter().any(|(_, read)| !read);
         match self.0.iter().find(|(_, queue)| late(queue)) {

@@ -3,8 +3,8 @@
 //! A vector clock has a component for each warp, and further components for asynchronous events: mbarrier
 //! phases, waits for `wgmma` and TMA stores, and arrivals of single lanes. Each warp has a clock: for each
 //! component, the latest time that is ordered before the warp's next access. Barriers advance the warp's own
-//! component and join clocks. A lane that waits or arrives without the other lanes has additions of its own,
-//! until the warp synchronises.
+//! component and join clocks. A lane that waits or arrives without the other lanes has times of its own in
+//! addition to its warp's clock, until the warp synchronises.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,8 @@ impl VectorClocks {
         self.rows[row][row] + 1
     }
 
-    /// The number of solitary arrivals of a thread, the other part of its accesses' time.
+    /// The number of arrivals of a thread without the other lanes of its warp. Together with
+    /// [`VectorClocks::now`] it is the time of the thread's accesses.
     pub(super) fn turn(&self, who: &ThreadRef) -> u16 {
         let turns = self.lanes.get(&(who.rank, who.thread)).map_or(0, |lane| lane.turns);
         turns.try_into().unwrap_or(u16::MAX)

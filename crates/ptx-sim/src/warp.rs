@@ -117,7 +117,7 @@ impl Warp {
         matches!(self.waits, Some(WaitReason::Cluster))
     }
 
-    /// Continues behind the instruction that blocked the warp.
+    /// Ends the wait: continues with the step after the instruction that blocked the warp.
     pub(super) fn pass(&mut self) {
         self.waits = None;
         self.pc += 1;
@@ -223,7 +223,7 @@ impl LaunchState<'_> {
         Ok(StepEvent::Continues)
     }
 
-    /// [`Inst::Barrier`]; the scheduler lets the warp continue.
+    /// Executes [`Inst::Barrier`]; the scheduler lets the warp continue.
     fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> CheckResult<StepEvent> {
         let most = self.program.kernel.threads.next_multiple_of(32);
         let threads = threads.unwrap_or(most);

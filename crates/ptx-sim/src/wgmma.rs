@@ -87,8 +87,8 @@ impl WgmmaShape {
 }
 
 impl WarpgroupProgress {
-    /// Records that a warp executes its next instruction of the warpgroup. The error says that it is not the
-    /// one that the other warps executed.
+    /// Records that a warp executes its next instruction of the warpgroup. It is an error if the other warps
+    /// executed another instruction there, or with other operands.
     fn step(&mut self, warp: u32, inst: usize, operands: [u64; 3]) -> Result<&mut JointStep, String> {
         let done = &mut self.done[warp as usize % 4];
         let at = *done - self.gone;
@@ -117,7 +117,8 @@ impl PendingWgmma {
         self.groups.iter().flatten().chain(&self.open)
     }
 
-    /// Checks that all operations have been waited for; the error completes "the end comes before".
+    /// Checks that all operations have been waited for; the error is a phrase that follows "the end comes
+    /// before".
     pub(super) fn may_end(&self) -> Result<(), String> {
         match self.in_flight().next() {
             Some(_) => Err("the warp waits for its wgmma operations".into()),
@@ -184,7 +185,7 @@ impl LaunchState<'_> {
             .in_lane(0)
     }
 
-    /// [`Inst::WgmmaFence`], [`Inst::WgmmaCommit`], [`Inst::WgmmaWait`].
+    /// Executes [`Inst::WgmmaFence`], [`Inst::WgmmaCommit`], [`Inst::WgmmaWait`].
     pub(super) fn order_wgmma(
         &self,
         warp: &mut Warp,
@@ -224,7 +225,8 @@ impl LaunchState<'_> {
         }
     }
 
-    /// [`Inst::Wgmma`]. Products are exact; they are added in `f64` and rounded once per instruction.
+    /// Executes [`Inst::Wgmma`]. Products are exact; they are added in `f64` and rounded once per
+    /// instruction.
     pub(super) fn wgmma(
         &mut self,
         warp: &mut Warp,
@@ -352,7 +354,8 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// [`Inst::SetMaxRegisters`]; the scheduler lets the warp continue when enough registers are free.
+    /// Executes [`Inst::SetMaxRegisters`]; the scheduler lets the warp continue when enough registers are
+    /// free.
     pub(super) fn set_max_registers(
         &self,
         warp: &mut Warp,

@@ -250,8 +250,9 @@ fn approximations_are_near_and_flush() {
     assert!(divide(f32::INFINITY, 2_f32.powi(127)).is_nan());
 }
 
-/// 16-bit floats, compared with the crate `half`, which computes in `f32`. That suffices for sums and
-/// products of 11 bits, but not for longer ones (24 ≥ 2 · 11 + 2).
+/// 16-bit floats, compared with the crate `half`, which computes in `f32` and rounds the result again. The
+/// second rounding does no harm to sums and products of two 11-bit significands, since 24 ≥ 2 · 11 + 2, but
+/// would change some results of `fma`.
 #[test]
 fn small_floats_are_rounded_once() {
     let mut chance = fastrand::Rng::with_seed(6);
@@ -344,8 +345,8 @@ fn distant_addends_break_ties() {
                 "{sign} {c}"
             );
         }
-        // Through the operation: a product on such a midpoint, and an addend far below it. (1 + 2 ulp) · 97 /
-        // 128 is no `bf16`.
+        // The same with `fma`. The product (1 + 2 ulp) · 97 / 128 is no `bf16`; with the addend `rest` it is
+        // exactly the midpoint between two.
         let (a, b) = (sign * (1.0 + 2.0 * ulp), 97.0 / 128.0);
         let product = a * b;
         let (below, above) =

@@ -114,7 +114,7 @@ fn copies_in_flight_are_not_accessed() {
         b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), 1_u32);
     });
     assert!(matches!(cause(&written, ExecutionOrder::Sequential), FaultCause::PendingCopy { owner: 0, .. }));
-    // Nor may it copy to the destination again.
+    // The copying thread must not start a second copy to the destination either.
     let twice = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
@@ -262,7 +262,7 @@ fn copies_race_like_stores() {
         let found = cause(&k(false), order);
         assert!(matches!(found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }), "{found:?}");
     }
-    // So is a copy from bytes that another thread wrote.
+    // A copy from bytes that another thread wrote is a race, too.
     let from_written = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);

@@ -85,7 +85,7 @@ fn a_torn_warp_shuffles_and_votes_nothing() {
     }
 }
 
-/// Operands for which hardware and definition differ are faults.
+/// Shuffle operands for which the hardware differs from the definition in `ptx-asm` are faults.
 #[test]
 fn partners_of_no_group() {
     let k = |mode, by: u32, width| {

@@ -111,7 +111,7 @@ fn sums_of_blocks() {
     );
 }
 
-/// The kernel without one of these instructions, for each of them in turn.
+/// Variants of the kernel, each of which lacks one of the instructions that `which` selects.
 fn without(kernel: &PtxKernel, which: fn(&Inst) -> bool) -> Vec<PtxKernel> {
     fn strip(block: &mut StmtList, which: fn(&Inst) -> bool, left: &mut usize) {
         block.retain(|stmt| match stmt {

@@ -105,7 +105,7 @@ fn produce(b: &mut PtxBuilder, stages: &PipelineStages, flaw: PipelineFlaw) {
     }
 }
 
-/// The matrix descriptor of a tile, from a byte offset within its rows.
+/// The matrix descriptor of a tile, beginning with byte `byte` of each row.
 fn descriptor(b: &mut PtxBuilder, tile: u32, byte: u32) -> Reg {
     let at = b.address(StateSpace::Shared, tile);
     let at = b.add(Ty::U32, at, byte);
@@ -250,7 +250,7 @@ fn it_is_right_in_every_order() {
     }
 }
 
-/// Whether a cause is one that the mistake may show as.
+/// Whether the mistake may cause this fault.
 fn fits(flaw: PipelineFlaw, cause: &FaultCause) -> bool {
     let unordered = matches!(
         cause,

@@ -69,7 +69,7 @@ fn a_fence_is_no_barrier() {
 
 #[test]
 fn barriers_of_some_warps_order_those() {
-    // Warps 0 and 1 exchange words, and warps 2 and 3.
+    // Warps 0 and 1 exchange words, and so do warps 2 and 3.
     let pairs = |b: &mut PtxBuilder| {
         let thread = b.special(SpecialReg::Thread);
         let low = b.compare(CmpOp::Lt, Ty::U32, thread, 64_u32);

@@ -36,7 +36,7 @@ impl InstSampler {
         self.one(&wide)
     }
 
-    /// Mostly the mbarrier, or mostly the tile.
+    /// An address, mostly the beginning of array `array`: 0 for the mbarrier, 1 for the tile.
     fn place(&mut self, array: u32) -> AddressOperand {
         match self.chance.u32(..12) {
             0 => AddressOperand::at(self.word()),
