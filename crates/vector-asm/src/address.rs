@@ -2,8 +2,8 @@
 //!
 //! An instruction's address is a stream, `base + Σ coefficient · index`, plus a constant. Each loop has a
 //! pointer for each stream that its instructions use directly. The pointer starts from the enclosing loop's
-//! pointer for the same stream without the loop's own counter, and advances once per iteration. Enclosing
-//! loops therefore have pointers for the streams that inner ones start from, up to the function, which
+//! pointer for the same stream without the loop's own counter, and advances once per iteration. An enclosing
+//! loop therefore also has pointers for the streams from which its inner loops start. The function itself
 //! computes the streams that depend on no counter. Inner loops choose general registers first; the remaining
 //! pointers are in the stack frame.
 
@@ -101,8 +101,8 @@ fn wanted_streams(line: &LinearCode) -> Vec<Vec<u32>> {
     wanted
 }
 
-/// Assigns general registers, inner loops first: a loop comes after the loops that enclose it, so the order
-/// is backwards.
+/// Assigns general registers to inner loops first. It visits the loops in reverse, because each loop is
+/// listed after the loops that enclose it.
 fn choose_registers(line: &LinearCode, pointers: &mut Pointers) {
     let mut used = vec![0_u16; line.loops.len()];
     pointers.counts = vec![Location::Frame(0); line.loops.len()];

@@ -47,7 +47,7 @@ impl VectorAddress {
         self
     }
 
-    /// Adds a term: bytes per unit of an index.
+    /// Adds a term to the offset: `bytes` bytes per unit of `index`.
     #[must_use]
     pub fn by(mut self, index: impl Into<Index>, bytes: i64) -> VectorAddress {
         let index = index.into();
@@ -150,7 +150,7 @@ impl VectorBuilder {
         value
     }
 
-    /// The lane type of the first operand with the most lanes of any operand.
+    /// The lane type of the first operand, with the largest number of lanes that any operand has.
     fn common(&self, operands: &[Value]) -> VectorType {
         let lanes = operands.iter().map(|value| self.ty(*value).lanes).max().unwrap_or(1);
         VectorType { lanes, ..self.ty(operands[0]) }

@@ -86,7 +86,7 @@ pub(crate) struct Inst {
     pub(crate) imm: u16,
     pub(crate) address: Option<Address>,
     pub(crate) access: Access,
-    /// The index of this register among the registers of its value. Instructions of different parts are
+    /// The index of the result among the registers of its value. Instructions of different parts are
     /// independent, and are interleaved.
     pub(crate) part: u32,
 }

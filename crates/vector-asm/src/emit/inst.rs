@@ -72,8 +72,8 @@ impl FunctionEmitter<'_> {
         pointer.expect("loops have pointers for what they use").location
     }
 
-    /// The three encodings differ in the operand that the result replaces. It replaces an operand whose last
-    /// use this is, or a copy.
+    /// Encodes a fused multiply-add. Its three encodings differ in the operand that the result replaces: one
+    /// whose last use is this instruction, or else a copy.
     fn fma(&mut self, inst: &Inst) {
         let memory = inst.address.map(|address| self.memory_operand(address));
         let [a, b, c] = inst.srcs.map(|src| self.source(src, memory));

@@ -1,7 +1,7 @@
 //! Encoding: allocated instructions to machine code.
 //!
-//! A function starts by computing its pointers and ends with `vzeroupper`, which is asserted, because legacy
-//! SSE code of the caller is slow while upper halves are in use. The constant pool follows the code and is
+//! A function starts by computing its pointers and ends with `vzeroupper`, because legacy SSE code of the
+//! caller is slow while upper halves of registers are in use. The constant pool follows the code and is
 //! addressed relative to `rip`. All vector instructions are VEX- or EVEX-encoded.
 
 mod encode; // vector instructions

@@ -156,7 +156,8 @@ impl Lowering<'_> {
         self.emit(AvxOp::And, &[number, ordered])
     }
 
-    /// Numbers from 2³¹ on are converted less 2³¹, which is added back; from 2³² on all bits are set.
+    /// Numbers of at least 2³¹ are reduced by 2³¹ before the conversion, and 2³¹ is added to the result. For
+    /// numbers of at least 2³², all bits of the result are set.
     fn f32_to_u32(&mut self, a: Reg) -> Reg {
         let (zero, half) = (self.constant32(0), self.constant32(2_147_483_648.0_f32.to_bits()));
         let (whole, sign) = (self.constant32(4_294_967_296.0_f32.to_bits()), self.constant32(1 << 31));
@@ -205,7 +206,7 @@ impl Lowering<'_> {
             (self.emit(AvxOp::SubI64, &[exponent, bias]), self.emit(AvxOp::SubI64, &[bias, exponent]));
         let (large, small) =
             (self.emit(AvxOp::ShlV64, &[mantissa, up]), self.emit(AvxOp::ShrV64, &[mantissa, down]));
-        // Either is 0, or both shift by 0 and are equal.
+        // At least one of the two is 0, or both are shifted by 0 and equal.
         let magnitude = self.emit(AvxOp::Or, &[large, small]);
         let negative = self.emit(AvxOp::GtI64, &[zero, a]);
         let flipped = self.emit(AvxOp::Xor, &[magnitude, negative]);

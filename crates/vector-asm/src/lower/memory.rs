@@ -263,7 +263,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether an address is a multiple of the register size. Bases are.
+    /// Whether an address is known to be a multiple of the register size, as every base address is.
     fn is_aligned(&self, address: Address) -> bool {
         let stream = &self.unit.streams[address.stream as usize];
         let mut bytes = stream.terms.iter().map(|(_, c)| *c).chain([stream.offset, address.offset]);

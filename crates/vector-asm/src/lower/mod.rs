@@ -55,7 +55,7 @@ pub(crate) struct Lowering<'a> {
     unit: MachineProgram,
     nodes: Vec<Node>,
     block: Vec<Inst>,
-    /// StridedAccess accesses of the current block, which are expanded when the block is complete.
+    /// Strided accesses of the current block, which are expanded when the block is complete.
     strided: Vec<StridedAccess>,
     values: Vec<LoweredValue>,
     variables: Vec<ValueRegisters>,

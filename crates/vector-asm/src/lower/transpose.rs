@@ -1,4 +1,4 @@
-//! StridedAccess accesses: element by element, or several values at once by a transposition in registers.
+//! Strided accesses: element by element, or several values at once by a transposition in registers.
 //!
 //! A value with a large stride accesses one element in each of several rows. If four such values (two for
 //! 64-bit lanes) are neighbours, they access 16 contiguous bytes of each row. These bytes are loaded
