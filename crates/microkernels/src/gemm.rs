@@ -205,8 +205,9 @@ impl GemmCall<'_> {
         }
     }
 
-    /// [`GemmCall::unpacked`] for accumulators that start at zero and are only stored, with nothing else to
-    /// compute between small tiles. The operands are those of row 0 and column 0.
+    /// Does the same as [`GemmCall::unpacked`], for accumulators that start at zero and are only stored. It
+    /// computes less between tiles, which counts if tiles are small. The operands are those of row 0 and
+    /// column 0.
     #[inline(always)]
     unsafe fn unpacked_and_stored<T: Float>(
         &self,
@@ -314,8 +315,8 @@ impl GemmCall<'_> {
             let rows = tiles.rows(t);
             let to = to.wrapping_add((rows.start - tiles.row(0)) * k.len());
             let height = rows.len();
-            // SAFETY: the caller's promise; tiles come in ascending order, so the next tile overwrites gemm a
-            // store wrote past the end.
+            // SAFETY: the caller's promise; tiles come in ascending order, so the next tile overwrites the
+            // elements that a store wrote past the end of its tile.
             unsafe { pack::micro_panel(&self.gemm.a, self.base.a, rows, k.clone(), to, height) };
         }
     }

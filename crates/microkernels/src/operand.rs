@@ -171,7 +171,7 @@ impl AxisOffsets {
     }
 }
 
-/// Whether the sum of two such numbers fits in 32 bits.
+/// Whether a summand is so small that the sum of two of them fits in 32 bits.
 fn is_small(summand: i64) -> bool {
     (-(1 << 30)..1 << 30).contains(&summand)
 }

@@ -1,13 +1,14 @@
 //! Packing: copies a micro-panel of A or B into contiguous memory.
 //!
-//! A micro-panel is a range of positions of the outer dimension by a range of K. Packed, it has `width`
-//! elements for each position along K, with zeros after the last outer position. It is written in ascending
-//! order by full vectors, so a store may overrun the elements that the next store writes; behind the last
-//! micro-panel there are [`OVERRUN`] elements for that.
+//! A micro-panel is the part of an operand at a range of positions of the outer dimension (M of A, N of B)
+//! and a range of K. In packed form it has `width` elements for each position along K: one for each outer
+//! position, then zeros. Packing stores full vectors in ascending order of address. A store may therefore
+//! write past its own elements, which the next store corrects; for the last store there are [`OVERRUN`] more
+//! elements behind the last micro-panel.
 //!
-//! There are four ways to pack: copy rows, if outer positions are contiguous; transpose, if K is contiguous;
-//! masked loads, if outer positions form a few contiguous runs or the operand has bounds; and element by
-//! element.
+//! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
+//! square blocks are transposed. If outer positions form a few contiguous runs or the operand has bounds,
+//! vectors are loaded with masks. Any other operand is packed element by element.
 
 mod contiguous; // rows copied or transposed
 mod general; // masked loads, gathers, and single elements

@@ -81,10 +81,10 @@ impl GemmPlan {
     ///
     /// `args` points to the base addresses, aligned to their elements, and `bindings` to the integers that
     /// the problem accesses. Memory that the problem reads may be read, and memory that it writes may be
-    /// written. During the call, nobody else writes the former or accesses the latter, except calls for other
-    /// parts. Two bases that overlap are both only read. `scratch` points to
-    /// [`scratch_bytes`](GemmPlan::scratch_bytes) bytes, aligned to 64, that no other call uses at the same
-    /// time. `begin ≤ end ≤ extent`.
+    /// written. During the call, no other code writes the memory that the problem reads or accesses the
+    /// memory that it writes, except calls for other parts. Two bases that overlap are both only read.
+    /// `scratch` points to [`scratch_bytes`](GemmPlan::scratch_bytes) bytes, aligned to 64, that no other
+    /// call uses at the same time. `begin ≤ end ≤ extent`.
     pub unsafe fn run(
         &self,
         args: *const *mut u8,
