@@ -30,7 +30,7 @@ impl Scheduler for Inline {
         1
     }
 
-    /// One: more would not run at the same time.
+    /// Returns 1: tasks of more streams would not run at the same time.
     fn suggested_num_streams(&self, _strategy: StreamStrategy) -> usize {
         1
     }

@@ -47,7 +47,8 @@ impl Scheduler for Multicore {
         self.threads
     }
 
-    /// One, since a stream's kernels use all threads; a second one for copies; or one per thread.
+    /// Depends on the strategy: one stream, since its kernels use all threads; a second one for copies; or
+    /// one per thread.
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize {
         match strategy {
             StreamStrategy::OnlyDevicesParallel => 1,
@@ -120,7 +121,7 @@ impl StreamQueue for MulticoreQueue {
     }
 }
 
-/// Ends the thread where the driver did not.
+/// Closes the queue and ends its thread, unless the driver has done so already.
 impl Drop for MulticoreQueue {
     fn drop(&mut self) {
         self.close();

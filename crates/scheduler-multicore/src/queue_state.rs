@@ -19,7 +19,8 @@ use crate::{
 /// A queue's number, unique in the process.
 pub(crate) type QueueId = u64;
 
-/// Outside of the protocol, so always the standard library's.
+/// This counter is not part of the protocol that the model checker checks, so it is always the standard
+/// library's atomic.
 static NEXT_QUEUE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {

@@ -8,12 +8,13 @@ use std::{
 /// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
 const QUICK: u64 = 3_000;
 
-/// Number of first runs that are measured; of the later runs, one in this many is. Reading the clock takes as
-/// long as a small kernel.
+/// Each of this many first runs is measured; of the later runs, one in this many is measured. Reading the
+/// clock takes as long as a small kernel.
 const SAMPLING_PERIOD: u32 = 8;
 
-/// A kernel's estimated running time. Its atomics are outside of the protocol, so always the standard
-/// library's, and relaxed, since they only decide which thread runs a task. Concurrent updates may be lost.
+/// A kernel's estimated running time. Its atomics are not part of the protocol that the model checker checks,
+/// so they are always the standard library's. They are relaxed, since they only decide which thread runs a
+/// task. Concurrent updates may be lost.
 #[derive(Debug)]
 pub(crate) struct RunningTimeEstimate {
     runs: AtomicU32,

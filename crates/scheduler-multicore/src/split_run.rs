@@ -107,7 +107,7 @@ impl SplitRun {
         self.workers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Discounts a worker whose task was cancelled.
+    /// Removes a worker whose task was cancelled from the count.
     pub(crate) fn remove_worker(&self) {
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -140,9 +140,9 @@ impl SplitRun {
         }
     }
 
-    /// Discounts a worker that has finished; it touches nothing else of the run afterwards. (The state may
-    /// serve another run before this returns. The initiator of that run is then woken without need, and
-    /// checks again.)
+    /// Removes a worker that has finished from the count. The worker touches nothing else of the run
+    /// afterwards. (The state may serve another run before this returns. The initiator of that run is then
+    /// woken without need, and checks again.)
     pub(crate) fn leave(&self) {
         // Release: pairs with the initiator's acquire, so that the initiator sees the worker's writes.
         if self.workers.fetch_sub(1, Ordering::AcqRel) == 1 && self.outcome.lock().awaited {

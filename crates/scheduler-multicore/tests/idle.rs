@@ -31,7 +31,7 @@ fn idle_workers_use_no_processor() {
         "queue workers have their streams' names, pool workers names of their own"
     );
     thread::sleep(Duration::from_millis(300));
-    // A tick is 10 ms; ten spinning threads would have used about 2 × 30 on two processors.
+    // A tick is 10 ms. Ten threads that spin for 300 ms on two processors would have used about 2 × 30 ticks.
     assert!(worker_ticks().iter().sum::<u64>() - before.iter().sum::<u64>() <= 3);
 }
 

@@ -162,7 +162,8 @@ fn hosted_outputs_have_host_arrays_and_others_have_none() {
     assert!(matches!(host.get(&z), Err(RunError::NotHosted { .. })));
 }
 
-/// A device that may use the host's memory asks whether a node needs any of its own, which settles the node.
+/// A device that may use the host's memory asks whether a node needs memory of its own. The answer settles
+/// the memory mode of the node.
 #[test]
 fn links_settle_where_nodes_without_host_array_live() {
     let settled = |use_host_memory| {

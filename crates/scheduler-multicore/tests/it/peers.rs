@@ -183,7 +183,7 @@ fn a_host_array_is_read_in_place_and_never_written() {
     }
 }
 
-/// Both number their pools from one, and neither accesses the other's pools.
+/// Both devices number their pools from one, and neither accesses the other's pools.
 #[test]
 fn two_devices_of_one_driver_have_memory_of_their_own() {
     let driver = Arc::new(Cpu::inline(Config::default()));
