@@ -25,7 +25,7 @@ struct Arena {
 
 struct ArenaChunk {
     memory: Chunk,
-    /// In pages.
+    /// The free ranges, in pages.
     free: FreeRanges,
     used_pages: usize,
 }

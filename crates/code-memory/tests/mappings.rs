@@ -1,5 +1,4 @@
-//! Loaded code costs memory and no mappings. By itself in a process, since other tests map memory of their
-//! own.
+//! Loaded code costs memory and no mappings. The test has a process of its own, since other tests map memory.
 #![cfg(target_os = "linux")]
 
 use code_memory::{CodeMemoryUsage, LoadedCode, usage};

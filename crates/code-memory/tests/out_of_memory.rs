@@ -1,5 +1,5 @@
-//! Where the system gives no memory, loading code is an error and leaves the loaded code as it is. By itself
-//! in a process, since it limits the process's memory.
+//! Where the system gives no memory, loading code is an error and leaves the loaded code as it is. The test
+//! has a process of its own, since it limits the process's memory.
 #![cfg(target_os = "linux")]
 
 use code_memory::{LoadedCode, usage};
