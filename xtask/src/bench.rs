@@ -27,7 +27,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     if let Some(backend @ ("wgpu" | "cuda")) = value(&args.rest, "--backend") {
         features.push(backend);
     }
-    // Only by its own name: `all` means the peers on this machine's cores.
+    // cuBLAS is requested only by its own name, since `all` means the peers on this machine's cores.
     if peers.contains(&"cublas") {
         features.push("cublas");
     }

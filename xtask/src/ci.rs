@@ -74,7 +74,7 @@ pub(crate) fn run(args: &CiArgs) -> Result<()> {
 fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
     let found = |tool: &Tool| println!("{} {} ({})", tool.name, tool.version, tool.path.display());
     let mut variables = match std::env::var_os("VK_DRIVER_FILES") {
-        // A driver chosen by the user: the tests inherit the variable.
+        // The user has chosen a driver, and the tests inherit the variable.
         Some(_) => Vec::new(),
         None => {
             let driver = ensure_lavapipe().context("a driver for GPU tests")?;
@@ -117,7 +117,8 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             5,
             "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas --quiet -- -D warnings",
         ),
-        // The workspace builds `tnode` with its files; compilers build it without them.
+        // The workspace builds `tnode` with its feature `files`; users of a single compiler crate build it
+        // without.
         Stage::new("features", 1, "cargo clippy -p tnode --no-default-features --quiet -- -D warnings"),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),

@@ -54,7 +54,7 @@ fn fill(root: &Path) -> Result<()> {
     for (folder, programs) in [
         ("tests", build::tests()?),
         ("bin", build::programs()?),
-        // Beside the folder of the tests, which look for it there.
+        // The library lies beside the folder of the tests, which look for it there.
         ("examples", build::driver()?),
     ] {
         let folder = root.join(folder);

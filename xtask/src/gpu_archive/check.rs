@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{NAME, call};
 
-/// Runs the parts of an archive that this machine can: without a driver, which must fail in one line; then
-/// the tests of the driver, with the library that replaces NVIDIA's.
+/// Runs the parts of an archive that this machine can run: first without a driver, which must fail with one
+/// line; then the tests of the driver, with the library that replaces NVIDIA's.
 pub(super) fn check(archive: &Path) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the check")?;
     call(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()))?;

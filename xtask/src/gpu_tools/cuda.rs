@@ -41,7 +41,7 @@ pub fn ensure_cuda_tools() -> Result<Tool> {
 
 /// The programs, if the pinned version is installed.
 fn present(folder: &Path) -> Option<Tool> {
-    // Written last, when everything is installed.
+    // The file with the version is written last, when everything is installed.
     let version = std::fs::read_to_string(folder.join("version")).ok()?;
     let complete = PROGRAMS.iter().all(|(program, ..)| folder.join(program).is_file());
     let path = folder.join("ptxas");

@@ -3,9 +3,8 @@
 //!
 //! A row has three cells: names of the original interface, their counterparts here, and the test that proves
 //! the correspondence. The second cell is a list of paths in backticks, each followed by the names of items,
-//! as `Type`, `Type::member`, `function` or `module`. A row The items are public, so that a reader can use
-//! them. A row without items says why, beginning with *not here*. That the tests exist is checked in every
-//! document.
+//! as `Type`, `Type::member`, `function` or `module`. The items are public, so that a reader can use them. A
+//! row without items says why, beginning with *not here*. That the tests exist is checked in every document.
 
 use std::{collections::BTreeMap, path::Path};
 

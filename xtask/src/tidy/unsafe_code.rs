@@ -1,4 +1,4 @@
-//! The list of modules with unsafe code in `docs/ARCHITECTURE.md` against the sources.
+//! Compares the list of modules with unsafe code in `docs/ARCHITECTURE.md` with the sources.
 //!
 //! The list stands under its heading, one item per line: `` * `path`: why ``, where a path is a file, or a
 //! folder for all files in it. Each source file of a library, and of the benchmarks, that contains unsafe
