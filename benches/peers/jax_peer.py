@@ -1,4 +1,6 @@
-"""JAX: each operation jitted, waited for, its inputs on the device already; steps that update donate what they update."""
+"""JAX as a peer. Operations are jitted, and a call waits for the result. Inputs are on the device before the first call.
+A step that updates arrays donates them.
+"""
 
 import os
 
@@ -8,7 +10,7 @@ RATE = 0.01
 
 
 class Step:
-    """A jitted operation on given inputs: `start` hands it over, `call` waits for the end as well."""
+    """A jitted operation with its inputs: `start` submits one call, `call` also waits until it is done."""
 
     def __init__(self, jitted, fixed, state):
         self.jitted = jitted
@@ -19,7 +21,7 @@ class Step:
     def start(self):
         self.result = self.jitted(self.state, *self.fixed)
         if self.state:
-            # What was donated is gone: the step goes on from what it gave.
+            # The donated arrays are gone, so the next step starts from the results of this one.
             self.state = self.result[: len(self.state)]
 
     def call(self):
@@ -32,7 +34,7 @@ class Step:
 
 
 def open_peer(threads):
-    """Loads JAX while the process may use only so many cores, which is how its pools take their size; then lifts that limit."""
+    """Loads JAX while the process may use only `threads` cores, so that its pools have that size, and then lifts the limit."""
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(all_cores)[:threads])
     import jax
@@ -61,7 +63,7 @@ class Jax:
         return operation in self.steps
 
     def step(self, operation, inputs):
-        # A function of its own each time, so that it is compiled each time.
+        # Each call makes a new function, so that it is compiled each time.
         function, updated = self.steps[operation]
         self.jax.clear_caches()
         jitted = self.jax.jit(lambda state, *fixed: function(*state, *fixed), donate_argnums=0 if updated else None)
@@ -72,7 +74,7 @@ class Jax:
 
 
 def operations(jax):
-    """Each operation, and which of its inputs it updates: those come first among its arguments and results."""
+    """Each operation with the positions of the inputs that it updates, which come first among its arguments and results."""
     lax, numpy = jax.lax, jax.numpy
 
     def layer_norm(x, scale, shift):

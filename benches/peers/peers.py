@@ -1,17 +1,17 @@
-"""The Python peers of the benchmarks: one process measures one peer on one number of threads, told by JSON lines.
+"""The Python peers of the benchmarks: one process measures one peer on one number of threads, controlled by lines of JSON.
 
     python peers.py torch|torch-compile|jax THREADS
 
-A line on standard input asks, a line on standard output answers:
+Each line on standard input is a request, and a line on standard output is its answer:
 
     (start)                                                 -> {"version": "2.15.0"}
     {"prepare": "softmax", "inputs": [{"dims": [..], "file": ".."}], "outputs": ["FILE", ..]}
                                                             -> {"has": true, "cold_ms": 1.5} or {"has": false}
     {"run": 20}                                             -> {"seconds": 0.01}
 
-`prepare` calls the operation on the inputs, which are little-endian f32, and writes what it gave. `cold_ms` is what the first call took
-longer than a later one, for peers that compile. `run` calls it so many times after one call that is not timed, and waits for the end.
-An error is answered as {"error": ".."}.
+`prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the files. For peers
+that compile, `cold_ms` is the time by which the first call exceeds a later one. `run` makes one untimed call, then the given
+number of timed calls, and waits until all are done. The answer to a request that fails is {"error": ".."}.
 """
 
 import json
@@ -24,20 +24,20 @@ import numpy
 
 
 def read(description):
-    """An input array."""
+    """Reads an input array from its file."""
     values = numpy.fromfile(description["file"], dtype="<f4")
     return values.reshape(description["dims"])
 
 
 def seconds(call):
-    """How long a call takes."""
+    """The duration of a call, in seconds."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def prepare(peer, request):
-    """Makes the operation ready, writes its outputs after one call, and says what compiling cost."""
+    """Prepares an operation: writes its outputs after one call, and measures the time to compile."""
     if not peer.has(request["prepare"]):
         return None, {"has": False}
     inputs = [read(description) for description in request["inputs"]]
@@ -55,7 +55,7 @@ def prepare(peer, request):
 
 
 def run(step, count):
-    """Times calls of a step."""
+    """Times `count` calls of a step."""
     if step is None:
         raise RuntimeError("nothing was prepared")
     step.call()
@@ -69,7 +69,7 @@ def run(step, count):
 
 
 def answers(peer, lines):
-    """The answer to each request."""
+    """Executes the requests and yields the answer to each."""
     step = None
     for line in lines:
         request = json.loads(line)
@@ -84,7 +84,7 @@ def answers(peer, lines):
 
 
 def open_peer(name, threads):
-    """The peer of a name."""
+    """Opens the peer with this name."""
     if name == "jax":
         import jax_peer
 
@@ -96,7 +96,7 @@ def open_peer(name, threads):
 
 def main():
     name, threads = sys.argv[1], int(sys.argv[2])
-    # What libraries print goes to standard error: standard output is for answers.
+    # Libraries print to standard error, since standard output is for answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer = open_peer(name, threads)

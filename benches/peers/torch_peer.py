@@ -1,7 +1,6 @@
-"""Torch, eager and compiled: the same steps, given to `torch.compile` as they are where it can take them.
+"""Torch as two peers, eager and compiled. Both have the same steps, except where `torch.compile` needs another form.
 
-Results are written to arrays made beforehand wherever an operation can do that, and nothing is recorded for differentiation but in
-`mlp_step`.
+Operations that can write into a given array do so, and only `mlp_step` records operations for differentiation.
 """
 
 import torch
@@ -12,7 +11,7 @@ RATE = 0.01
 
 
 class Step:
-    """An operation on given inputs: `call` does it once, `outputs` are what it gave."""
+    """An operation with its inputs: `call` executes it once, and `outputs` returns its results."""
 
     def __init__(self, function, arrays):
         self.function = function
@@ -30,7 +29,7 @@ class Step:
 
 
 def into(shape, step):
-    """A step that fills an array of this shape."""
+    """A step that writes its result into one array of this shape."""
     out = torch.empty(shape)
     return lambda: step(out), [out]
 
@@ -159,7 +158,7 @@ def adam_compiled(p, m, v, g):
 
 
 def void(_):
-    """Drops a result that stands in an array made beforehand."""
+    """Drops the result of `step`, which has written it into an array."""
 
 
 OPERATIONS = {
@@ -182,7 +181,7 @@ OPERATIONS = {
     "adam": adam,
 }
 
-# Steps in a form that `torch.compile` does better with.
+# Steps written in a form from which `torch.compile` makes faster code.
 COMPILED = {
     "gelu": gelu_compiled,
     "softmax": softmax_compiled,
@@ -207,7 +206,7 @@ class Torch:
         return operation in OPERATIONS
 
     def step(self, operation, inputs):
-        # Clones are aligned as torch aligns, and steps that update their inputs start anew.
+        # Clones have the alignment of torch, and keep updates away from the inputs of other measurements.
         arrays = [torch.from_numpy(array).clone() for array in inputs]
         if not self.COMPILES:
             return Step(*OPERATIONS[operation](*arrays))
@@ -222,8 +221,8 @@ def open_peer(threads, compiles):
     if compiles:
         from torch._inductor import config
 
-        # Compiling is measured: graphs do not come from an earlier run (the folder of this run's caches starts empty), and nothing is
-        # left to be loaded when the first case comes.
+        # The time to compile is measured. No graph comes from an earlier run (the folder of this run's caches
+        # is empty at its start), and the compiler is loaded before the first case.
         config.fx_graph_cache = False
         torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
     return Torch(compiles)
