@@ -1,9 +1,13 @@
-// Elements as the kernels store them, and whether those found are those expected.
+// Decodes elements as kernels store them, and compares computed elements with the expected ones.
 //
-// Each element may be off by so much: nothing asks for the same bits, infinity for none. NaNs are all alike.
+// Each element may deviate by an allowed amount: 0 requires equality, and infinity accepts any value. Any NaN
+// equals any other NaN.
 "use strict";
 
-/** A float of one or two bytes from its bits: so many bits of fraction below so many of exponent. */
+/**
+ * Decodes a float of one or two bytes with a sign bit, `exponentBits` bits of exponent and `fractionBits`
+ * bits of fraction.
+ */
 function narrowFloat(bits, exponentBits, fractionBits, hasInfinity) {
   const sign = bits >> (exponentBits + fractionBits) ? -1 : 1;
   const top = (1 << exponentBits) - 1;
@@ -18,7 +22,7 @@ function narrowFloat(bits, exponentBits, fractionBits, hasInfinity) {
     : sign * (1 + fraction * unit) * 2 ** (exponent - bias);
 }
 
-/** Element types: how many bytes, and how they are read. `isFloat` is what may be rounded. */
+/** Element types: size in bytes and decoder. `isFloat` marks types that the tolerance applies to. */
 const TYPES = {
   bool: { bytes: 1, read: (view, at) => view.getUint8(at) },
   u8: { bytes: 1, read: (view, at) => view.getUint8(at) },
@@ -37,12 +41,13 @@ const TYPES = {
   fp8_e4m3fn: { bytes: 1, isFloat: true, read: (view, at) => narrowFloat(view.getUint8(at), 4, 3, false) },
 };
 
-/** Base64 to bytes. */
+/** Decodes base64 to bytes. */
 const decode = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
 /**
- * Compares two arrays of elements, of which element i may be off by radii[i] and by tolerance · max(1, |expected|): how many are wrong, the
- * first of them, the greatest difference, and the greatest share of what is allowed.
+ * Compares two arrays. Element i may deviate by radii[i] + tolerance · max(1, |expected|). Returns the
+ * number of wrong elements, the first of them, the greatest deviation, and the greatest deviation as a
+ * fraction of the allowed one.
  */
 function compare(dtype, found, expected, tolerance, radii) {
   const { bytes, isFloat, read } = TYPES[dtype];
@@ -52,9 +57,9 @@ function compare(dtype, found, expected, tolerance, radii) {
     const [x, y] = [read(a, i * bytes), read(b, i * bytes)];
     const allowed = (radii ? radii[i] : 0) + (isFloat ? tolerance * Math.max(1, Math.abs(y)) : 0);
     if (allowed === Infinity) outcome.open += 1;
-    if (Object.is(x, y) || x === y || allowed === Infinity) continue; // NaN is NaN, and -0 is 0
+    if (Object.is(x, y) || x === y || allowed === Infinity) continue; // NaN equals NaN, and -0 equals 0
     const off = Math.abs(Number(x) - Number(y));
-    const isWrong = allowed === 0 || !(off <= allowed); // as Numbers, unequal integers may be equal
+    const isWrong = allowed === 0 || !(off <= allowed); // unequal 64-bit integers may be equal as Numbers
     if (isWrong) {
       outcome.wrong += 1;
       outcome.first ??= { index: i, found: String(x), expected: String(y) };

@@ -1,13 +1,17 @@
-// The device's side of the kernel ABI: docs/abi.md, section "Shaders", in JavaScript.
+// The device's side of the kernel ABI (docs/abi.md, section "Shaders"), in JavaScript.
 //
-// A context is memory: slabs, which are buffers, and nodes, which lie in them. A routine is a list of calls; a call binds the slabs
-// that its kernel's parameters lie in and tells by a table where in them they begin. Nothing here knows what a kernel computes.
+// A context is memory: slabs, which are buffers, and nodes, which lie in slabs. A routine is a list of calls.
+// A call binds the slabs that contain its kernel's parameters, and a table with the offset of each parameter
+// in its slab. This code does not depend on the operations of a kernel.
 "use strict";
 
 /** A dispatch has at most this many workgroups in each dimension. */
 const MAX_GROUPS = 65535;
 
-/** Finds an adapter with the features and opens a device on it. Throws in words that a reader of the page understands. */
+/**
+ * Finds an adapter with the features and opens a device on it. The messages of its errors are for readers of
+ * the page.
+ */
 async function openDevice(features) {
   if (!navigator.gpu) {
     throw new Error("This browser does not offer WebGPU on this page. It needs a recent browser, and https, localhost or a file.");
@@ -20,7 +24,10 @@ async function openDevice(features) {
   return { adapter, device };
 }
 
-/** Binding 0 is the table of a call, binding 1 + s its slab s. Every kernel may write every slab. */
+/**
+ * The layout of bindings: binding 0 is the table of a call, binding 1 + s is slab s. Every kernel may write
+ * every slab.
+ */
 function bindingLayout(device, slabs) {
   const table = { binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: "uniform" } };
   const storage = Array.from({ length: slabs }, (_, slab) => (
@@ -29,13 +36,13 @@ function bindingLayout(device, slabs) {
   return device.createBindGroupLayout({ entries: [table, ...storage] });
 }
 
-/** Compiles a kernel. Gives its pipeline, or the browser's complaints. */
+/** Compiles a kernel. Returns its pipeline, or the error messages of the browser's compiler. */
 async function compileKernel(device, kernel) {
   device.pushErrorScope("validation");
   const module = device.createShaderModule({ label: kernel.name, code: kernel.wgsl });
   const scope = device.popErrorScope();
   const { messages } = await module.getCompilationInfo();
-  await scope; // says the same as the messages, without their places
+  await scope; // the scope's error repeats the messages, without positions
   const errors = messages.filter((message) => message.type === "error");
   if (errors.length > 0) return { errors: errors.map((message) => explain(kernel, message)) };
   const layout = device.createPipelineLayout({ bindGroupLayouts: [bindingLayout(device, kernel.slabs)] });
@@ -47,7 +54,7 @@ async function compileKernel(device, kernel) {
   }
 }
 
-/** A message of the compiler with the line it is about. */
+/** A message of the compiler with its position and the line of WGSL at that position. */
 function explain(kernel, { lineNum, linePos, message }) {
   const line = kernel.wgsl.split("\n")[lineNum - 1] ?? "";
   return `${kernel.name}:${lineNum}:${linePos}: ${message}\n    ${line.trim()}`;
@@ -66,7 +73,7 @@ function clear(device, buffers) {
   device.queue.submit([encoder.finish()]);
 }
 
-/** Bytes up to a whole word: what copies come in. */
+/** Rounds a number of bytes up to whole words, since copies transfer whole words. */
 const wholeWords = (bytes) => (bytes + 3) & ~3;
 
 /** Writes the elements of a node. */
@@ -90,15 +97,21 @@ async function download(device, buffers, node) {
   return bytes;
 }
 
-/** The table of a call: where each memory parameter begins in its slab, in words, then the values of the static indices. */
+/**
+ * The table of a call: where each memory parameter begins in its slab, in words, then the values of the
+ * static indices.
+ */
 function tableOf(call, kernel, bindings) {
   const words = [...call.offsets, ...call.symbols.map((symbol) => bindings[symbol])];
-  const table = new Uint32Array(4 * Math.max(1, Math.ceil(kernel.table_words / 4))); // vec4s, of which there is at least one
+  const table = new Uint32Array(4 * Math.max(1, Math.ceil(kernel.table_words / 4))); // vec4s, at least one
   table.set(words);
   return table;
 }
 
-/** Workgroups in three dimensions: the kernel numbers them x + X·(y + Y·z), and those beyond its own do nothing. */
+/**
+ * Distributes workgroups over three dimensions. A kernel numbers them x + X·(y + Y·z); surplus workgroups do
+ * nothing.
+ */
 function split(groups) {
   const x = Math.max(1, Math.min(groups, MAX_GROUPS));
   const y = Math.min(Math.ceil(groups / x) || 1, MAX_GROUPS);
@@ -106,7 +119,9 @@ function split(groups) {
   return [x, y, z];
 }
 
-/** A call ready to be dispatched: its pipeline, what it binds, and how many workgroups run it. */
+/**
+ * Prepares a call for dispatch: its pipeline, its bindings, and the number of workgroups in each dimension.
+ */
 function prepare(device, buffers, kernels, call, bindings) {
   const { kernel, pipeline } = kernels[call.kernel];
   const table = tableOf(call, kernel, bindings);
@@ -118,7 +133,7 @@ function prepare(device, buffers, kernels, call, bindings) {
   return { kernel: call.kernel, pipeline, group, groups: split(kernel.groups) };
 }
 
-/** Runs calls in their order, and waits until the last has finished: each sees what those before it have written. */
+/** Runs calls in order, and waits until all are done. Each call sees the writes of the calls before it. */
 async function dispatch(device, calls) {
   const encoder = device.createCommandEncoder();
   const pass = encoder.beginComputePass();

@@ -1,16 +1,20 @@
-// Runs what the page holds and tells the outcome: first everything is compiled, then each run of each context is done and checked, and
-// only then timed. `window.arrayjitResult` and the page's title hold the outcome for programs that look.
+// Executes the runs of a page and reports the outcome. All kernels are compiled first. Then each run of each
+// context is executed and checked, and timed afterwards. `window.arrayjitResult` and the page's title hold
+// the outcome for programs.
 "use strict";
 
-/** Nothing that a device is asked for takes longer; what does counts as an error, so that a page never hangs. */
+/**
+ * The time limit of each operation of the device. An operation that takes longer is an error, so that a page
+ * never hangs.
+ */
 const PATIENCE_SECONDS = 60;
 
-/** How often a run is repeated for its time. */
+/** The number of repetitions of a run that are timed. */
 const REPETITIONS = 5;
 
 const now = () => performance.now();
 
-/** A promise that is given up on after a while, or when the device is lost. */
+/** Waits for a promise. Fails after the time limit, or when the device is lost. */
 function answered(device, promise, doing) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -23,7 +27,10 @@ function answered(device, promise, doing) {
   return Promise.race([promise, late, lost]).finally(() => clearTimeout(timer));
 }
 
-/** What `work` gives; errors of validation and memory that the device reports meanwhile are thrown. */
+/**
+ * Calls `work` and returns its result. Throws errors that the device reports meanwhile: of validation,
+ * memory, or its own.
+ */
 async function checked(device, doing, work) {
   const filters = ["validation", "out-of-memory", "internal"];
   for (const filter of filters) device.pushErrorScope(filter);
@@ -41,7 +48,7 @@ async function checked(device, doing, work) {
   return value;
 }
 
-/** Compiles every kernel; those that the browser refuses hold its messages. */
+/** Compiles every kernel. The result of a kernel that the browser rejects has the error messages. */
 async function compileAll(device, kernels, show) {
   const compiled = [];
   for (const kernel of kernels) {
@@ -53,7 +60,10 @@ async function compileAll(device, kernels, show) {
   return compiled;
 }
 
-/** Does a run: inputs up, steps, outputs down and compared, and what a score says. */
+/**
+ * Executes a run: uploads its inputs, runs its steps, compares its outputs, and reads its score; then times
+ * the run.
+ */
 async function perform(device, compiled, context, buffers, run, data) {
   const reset = () => {
     clear(device, buffers);
@@ -77,14 +87,20 @@ async function perform(device, compiled, context, buffers, run, data) {
   return { checks, score, firstMs, ...(await time(device, calls)) };
 }
 
-/** A number that a run is about, such as images told apart correctly, out of so many. */
+/**
+ * Reads the score of a run, a count out of a maximum, such as the number of images that are classified
+ * correctly.
+ */
 async function readScore(device, buffers, context, { label, node, of }) {
   const bytes = await download(device, buffers, context.nodes[node]);
   const value = Number(TYPES[context.nodes[node].dtype].read(new DataView(bytes.buffer), 0));
   return { label, value, of };
 }
 
-/** The best time of a whole run, and of the first calls of each kernel submitted alone: with what a submission costs. */
+/**
+ * The best time of a whole run, and of the first call of each kernel submitted alone. Both include the cost
+ * of a submission.
+ */
 async function time(device, calls) {
   let bestMs = Infinity;
   for (let i = 0; i < REPETITIONS; i++) {
@@ -106,7 +122,10 @@ async function time(device, calls) {
   return { bestMs, kernelMs: [...kernelMs] };
 }
 
-/** All runs of all contexts, each on memory of its own. An error of one run does not stop the others. */
+/**
+ * Executes all runs of all contexts, each on memory of its own. An error of one run does not stop the
+ * others.
+ */
 async function runAll(device, compiled, page, show) {
   const outcomes = [];
   for (const context of page.contexts) {
@@ -143,14 +162,20 @@ async function attempt(device, compiled, context, run, data) {
 const kernelsOf = (context, run) =>
   run.steps.flatMap(({ routine }) => context.routines[routine].calls.map((call) => call.kernel));
 
-/** An adapter's name, and that it is software where it is: its times say nothing about hardware. */
+/**
+ * The name of an adapter, with a remark if it is software, because its times then say nothing about
+ * hardware.
+ */
 function nameOf({ vendor, architecture, device, description, isFallbackAdapter }) {
   const name = [vendor, architecture, device, description].filter((part) => part).join(" ") || "not named";
   const isSoftware = isFallbackAdapter || /swiftshader|llvmpipe|lavapipe|warp/i.test(name);
   return isSoftware ? `${name} (software: its times say nothing about hardware)` : name;
 }
 
-/** Does everything and gives the outcome. `progress` is told what is being done. */
+/**
+ * Compiles all kernels, executes all runs, and returns the outcome. Calls `progress` with a description of
+ * the current work.
+ */
 async function judge(page, progress) {
   const start = now();
   const result = { status: "error", title: page.title, adapter: "", error: null, kernels: [], runs: [], seconds: 0 };

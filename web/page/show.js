@@ -1,7 +1,8 @@
-// The page that people see. Opened with `?report`, it also sends its outcome to the server it came from.
+// Shows the outcome on the page. If the page is opened with `?report`, it also sends the outcome to its
+// server.
 "use strict";
 
-/** An element with a class and contents: text or other elements. */
+/** Makes an element with a class and contents: text or other elements. */
 function element(tag, className, ...contents) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -12,14 +13,14 @@ function element(tag, className, ...contents) {
 const badge = (status) => element("span", `badge ${status}`, status);
 const milliseconds = (ms) => (ms === undefined ? "" : `${ms.toFixed(ms < 10 ? 2 : 0)} ms`);
 
-/** A table from its headings and rows; cells after the first two are numbers and stand to the right. */
+/** Makes a table of headings and rows. Cells after the first two are numbers and aligned to the right. */
 function table(headings, rows) {
   const cells = (tag, values) => values.map((value, i) => element(tag, i > 1 ? "number" : "", value));
   const head = element("tr", "", ...cells("th", headings));
   return element("table", "", head, ...rows.map((row) => element("tr", "", ...cells("td", row))));
 }
 
-/** What a comparison found, in words. */
+/** Describes the result of a comparison in words. */
 function verdict({ wrong, elements, open, first, off, worst }) {
   if (wrong > 0) {
     return `${wrong} of ${elements} wrong, the first at ${first.index}: found ${first.found}, expected ${first.expected}`;
@@ -28,7 +29,7 @@ function verdict({ wrong, elements, open, first, off, worst }) {
   return open === 0 ? close : `${close}; ${open} of ${elements} may be anything`;
 }
 
-/** A run: its outcome, its score if it has one, its times, and the nodes that were compared. */
+/** Shows a run: its outcome, its score if it has one, its times, and the nodes that were compared. */
 function showRun(run) {
   const heading = element("h3", "", badge(run.status), ` ${run.title}`);
   const section = element("section", "run", heading);
@@ -48,7 +49,7 @@ function showRun(run) {
   return section;
 }
 
-/** A kernel with its text to unfold, how long it took to compile, and its best time in any run. */
+/** Shows a kernel: its text, which can be unfolded, its compile time, and its best time in any run. */
 function showKernel({ name, errors, ms }, kernel, best) {
   const facts = [kernel.groups === 1 ? "1 workgroup" : `${kernel.groups} workgroups`, `compiled in ${milliseconds(ms)}`];
   if (best !== undefined) facts.push(`runs in ${milliseconds(best)}`);
@@ -89,7 +90,7 @@ function show(page, result) {
   }
 }
 
-/** The page's data, with the text of each kernel, which stands in an element of its own so that people can read it. */
+/** Reads the page's data, and the text of each kernel from the kernel's own element. */
 function readPage() {
   const page = JSON.parse(document.getElementById("page").textContent);
   for (const [position, kernel] of page.kernels.entries()) {

@@ -1,7 +1,7 @@
-//! Opens a page in a headless Chromium with its software adapter and brings back what the page reports.
+//! Opens a page in a headless Chromium with its software adapter and returns the page's report.
 //!
-//! The browser gets a folder of its own that is deleted with it, talks to nobody but the server, and does not
-//! outlive the call.
+//! The browser has a folder of its own, which is deleted afterwards. It connects only to the server of the
+//! page, and it ends before the call returns.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{page::Outcome, server::Server};
 
-/// No window, the software adapter, and nothing in the background.
+/// Arguments for a browser without a window, with the software adapter, and without background activity.
 const ARGUMENTS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -37,8 +37,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// The one that the environment variable `CHROMIUM` names, or the first that is found; `None` where there
-    /// is none.
+    /// The browser that the environment variable `CHROMIUM` names, or else the first that is found; `None` if
+    /// there is none.
     pub fn find() -> Option<Browser> {
         xtask::gpu_tools::find_chromium().map(|tool| Browser { program: tool.path })
     }
@@ -47,7 +47,7 @@ impl Browser {
     ///
     /// # Errors
     ///
-    /// Where the browser does not start, ends early, or the page does not report in time.
+    /// The browser does not start, it ends early, or the page does not report in time.
     pub fn run(&self, html: &str, patience: Duration) -> Result<Outcome> {
         let server = Server::open()?;
         let mut running = Running::start(&self.program, &format!("http://{}/?report", server.address()?))?;
@@ -56,7 +56,7 @@ impl Browser {
     }
 }
 
-/// A browser with its folder. Both are gone when this is dropped.
+/// A running browser with its folder. Dropping this ends the browser and deletes the folder.
 struct Running {
     child: Child,
     profile: Option<TempDir>,
@@ -67,7 +67,7 @@ impl Running {
         let profile = tempfile::tempdir().context("making a folder for the browser")?;
         let mut command = Command::new(program);
         command.args(ARGUMENTS).arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
-        // Its sockets go there too.
+        // The browser's sockets are in the folder, too.
         command.env("TMPDIR", profile.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         #[cfg(unix)]
@@ -83,13 +83,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its helper processes are in its group; elsewhere they end when they notice that it has. Failing
-        // means that all have ended.
+        // On Unix, the browser's helper processes belong to its process group, and an error of `kill` means
+        // that all have ended. On other systems they end when they notice that the browser has ended.
         #[cfg(unix)]
         let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).output();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What is being ended may still write into the folder.
+        // Ending processes may still write into the folder, so deleting it is tried several times.
         let Some(folder) = self.profile.take().map(TempDir::keep) else { return };
         for _ in 0..100 {
             if std::fs::remove_dir_all(&folder).is_ok() || !folder.exists() {

@@ -1,7 +1,7 @@
 //! A page of the digits example: the network that `examples/digits` trains, on the same data.
 //!
-//! It is trained on this machine's processor. What the processor then makes of the test images, of a training
-//! step and of an epoch of training is what the browser's results are compared with.
+//! This machine's CPU trains the network. The CPU also evaluates the test images, makes one more training
+//! step, and trains for one epoch from the initial weights; the browser's results are compared with these.
 
 use std::path::Path;
 
@@ -28,21 +28,21 @@ use crate::{
 const TRAIN_STEP: usize = 0;
 const EVALUATE: usize = 1;
 
-/// What training changes; the loss, to which each step adds, begins at zero.
+/// The nodes that training changes, except the loss, which begins at zero and to which each step adds.
 const STATE: [&str; 8] = ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2"];
-/// The batch of the single step.
+/// The mini-batch of the single training step.
 const BATCH: i64 = 7;
 
-/// How far scores and weights may be off after one routine: products of up to 359 terms, in another order and
-/// without fma.
+/// The tolerance for scores and weights after one routine: products with up to 359 terms are added in another
+/// order and without fma.
 const CLOSE: f64 = 1e-4;
-/// How far they may be off after an epoch of steps, each of which begins where the last one ended.
+/// The tolerance after an epoch of steps, each of which begins with the results of the step before.
 const AFTER_AN_EPOCH: f64 = 1e-2;
 
-/// What to train.
+/// Options of the training.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Passes over the training set before the network is judged.
+    /// Passes over the training set before the network is evaluated.
     pub epochs: u32,
     /// Seed of the split, the initial weights and the order of batches.
     pub seed: u64,
@@ -57,24 +57,24 @@ impl Default for Options {
 /// Contents of nodes by name.
 type Arrays = Vec<(&'static str, HostArray)>;
 
-/// What the processor computed.
+/// Contents of nodes that the CPU computed.
 struct Results {
     initial: Arrays,
-    /// After every batch in order, once.
+    /// After one epoch from the initial weights, with the mini-batches in ascending order.
     after_epoch: Arrays,
     /// After all epochs.
     trained: Arrays,
-    /// Of the trained network, on the test images.
+    /// Scores and the number of correct answers of the trained network on the test images.
     scores: Arrays,
-    /// After one more step.
+    /// After one more training step of the trained network.
     after_step: Arrays,
 }
 
-/// Trains the network and makes its page for what a code generator says a browser can do.
+/// Trains the network and makes its page, with kernels from `codegen`.
 ///
 /// # Errors
 ///
-/// Where the data cannot be read, or the target lacks something that the network needs.
+/// The data cannot be read, or the target lacks something that the network needs.
 pub fn page(options: &Options, codegen: &dyn Codegen) -> Result<Page> {
     let mut rng = fastrand::Rng::with_seed(options.seed);
     let (train, test) = data::split(&data::load(Path::new(data::FILE))?, &mut rng);
@@ -97,7 +97,7 @@ pub fn page(options: &Options, codegen: &dyn Codegen) -> Result<Page> {
     Ok(page)
 }
 
-/// The network's nodes, whose scores can be looked at.
+/// The network's nodes. The node of the scores is materialised, so that the page can read it.
 fn network(train: &Digits, test: &Digits) -> Result<Network> {
     let network = Network::new(train.count(), test.count())?;
     let reason = Reason::new("the page compares scores");
@@ -105,7 +105,7 @@ fn network(train: &Digits, test: &Digits) -> Result<Network> {
     Ok(network)
 }
 
-/// Pixels and labels, scaled as the nodes hold them.
+/// The pixels and labels as the network's nodes hold them.
 fn images(train: &Digits, test: &Digits) -> Result<Arrays> {
     let pixels = |digits: &Digits| HostArray::from_slice(&digits.images, [digits.count(), network::PIXELS]);
     let labels = |digits: &Digits| HostArray::from_slice(&digits.labels, [digits.count()]);
@@ -117,7 +117,7 @@ fn images(train: &Digits, test: &Digits) -> Result<Arrays> {
     ])
 }
 
-/// Trains and evaluates on this machine.
+/// Trains and evaluates the network on this machine's CPU.
 fn on_the_processor(
     options: &Options,
     train: &Digits,
@@ -146,8 +146,8 @@ fn on_the_processor(
     Ok(Results { initial, after_epoch, trained, scores, after_step })
 }
 
-/// Compiles both routines, in the order of their positions: the stages of `arrayjit` for a target that it has
-/// no device of.
+/// Compiles both routines, in the order of their positions. It runs the stages of `arrayjit`, since there is
+/// no device for this target.
 fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     let mut virtual_nodes = OptimizeCtx::default();
     let mut codes = Vec::new();
@@ -169,7 +169,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     Ok(codes)
 }
 
-/// Links a routine; nodes of the same name are the same.
+/// Links a routine into the context. Nodes with the name of a node of the context are that node.
 fn add_routine(page: &mut Page, context: &mut Context, code: &Code) -> Result<()> {
     let known = context.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
     let nodes = add_nodes(context, code, &known)?;

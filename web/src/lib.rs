@@ -1,20 +1,21 @@
-//! Exports kernels as one static page that runs them on a browser's WebGPU and says whether the results are
-//! right.
+//! Exports kernels as one static page that runs them on a browser's WebGPU and reports whether the results
+//! are correct.
 //!
-//! A page holds the kernels' WGSL, the contents of nodes before and after runs, and a harness that a person
-//! can read: it is the device's side of the kernel ABI in JavaScript (`web/page`).
+//! A page holds the kernels' WGSL, the contents of nodes before and after runs, and a readable harness: the
+//! device's side of the kernel ABI in JavaScript (`web/page`).
 //!
 //! # Should I be using this crate?
 //!
-//! To make a page, `cargo xtask export-web`. To have a browser's compiler judge kernels, [`page::Page`] with
-//! kernels alone and [`browser::Browser`].
+//! To write a page, run `cargo xtask export-web`. To check kernels with a browser's compiler, make a
+//! [`page::Page`] that has only kernels, and open it in a [`browser::Browser`].
 //!
 //! # Promises
 //!
-//! * A page is one file and asks for nothing else, from nowhere.
-//! * What it compares with was computed without the kernels under test: by the interpreter, or by another
-//!   backend.
-//! * A browser that [`browser::Browser`] starts is ended, whatever happens, and nothing waits forever.
+//! * A page is one file and loads nothing else.
+//! * The expected results in a page are computed without the kernels under test: by the interpreter, or by
+//!   another backend.
+//! * [`browser::Browser`] ends every browser that it starts, also after an error, and every wait has a time
+//!   limit.
 #![forbid(unsafe_code)]
 
 pub mod page; // what a page holds, and the file made of it

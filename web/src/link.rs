@@ -1,5 +1,5 @@
-//! Puts nodes, temporaries and merge buffers into slabs, and binds the calls of compiled code to them: what a
-//! device does at link time.
+//! Assigns memory in slabs to nodes, temporaries and merge buffers, and binds the calls of compiled code to
+//! it, as a device does at link time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use lowered_ir::ir::NodeDecl;
 
 use crate::page::{Call, Context, Kernel, Node, Page, Routine};
 
-/// Bytes that every browser binds as one slab.
+/// Bytes of the largest slab that every browser can bind.
 const SLAB_BYTES: usize = 128 << 20;
-/// Slabs that every browser binds.
+/// The number of slabs that every browser can bind.
 const SLABS: usize = 8;
-/// Alignment of whatever lies in a slab: at least what any codegen asks for.
+/// Alignment of memory in a slab, in bytes: at least the alignment that any codegen requires.
 const ALIGNMENT: usize = 256;
 
 /// A place in the slabs of a context.
@@ -23,11 +23,11 @@ struct SlabOffset {
     offset: usize,
 }
 
-/// Gives a node memory in a context, and its position there.
+/// Allocates memory for a node in a context and returns the node's position in the context.
 ///
 /// # Errors
 ///
-/// Where it is longer than a slab can be, or the slabs are full.
+/// The node is larger than a slab can be, or all slabs are full.
 pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Result<usize> {
     let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
     let place = place(&mut context.slabs, bytes).with_context(|| format!("placing node \"{name}\""))?;
@@ -37,12 +37,13 @@ pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Re
     Ok(context.nodes.len() - 1)
 }
 
-/// Gives memory to the nodes that code touches, but for those known by name: where in the context each node
-/// is, if anywhere.
+/// Allocates memory for the nodes that the kernels of `code` access, except for `known` nodes, which have
+/// memory already. Returns the position in the context of each node of the routine; `None` for a node without
+/// memory.
 ///
 /// # Errors
 ///
-/// As [`add_node`].
+/// The errors of [`add_node`].
 pub(crate) fn add_nodes(
     context: &mut Context,
     code: &Code,
@@ -65,12 +66,12 @@ pub(crate) fn add_nodes(
     Ok(nodes)
 }
 
-/// Links code into a context whose node `nodes[i]` is node `i` of the routine, and whose node `merge` holds
-/// the merge buffer. Kernels that the page does not have yet are added to it.
+/// Links code into a context. Node `i` of the routine is node `nodes[i]` of the context, and node `merge` of
+/// the context is the merge buffer. Adds the code's kernels to the page, unless the page has them already.
 ///
 /// # Errors
 ///
-/// Where the code is not made of shaders, a shader cannot be made, or memory does not suffice.
+/// The code does not consist of shaders, a shader cannot be made, or there is not enough memory.
 pub(crate) fn link(
     page: &mut Page,
     context: &mut Context,
@@ -113,10 +114,10 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// The next free place, in the last slab or in a new one.
+/// Allocates memory in the last slab, or in a new slab if the last one is full.
 fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<SlabOffset> {
     ensure!(bytes <= SLAB_BYTES, "it has {bytes} bytes, and browsers bind at most {SLAB_BYTES} at once");
-    // A slab of no bytes cannot be bound.
+    // A slab of no bytes could not be bound.
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
     if slabs.last().is_none_or(|used| used + bytes > SLAB_BYTES) {
         ensure!(slabs.len() < SLABS, "{SLABS} slabs of {SLAB_BYTES} bytes, which browsers bind, are full");
@@ -128,7 +129,8 @@ fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<SlabOffset> {
     Ok(SlabOffset { slab, offset })
 }
 
-/// The slabs of places in the order of first mention, and for each place its slab's number in that order.
+/// The slabs of the places, in the order in which they occur first; and for each place, the number of its
+/// slab in that order.
 fn number(places: &[SlabOffset]) -> (Vec<usize>, Vec<u32>) {
     let mut slabs: Vec<usize> = Vec::new();
     let mut numbered = Vec::new();
@@ -142,7 +144,7 @@ fn number(places: &[SlabOffset]) -> (Vec<usize>, Vec<u32>) {
     (slabs, numbered)
 }
 
-/// The text of a called kernel for the slabs of its parameters.
+/// A called kernel, with its text for the slabs of its parameters.
 fn kernel(
     shaders: &dyn ShaderModule,
     code: &Code,
@@ -156,7 +158,7 @@ fn kernel(
     Ok(Kernel { name: abi.name.clone(), wgsl, groups, table_words, slabs })
 }
 
-/// The position of a kernel, added if it is new.
+/// The position of a kernel, which is added if it is new.
 fn intern(kernels: &mut Vec<Kernel>, kernel: Kernel) -> usize {
     kernels.iter().position(|known| *known == kernel).unwrap_or_else(|| {
         kernels.push(kernel);

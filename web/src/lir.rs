@@ -1,4 +1,4 @@
-//! A page of a `.lir` file: a context for each routine, a run for each of its `; run:` lines.
+//! A page of a `.lir` file: a context for each routine, and a run for each of its `; run:` lines.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -22,11 +22,11 @@ use crate::{
     page::{Contents, Context, Expected, Page, PageRun, RunStep},
 };
 
-/// The page of a file, for what a code generator says a browser can do.
+/// The page of a file, with kernels from `codegen`.
 ///
 /// # Errors
 ///
-/// As [`add_file`].
+/// The errors of [`add_file`].
 pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
     let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let about = "Routines in lowered IR, compiled to WGSL and compared with the interpreter, each element as closely as WGSL promises.";
@@ -39,8 +39,8 @@ pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has nothing to run, a routine or a run of it is wrong, or the target
-/// lacks something it needs.
+/// The file cannot be read or has no run, a routine or a run of it is wrong, or the target lacks something
+/// that a routine needs.
 pub fn add_file(page: &mut Page, path: &Path, codegen: &dyn Codegen) -> Result<()> {
     let file = File::read(path).with_context(|| format!("reading `{}`", path.display()))?;
     page.source.push_str(&file.source);
@@ -63,7 +63,7 @@ pub fn add_file(page: &mut Page, path: &Path, codegen: &dyn Codegen) -> Result<(
     Ok(())
 }
 
-/// The runs of a chunk that succeed.
+/// The runs of a chunk that are expected to succeed.
 fn cases(chunk: Chunk<'_>, file: &File) -> Result<Vec<RunCase>> {
     let mut lines = chunk.annotations("run").peekable();
     if lines.peek().is_none() {
@@ -76,18 +76,18 @@ fn cases(chunk: Chunk<'_>, file: &File) -> Result<Vec<RunCase>> {
         let run = run_line::parse(text, &parsed.routine, &file.path, line);
         match run.map_err(|e| anyhow!("`{}`, line {line}: {e}", file.path.display()))? {
             RunLine::Runs(case) => cases.push(case),
-            // That a run is refused is decided before a device sees it.
+            // A run that must fail is rejected before a device sees it.
             RunLine::Fails(..) => {}
         }
     }
     Ok(cases)
 }
 
-/// A routine in a context.
+/// A routine that is linked into a context.
 struct Linked {
-    /// As it was compiled, but for the schedule.
+    /// The optimised routine, before it was scheduled.
     routine: Routine,
-    /// Where in the context each of its nodes is; only those that a kernel touches have memory.
+    /// The position in the context of each of the routine's nodes; `None` for a node that no kernel accesses.
     nodes: Vec<Option<usize>>,
     merge: Option<usize>,
 }
@@ -126,8 +126,8 @@ fn add_merge_buffer(context: &mut Context, bytes: usize) -> Result<usize> {
     add_node(context, "merge buffer", &decl)
 }
 
-/// A run of a file with what the interpreter makes of it, and how far a device that keeps its promises may be
-/// off.
+/// The page's run of a run line: its inputs, the interpreter's results, and how far each element may deviate
+/// on a device that conforms to WGSL.
 fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<PageRun> {
     let case = RunCase { routine: linked.routine.clone(), ..case.clone() };
     let wrong = |message| anyhow!("line {}: {message}", case.line);
@@ -165,7 +165,7 @@ fn bytes(value: Scalar) -> impl Iterator<Item = u8> {
     value.bits().to_le_bytes().into_iter().take(value.dtype().size_bytes())
 }
 
-/// Whether a node's memory can be looked at after a run.
+/// Whether a node's memory can be read after a run.
 fn outlives(decl: &NodeDecl) -> bool {
     !decl.mode.known_virtual() && decl.mode.mode() != Some(MemoryMode::Local)
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use web::{browser::Browser, digits, lir, page::Page};
 
-/// How long a page may take under `--check`.
+/// The time limit of a page with `--check`.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Parser)]
@@ -69,7 +69,7 @@ fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Runs the page in a browser; anything but a pass is an error.
+/// Runs the page in a browser. Any outcome but a pass is an error.
 fn check(page: &Page, html: &str) -> Result<()> {
     let browser = Browser::find().context("no Chromium is installed; `CHROMIUM` may name one")?;
     let outcome = browser.run(html, PATIENCE)?;

@@ -1,7 +1,7 @@
-//! What a page holds, as data, and the page made of it: one file that needs nothing else.
+//! The content of a page as data, and the HTML file made of it, which loads no other file.
 //!
-//! The data is JSON in the page, and the kernels' text stands beside it, so that a person finds both when
-//! reading the file. Arrays are base64, each once.
+//! The data is JSON in the page. The text of each kernel is an element of its own, so that a person who reads
+//! the file finds it. Arrays are base64; equal arrays occur once.
 
 use std::collections::BTreeMap;
 
@@ -14,78 +14,78 @@ use serde::{Deserialize, Serialize};
 pub struct Page {
     /// The heading.
     pub title: String,
-    /// A sentence below it.
+    /// A sentence below the heading.
     #[serde(skip)]
     pub about: String,
-    /// What was compiled, as text.
+    /// The source of the compiled routines, as text.
     #[serde(skip)]
     pub source: String,
     /// Optional features of WebGPU that the kernels need.
     pub features: Vec<String>,
     /// The kernels of all contexts, each once.
     pub kernels: Vec<Kernel>,
-    /// Memory with what runs on it.
+    /// Contexts, each with its memory and the runs on it.
     pub contexts: Vec<Context>,
-    /// Contents of arrays, which the rest refers to by position.
+    /// Contents of arrays. Other parts of the page refer to them by position.
     pub data: Data,
 }
 
-/// A kernel's text and how it is called; see `codegen_core::abi`.
+/// A kernel's text and the facts that a call needs; see `codegen_core::abi`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// Its name, for people.
+    /// The kernel's name, for people.
     pub name: String,
-    /// WGSL with the entry point `main`. Stands in the page by itself.
+    /// WGSL with the entry point `main`. It is not part of the page's JSON.
     #[serde(skip)]
     pub wgsl: String,
-    /// How many workgroups run it.
+    /// The number of workgroups of a call.
     pub groups: u64,
-    /// Words of its table.
+    /// The size of the kernel's parameter table, in 32-bit words.
     pub table_words: usize,
-    /// How many slabs it binds.
+    /// The number of slabs that the kernel binds.
     pub slabs: usize,
 }
 
-/// Memory, the routines that are linked into it, and runs of those.
+/// Memory, the routines that are linked into it, and runs of these routines.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Context {
-    /// Its name, for people.
+    /// The context's name, for people.
     pub name: String,
-    /// The bytes of each slab: a buffer of the device.
+    /// The size of each slab in bytes. A slab is a buffer of the device.
     pub slabs: Vec<usize>,
-    /// Where the nodes lie.
+    /// The nodes, each with its offset in a slab.
     pub nodes: Vec<Node>,
-    /// What can be run.
+    /// The routines that runs refer to.
     pub routines: Vec<Routine>,
-    /// What is run and checked, each time on memory of zeros.
+    /// The runs. Each begins with memory of zeros.
     pub runs: Vec<PageRun>,
 }
 
-/// A node in a slab.
+/// A node and its memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
-    /// Its name, for people.
+    /// The node's name, for people.
     pub name: String,
-    /// Its element type, as the text form writes it.
+    /// The element type, as the text form of the loop IR writes it.
     pub dtype: String,
-    /// Its dimensions in elements.
+    /// The node's dimensions, in elements.
     pub dims: Vec<usize>,
-    /// The slab it lies in.
+    /// The slab that contains the node: a position in [`Context::slabs`].
     pub slab: usize,
-    /// Where in the slab it begins, in bytes.
+    /// Offset in the slab, in bytes.
     pub offset: usize,
-    /// How long it is, in bytes.
+    /// The node's size, in bytes.
     pub bytes: usize,
 }
 
-/// Calls in their order.
+/// Calls of kernels, one after the other.
 #[derive(Clone, Debug, Serialize)]
 pub struct Routine {
-    /// Its name, for people.
+    /// The routine's name, for people.
     pub name: String,
-    /// The names of its static symbols, in binding order.
+    /// The names of the routine's static symbols, in the order of bindings.
     pub symbols: Vec<String>,
-    /// The calls.
+    /// The calls, in order.
     pub calls: Vec<Call>,
 }
 
@@ -94,26 +94,26 @@ pub struct Routine {
 pub struct Call {
     /// The kernel: a position in [`Page::kernels`].
     pub kernel: usize,
-    /// The slabs of the context that it binds, in the order of its bindings.
+    /// The slabs of the context that the call binds, in the order of its bindings.
     pub slabs: Vec<usize>,
-    /// Where in its slab each memory parameter begins, in words of 32 bits.
+    /// The offset of each memory parameter in its slab, in 32-bit words.
     pub offsets: Vec<usize>,
-    /// The routine's symbols whose values follow the offsets in the table.
+    /// The positions of the routine's symbols whose values follow the offsets in the parameter table.
     pub symbols: Vec<usize>,
 }
 
-/// Steps from given contents of nodes, and what nodes hold afterwards.
+/// Steps that begin with given contents of nodes, and the expected contents afterwards.
 #[derive(Clone, Debug, Serialize)]
 pub struct PageRun {
-    /// What it is, for people.
+    /// The run's title, for people.
     pub title: String,
-    /// Contents of nodes; the others begin as zeros.
+    /// Contents of nodes before the run; other nodes begin with zeros.
     pub before: Vec<Contents>,
-    /// What is run, in order.
+    /// The runs of routines, in order.
     pub steps: Vec<RunStep>,
-    /// What must have come out.
+    /// The expected contents of nodes after the run.
     pub after: Vec<Expected>,
-    /// A number that the run is about.
+    /// A count that the page shows with the run, such as the number of correct answers.
     pub score: Option<Score>,
 }
 
@@ -126,7 +126,7 @@ pub struct RunStep {
     pub bindings: Vec<i64>,
 }
 
-/// What a node holds.
+/// The contents of a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Contents {
     /// A position in [`Context::nodes`].
@@ -135,32 +135,32 @@ pub struct Contents {
     pub data: DataId,
 }
 
-/// What a node must hold.
+/// The expected contents of a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Expected {
     /// A position in [`Context::nodes`].
     pub node: usize,
     /// The elements.
     pub data: DataId,
-    /// How far floats may be off, relative to the greater of 1 and the expected magnitude.
+    /// How far floats may deviate, relative to the greater of 1 and the expected magnitude.
     pub tolerance: f64,
-    /// How far each element may be off besides, in `f64`; infinity leaves it open. Where this is `None` and
-    /// the tolerance 0, the bits must be the same.
+    /// How far each element may deviate in addition, as `f64`; infinity accepts any value. Without radii and
+    /// with the tolerance 0, elements must be equal.
     pub radii: Option<DataId>,
 }
 
-/// A node's only element as a count out of so many.
+/// A count, which is a node's only element, out of a maximum.
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
-    /// What is counted.
+    /// The name of the count.
     pub label: String,
     /// A position in [`Context::nodes`].
     pub node: usize,
-    /// What the count would be at best.
+    /// The maximum of the count.
     pub of: usize,
 }
 
-/// Contents of arrays, equal ones once.
+/// Contents of arrays; equal contents are stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
     arrays: Vec<String>,
@@ -172,7 +172,7 @@ pub struct Data {
 pub struct DataId(usize);
 
 impl Data {
-    /// Takes an array in, if it is not there yet.
+    /// Adds an array, unless an equal one is there; returns its position.
     pub fn add(&mut self, bytes: &[u8]) -> DataId {
         let text = STANDARD.encode(bytes);
         *self.known.entry(text).or_insert_with_key(|text| {
@@ -188,82 +188,82 @@ impl Serialize for Data {
     }
 }
 
-/// What a page reports when it has run. `page/run.js` makes it.
+/// The report of a page after its runs. `page/run.js` makes it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Outcome {
-    /// `pass`, `fail`, or `error` where it could not be told.
+    /// `pass`, `fail`, or `error` if the runs could not be judged.
     pub status: String,
     /// The adapter's name.
     pub adapter: String,
-    /// What stopped everything.
+    /// The error that stopped the whole page.
     pub error: Option<String>,
-    /// Each kernel of the page.
+    /// The outcome of compiling each kernel of the page.
     pub kernels: Vec<KernelOutcome>,
-    /// Each run of the page.
+    /// The outcome of each run of the page.
     pub runs: Vec<RunOutcome>,
-    /// How long it all took.
+    /// The duration of everything, in seconds.
     pub seconds: f64,
 }
 
-/// What the browser's compiler said about a kernel.
+/// The result of a kernel in the browser's compiler.
 #[derive(Clone, Debug, Deserialize)]
 pub struct KernelOutcome {
     /// The kernel's name.
     pub name: String,
-    /// The complaints; none if the kernel was accepted.
+    /// The compiler's error messages; empty if it accepted the kernel.
     pub errors: Vec<String>,
 }
 
-/// What came out of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct RunOutcome {
     /// The context's name.
     pub context: String,
     /// The run's title.
     pub title: String,
-    /// `pass`, `fail`, or `error` where it could not be told.
+    /// `pass`, `fail`, or `error` if the run could not be judged.
     pub status: String,
-    /// Why it could not be told.
+    /// The reason why the run could not be judged.
     pub error: Option<String>,
-    /// Each node that was compared.
+    /// The result of each node that was compared.
     pub checks: Vec<Check>,
-    /// What the run's score was.
+    /// The run's count, if it has one.
     pub score: Option<ScoreOutcome>,
     /// The best time of a repetition, in milliseconds.
     #[serde(rename = "bestMs")]
     pub best_ms: Option<f64>,
 }
 
-/// A node compared with what was expected.
+/// The comparison of a node with its expected contents.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Check {
     /// The node's name.
     pub name: String,
-    /// How many elements it has.
+    /// The number of the node's elements.
     pub elements: usize,
-    /// How many of them are wrong.
+    /// The number of wrong elements.
     pub wrong: usize,
-    /// The greatest difference as a share of what is allowed.
+    /// The greatest deviation, as a fraction of the allowed one.
     pub worst: f64,
-    /// How many elements may be anything.
+    /// The number of elements for which any value is accepted.
     pub open: usize,
 }
 
-/// A score as it was read.
+/// A [`Score`] with the count of a run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ScoreOutcome {
     /// The count.
     pub value: f64,
-    /// What it would be at best.
+    /// The maximum of the count.
     pub of: f64,
 }
 
 impl Page {
-    /// The page as one file.
+    /// The page as one HTML file.
     ///
     /// # Errors
     ///
-    /// Where the text of a kernel cannot stand in a page.
+    /// The text of a kernel contains an end of the element that holds it.
     pub fn html(&self) -> Result<String> {
         let json = serde_json::to_string_pretty(self)?.replace("</", "<\\/").replace("<!--", "<\\u0021--");
         let kernels = self.kernels.iter().enumerate().map(|(i, kernel)| kernel_element(i, kernel));
@@ -285,7 +285,7 @@ impl Page {
 }
 
 impl Outcome {
-    /// Everything that is not as it should be, a line each.
+    /// All errors and failures of the page, one per line.
     pub fn complaints(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.error.iter().cloned().collect();
         lines.extend(self.kernels.iter().flat_map(|kernel| kernel.errors.clone()));
@@ -299,7 +299,7 @@ impl Outcome {
     }
 }
 
-/// A kernel's text in an element that browsers leave alone.
+/// An HTML element with a kernel's text, which browsers do not run or show.
 fn kernel_element(position: usize, kernel: &Kernel) -> Result<String> {
     let text = kernel.wgsl.trim();
     let ends_early = text.to_ascii_lowercase().contains("</script") || text.contains("<!--");
@@ -308,12 +308,12 @@ fn kernel_element(position: usize, kernel: &Kernel) -> Result<String> {
     Ok(format!("<script type=\"text/wgsl\" id=\"kernel-{position}\" title=\"{name}\">\n{text}\n</script>\n"))
 }
 
-/// Text as it stands between tags and in quoted attributes.
+/// Escapes text for use between tags and in quoted attributes.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The template with each `{{name}}` replaced; what is put in is not looked at again.
+/// The template with each `{{name}}` replaced by its value. Values are not searched for further names.
 fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     let mut pieces = template.split("{{");
     let mut text = pieces.next().unwrap_or_default().to_owned();

@@ -1,8 +1,8 @@
-//! A server for one page and one visitor: the page on this machine's own address, where browsers offer
-//! WebGPU, and its report back.
+//! A server for one page and one browser. It serves the page at an address of this machine, where browsers
+//! offer WebGPU, and receives the page's report.
 //!
-//! It answers `GET /` with the page and takes `POST /result`. Connections are answered one after another,
-//! none is waited on for long.
+//! It answers `GET /` with the page and accepts `POST /result`. It answers connections one after another,
+//! each within a time limit.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -12,22 +12,22 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// How long one connection may take to say what it wants.
+/// The time limit of each read from a connection, and of each write to it.
 const PER_CONNECTION: Duration = Duration::from_secs(5);
-/// How long the server sleeps where nobody has come.
+/// How long the server sleeps if no connection is waiting.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// Bytes of the longest report that is read.
+/// The most bytes of a report that is accepted.
 const MAX_REPORT: usize = 64 << 20;
-/// Bytes of the longest head of a request that is read.
+/// The most bytes that are read of the head of a request.
 const MAX_HEAD: u64 = 64 << 10;
 
-/// A server that has its address and waits.
+/// A server that listens at its address.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
 }
 
-/// What a connection asks for.
+/// The kind of a request.
 enum Request {
     Page,
     Report(String),
@@ -35,32 +35,32 @@ enum Request {
 }
 
 impl Server {
-    /// Opens a port of this machine that nobody else has.
+    /// Listens at a free port of this machine.
     ///
     /// # Errors
     ///
-    /// Where the system has none.
+    /// The system has no free port.
     pub(crate) fn open() -> Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a port on 127.0.0.1")?;
         listener.set_nonblocking(true)?;
         Ok(Server { listener })
     }
 
-    /// Where it is.
+    /// The server's address.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn address(&self) -> Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Serves the page until its report comes, and gives the report. `is_alive` tells whether there is still
-    /// somebody who may report.
+    /// Serves the page until its report arrives, and returns the report. `is_alive` says whether the browser
+    /// still runs.
     ///
     /// # Errors
     ///
-    /// Where no report comes in time, or nobody is left to send one.
+    /// No report arrives within `patience`, or the browser has ended.
     pub(crate) fn report(
         &self,
         html: &str,
@@ -76,7 +76,7 @@ impl Server {
                 std::thread::sleep(BETWEEN_LOOKS);
                 continue;
             };
-            // A visitor that breaks off, or says nothing, is not the end.
+            // An error of one connection, or a client that sends nothing, does not end the server.
             if let Ok(Some(report)) = answer(&stream, html) {
                 return Ok(report);
             }
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// Answers one request; gives the report if it was one.
+/// Answers one request. Returns the report if the request was one.
 fn answer(stream: &TcpStream, html: &str) -> Result<Option<String>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PER_CONNECTION))?;
@@ -143,7 +143,7 @@ fn respond(mut stream: &TcpStream, status: &str, body: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What the server answers to a request.
+    /// The server's answer to a request.
     fn ask(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();

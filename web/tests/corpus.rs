@@ -1,5 +1,5 @@
-//! The second judge: the browser's own compiler on every kernel of the corpus, as it is rendered for
-//! browsers.
+//! Checks every kernel of the corpus, as it is generated for browsers, with the browser's own compiler, which
+//! is independent of naga.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -50,11 +50,11 @@ fn the_browser_accepts_every_kernel_of_the_corpus() {
     assert_eq!(outcome.kernels.len(), page.kernels.len());
     assert!(refused.is_empty(), "{refused:#?}");
     assert_eq!(outcome.status, "pass");
-    // What is skipped is the exception.
+    // Most runs must not be skipped.
     assert!(rendered.runs > 4 * rendered.skipped.len(), "{:#?}", rendered.skipped);
 }
 
-/// What the kernels compute, too: every file of the corpus with runs, in one page.
+/// The kernels also compute the expected results: one page has every file of the corpus with runs.
 #[test]
 fn the_corpus_passes_in_the_browser() {
     let Some(browser) = common::browser("the_corpus_passes_in_the_browser") else { return };
@@ -82,13 +82,13 @@ fn the_corpus_passes_in_the_browser() {
     assert!(passed > 60, "only {passed} runs");
 }
 
-/// Whether a routine needs what browsers do not have.
+/// Whether a routine was rejected because browsers lack something that it needs.
 fn is_unsupported(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ScheduleError::Illegal(_)))
         || matches!(error.downcast_ref(), Some(CodegenError::Unsupported { .. }))
 }
 
-/// Every run, as it is written where all its nodes have memory, and optimised.
+/// Renders the routine of every run twice: optimised, and as it is written if all its nodes have memory.
 fn render() -> Rendered {
     let codegen = common::codegen();
     let mut rendered = Rendered::default();
@@ -111,7 +111,8 @@ fn render() -> Rendered {
     rendered
 }
 
-/// The kernels with their parameters in one slab, and in as many as browsers bind.
+/// Adds each kernel twice: with all its parameters in one slab, and distributed over eight slabs, which every
+/// browser can bind.
 fn add(kernels: &mut BTreeMap<String, Kernel>, name: &str, artifact: &Artifact) {
     let Payload::Shader(shaders) = artifact.payload() else { panic!("{name}: no shaders") };
     for (at, abi) in artifact.kernels().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Exported pages in a browser: files of the corpus, and the digits.
+//! Exported pages in a browser: files of the corpus, and the digits example.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod common;
@@ -27,8 +27,8 @@ fn exported_files_pass() {
     }
 }
 
-/// The last expected value of the page is made another one, which only a comparison with what the kernels
-/// computed can tell.
+/// The last expected value of the page is replaced by a wrong one. Only a comparison with the values that the
+/// kernels computed detects that.
 #[test]
 fn a_page_with_a_wrong_expectation_fails() {
     let Some(browser) = common::browser("a_page_with_a_wrong_expectation_fails") else { return };

@@ -1,5 +1,5 @@
-//! The harness by itself, in a real browser: pages of hand-written kernels, whose results are known without
-//! any compiler.
+//! Tests of the JavaScript harness in a real browser, with pages of hand-written kernels, whose results are
+//! known without a compiler.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod common;
@@ -10,8 +10,8 @@ use web::page::{
     Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, PageRun, Routine, RunStep, Score,
 };
 
-/// `y[i] += factor · x[i]`, one element per thread, for an index as the ABI counts workgroups. Word 2 of the
-/// table is the factor.
+/// `y[i] += factor · x[i]`, one element per thread; `i` is the number of the workgroup as the ABI computes
+/// it. Word 2 of the table is the factor.
 const SCALED: &str = "
 @group(0) @binding(0) var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 }
 ";
 
-/// More than a dispatch may have in one dimension.
+/// More workgroups than a dispatch may have in one dimension.
 const GROUPS: usize = 70_000;
 
 fn floats(values: impl Iterator<Item = f32>) -> Vec<u8> {
@@ -36,7 +36,8 @@ fn node(name: &str, slab: usize, offset: usize) -> Node {
     Node { name: name.into(), dtype: "f32".into(), dims: vec![GROUPS], slab, offset, bytes: 4 * GROUPS }
 }
 
-/// Two steps of `y += @factor · x`, whose nodes lie in different slabs and not at their beginnings.
+/// A page with two steps of `y += @factor · x`. The nodes lie in different slabs, and not at the beginnings
+/// of these.
 fn scaled(expected: impl Fn(usize) -> f32) -> Page {
     let mut data = Data::default();
     let x = data.add(&floats((0..GROUPS).map(|i| i as f32)));
@@ -134,7 +135,7 @@ fn a_feature_that_the_adapter_lacks_is_named() {
     assert_eq!(outcome.error.as_deref(), Some("The kernels need time-travel, which this adapter lacks."));
 }
 
-/// What the page reports in a browser in which a script has run before its own.
+/// The page's report in a browser that runs `script` before the page's own scripts.
 fn run_after(script: &str, test: &str) -> Option<Outcome> {
     let browser = common::browser(test)?;
     let html = scaled(|i| 5.0 * i as f32).html().unwrap();
@@ -181,7 +182,8 @@ fn a_page_that_says_nothing_is_not_waited_for() {
     assert!(error.to_string().contains("has not reported within 3 seconds"), "{error}");
 }
 
-/// Every type that nodes can have, each with a value that is what is expected and one that is not.
+/// For every element type, an equal value passes and another value fails, unless it is a float within the
+/// tolerance.
 #[test]
 fn values_of_every_type_are_told_apart() {
     let Some(browser) = common::browser("values_of_every_type_are_told_apart") else { return };
@@ -217,7 +219,7 @@ fn values_of_every_type_are_told_apart() {
     assert_eq!(outcome.runs.len(), 3 * tnode::DType::ALL.len() - 2);
 }
 
-/// Integers that differ where a float of 64 bits does not.
+/// Integers that differ, but are equal when they are converted to a 64-bit float.
 #[test]
 fn great_integers_are_told_apart() {
     let Some(browser) = common::browser("great_integers_are_told_apart") else { return };

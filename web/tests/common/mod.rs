@@ -1,4 +1,4 @@
-//! A browser, or skip; and a page in it.
+//! Opens pages in a browser, or skips the test.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::time::Duration;
@@ -8,16 +8,16 @@ use web::{
     page::{Outcome, Page},
 };
 
-/// How long a page may take.
+/// The time limit of a page.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The browser, or nothing on a machine without one, which is said and fails where it is required.
+/// The browser. Without one, the test is reported as skipped, or fails if the environment requires a browser.
 #[track_caller]
 pub(crate) fn browser(test: &str) -> Option<Browser> {
     codegen_testkit::gpu::or_skip(test, Browser::find().ok_or("no chromium"))
 }
 
-/// What a page reports in a browser.
+/// The report of a page in a browser.
 pub(crate) fn run(browser: &Browser, page: &Page) -> Outcome {
     browser.run(&page.html().unwrap(), PATIENCE).unwrap()
 }
