@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release -p digits -- --backend multicore --epochs 40 --seed 5`
 //!
-//! With `--streams 4` it is divided: each stream computes the gradient of a shard of every mini-batch.
+//! With `--streams 4` training is divided among four streams, each of which computes the gradient of a shard
+//! of every mini-batch.
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
 
 use std::{path::PathBuf, time::Instant};

@@ -48,8 +48,8 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// Name, dimensions and element type of every node of both texts, for `train` training images, `test` test
-/// images, and `rows` rows of a mini-batch at a time.
+/// The name, dimensions and element type of every node of both texts, for `train` training images, `test`
+/// test images, and mini-batches of `rows` rows.
 pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![

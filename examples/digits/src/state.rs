@@ -28,7 +28,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// None for these dimensions; an error of the builder otherwise.
+    /// An error of the builder, which accepts the dimensions of this network.
     pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
         Network::with_rows(train, test, BATCH)
     }
@@ -66,7 +66,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// None for these dimensions; an error of the array otherwise.
+    /// An error of the array, which accepts the dimensions of this network.
     pub fn initial_state(
         &self,
         rng: &mut fastrand::Rng,
