@@ -473,8 +473,8 @@ impl ShaderBuilder {
         }
     }
 
-    /// Whether `fma(a, b, inner)` adds two multiples of numbers by constants. A compiler that applies real
-    /// arithmetic would combine them.
+    /// Whether `fma(a, b, inner)` is the sum of two products of one number with constants. A compiler that
+    /// applies real arithmetic would combine them.
     pub(crate) fn collects(&self, a: Value, b: Value, inner: Value) -> bool {
         let is_literal =
             |h: Handle<Expression>| matches!(self.function.expressions[h], Expression::Literal(_));

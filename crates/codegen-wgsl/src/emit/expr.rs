@@ -123,7 +123,7 @@ impl Emitter<'_> {
         Ok((Operand::Computed(lanes), DType::U32x4))
     }
 
-    /// The element if the guard holds. Otherwise the node's first element is read, which is in memory, and
+    /// The element if the guard holds. Otherwise the node's first element, which always exists, is read and
     /// discarded.
     fn guarded(
         &mut self,
@@ -197,7 +197,8 @@ impl Emitter<'_> {
         }
         let dim = self.routine.node(node).dims[axis] as u32;
         if let Operand::Known(at) = at {
-            // Compilers reject constants that overflow, and the address of an element outside may.
+            // Compilers reject constants that overflow, and the address of an element outside of the node may
+            // overflow.
             let at = at.bits() as u32;
             return Ok((at < dim).then(|| (self.b.u32(at), self.b.bits(Ty::Bool, 1))));
         }

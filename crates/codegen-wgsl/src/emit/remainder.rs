@@ -16,7 +16,7 @@ struct FloatLayout {
     /// Number of stored bits of the significand.
     mantissa: u32,
     width: u32,
-    /// The exponent field of 1, plus the number of stored bits of the significand.
+    /// The exponent field of the number 1, plus the number of stored bits of the significand.
     bias: u64,
     infinity: u64,
     nan: u64,

@@ -1,5 +1,6 @@
-//! Slabs with vectors of four words as elements. A slab is one if all stores into it write whole vectors and
-//! some vector loop accesses neighbouring elements: four of its iterations then load or store one vector.
+//! Slabs with vectors of four words as elements. A slab has such elements if all stores into it write whole
+//! vectors and some vector loop accesses neighbouring elements. Four iterations of the loop then load or
+//! store one vector.
 //!
 //! A store into one lane of a vector may write the other lanes too, which may belong to another thread, so a
 //! single such store makes the slab's elements words. Offsets in slabs are multiples of four words, so the
