@@ -197,7 +197,7 @@ fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, Code
     composite::methods(kernel, &cpu(caps), vector::target())
 }
 
-/// How a kernel is compiled that is compiled whole, in words.
+/// Describes how a kernel is compiled that is not a composite.
 fn method(kernel: &Kernel, options: &CraneliftOptions) -> Result<String, CodegenError> {
     Ok(match KernelCompiler::of(kernel, options) {
         KernelCompiler::Vector(_) => "a vector program".to_owned(),
@@ -211,15 +211,15 @@ fn cpu(caps: &Caps) -> CpuTarget {
     CpuTarget { threads: caps.threads, ..*CPU.get_or_init(CpuTarget::detect) }
 }
 
-/// Compiles one kernel by the first way that takes it whole.
+/// Compiles a kernel as a whole, by the first compiler that supports it.
 fn compile_alone(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if adds_products(&kernel.ir().body) {
-        // A contraction that was left whole for a plan, and has none, may have factors that nothing here
-        // converts.
+        // A contraction that the scheduler left whole for a GEMM plan, but that has no plan, may have
+        // operands of types that only plans convert.
         crate::support::check(kernel, DTypeSet::EMPTY)?;
     }
     let name = &kernel.abi().name;

@@ -63,9 +63,8 @@ mod runtime_functions; // functions that kernels call at run time
 mod compile; // kernels to machine code, in parallel
 mod disassemble; // instructions as text
 mod jit; // loading of code; with `composite::run`, the crate's unsafe code
-mod perf_map;
-// relocations of Cranelift's code // names of kernels for profilers
-mod relocate; // Cranelift's code, to be loaded anywhere
+mod perf_map; // names of kernels for profilers
+mod relocate; // relocations of Cranelift's code
 
 pub use crate::caps::host_caps;
 pub use crate::compile::{CraneliftCompiler, cranelift, listing};

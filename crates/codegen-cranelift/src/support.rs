@@ -126,7 +126,7 @@ fn named(
 fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
     use UnaryOp::*;
     match op {
-        // For arguments outside of the expansion's range.
+        // Sine and cosine of `f64` are called for arguments outside of the expansion's range.
         Sin | Cos if dtype == DType::F64 => None,
         Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => Some("legalisation expands transcendental functions"),
         Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => {

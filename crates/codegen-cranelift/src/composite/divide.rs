@@ -96,9 +96,9 @@ struct KernelDivider<'k> {
 /// Why a loop is separated from the statements around it.
 #[derive(Clone, Copy, PartialEq)]
 enum SeparateLoop {
-    /// It is a contraction that is worth a plan.
+    /// The loop is a contraction that is worth a plan.
     Contraction,
-    /// It contains such a contraction.
+    /// The loop contains a contraction that is worth a plan.
     Enclosing,
 }
 

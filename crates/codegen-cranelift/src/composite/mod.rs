@@ -129,8 +129,8 @@ impl Composer<'_> {
     }
 }
 
-/// The launch with one part per thread, because each part packs operands for itself. The grain is rounded
-/// down, so there are as many parts as minimal grains fit.
+/// The launch with one part per thread, because each part packs operands for itself. A part has `extent /
+/// threads` iterations, rounded down, but at least `grain`.
 fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
     let each = launch.extent / threads.max(1);
     Launch { grain: each.max(grain).clamp(1, launch.extent.max(1)), ..launch }
@@ -167,7 +167,7 @@ pub(crate) enum PartMethod {
     Alone(Box<Kernel>),
 }
 
-/// How the parts of a kernel are computed, in order; `None` for a kernel that is not a composite.
+/// The method for each part of a kernel, in order; `None` for a kernel that is not a composite.
 pub(crate) fn methods(
     kernel: &Kernel,
     cpu: &CpuTarget,

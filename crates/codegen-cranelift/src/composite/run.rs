@@ -2,9 +2,9 @@
 //!
 //! Invariants it relies on and keeps:
 //!
-//! * Every part is a kernel of its own, made by [`super::divide`]. Its parameters are the memory and the
-//!   symbols of the composite, in the same order, with the shared nodes behind the former and the symbols of
-//!   loops behind the latter. Otherwise its contract is that of the composite.
+//! * Every part is a kernel of its own, made by [`super::divide`]. Its memory parameters are those of the
+//!   composite, followed by the shared nodes; its symbols are those of the composite, followed by the symbols
+//!   of loops. In all else, the guarantees of the composite's caller hold for the part.
 //! * The shared nodes are in the composite's scratch memory, one after the other; the scratch memory of the
 //!   parts follows.
 #![allow(unsafe_code, reason = "compiled code and contractions are called here")]

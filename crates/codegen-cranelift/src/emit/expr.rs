@@ -98,7 +98,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Converts all operands to lanes if one is.
+    /// Converts all operands to lanes if one of them has lanes.
     pub(super) fn alike<const N: usize>(&mut self, args: [(DType, Val); N]) -> [Val; N] {
         let wide = args.iter().any(|(_, v)| v.wide);
         args.map(|(dtype, v)| if wide { self.widened(dtype, &v) } else { v })

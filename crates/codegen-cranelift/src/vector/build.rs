@@ -47,7 +47,7 @@ type Key = (VectorType, VectorOp);
 #[derive(Clone, Copy)]
 struct KnownValue {
     value: Value,
-    /// The number of values at its last use.
+    /// The number of values in the program when this one was last used.
     asked: usize,
     /// Whether the value was loaded rather than stored.
     is_loaded: bool,

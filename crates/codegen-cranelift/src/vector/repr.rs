@@ -6,7 +6,7 @@
 //! | `u8`, the 8-bit floats | `I32`, zero-extended | a byte |
 //! | `i8` | `I32`, sign-extended | a byte |
 //! | `u16`, `f16`, `bf16` | `I32`, zero-extended | two bytes |
-//! | the others but `u32x4` | as they are | as they are |
+//! | all others except `u32x4` | the type itself | the type itself |
 //!
 //! Floats narrower than 32 bits are opaque bits here; legalisation has rewritten their arithmetic.
 

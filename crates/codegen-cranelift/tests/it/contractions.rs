@@ -86,7 +86,7 @@ fn products_of_half_precision_with_sums_in_f32_are_planned() {
     }
 }
 
-/// Too small for a plan, so the kernel's own code converts the operands.
+/// The product is too small for a plan, so the kernel's own code converts the operands.
 #[test]
 fn small_products_of_half_precision_are_compiled_as_loops() {
     for dtype in ["f16", "bf16", "fp8_e5m2"] {

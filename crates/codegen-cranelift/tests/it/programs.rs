@@ -293,7 +293,7 @@ fn a_guarded_read() {
     );
 }
 
-/// Why kernels of the corpus are compiled by Cranelift. Fewer is better.
+/// The reasons why kernels of the corpus have no vector program. Fewer reasons are better.
 #[test]
 fn kernels_of_the_corpus_without_a_program() {
     let mut fallen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -328,7 +328,7 @@ fn kernels_of_the_corpus_without_a_program() {
     .assert_eq(&text);
 }
 
-/// The programs do not depend on the instruction set that they are compiled to.
+/// A kernel has the same program for every instruction set.
 #[test]
 fn wider_vectors_have_the_same_programs() {
     for case in filetests::run_cases() {
