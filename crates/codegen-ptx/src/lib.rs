@@ -32,11 +32,10 @@
 //! * A verified, legalised kernel compiles to a program that [`ptx_asm::check`] accepts, or fails with
 //!   [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the construct and the reason.
 //!   Nothing panics.
-//! * A program computes what [`lowered_ir::interp`] computes of the kernel, bit for bit except for the
-//!   bits of NaNs: arithmetic rounds to nearest, nothing is contracted, and transcendental functions are
-//!   the polynomials of [`lowered_ir::math`]. [`PtxOptions`] has the exceptions, all of class `Fast`: tensor
-//!   cores sum in an order of their own, and on request operands are truncated to `tf32`, and functions are
-//!   approximate.
+//! * A program computes the same values as [`lowered_ir::interp`], bit for bit except for the bits of NaNs:
+//!   arithmetic rounds to nearest, nothing is contracted, and transcendental functions are the polynomials of
+//!   [`lowered_ir::math`]. [`PtxOptions`] describes the exceptions, all in class `Fast`: tensor cores add in
+//!   an order of their own; on request, operands are truncated to `tf32`, and functions are approximated.
 //! * A program accesses memory where the kernel's IR does, with one exception: adjacent elements that an
 //!   unrolled loop reads are read at once.
 //! * All threads of a block reach every barrier.

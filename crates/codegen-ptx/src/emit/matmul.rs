@@ -35,9 +35,9 @@ pub(super) struct TensorCoreMatmul {
 /// Variables for the position of an output.
 #[derive(Clone, Copy)]
 struct OutputVars {
-    /// Offset added to the row that the axes give.
+    /// The variable for the constant offset that is added to the row.
     row: LoopId,
-    /// Half of the first column, and the offset from twice that.
+    /// The variable for half of the first column; an output's column is twice this variable plus `column`.
     half: LoopId,
     column: LoopId,
 }

@@ -212,7 +212,7 @@ fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
     Ok((blocks, threads))
 }
 
-/// Number of threads that fill a large GPU once, roughly.
+/// Roughly the number of threads that fill a large GPU once.
 const FILLED: u32 = 1 << 15;
 
 /// Threads per block if iterations are threads: half of `wished` for few iterations, and no more warps than

@@ -83,7 +83,7 @@ impl Emitter<'_> {
         let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
         let rest = self.b.binary(PtxBinaryOp::Rem, format.bits, significand_a, divisor);
         let left = self.b.binary(PtxBinaryOp::Sub, Ty::S32, exponent_a, exponent_b);
-        // As many bits as fit above the significand; none once nothing is left.
+        // Each step shifts by as many bits as fit above the significand, but by no more than are left.
         let room = format.width - format.mantissa - 1;
         self.repeated_while(|e| {
             let by = e.b.binary(PtxBinaryOp::Min, Ty::S32, left, room);

@@ -18,7 +18,7 @@ pub(super) struct StepResults<'k> {
     value: Value,
     /// Results per group.
     each: i64,
-    /// The step that reads them.
+    /// The step that reads the results.
     step: ReductionStep<'k>,
     /// Values that were read from other lanes, by distance.
     read: HashMap<i64, Value>,

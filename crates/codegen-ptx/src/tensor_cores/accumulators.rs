@@ -93,7 +93,7 @@ impl AccumulatorLayout {
         put: &mut dyn FnMut(&mut dyn MatmulCallbacks, StagedResults),
     ) {
         let origin = self.origin(callbacks.builder(), coord);
-        // As many fragments as a staging tile holds of the narrowest results.
+        // The number of fragments that fill a staging tile with the narrowest results.
         let most = matmul.outputs.iter().map(|store| staging::fragments(store.element)).max().unwrap_or(1);
         let layout: Vec<_> = self.fragments.iter().copied().zip(accumulators.iter().copied()).collect();
         let rows = layout.chunk_by(|(one, _), (next, _)| one[0] == next[0]);

@@ -175,7 +175,8 @@ pub(crate) trait MatmulCallbacks {
     /// The builder of the kernel.
     fn builder(&mut self) -> &mut PtxBuilder;
 
-    /// Selects the matmul of the batch that everything refers to, up to the end of the block being written.
+    /// Selects a matmul of the batch by its index. Later calls refer to it, until the end of the block that
+    /// is being written.
     fn enter_batch(&mut self, number: Reg);
 
     /// The address of the first element of an operand or output.

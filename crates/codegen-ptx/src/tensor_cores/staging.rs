@@ -48,11 +48,11 @@ pub(super) enum StagingWriter {
     Stmatrix(Reg),
     /// 16-bit results, two at a time.
     Words(Reg),
-    /// 32-bit results, two at a time. These are 8 bytes, so half of the lanes write at once, to four rows; to
-    /// avoid bank conflicts they write four different fragments.
+    /// 32-bit results, two at a time, which are 8 bytes. Half of the lanes, those of four rows, write at
+    /// once. To avoid bank conflicts, lanes of odd rows write another fragment than lanes of even rows.
     Pairs {
         first: Reg,
-        /// Whether the lane's row is odd; then it begins two fragments further.
+        /// Whether the lane's row is odd. If it is, `first` is two fragments further.
         is_odd: Reg,
     },
 }
@@ -152,7 +152,8 @@ fn words(b: &mut PtxBuilder, &[left, right, below_left, below_right]: &[Reg; 4])
     [[left, right], [below_left, below_right]].map(|[low, high]| b.pack(RegClass::B32, low, high))
 }
 
-/// For each two fragments that are two apart, lanes of odd rows write the second one first.
+/// Lanes of odd rows write the fragments of the second half first, so that they differ from those that lanes
+/// of even rows write at the same time.
 fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), results: &StagedResults, number: u32) {
     let (near, far) = results.values.split_at(results.values.len() / 2);
     for (at, (near, far)) in (0..).zip(near.iter().zip(far)) {

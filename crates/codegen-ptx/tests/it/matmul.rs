@@ -110,7 +110,7 @@ fn epilogues_may_store_to_another_node() {
     run_on_cores(&stored_elsewhere());
 }
 
-/// The sum is a scalar of its own beside the accumulator.
+/// A matmul whose sums stay local, and an epilogue that adds a bias and stores into another node.
 fn stored_elsewhere() -> String {
     let after = "for i4 in 0..80 { for i5 in 0..72 { %4[i4, i5] := convert bf16(%2[i4, i5] + %3[i5]) } }";
     let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
@@ -191,7 +191,7 @@ fn batches_of_two_loops_that_are_no_single_one() {
 
 #[test]
 fn rows_of_two_loops() {
-    // One operand for all of the batch: its loop is part of the rows.
+    // The whole batch shares one operand, so the loop over the batch becomes part of the rows.
     let dims = ["[4, 24, 32]", "[32, 40]", "[4, 24, 40]"];
     let indices = ["i3, i0, i2", "i2, i1", "i3, i0, i1"];
     let text = program("bf16", dims, [4, 24, 40, 32], indices, "");
@@ -200,7 +200,7 @@ fn rows_of_two_loops() {
 
 #[test]
 fn unsuitable_matmuls_do_without_tensor_cores() {
-    // An odd K, sums in class `Strict`, and other types.
+    // Three kinds of matmul are unsuitable: an odd K, class `Strict`, and `f32` without the option `tf32`.
     let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
     run(&MatmulProgram { text: odd, on_cores: false }, Target::Sm80);
     let whole = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
@@ -230,7 +230,7 @@ fn single_precision_is_multiplied_on_request() {
         let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
         run_with(&MatmulProgram { text, on_cores: true }, Target::Sm80, options.clone());
     }
-    // 32-bit elements: half as many per copy.
+    // A copy has half as many elements of 32 bits as of 16.
     let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
     let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
     run_with(&MatmulProgram { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());

@@ -102,6 +102,7 @@ fn fewer_results_than_lanes_are_the_first_warps() {
           for i8 in 0..1 workgroup { %1[i9] := l2[0] }
         }
       }";
-    // The thread that has the result reads it, but which thread that is is not known.
+    // The thread that has the result also reads it, but the codegen does not know that, so one barrier
+    // remains.
     assert_eq!(count(&checked(text, DType::F32)), (1, 4));
 }

@@ -176,7 +176,8 @@ impl DescriptorIterator {
         let matrix = [&matmul.a, &matmul.b][at];
         let window = b.add(Ty::U32, buffer.window, tile.offset(at));
         let window = match at {
-            // 64 rows are 64 lines in both layouts: of 64 along K, or of 64 rows at one index along K.
+            // 64 rows of A take 64 lines in both layouts: a line is one row with 64 elements along K, or 64
+            // rows at one index along K.
             0 => b.mul_add(Ty::U32, consumer, ROWS * LINE, window),
             _ => window,
         };

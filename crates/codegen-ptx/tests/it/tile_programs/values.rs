@@ -147,7 +147,7 @@ impl MatrixProgram {
             return BoundedExpr { text: self.constant(self.dtype), bound: 3.0 };
         }
         if self.one_in(3) || (self.shape == Shape::Transposed && self.random.bool()) {
-            // Transposed or not.
+            // The node may be transposed.
             let mut dims: Vec<usize> = loops.iter().map(|l| l.extent).collect();
             if self.random.bool() {
                 self.random.shuffle(&mut dims);
