@@ -14,7 +14,7 @@ use region::{Allocation, Protection};
 
 use crate::barrier;
 
-/// Fills the gaps between and behind pieces of code with instructions that trap.
+/// Fills the gaps between and after pieces of code with instructions that trap.
 const FILL: u8 = if cfg!(target_arch = "x86_64") { 0xcc } else { 0 };
 
 /// One mapping of executable memory.

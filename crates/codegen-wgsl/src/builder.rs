@@ -761,7 +761,7 @@ impl ShaderBuilder {
     }
 }
 
-/// The literal with these bits; none for infinities, NaNs and subnormal numbers.
+/// The literal with these bits; `None` for infinities, NaNs and subnormal numbers.
 fn literal(ty: Ty, bits: u64) -> Option<Literal> {
     Some(match ty {
         Ty::Bool => Literal::Bool(bits != 0),

@@ -25,7 +25,8 @@ pub(crate) struct CubinCache {
 }
 
 impl CubinCache {
-    /// A cache in a folder, with the given assembler or the `ptxas` of `PATH`; none if there is no assembler.
+    /// A cache in a folder, with the given assembler or the `ptxas` of `PATH`; `None` if there is no
+    /// assembler.
     pub(crate) fn new(folder: &Path, assembler: Option<&Path>) -> Option<CubinCache> {
         let assembler = assembler.map(Path::to_path_buf).or_else(on_path)?;
         Some(CubinCache { folder: folder.to_path_buf(), assembler })
@@ -102,7 +103,7 @@ impl Drop for TempFiles {
     }
 }
 
-/// The machine code of a file; none if its digest does not match.
+/// The machine code of a file; `None` if its digest does not match.
 fn verified(file: Vec<u8>) -> Option<Vec<u8>> {
     let (found, cubin) = file.split_at_checked(DIGEST_BYTES)?;
     (found[..DIGEST_BYTES - 1] == *digest(cubin).as_bytes()).then(|| cubin.to_vec())

@@ -16,7 +16,7 @@ pub(crate) type Outcome = Result<(), DriverError>;
 pub(crate) struct Event {
     /// The stream on which the event is recorded.
     pub(crate) stream: Arc<Stream>,
-    /// The driver's event; none if all tasks before the event were done when it was recorded.
+    /// The driver's event; `None` if all tasks before the event were done when it was recorded.
     pub(crate) recorded: Option<Arc<RecordedEvent>>,
     /// The failure of the stream when the event was recorded; it becomes the event's outcome.
     pub(crate) failure: Option<Failure>,

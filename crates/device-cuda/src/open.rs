@@ -13,11 +13,11 @@ use crate::{
 pub struct Config {
     /// The device's position in [`devices`].
     pub ordinal: u32,
-    /// Limit on the total size of the device's pools, in bytes; none by default.
+    /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
-    /// A folder that caches machine code across processes; none by default. It requires an assembler. Every
-    /// user who can write to the folder can run code on the device. The driver has a cache of
-    /// its own in any case.
+    /// A folder that caches machine code across processes; `None` by default. It requires an assembler. Every
+    /// user who can write to the folder can run code on the device. The driver has a cache of its own in any
+    /// case.
     pub code_folder: Option<PathBuf>,
     /// The path of the assembler; by default, `ptxas` is looked up in `PATH`.
     pub assembler: Option<PathBuf>,

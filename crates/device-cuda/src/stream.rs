@@ -1,4 +1,4 @@
-//! Streams: tasks submitted to the device, and events behind them.
+//! Streams: tasks submitted to the device, and events after them.
 //!
 //! # Failures
 //!
@@ -115,7 +115,7 @@ impl Stream {
     }
 
     /// Submits a task, unless the stream has failed. If the driver rejects the task, the stream fails. If it
-    /// rejects only the event behind the task, the stream fails too, but the task has been submitted.
+    /// rejects only the event after the task, the stream fails too, but the task has been submitted.
     fn submit(
         &self,
         name: &str,
@@ -170,7 +170,7 @@ impl Stream {
         }
     }
 
-    /// Records an event behind all tasks submitted so far.
+    /// Records an event after all tasks submitted so far.
     ///
     /// # Errors
     ///
@@ -340,13 +340,13 @@ impl StreamState {
         if self.open >= MAX_OPEN_TASKS { self.close() } else { Ok(()) }
     }
 
-    /// Records an event behind the open tasks, if there are any.
+    /// Records an event after the open tasks, if there are any.
     fn close(&mut self) -> Result<(), CallError> {
         self.open = 0;
         if self.queue.is_open() { self.queue.close() } else { Ok(()) }
     }
 
-    /// The first recorded event, recorded now if there is none; none if no task is pending.
+    /// The first recorded event, recorded now if there is none; `None` if no task is pending.
     fn first_recorded(&mut self) -> Result<Option<Arc<RecordedEvent>>, CallError> {
         if self.queue.first().is_none() {
             self.close()?;

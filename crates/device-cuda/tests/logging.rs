@@ -189,7 +189,7 @@ fn a_run_is_done_when_its_log_is_reported() {
     });
 }
 
-/// An event behind a log waits until the log is reported, even if the driver has reached all recorded events.
+/// An event after a log waits until the log is reported, even if the driver has reached all recorded events.
 #[test]
 fn an_event_recorded_while_a_log_is_reported_is_behind_it() {
     on_fake("order=eager", || {

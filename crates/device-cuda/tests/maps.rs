@@ -174,7 +174,7 @@ fn maps_stay_within_the_memory_that_the_kernel_has() {
             }),
             outside(u64::MAX, 0)
         );
-        // The first byte behind the map's memory belongs to the next node.
+        // The first byte after the map's memory belongs to the next node.
         let fits = |change: &dyn Fn(&mut TensorMap)| {
             let mut map = map();
             change(&mut map);

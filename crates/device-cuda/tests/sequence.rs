@@ -227,7 +227,7 @@ fn what_is_no_sequence() {
     });
 }
 
-/// No kernel behind a rejected one runs, and every kernel before it does; the second run behaves like the
+/// No kernel after a rejected one runs, and every kernel before it does; the second run behaves like the
 /// first.
 #[test]
 fn a_kernel_that_is_rejected_fails_as_if_it_were_alone() {

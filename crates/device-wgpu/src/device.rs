@@ -28,7 +28,7 @@ use crate::{
 pub struct Config {
     /// The choice of the adapter; by default any.
     pub adapter: AdapterChoice,
-    /// Limit on the total size of the device's pools, in bytes; none by default.
+    /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
     /// Maximum size in bytes of a binding, and so of a pool, if the adapter's limit is higher.
     pub binding_bytes: Option<u64>,

@@ -1,6 +1,6 @@
 //! Encodes a batch of commands as one command buffer and submits it.
 //!
-//! * Adjacent launches form one compute pass. Their parameter tables are stored one behind the other in one
+//! * Adjacent launches form one compute pass. Their parameter tables are stored one after the other in one
 //!   uniform buffer, which is written before the submission.
 //! * All uploads of a batch go through one buffer that the host fills beforehand, all read-backs through one
 //!   that is mapped when the batch is done.

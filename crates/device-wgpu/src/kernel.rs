@@ -180,7 +180,7 @@ pub(crate) struct BoundPipeline {
     pub(crate) assembled: PreparedPipeline,
     /// The offset of each memory parameter in its slab, in words.
     pub(crate) offsets: Vec<u32>,
-    /// The number of workgroups in each dimension; none if the kernel has nothing to do.
+    /// The number of workgroups in each dimension; `None` if the kernel has nothing to do.
     pub(crate) grid: Option<[u32; 3]>,
     /// Keeps alive the memory that the bindings refer to.
     _regions: Vec<MemoryRegion>,

@@ -18,7 +18,7 @@ pub(crate) struct UploadBuffer {
 }
 
 impl UploadBuffer {
-    /// Creates a buffer with room for every upload of a batch; none if there is no upload.
+    /// Creates a buffer with room for every upload of a batch; `None` if there is no upload.
     pub(crate) fn new(gpu: &Gpu, commands: &[Command]) -> Result<Option<UploadBuffer>, GpuError> {
         let room = commands.iter().map(|command| match command {
             Command::CopyIn(region, ..) => region.bytes.next_multiple_of(4),
@@ -74,7 +74,7 @@ pub(crate) struct ReadbackBuffer {
 
 impl ReadbackBuffer {
     /// Creates a buffer with room for every read-back of a batch and for the timestamps of `launches`
-    /// launches; none if there are no read-backs.
+    /// launches; `None` if there are no read-backs.
     pub(crate) fn new(gpu: &Gpu, commands: &[Command], launches: usize) -> Option<ReadbackBuffer> {
         let room = commands.iter().map(|command| match command {
             Command::CopyOut(region, ..) => enclosing_words(region).1 as usize,

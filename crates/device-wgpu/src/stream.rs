@@ -1,4 +1,4 @@
-//! Streams: commands recorded into batches, batches submitted to the device's one queue, and events behind
+//! Streams: commands recorded into batches, batches submitted to the device's one queue, and events after
 //! them.
 //!
 //! # Order
@@ -11,9 +11,9 @@
 //!
 //! # When a batch is submitted
 //!
-//! A stream submits its open batch when an event behind it is recorded and the stream has no batch in flight.
+//! A stream submits its open batch when an event after it is recorded and the stream has no batch in flight.
 //! Otherwise the device is busy, and more commands join the batch until it is full, until a thread waits for
-//! an event behind it, or until a thread polls an event when no batch is in flight any more. So every wait or
+//! an event after it, or until a thread polls an event when no batch is in flight any more. So every wait or
 //! poll makes progress, and a host that runs ahead submits few batches.
 //!
 //! # Failures
@@ -69,7 +69,7 @@ struct StreamState {
     failure: Option<Failure>,
 }
 
-/// Commands that are not submitted yet, with the events behind them.
+/// Commands that are not submitted yet, with the events after them.
 #[derive(Debug, Default)]
 struct Batch {
     commands: Vec<Command>,
@@ -79,7 +79,7 @@ struct Batch {
     host_bytes: usize,
 }
 
-/// A submitted batch, with the events behind its commands.
+/// A submitted batch, with the events after its commands.
 #[derive(Debug)]
 struct InFlightBatch {
     submitted: SubmittedBatch,
@@ -117,7 +117,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Records an event behind all commands recorded so far.
+    /// Records an event after all commands recorded so far.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@
 //! and a range of K. In packed form it has `width` elements for each position along K: one for each outer
 //! position, then zeros. Packing stores full vectors in ascending order of address. A store may therefore
 //! write past its own elements, which the next store corrects; for the last store there are [`OVERRUN`] more
-//! elements behind the last micro-panel.
+//! elements after the last micro-panel.
 //!
 //! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
 //! square blocks are transposed. If outer positions form a few contiguous runs or the operand has bounds,
@@ -20,7 +20,7 @@ use vector_asm::StoredType;
 use crate::float::Float;
 use crate::operand::OperandLayout;
 
-/// Elements behind a packed micro-panel that stores may overwrite.
+/// Elements after a packed micro-panel that stores may overwrite.
 pub(crate) const OVERRUN: usize = 8;
 
 /// Packs the positions `outer` of an operand at the positions `k_range` along K.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn micro_panel<T: Float>(
     }
 }
 
-/// Packs the micro-panels of `outer`, `width` positions each, one behind the other. If outer positions are
+/// Packs the micro-panels of `outer`, `width` positions each, one after the other. If outer positions are
 /// contiguous, several micro-panels are packed together, because neighbours in memory are cheaper to load at
 /// once.
 ///
@@ -68,7 +68,7 @@ pub(crate) unsafe fn micro_panels<T: Float>(
         operand.memory == StoredType::Same && operand.limits.is_empty() && operand.outer_is_contiguous();
     let (mut at, mut to) = (outer.start, to);
     while at < outer.end {
-        // SAFETY: the caller's promise; micro-panels lie one behind the other.
+        // SAFETY: the caller's promise; micro-panels lie one after the other.
         unsafe {
             if is_copy && outer.end - at >= PANELS_AT_ONCE * width {
                 let job = PackJob {
@@ -111,7 +111,7 @@ unsafe fn dispatch<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
     }
 }
 
-/// Prefetches the row behind `from`, which the next micro-panel reads and which need not exist. Rows of a
+/// Prefetches the row after `from`, which the next micro-panel reads and which need not exist. Rows of a
 /// large operand are far apart, and the hardware prefetcher does not foresee them.
 #[inline(always)]
 fn prefetch_next(from: *const u8) {

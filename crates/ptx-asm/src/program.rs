@@ -2,7 +2,7 @@
 //!
 //! A [`PtxProgram`] is the content of one PTX file. The body of a [`PtxKernel`] is a tree of statements:
 //! instructions, predicated instructions, branches, and loops with one entry and one exit. Threads that
-//! diverge at a branch reconverge behind it. Registers are typed and need no declaration; [`Reg::number`]
+//! diverge at a branch reconverge after it. Registers are typed and need no declaration; [`Reg::number`]
 //! counts within a register class. A register may be written any number of times. Every path to a read must
 //! write it first.
 //!
@@ -81,7 +81,7 @@ pub enum PtxStmt {
     Inst(Inst),
     /// A predicated instruction: threads whose guard is false skip it.
     Predicated(GuardPredicate, Inst),
-    /// A branch; its threads reconverge behind it.
+    /// A branch; its threads reconverge after it.
     If {
         /// Threads whose guard is true take `then`.
         guard: GuardPredicate,
@@ -90,8 +90,7 @@ pub enum PtxStmt {
         /// Statements of the other threads; may be empty.
         otherwise: StmtList,
     },
-    /// A do-while loop. A thread leaves it when the guard is false, and waits behind it for the other
-    /// threads.
+    /// A do-while loop. A thread leaves it when the guard is false, and waits after it for the other threads.
     Loop {
         /// Executed at least once.
         body: StmtList,

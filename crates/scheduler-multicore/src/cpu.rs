@@ -34,7 +34,7 @@ pub struct Config {
     /// Number of tasks that may wait in a stream's queue before a producer blocks. The stream's worker may
     /// hold as many again. At least 1.
     pub queue_capacity: usize,
-    /// Limit on the total size of the device's pools, in bytes; none by default.
+    /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
 }
 

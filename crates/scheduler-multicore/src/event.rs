@@ -47,7 +47,7 @@ impl EventState {
         self.failure = OnceLock::new();
     }
 
-    /// None while the event is pending, then its result. Costs one atomic load unless the event failed.
+    /// `None` while the event is pending, then its result. Costs one atomic load unless the event failed.
     pub(crate) fn poll(&self) -> Option<Result<(), Failure>> {
         // Acquire: a thread that sees the event done also sees all writes of the queue's tasks before it.
         match self.state.load(Ordering::Acquire) {

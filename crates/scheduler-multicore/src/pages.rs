@@ -21,7 +21,7 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
 }
 
-/// Allocates `bytes` zeroed bytes; none if the system has no memory.
+/// Allocates `bytes` zeroed bytes; `None` if the system has no memory.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     if bytes < HUGE_PAGE { allocate_small(bytes) } else { allocate_large(bytes) }
@@ -47,7 +47,7 @@ pub(crate) unsafe fn release(base: NonNull<u8>, bytes: usize) {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) use {allocate_small as allocate, release_small as release};
 
-/// Maps one huge page more than needed and unmaps the surplus before and behind the aligned range: a mapping
+/// Maps one huge page more than needed and unmaps the surplus before and after the aligned range: a mapping
 /// may begin at any small page, and the parts of it that fill no huge page would not get one.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {

@@ -36,7 +36,7 @@ pub struct QueueState {
     stream: Shared<str>,
     has_failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
-    /// None where tasks run as soon as they are submitted.
+    /// `None` where tasks run as soon as they are submitted.
     pending: Option<PendingTasks>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn current() -> Option<QueueId> {
 }
 
 /// Whether the calling thread runs a task of any queue. Such a thread must not wait: the awaited event might
-/// be behind its task.
+/// come after its task.
 pub(crate) fn is_in_task() -> bool {
     current().is_some()
 }

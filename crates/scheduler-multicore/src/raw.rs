@@ -77,7 +77,7 @@ impl PoolMemory {
         Ok(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(false), owner }))
     }
 
-    /// The memory of a host array, for reading; none if it is not aligned as pools are.
+    /// The memory of a host array, for reading; `None` if it is not aligned as pools are.
     pub(crate) fn of_host(array: Arc<HostArray>) -> Option<Arc<PoolMemory>> {
         let bytes = array.bytes();
         let base = NonNull::from(bytes).cast::<u8>();

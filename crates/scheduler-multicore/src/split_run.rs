@@ -34,7 +34,7 @@ pub(crate) struct Chunking {
 }
 
 impl Chunking {
-    /// A division for at most `threads` threads; none if it has fewer than two chunks.
+    /// A division for at most `threads` threads; `None` if it has fewer than two chunks.
     pub(crate) fn new(extent: u64, grain: u64, threads: usize) -> Option<Chunking> {
         let shares = threads as u64;
         let chunks = (extent / grain.max(1)).min(shares.saturating_mul(CHUNKS_PER_THREAD));

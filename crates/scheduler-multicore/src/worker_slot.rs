@@ -71,7 +71,7 @@ impl<T> WorkerSlot<T> {
     }
 
     /// Called by the worker: waits for the next task and takes it. The worker spins for at most `spin`, and
-    /// less when `is_crowded`, before it sleeps. None once the slot is closed.
+    /// less when `is_crowded`, before it sleeps. `None` once the slot is closed.
     pub(crate) fn take(&self, spin: Duration, is_crowded: impl Fn() -> bool) -> Option<T> {
         let mut inner = self.inner.lock();
         let mut spun = false;

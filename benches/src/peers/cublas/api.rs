@@ -258,7 +258,7 @@ impl Library {
             return asked("cublasGemmEx", answer);
         }
         let [step_b, step_a, step_c] = gemm.strides().map(|elements| elements as c_longlong);
-        // SAFETY: as above; the products lie one behind the other.
+        // SAFETY: as above; the products lie one after the other.
         let answer = unsafe {
             (blas.cublasGemmStridedBatchedEx)(
                 handle,

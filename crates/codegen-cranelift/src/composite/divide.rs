@@ -25,7 +25,7 @@ const MIN_PLAN_FMAS: i64 = 1 << 11;
 pub(super) struct DividedKernel {
     /// The parts, in order.
     pub(super) parts: Vec<KernelPart>,
-    /// Locals that several parts share, which are nodes behind the kernel's own.
+    /// Locals that several parts share, which are nodes after the kernel's own.
     pub(super) shared: Vec<LocalDecl>,
     /// The number of symbols of a part, at most.
     pub(super) symbols: usize,

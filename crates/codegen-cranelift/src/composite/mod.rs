@@ -69,7 +69,7 @@ pub(crate) fn compose(
 /// Divides a kernel into parts, if it may run as a composite.
 fn composable(kernel: &Kernel) -> Result<Option<DividedKernel>, CodegenError> {
     if !kernel.abi().log.is_empty() {
-        // The address of a log is behind the kernel's own nodes among the arguments, where parts have shared
+        // The address of a log is after the kernel's own nodes among the arguments, where parts have shared
         // nodes.
         return Ok(None);
     }

@@ -48,7 +48,7 @@ impl Emitter<'_> {
         terms.is_empty().then_some(offset)
     }
 
-    /// The address `bytes` behind `base`.
+    /// The address `bytes` after `base`.
     pub(super) fn address(&mut self, base: Value, bytes: &Affine) -> Address {
         let (terms, offset) = self.resolve(bytes);
         let base = terms.into_iter().fold(base, |sum, (value, factor)| {
@@ -58,7 +58,7 @@ impl Emitter<'_> {
         self.displaced(base, offset)
     }
 
-    /// The address a constant number of bytes behind a base.
+    /// The address a constant number of bytes after a base.
     pub(super) fn displaced(&mut self, base: Value, offset: i64) -> Address {
         // The limit leaves room for the displacements of a vector's other registers.
         match i32::try_from(offset) {

@@ -183,7 +183,7 @@ impl Emitter<'_> {
     }
 
     /// A computed index as `u32`, and whether it is inside of its dimension: negative ones become large
-    /// numbers. None for an index that is known to be outside.
+    /// numbers. `None` for an index that is known to be outside.
     pub(super) fn computed_index(
         &mut self,
         op: &str,

@@ -142,7 +142,7 @@ impl Emitter<'_> {
         self.b.select(is_greater, a, b)
     }
 
-    /// Whether a float is not NaN, by its bits; none for values that cannot be NaN.
+    /// Whether a float is not NaN, by its bits; `None` for values that cannot be NaN.
     fn is_number(&mut self, x: Value) -> Option<Value> {
         let (x, bits, magnitude, infinity) = match x.ty {
             _ if self.b.is_literal(x) => return None,

@@ -79,7 +79,7 @@ impl<'k> Emitter<'k> {
         self.block(grid.body, true)
     }
 
-    /// The digits of a number in a mixed radix, the last the least significant; none for a digit that can
+    /// The digits of a number in a mixed radix, the last the least significant; `None` for a digit that can
     /// only be 0.
     pub(super) fn digits(&mut self, number: Value, extents: &[u32]) -> Vec<Option<Value>> {
         let mut digits = vec![None; extents.len()];

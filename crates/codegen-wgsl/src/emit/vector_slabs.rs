@@ -103,8 +103,8 @@ fn is_last_mention(block: &[Stmt], at: usize, node: NodeRef) -> bool {
 }
 
 impl<'k> Emitter<'k> {
-    /// The vector, and the lane in it, that holds a four-byte element of a slab of vectors; none if the lane
-    /// is not known at compile time.
+    /// The vector, and the lane in it, that holds a four-byte element of a slab of vectors; `None` if the
+    /// lane is not known at compile time.
     pub(super) fn vector_of(&mut self, node: NodeRef, flat: &Affine) -> Option<(Value, u32)> {
         let param = self.params[node.index()];
         if !self.b.has_vector_elements(self.slabs[param.slab])

@@ -23,7 +23,8 @@ struct FloatBits {
 
 impl Emitter<'_> {
     /// `a op b` for floats, with a test for special values: if one operand is the literal 0, if both look
-    /// equal, or if the operation is a division by a value that is not a literal. None if no test is needed.
+    /// equal, or if the operation is a division by a value that is not a literal. `None` if no test is
+    /// needed.
     pub(super) fn checked_for_zero(&mut self, op: Op, dtype: DType, a: Value, b: Value) -> Option<Value> {
         let (a_is_zero, b_is_zero, are_alike) =
             (self.b.is_zero(a), self.b.is_zero(b), self.b.looks_like(a, b));

@@ -11,7 +11,7 @@
 //! * the context of a handle is current on the thread that uses it ([`Context::enter`], first in every
 //!   method), and the driver accepts calls from any thread;
 //! * memory that a task uses is alive until the task is done: [`TaskQueue`] keeps references to it until the
-//!   event behind the task is reached;
+//!   event after the task is reached;
 //! * a range of host memory is exclusive to the copy that reads or writes it until the copy is done:
 //!   [`staging::StagingRange`];
 //! * the code of an artifact stays within its parameters, as `codegen_core::abi` requires of compiled

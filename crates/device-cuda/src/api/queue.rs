@@ -1,6 +1,6 @@
 //! A CUDA stream with the resources of its tasks, which it keeps until the tasks are done.
 //!
-//! Tasks are *open* until [`TaskQueue::close`] records an event behind them. When that event is reached, the
+//! Tasks are *open* until [`TaskQueue::close`] records an event after them. When that event is reached, the
 //! tasks are done: their resources are released, and their copies to the host fill the host arrays.
 
 use std::{
@@ -110,7 +110,7 @@ struct TaskGroup {
     readbacks: Vec<Readback>,
 }
 
-/// A group of tasks with the event behind it.
+/// A group of tasks with the event after it.
 struct ClosedGroup<E> {
     recorded: Arc<RecordedEvent>,
     tasks: TaskGroup,
@@ -246,7 +246,7 @@ impl<E> TaskQueue<E> {
         Ok(())
     }
 
-    /// Records an event behind the open tasks.
+    /// Records an event after the open tasks.
     pub(crate) fn close(&mut self) -> Result<(), CallError> {
         self.context.enter()?;
         let recorded = Arc::new(RecordedEvent::new(&self.context)?);
@@ -257,7 +257,7 @@ impl<E> TaskQueue<E> {
         Ok(())
     }
 
-    /// The last recorded event, with the values attached to it; none if all closed groups are retired.
+    /// The last recorded event, with the values attached to it; `None` if all closed groups are retired.
     pub(crate) fn last(&mut self) -> Option<(&Arc<RecordedEvent>, &mut Completions<E>)> {
         self.closed.back_mut().map(|closed| (&closed.recorded, &mut closed.completions))
     }

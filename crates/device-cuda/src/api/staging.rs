@@ -118,7 +118,7 @@ impl StagingAllocator {
         StagingAllocator { staging: Arc::clone(staging), current: None, count: Arc::default() }
     }
 
-    /// Allocates a range of at least one and at most `bytes` bytes; none while the stream uses its maximum
+    /// Allocates a range of at least one and at most `bytes` bytes; `None` while the stream uses its maximum
     /// number of chunks.
     pub(crate) fn allocate(&mut self, bytes: usize) -> Result<Option<StagingRange>, CallError> {
         let bytes = bytes.clamp(1, CHUNK_BYTES);

@@ -14,7 +14,7 @@ use super::{CallError, Context, MemoryRegion};
 /// Maximum number of axes of a map.
 pub(crate) const MAX_AXES: usize = 5;
 
-/// The element type with which TMA copies values of a type; none if TMA has no type of that size. Only the
+/// The element type with which TMA copies values of a type; `None` if TMA has no type of that size. Only the
 /// size matters, since TMA copies the bits unchanged.
 pub(crate) fn element(dtype: DType) -> Option<Element> {
     match dtype {

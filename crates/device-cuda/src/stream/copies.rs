@@ -13,7 +13,7 @@ pub(super) struct RejectedCopy {
 
 impl RejectedCopy {
     /// Converts the error into the result of the whole copy. A partly submitted copy counts as submitted, so
-    /// that the runtime treats its destination as written: its stream has failed, and the event behind the
+    /// that the runtime treats its destination as written: its stream has failed, and the event after the
     /// copy carries the failure.
     fn result(self) -> Result<(), DriverError> {
         if self.submitted_bytes > 0 { Ok(()) } else { Err(self.error) }

@@ -1,7 +1,7 @@
 //! Logs of kernels: a buffer for each bound kernel that logs, and the report of its contents after each run.
 //!
 //! A run clears the buffer's header, runs the kernel, and copies the buffer to the host. The thread that
-//! observes the end of the copy reports the log: it passes the text to the sink. Events behind a log are
+//! observes the end of the copy reports the log: it passes the text to the sink. Events after a log are
 //! reached after the log is reported, so a thread that has waited for a run has its log. One thread at a time
 //! reports the logs of a stream, in order. Tasks that wait on the device do not wait for logs.
 //!
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LogBuffer {
     region: MemoryRegion,
-    /// Held while a run and the copy behind it are submitted.
+    /// Held while a run and the copy after it are submitted.
     turn: Mutex<()>,
 }
 
@@ -112,13 +112,13 @@ impl fmt::Debug for RunLog {
     }
 }
 
-/// Completed logs that are not reported yet, and the events behind them.
+/// Completed logs that are not reported yet, and the events after them.
 #[derive(Debug, Default)]
 pub(super) struct PendingReports {
     waiting: VecDeque<Completion>,
     /// Whether a thread reports the log in front of `waiting`.
     is_reporting: bool,
-    /// The first failure of a log since the stream was made or reset; all events behind it fail.
+    /// The first failure of a log since the stream was made or reset; all events after it fail.
     failure: Option<Failure>,
 }
 
@@ -147,7 +147,7 @@ impl PendingReports {
         }
     }
 
-    /// Takes the next log, which the caller must report; none while another thread reports one.
+    /// Takes the next log, which the caller must report; `None` while another thread reports one.
     fn next(&mut self) -> Option<RunLog> {
         if self.is_reporting {
             return None;
@@ -197,7 +197,7 @@ impl Stream {
             return Ok(());
         }
         let copied = self.download(&log.region, &bytes).map_err(|rejected| rejected.error);
-        // The kernel has been submitted. If its log is rejected, the stream fails, and the event behind the
+        // The kernel has been submitted. If its log is rejected, the stream fails, and the event after the
         // kernel has that failure.
         let _ = copied.and_then(|()| self.report_when_done(RunLog { kernel: Arc::clone(kernel), bytes }));
         Ok(())

@@ -362,7 +362,7 @@ fn written(kernel: &gpu_runtime::StoreKernel) -> Kernel {
     Kernel::new(&kernel.name, &kernel.params, kernel.threads, &body).with_symbols(kernel.symbols)
 }
 
-/// Computes a word into register `to`, using the registers behind it.
+/// Computes a word into register `to`, using the registers after it.
 fn compute(word: &Word, to: usize) -> String {
     let both = |op: &str, a: &Word, b: &Word| {
         let (first, second) = (compute(a, to), compute(b, to + 1));

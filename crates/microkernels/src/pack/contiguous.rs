@@ -19,7 +19,7 @@ pub(super) unsafe fn copy_rows<T: Float, S: StoredElement<T>>(job: &PackJob<T>) 
     }
 }
 
-/// [`copy_rows`] for [`PANELS_AT_ONCE`] full micro-panels that lie one behind the other, one row of all of
+/// [`copy_rows`] for [`PANELS_AT_ONCE`] full micro-panels that lie one after the other, one row of all of
 /// them at a time.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn copy_rows_of_panels<T: Float>(job: &PackJob<T>) {

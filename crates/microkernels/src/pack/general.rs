@@ -139,7 +139,7 @@ impl<T: Float> LanePositions<T> {
     #[inline(always)]
     unsafe fn existing(&self, operand: &OperandLayout, mut lanes: T::Mask, k: usize) -> T::Mask {
         for limit in &operand.limits {
-            // SAFETY: inlined into a function with AVX2; the table `outer` has a vector of padding behind its
+            // SAFETY: inlined into a function with AVX2; the table `outer` has a vector of padding after its
             // last position.
             unsafe {
                 let outer = _mm256_loadu_si256(limit.outer.as_ptr().add(self.first).cast());

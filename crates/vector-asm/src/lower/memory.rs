@@ -16,7 +16,7 @@ const OFFSETS: i64 = 1 << 30;
 const LANE: u32 = 16;
 
 impl Lowering<'_> {
-    /// The address `plus` bytes behind the start of a place.
+    /// The address `plus` bytes after the start of a place.
     pub(super) fn address(&mut self, place: &VectorAddress, plus: i64, bytes: u32) -> Address {
         let (terms, offset) = self.affine(place.offset, &place.terms);
         let offset = offset.wrapping_add(plus);

@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let mut result = LoweredValue { parts: SmallVec::new(), broadcast: false };
         let whole = self.words();
         if first % whole == 0 {
-            // The parts are reused as they are; lanes behind the last one are unspecified.
+            // The parts are reused as they are; lanes after the last one are unspecified.
             result.parts.extend(of.parts[first / whole..].iter().take(self.parts(ty)).copied());
             return result;
         }

@@ -34,7 +34,7 @@ impl StridedAccess {
         pairs.all(|pair| pair[0].stream == pair[1].stream && pair[0].offset.abs_diff(pair[1].offset) >= 16)
     }
 
-    /// Whether the lanes of `other` are `by` elements behind the lanes of this access.
+    /// Whether the lanes of `other` are `by` elements after the lanes of this access.
     fn is_followed(&self, other: &StridedAccess, by: u32) -> bool {
         let bytes = i64::from(by * self.size);
         let behind = |(a, b): (&Address, &Address)| a.stream == b.stream && a.offset + bytes == b.offset;

@@ -11,7 +11,7 @@ pub(crate) struct Guarded {
 const PAGE: usize = 4096;
 
 impl Guarded {
-    /// Copies the bytes to directly before a page whose access faults if `at_end`, and directly behind one if
+    /// Copies the bytes to directly before a page whose access faults if `at_end`, and directly after one if
     /// not.
     pub(crate) fn new(bytes: &[u8], at_end: bool) -> Guarded {
         let inside = bytes.len().next_multiple_of(PAGE);
