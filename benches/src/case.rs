@@ -67,7 +67,7 @@ pub(crate) enum Operation {
 /// A node of a case.
 #[derive(Clone)]
 pub(crate) struct Node {
-    /// Its name in the text.
+    /// The node's name in the text.
     pub(crate) name: &'static str,
     /// Dimensions.
     pub(crate) dims: Vec<usize>,

@@ -48,13 +48,13 @@ pub(crate) struct Problem {
 
 /// Another program.
 pub(crate) trait Peer {
-    /// Its name, one of [`NAMES`] or `cublas`.
+    /// The peer's name, one of [`NAMES`] or `cublas`.
     fn name(&self) -> &'static str;
     /// Whether it may support an operation on elements of a type; [`Peer::prepare`] decides.
     fn takes(&self, _operation: Operation, dtype: DType) -> bool {
         dtype == DType::F32
     }
-    /// Its version; empty for our own.
+    /// The peer's version; empty for kernels of this program.
     fn version(&self) -> &str;
     /// The problem after one call, ready to repeat; `None` if the peer lacks the operation.
     ///
@@ -75,8 +75,8 @@ pub(crate) struct Prepared<'a> {
 
 /// An operation that can be repeated.
 pub(crate) trait Contestant {
-    /// Runs once untimed, then `count` times, and returns the seconds of these together, until the end of the
-    /// last.
+    /// Runs once untimed, then `count` times, and returns the duration of these runs together in seconds,
+    /// until the end of the last one.
     ///
     /// # Errors
     ///

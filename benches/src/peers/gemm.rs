@@ -39,7 +39,7 @@ fn product(product: MatmulArgs, threads: usize) {
     let MatmulArgs { sizes: [m, k, n], a, b, b_strides: [row, column], c } = product;
     let parallelism = if threads == 1 { Parallelism::None } else { Parallelism::Rayon(threads) };
     // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so
-    // apart from the others.
+    // it does not overlap the others.
     unsafe {
         gemm::gemm(
             m,

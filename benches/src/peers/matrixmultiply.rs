@@ -41,6 +41,6 @@ fn product(product: MatmulArgs, _threads: usize) {
     let (a_row, c_row) = (k as isize, n as isize);
     let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
     // SAFETY: sizes and strides lie within the slices, as was just checked, and `c` is borrowed mutably, so
-    // apart from the others.
+    // it does not overlap the others.
     unsafe { matrixmultiply::sgemm(m, k, n, 1.0, a, a_row, 1, b, row, column, 0.0, c, c_row, 1) }
 }
