@@ -141,8 +141,8 @@ impl Arena {
         Arena { chunks: BTreeMap::new(), next: 0 }
     }
 
-    /// Loads pieces of `length` bytes in total, each at its offset. Returns their pages and the address of
-    /// these.
+    /// Loads pieces of `length` bytes in total, each at its offset. Returns the pages that hold them, and the
+    /// address of these pages.
     fn load(&mut self, length: usize, pieces: &[(usize, &[u8])]) -> io::Result<(CodePages, *const u8)> {
         if length == 0 {
             // Pieces without bytes are never read or run.

@@ -1,11 +1,11 @@
-//! One mapping that holds the code of many owners. The crate's unsafe code, and the transitions between
-//! protections, stand here.
+//! One mapping that holds the code of many owners. This module has the crate's unsafe code, and changes the
+//! protection of pages.
 //!
 //! Invariants it relies on and keeps:
 //!
-//! * A page is executable and not writable, but for the pages that [`Chunk::write`] is writing.
-//! * Pages that `write` is given belong to nobody else, so no code on them runs. [`crate::arena`] hands out
-//!   each page once until it is given back.
+//! * A page is executable and not writable, except for the pages that [`Chunk::write`] is writing.
+//! * The pages that are passed to `write` belong to nobody else, so no code on them runs. [`crate::arena`]
+//!   hands out each page once until it is given back.
 #![allow(unsafe_code, reason = "mapping executable memory and writing code to it is what this module is for")]
 
 use std::{io, ops::Range};
