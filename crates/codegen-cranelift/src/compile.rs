@@ -243,9 +243,9 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
     emit::emit(kernel, isa.frontend_config(), vectors)
 }
 
-/// Lists what [`CraneliftCompiler`] generates for a kernel. For a vector program, that is the program and its
-/// machine instructions. For any other kernel, it is the reason why there is no vector program, the CLIF
-/// function, and Cranelift's machine instructions.
+/// Lists the code that [`CraneliftCompiler`] generates for a kernel. For a vector program, the listing has
+/// the program and its machine instructions. For any other kernel, it has the reason why there is no vector
+/// program, the CLIF function, and Cranelift's machine instructions.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, S
     Ok(code.vcode.clone().unwrap_or_default())
 }
 
-/// Disassembles the instructions of a vector program, one per line after its offset from the start. Constants
-/// are not shown.
+/// Disassembles the instructions of a vector program, one per line, preceded by its offset from the start.
+/// Constants are not shown.
 pub(crate) fn text(code: &VectorCode) -> String {
     let mut decoder = Decoder::new(64, &code.bytes()[..code.instruction_bytes()], DecoderOptions::NONE);
     let mut formatter = NasmFormatter::new();

@@ -2,7 +2,7 @@
 //!
 //! | type | a lane | in memory |
 //! |---|---|---|
-//! | `bool` | a mask of 32 or 64 bits, as wide as what was compared | a byte, 0 or 1 |
+//! | `bool` | a mask of 32 or 64 bits, as wide as the compared values | a byte, 0 or 1 |
 //! | `u8`, the 8-bit floats | `I32`, zero-extended | a byte |
 //! | `i8` | `I32`, sign-extended | a byte |
 //! | `u16`, `f16`, `bf16` | `I32`, zero-extended | two bytes |
