@@ -139,8 +139,8 @@ impl TensorCoreMatmul {
         }
     }
 
-    /// The batch axes along which an operand or output moves; `None` if it is no tensor of at most five axes,
-    /// or depends on a symbol.
+    /// The batch axes along which an operand or output moves; `None` if it is not a tensor of at most five
+    /// axes, or if it depends on a symbol.
     fn batch(&self, matrix: &Matrix) -> Option<Vec<(LoopId, BatchAxis)>> {
         let axes = &self.matrices.contraction.batch;
         let axis = |&(var, stride): &(Var, i64)| {

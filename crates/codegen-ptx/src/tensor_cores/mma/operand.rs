@@ -72,7 +72,7 @@ pub(super) struct OperandLoader {
     step: (u64, u32),
     /// For each copy, a predicate for rows that exist; `None` if all do.
     inside: Vec<Option<Reg>>,
-    /// The check of K, if K is no multiple of the tile's.
+    /// The bounds check along K, if K is not a multiple of the tile's.
     ragged: Option<RaggedK>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn extents(shape: Shape, random: &mut Rng) -> ([usize; 4], usize) {
                 let [rows, columns] = [side(), side()];
                 ([batch, rows, columns, random.usize(1..20)], 75_000)
             }
-            // So many small matmuls that a block computes several tiles.
+            // Enough small matmuls that a block computes several tiles.
             Shape::Tensor if random.u8(..6) == 0 => {
                 let batch = random.usize(133..140);
                 let mut side = || 8 * random.usize(2..4);
