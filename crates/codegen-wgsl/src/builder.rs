@@ -373,7 +373,7 @@ impl ShaderBuilder {
         &mut self.open.last_mut().expect("the function's block closes last").0
     }
 
-    /// Returns the expression in scope that computes the same, or adds the expression.
+    /// Returns an equal expression that is in scope, or adds the expression.
     fn once(
         &mut self,
         key: ExpressionKey,

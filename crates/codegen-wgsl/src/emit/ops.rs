@@ -116,8 +116,8 @@ impl Emitter<'_> {
         if self.b.cancels(sum, term) { self.opaque(sum) } else { sum }
     }
 
-    /// The same number, behind an operation that compilers cannot simplify: it changes one NaN to another by
-    /// its bits.
+    /// The same number, as the result of an operation that compilers cannot simplify. The operation changes
+    /// one NaN to another by its bits.
     pub(super) fn opaque(&mut self, sum: Value) -> Value {
         let (bits, marked) = match sum.ty {
             Ty::F32 => (Ty::U32, 0x7fc0_0001),
