@@ -48,7 +48,7 @@ impl Event {
         let _ = self.outcome.set(Err(error));
     }
 
-    /// The error that is, or will become, the outcome, as far as that is known.
+    /// The error that is the event's outcome or will become it, if it is known already.
     pub(crate) fn error(&self) -> Option<DriverError> {
         match self.outcome() {
             Some(outcome) => outcome.clone().err(),

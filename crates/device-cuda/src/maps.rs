@@ -175,7 +175,7 @@ pub(crate) fn encoded(
 ) -> Result<Vec<EncodedMap>, DriverError> {
     let encoded = maps.iter().enumerate().map(|(number, map)| {
         let it = MapCheck { kernel, number, map };
-        // Both were checked when the code was loaded.
+        // The parameter and its element type were checked when the code was loaded.
         let (Some(region), Some(element)) = (regions.get(map.param as usize), element(map.dtype)) else {
             return Err(it.error("its memory parameter", format!("one of {}", regions.len()), map.param));
         };

@@ -1,6 +1,6 @@
 //! Finds facts in a PTX text: its version, its entry points, and the entry point of a line.
 //!
-//! This is no parser: it finds these facts in texts that an assembler accepts, and may find nothing in
+//! This is not a parser: it finds these facts in texts that an assembler accepts, and may find nothing in
 //! others.
 
 /// An entry point.

@@ -4,8 +4,8 @@
 //! launches its kernels one by one, and the second run makes the graph. Each stream has a graph of its own,
 //! whose launches are tasks like any other; a submitted launch keeps its bindings.
 //!
-//! If the driver rejects a graph, that is no failure: from then on its kernels are launched one by one. If
-//! one of them is at fault, the driver reports that kernel, and all tasks before it are executed.
+//! If the driver rejects a graph, the run does not fail: from then on, the kernels are launched one by one.
+//! If one of them is at fault, the driver reports that kernel, and all tasks before it are executed.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -143,7 +143,7 @@ fn launch<'a>(kernel: &'a BoundFunction, params: &'a Params) -> KernelLaunch<'a>
     KernelLaunch { function: kernel.function(), grid: kernel.grid(), params }
 }
 
-/// Each kernel with its own part of the bindings.
+/// Yields each kernel with its own part of the bindings.
 fn split_bindings<'a>(
     kernels: &'a [Arc<BoundFunction>],
     bindings: &'a [i64],

@@ -4,8 +4,8 @@
 //! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
 //! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures.
 //! Its value consists of words such as `devices=2 capability=61 version=11040 memory=4096 init=100`;
-//! `uploads=4` and `downloads=4` reject the fifth copy from or to the host. The library writes what is
-//! created, freed and launched to the file that `FAKE_CUDA_LOG` names.
+//! `uploads=4` and `downloads=4` reject the fifth copy from or to the host. The library writes every
+//! creation, release and launch to the file that `FAKE_CUDA_LOG` names.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(unsafe_code, reason = "takes pointers as the driver does")]
 

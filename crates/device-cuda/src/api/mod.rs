@@ -204,7 +204,7 @@ impl Api {
     ///
     /// # Errors
     ///
-    /// There is no driver, or it lacks a function. Both hold for the life of the process.
+    /// There is no driver, or it lacks a function. The error stays the same for the life of the process.
     pub(crate) fn get() -> Result<&'static Api, LoadError> {
         static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
         API.get_or_init(Api::load).as_ref().map_err(Clone::clone)

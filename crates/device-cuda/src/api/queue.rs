@@ -225,7 +225,7 @@ impl<E> TaskQueue<E> {
         let (dst_address, src_address) = (dst.address(), src.address());
         let api = self.context.api;
         // SAFETY: both have `bytes` bytes, and the queue keeps both alive until the task is done; their
-        // contexts exist as long as they.
+        // contexts exist at least as long.
         unsafe {
             if to.raw == from.raw {
                 api.cuMemcpyDtoDAsync_v2(dst_address, src_address, bytes, self.raw)?;
