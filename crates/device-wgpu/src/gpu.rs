@@ -25,7 +25,7 @@ use crate::adapter::OpenedAdapter;
 /// panics because its queue is already empty.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Minimum interval between polls that do not wait: each costs as much as recording several tasks.
+/// Minimum interval between polls that do not wait. A poll costs as much as recording several tasks.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// Locks a mutex and ignores poisoning, since a panic elsewhere leaves no value half-written.
@@ -145,7 +145,8 @@ impl Gpu {
 }
 
 impl GpuError {
-    /// The error of an operation `what`; `requested` and `used` are sizes in bytes for running out of memory.
+    /// Converts the error of the operation `what`. `requested` and `used` are the sizes in bytes that an
+    /// out-of-memory error states.
     pub(crate) fn driver_error(self, what: &'static str, requested: usize, used: usize) -> DriverError {
         match self {
             GpuError::OutOfMemory => DriverError::OutOfMemory { requested, used },

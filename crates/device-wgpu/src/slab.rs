@@ -1,9 +1,9 @@
 //! Memory of pools: ranges of slabs, which are buffers of the device.
 //!
 //! A kernel binds whole slabs, and only a few of them. Therefore pools share slabs, as long as a slab is
-//! small enough to be bound. The first slab is small, and each further one is as large as all before it
-//! together, up to [`MAX_SHARED_SLAB_BYTES`]. So a program has few slabs whatever its size, and reserves at
-//! most about twice the memory it needs. A larger pool has a slab of its own.
+//! small enough to be bound. The first slab is small, and each further slab is as large as all slabs before
+//! it together, up to [`MAX_SHARED_SLAB_BYTES`]. So a program has few slabs whatever its size, and reserves
+//! at most about twice the memory it needs. A larger pool has a slab of its own.
 //!
 //! A [`PoolMemory`] is a range of a slab that is released with its last reference; pending tasks hold
 //! references. One empty slab is kept for the next pool, further ones are released to the platform.
