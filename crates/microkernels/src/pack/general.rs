@@ -135,7 +135,7 @@ impl<T: Float> LanePositions<T> {
         }
     }
 
-    /// Selects those of `lanes` whose element exists at a position along K.
+    /// Selects the lanes of `lanes` whose element exists at a position along K.
     #[inline(always)]
     unsafe fn existing(&self, operand: &OperandLayout, mut lanes: T::Mask, k: usize) -> T::Mask {
         for limit in &operand.limits {
