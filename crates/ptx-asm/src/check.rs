@@ -42,7 +42,7 @@ pub enum PtxError {
         kernel: String,
         /// The size or number, as a noun phrase.
         what: &'static str,
-        /// Its value.
+        /// The value that the program has.
         found: u64,
         /// The range of allowed values, in words.
         expected: String,
@@ -65,7 +65,7 @@ pub enum PtxError {
         /// The register's name in the PTX text.
         register: String,
     },
-    /// The register of a guard is no predicate.
+    /// The register of a guard is not a predicate.
     #[error("kernel `{kernel}`: {register} guards a statement, expected a predicate")]
     Guard {
         /// Name of the kernel.
