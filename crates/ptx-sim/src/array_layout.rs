@@ -20,8 +20,8 @@ const GAP: u64 = 128;
 impl ArrayLayout {
     /// # Errors
     ///
-    /// [`FaultCause::Malformed`] for an empty array, an alignment that is no power of two, or more bytes than
-    /// a window holds.
+    /// [`FaultCause::Malformed`] for an empty array, an alignment that is not a power of two, or more bytes
+    /// than a window holds.
     pub(super) fn new(space: StateSpace, arrays: &[ArrayDecl]) -> CheckResult<ArrayLayout> {
         let mut placed = Vec::with_capacity(arrays.len());
         let mut end = 0;

@@ -110,7 +110,7 @@ fn halves(missing: MissingSync) -> PtxKernel {
     let [full, empty] = [(); 2].map(|()| AddressOperand::array(b.shared(8, 8)));
     only(&mut b, SpecialReg::Thread, 0, |b| {
         b.push(Inst::MbarrierInit { at: full, count: 1 });
-        // One arrival per block.
+        // Each of the two blocks arrives once.
         b.push(Inst::MbarrierInit { at: empty, count: 2 });
         if missing != MissingSync::FenceOfBarriers {
             b.push(Inst::FenceMbarrierInit);

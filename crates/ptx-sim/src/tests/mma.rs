@@ -238,7 +238,7 @@ fn rows_of_matrices_are_checked() {
     super::words(&k(0, true), 1, 0);
     // Other lanes receive a row that one lane wrote, so a barrier is needed.
     assert!(matches!(cause(&k(0, false), 1), FaultCause::Race { .. }));
-    // That holds for a row which several lanes wrote with equal values, too.
+    // A row that several lanes wrote with equal values needs a barrier, too.
     let alike = kernel(32, |b| {
         let array = b.shared(16 * 8, 16);
         let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
