@@ -3,7 +3,7 @@
 //!
 //! Invariants: tasks leave in the order in which they entered; a thread runs tasks only while it is the
 //! consumer, and one thread is the consumer at a time; at most `capacity` tasks wait here (the worker may
-//! hold as many again, which it took at once); every flag that decides about the consumer or a wake-up is
+//! hold as many more, which it took together); every flag that decides about the consumer or a wake-up is
 //! read and written under the one lock.
 
 use std::{collections::VecDeque, mem, time::Duration};
@@ -107,8 +107,8 @@ impl<T> BoundedQueue<T> {
         }
     }
 
-    /// Appends a task, or returns it together with the consumer's role. Where there is no room, waits for
-    /// room or fails, as `mode` says.
+    /// Appends a task, or returns it together with the consumer's role. If the queue is full, waits for room
+    /// or fails, depending on `mode`.
     pub(crate) fn push(&self, task: T, mode: PushMode) -> Result<Pushed<'_, T>, PushError> {
         let mut inner = self.inner.lock();
         while inner.tasks.len() >= self.capacity && !inner.closed {

@@ -32,7 +32,7 @@ pub struct Config {
     /// machine's available parallelism. Clamped to `1..=MAX_THREADS`.
     pub threads: usize,
     /// Number of tasks that may wait in a stream's queue before a producer blocks. The stream's worker may
-    /// hold as many again. At least 1.
+    /// hold as many more. At least 1.
     pub queue_capacity: usize,
     /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
@@ -186,7 +186,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
         let stream: &Stream<S::Queue> = stream.get()?;
         let event = stream.record()?;
-        // A failure of the stream is no error here: the next line clears it.
+        // A failure of the stream is not an error here, since the next line clears it.
         let _ = event.sync()?;
         stream.queue.state().clear_failure();
         Ok(())

@@ -1,7 +1,7 @@
 //! A stream's free list of events, so that recording an event allocates nothing once the list is full.
 //!
 //! A stream keeps references to the events it handed out. When it holds the only reference to an event, no
-//! other thread can use that event, so the stream reuses it. The list is no part of the queue's state,
+//! other thread can use that event, so the stream reuses it. The list is not part of the queue's state,
 //! because events refer to that state: a cycle of references would leak both.
 
 use std::collections::VecDeque;

@@ -8,7 +8,7 @@ use std::{
 /// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
 const QUICK: u64 = 3_000;
 
-/// Each of this many first runs is measured; of the later runs, one in this many is measured. Reading the
+/// The first `SAMPLING_PERIOD` runs are measured, then one in `SAMPLING_PERIOD` runs, because reading the
 /// clock takes as long as a small kernel.
 const SAMPLING_PERIOD: u32 = 8;
 
