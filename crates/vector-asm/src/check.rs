@@ -29,7 +29,7 @@ pub enum VectorProgramError {
     Lanes {
         /// The value or variable.
         what: String,
-        /// Its number of lanes.
+        /// The number of its lanes.
         found: u32,
         /// The expected number of lanes, in words.
         expected: String,

@@ -2,8 +2,8 @@
 //!
 //! Lowering emits a statement's instructions for all parts of its value, then those of the next statement.
 //! Computing many parts side by side hides latency, but needs many registers. This pass divides the parts
-//! into the largest groups whose register pressure fits; within a group the order of the statements stays. A
-//! load moves to just before its first use, and a load with one use becomes a memory operand if the
+//! into the largest groups whose register pressure fits; within a group the order of the statements stays the
+//! same. A load moves to just before its first use, and a load with one use becomes a memory operand if the
 //! instruction takes one. Instructions without a use are dropped.
 
 use std::collections::HashMap;

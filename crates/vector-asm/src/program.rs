@@ -174,7 +174,7 @@ pub enum VectorOp {
     /// The elements in memory.
     Load(VectorAddress),
     /// The elements in memory for the lanes whose condition holds, and the lanes of `otherwise` elsewhere;
-    /// only the former elements are accessed. The condition is an integer of the lane's size, with as many
+    /// elements of other lanes are not accessed. The condition is an integer of the lane's size, with as many
     /// lanes or one.
     LoadIf {
         /// The condition of each lane.
