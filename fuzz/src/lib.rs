@@ -1,5 +1,5 @@
 //! The checks of the fuzz targets. Each function takes any bytes and panics if a property is violated;
-//! rejecting the input is no violation.
+//! rejecting the input is not a violation.
 //!
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/it/fuzz_targets.rs`).
