@@ -1,6 +1,6 @@
 //! Every public error type prints its message as `Debug` too: its crate names it in `debug_as_display!`.
 //!
-//! The compiler does the rest: an error has a `Debug` form, and a type has one only.
+//! The compiler checks the rest: every error type must implement `Debug`, and no type can implement it twice.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -67,7 +67,7 @@ fn levels(layers: &Layers) -> BTreeMap<&str, usize> {
     numbered.flat_map(|(level, names)| names.iter().map(move |name| (name.as_str(), level))).collect()
 }
 
-/// Names in groups that are no crate, and groups in pairs that the table does not define.
+/// Names in groups that are not crates, and groups in pairs that the table does not define.
 fn unknown(layers: &Layers, edges: &Edges) -> Vec<String> {
     let crates = layers.groups.values().flatten().filter(|name| !edges.contains_key(*name));
     let pairs = layers.apart.iter().flat_map(|(first, second)| [first, second]);

@@ -22,7 +22,7 @@ use super::{
 };
 
 const TABLE: &str = "xtask/src/tidy/retired.md";
-/// This file, whose tests contain retired phrases.
+/// The path of this file, which is not checked, since its tests contain retired phrases.
 const OWN_SOURCE: &str = "xtask/src/tidy/retired.rs";
 /// Keywords that the name of a type follows where it is defined.
 const TYPE_KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
