@@ -132,7 +132,7 @@ fn run(cli: &Cli) -> Result<()> {
             }
             Err(error) => return Err(error),
         }
-        // After every case, so that an interrupted run leaves its results.
+        // The results are written after every case, so that an interrupted run leaves them.
         cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
     };
     for case in &selected {

@@ -87,7 +87,7 @@ fn element(dtype: DType) -> Option<Element> {
 fn bytes(values: &[f32], element: Element) -> Vec<u8> {
     match element {
         Element::F32 => bytemuck::cast_slice(values).to_vec(),
-        // Values of bf16, so nothing is rounded.
+        // The values are those of bf16 already, so nothing is rounded.
         Element::Bf16 => values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect(),
     }
 }

@@ -32,7 +32,7 @@ impl MatmulArgs<'_> {
     }
 }
 
-/// Prepares a problem for a library; its function computes a product on a number of threads.
+/// Prepares a problem for a library, whose function `product` computes a product on a number of threads.
 pub(super) fn prepare(
     product: fn(MatmulArgs, usize),
     pool: &ThreadPool,
