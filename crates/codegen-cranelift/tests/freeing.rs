@@ -33,7 +33,7 @@ fn generated_code_bytes() -> usize {
 #[test]
 fn code_is_freed_with_its_last_owner() {
     let kernel = kernel(parse(ADD));
-    // Compiled by `vector-asm` if available, and by Cranelift.
+    // The code is compiled by `vector-asm`, if the CPU supports it, and then by Cranelift.
     for vector in [VectorWidth::default(), VectorWidth::None] {
         let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
         let kept = compile(&kernel, &options).expect("a supported kernel");

@@ -69,8 +69,8 @@ pub(crate) fn compose(
 /// Divides a kernel into parts, if it may run as a composite.
 fn composable(kernel: &Kernel) -> Result<Option<DividedKernel>, CodegenError> {
     if !kernel.abi().log.is_empty() {
-        // The address of a log is after the kernel's own nodes among the arguments, where parts have shared
-        // nodes.
+        // A kernel that logs is not a composite: the argument after the kernel's own nodes is the address of
+        // its log, but a part has a shared node there.
         return Ok(None);
     }
     let fits = |divided: &DividedKernel| {

@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::Emitter;
 
-/// The current value of a loop variable: a run-time value, or none for a constant, plus an offset.
+/// The current value of a loop variable: the sum of an optional run-time value and an offset. A constant has
+/// only the offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index {
     pub(super) value: Option<Value>,

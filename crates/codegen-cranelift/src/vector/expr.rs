@@ -63,7 +63,7 @@ impl Translator<'_> {
         Ok(match op {
             TernaryOp::Where => (dtype, self.select_typed(dtype, x, y, z)),
             TernaryOp::Fma => (first, self.fma(first, x, y, z)),
-            // Legalisation expands it.
+            // Legalisation expands `mul3`.
             TernaryOp::Mul3 => return Err(no_instruction(op, first)),
         })
     }
