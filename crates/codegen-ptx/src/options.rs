@@ -70,7 +70,8 @@ const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 /// blocks of 1024 threads with 48 KiB of shared memory.
 pub fn ptx_caps(target: Target) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
-    // A thread has 128 registers if two blocks of 256 threads fit an SM; addresses take the other 32.
+    // An SM with 65,536 registers holds two blocks of 256 threads if a thread uses at most 128. The schedule
+    // may use 96 of them; the others are left for addresses.
     let workgroups =
         Workgroups { registers: 96, subgroup_size: 32, element_bytes: 2, ..Workgroups::new(1024, 48 << 10) };
     Caps {

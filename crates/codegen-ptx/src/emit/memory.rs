@@ -398,7 +398,8 @@ impl Emitter<'_> {
         self.wait(element, dtype, value);
     }
 
-    /// Passes the value of a store to the caller that performs it, in a register that keeps it.
+    /// Adds the value of a store to `results` instead of storing it. The value is in a register that does not
+    /// change any more.
     fn hand_over(&mut self, dtype: DType, value: Value) {
         let value = self.kept(value);
         let class = memory_type(dtype).class();

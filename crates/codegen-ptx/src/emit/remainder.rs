@@ -124,7 +124,8 @@ impl Emitter<'_> {
         self.b.select(format.bits, is_zero, PtxOperand::Const(0), scaled)
     }
 
-    /// The exponent field of a magnitude; 1 for subnormal numbers, whose last place is the same.
+    /// The exponent field of a magnitude. It is 1 for subnormal numbers, whose last place has the same value
+    /// as for field 1.
     fn exponent(&mut self, format: FloatLayout, size: Reg) -> Reg {
         let field = self.upper(format, size);
         self.b.binary(PtxBinaryOp::Max, Ty::U32, field, 1u32)

@@ -230,7 +230,7 @@ fn single_precision_is_multiplied_on_request() {
         let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
         run_with(&MatmulProgram { text, on_cores: true }, Target::Sm80, options.clone());
     }
-    // A copy has half as many elements of 32 bits as of 16.
+    // A copy of 16 bytes has four elements of 32 bits, so sizes need to be multiples of 4 only.
     let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
     let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
     run_with(&MatmulProgram { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());

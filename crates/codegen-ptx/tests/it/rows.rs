@@ -185,7 +185,7 @@ fn several_rows_stay_in_registers_at_once() {
              %5[i4, i5] := (%0[i4, i5] - %3[i4]) * %4[i4] * %2[i5] + %1[i4, i5]
            } }
          }");
-    // Two rows, and the operand that scales them.
+    // A thread loads its part of two rows and of the operand that scales them.
     assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
     assert_eq!(found.barriers(), 2, "{}", found.text);
 }
@@ -241,7 +241,7 @@ fn layer_norm(rows: usize, columns: usize) -> String {
 #[test]
 fn a_row_to_be_normalised_is_read_once() {
     let found = run(&layer_norm(2, 2048));
-    // The row, and two rows that scale and shift it.
+    // A thread loads its part of a row, and of the two rows that scale and shift it.
     assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
     assert_eq!(found.barriers(), 2, "{}", found.text);
 }

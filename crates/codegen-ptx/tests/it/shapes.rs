@@ -61,7 +61,8 @@ fn elements() {
     for dtype in [DType::F16, DType::Bf16, DType::F64, DType::I64, DType::U8, DType::I8, DType::Fp8E4m3fn] {
         check("y[i] := x[i] * x[i] + x[i]", &[("x", &[2048], dtype), ("y", &[2048], dtype)]);
     }
-    // Vectors of eight elements in place, and of four elements of two types.
+    // The first program accesses vectors of eight elements in place, the second one vectors of four elements
+    // of two types.
     for dtype in [DType::F16, DType::Bf16] {
         check("x[i] := x[i] * x[i] + b[i]", &[("x", &[4096], dtype), ("b", &[4096], dtype)]);
         check(

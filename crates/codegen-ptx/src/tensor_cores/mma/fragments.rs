@@ -135,7 +135,7 @@ impl LdmatrixAddresses {
         let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
         let start = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, chunk, 4_u32);
         let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
-        // Two chunks further in swizzled order.
+        // The address `2 n` chunks further: with the swizzle, this is an exclusive or.
         let variant = |n: u32| {
             let moved = b.binary(PtxBinaryOp::Xor, Ty::B32, base, 32 * n);
             b.add(Ty::U32, moved, window)

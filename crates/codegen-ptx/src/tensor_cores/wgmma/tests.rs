@@ -82,7 +82,7 @@ fn a_block_has_several_tiles() {
 #[test]
 fn each_element_is_copied_once_for_a_cluster() {
     let stats = multiply(&matmul([256, 128, 128], [true, false]), &PAIR, false, ExecutionOrder::Sequential);
-    // Rows of A per block, and columns of B per cluster.
+    // Each of the two blocks loads its 128 rows of A, and the cluster loads its 128 columns of B once.
     assert_eq!(stats.bytes("tmaload"), 2 * 128 * (256 + 128));
     assert_eq!(stats.sectors("tmastore") * 32, 4 * 256 * 128);
 }
