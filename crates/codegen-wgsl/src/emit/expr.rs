@@ -44,8 +44,8 @@ impl Emitter<'_> {
             }
             Expr::Binary { op, a, b } => {
                 let (left, dtype) = self.expr(a)?;
-                // An operand computed twice would be two values here, while compilers would find that they
-                // are equal: see `checked_for_zero`.
+                // If an operand were emitted twice, the emitter would not know that the two values are equal,
+                // but compilers would find out; see `checked_for_zero`.
                 let (a, b) = (left, if a == b { left } else { self.expr(b)?.0 });
                 if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
                     return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));

@@ -153,7 +153,8 @@ impl Emitter<'_> {
         self.b.select(is_zero, zero, scaled)
     }
 
-    /// The exponent field of a magnitude; 1 for subnormal numbers, whose last place is the same.
+    /// The exponent field of a magnitude. It is 1 for subnormal numbers, whose last place has the same value
+    /// as for field 1.
     fn exponent(&mut self, format: FloatLayout, size: Value) -> Value {
         let log = self.b.u32(format.mantissa);
         let field = self.b.binary(Op::ShiftRight, size, log);
