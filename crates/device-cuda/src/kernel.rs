@@ -212,7 +212,7 @@ impl CodeLoader<'_> {
         if self.attributes.capability < maps::MIN_CAPABILITY {
             return Ok(());
         }
-        // 0 if the text states no cluster size.
+        // The attribute is 0 if the text states no cluster size.
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
         let required = function.attribute(attribute).map_err(rejected)?.max(1);
         expect(required == cluster, "blocks of a cluster", format!("{required}, as its PTX says"), cluster)

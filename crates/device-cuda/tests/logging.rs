@@ -239,7 +239,7 @@ fn a_sink_may_launch_what_logs_to_it() {
             sync(&driver, &stream).unwrap();
         }
         assert_eq!(log.text(), expected(1, &[0; 4]));
-        // The kernel and the sink refer to each other.
+        // The kernel and the sink refer to each other; this breaks the cycle.
         drop(again.lock().unwrap().take());
     });
 }

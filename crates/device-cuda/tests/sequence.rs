@@ -328,7 +328,7 @@ fn graphs_own_what_they_use() {
             assert_eq!(word(&driver, &stream), 6);
             driver.free_pool(PoolId(1));
             assert_eq!(driver.used_memory(), 0);
-            // The same if no thread polls any more.
+            // The resources are released, too, if no thread polls any more.
             driver.alloc_pool(PoolId(1), 4).unwrap();
             let kernels = bound(&driver, &[count("one"), count("other")]);
             let sequence = driver.sequence(&kernels).unwrap().unwrap();

@@ -59,7 +59,8 @@ fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> 
     let Function { device: owner, entry, max_dynamic, .. } =
         world.functions.get(&function).ok_or(INVALID_HANDLE)?;
     let flat = [blocks[1], blocks[2], threads[1], threads[2]] == [1; 4] && params.is_null();
-    // A list of keys and values: the address of the parameters, and the address of their size.
+    // The list has two keys, each followed by its value (the address of the parameters, and the address of
+    // their size), and an end mark.
     let [first, address, second, size, end] = get(extra.cast::<[usize; 5]>());
     let bytes = get(std::ptr::with_exposed_provenance::<usize>(size));
     let listed = [first, second, end] == [1, 2, 0] && bytes == entry.param_bytes();

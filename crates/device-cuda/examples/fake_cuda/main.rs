@@ -194,7 +194,7 @@ extern "C" fn cuCtxEnablePeerAccess(peer: Handle, _flags: c_uint) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolCreate(pool: *mut Handle, props: *const c_int) -> Answer {
-    // Type of allocation, kind of handle, kind of location, device.
+    // The first fields are the type of allocation, the kind of handle, the kind of location, and the device.
     let [kind, handle, place, device] = get(props.cast::<[c_int; 4]>());
     if (kind, handle, place) != (1, 0, 1) {
         return INVALID_VALUE;
@@ -223,7 +223,7 @@ extern "C" fn cuMemPoolSetAttribute(pool: Handle, attribute: c_uint, value: *mut
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolSetAccess(pool: Handle, map: *const c_int, count: usize) -> Answer {
-    // Kind of location, device, access flags.
+    // The fields are the kind of location, the device, and the access flags.
     let [place, device, access] = get(map.cast::<[c_int; 3]>());
     let mut world = world();
     match world.pools.get_mut(&pool) {

@@ -270,7 +270,8 @@ impl World {
 
     fn run(&mut self, device: u64, task: Task) -> Result<(), u32> {
         match task {
-            // The code is unloaded, and other code may be at its address.
+            // The code has been unloaded, and other code may be at its address: this is an error of the
+            // program.
             Task::Launch { module, .. } if !self.modules.contains_key(&module) => Err(ILLEGAL_ADDRESS),
             Task::Launch { entry, blocks, threads, params, .. } => {
                 entry.run(blocks, threads, &params, &mut Seen { world: self, device })

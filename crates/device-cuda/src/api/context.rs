@@ -218,7 +218,7 @@ impl Gpu {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Errors mean that the device is lost; the driver has released everything then.
+        // Errors are ignored: they mean that the device is lost, and that the driver has released everything.
         let _ = self.enter();
         for FreeEvent(event) in self.free_events.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // SAFETY: made for a recorded event that is gone.

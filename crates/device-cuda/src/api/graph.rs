@@ -14,7 +14,7 @@ use super::{
 pub(crate) struct KernelLaunch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) grid: Grid,
-    /// The words of its parameters.
+    /// The words of the kernel's parameters.
     pub(crate) params: &'a [u64],
 }
 
@@ -108,7 +108,7 @@ fn node_params(launch: KernelLaunch<'_>, list: ParameterList) -> CUDA_KERNEL_NOD
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // Errors mean that the device is lost.
+        // Errors are ignored: they mean that the device is lost.
         let _ = self.context.enter();
         // SAFETY: made for this value; each submitted launch is done, since its task referred to the owner of
         // this value.

@@ -54,7 +54,7 @@ fn allocate(context: &Context, bytes: usize) -> Result<u64, CallError> {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let Context { api, allocation_stream, pool, .. } = *self.context;
-        // Errors mean that the device is lost; the driver has freed the memory then.
+        // Errors are ignored: they mean that the device is lost, and that the driver has freed the memory.
         let _ = self.context.enter();
         // SAFETY: allocated by `new`; the tasks that used it are done, since each kept a reference until
         // then.

@@ -71,8 +71,8 @@ impl RecordedEvent {
 
 impl Drop for RecordedEvent {
     fn drop(&mut self) {
-        // Earlier waits refer to the state that the event had recorded then. Recording it again does not
-        // affect them.
+        // The event can be reused at once: a pending wait refers to an earlier recording, and recording the
+        // event again does not affect it.
         self.context.free_events.lock().unwrap_or_else(PoisonError::into_inner).push(FreeEvent(self.raw));
     }
 }
@@ -314,7 +314,8 @@ fn resource(region: &MemoryRegion) -> Resource {
 
 impl<E> Drop for TaskQueue<E> {
     fn drop(&mut self) {
-        // A stream that cannot be waited for belongs to a lost context, which executes nothing.
+        // Errors are ignored: a stream that cannot be waited for belongs to a lost context, which executes
+        // nothing.
         let _ = self.context.enter();
         // SAFETY: made by `new`, and no other value has it; its tasks are done before their resources are
         // dropped.

@@ -66,13 +66,13 @@ pub(crate) fn encode(
             sizes.as_ptr(),
             strides.as_ptr(),
             tile.as_ptr(),
-            // Every element of a tile is copied.
+            // Element strides of 1 copy every element of a tile.
             [1; MAX_AXES].as_ptr(),
             CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,
-            // Adjacent tiles are likely to be copied soon.
+            // Lines of 256 bytes are brought to L2, because adjacent tiles are likely to be copied soon.
             CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            // Elements outside are zeros.
+            // Elements outside of the tensor are zeros.
             CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )?;
     }
