@@ -180,7 +180,8 @@ fn enumerate() -> Vec<wgpu::Adapter> {
         return Vec::new();
     }
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    // The same flags in debug and release builds; the environment may enable the platform's own validation.
+    // The flags are the same in debug and release builds; the environment may enable the platform's own
+    // validation.
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
     let instance = wgpu::Instance::new(descriptor);
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))

@@ -38,7 +38,7 @@ const MERGE: &str = include_str!("merge.wgsl");
 pub(crate) fn table_room(command: &Command, alignment: usize) -> usize {
     let bytes = match command {
         Command::Launch(bound, _) => bound.assembled.table_bytes,
-        // For a merge kernel.
+        // These commands may need a merge kernel, whose table takes 16 bytes.
         Command::Zero(_) | Command::CopyIn(..) | Command::CopyOut(..) | Command::Copy(..) => 16,
     };
     bytes.next_multiple_of(alignment)

@@ -70,7 +70,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         // SAFETY: see the module.
         unsafe { device.launch(&streams[stream], bound, &[]) }
     };
-    // One batch: no event is recorded in between, and the stream is not polled.
+    // Both launches are in one batch, because no event is recorded between them and the stream is not polled.
     launch(0, &good).unwrap();
     launch(0, &bad).unwrap();
     launch(0, &good).unwrap();

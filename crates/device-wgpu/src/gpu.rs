@@ -60,7 +60,7 @@ impl Gpu {
         let lost = Arc::new(OnceLock::new());
         let losing = Arc::clone(&lost);
         opened.device.set_device_lost_callback(move |reason, message| {
-            // The first reason is kept.
+            // An error means that there is a reason already: the first one is kept.
             let _ = losing.set(format!("{reason:?}: {message}"));
         });
         // Errors outside of all scopes belong to no task. Without a handler, wgpu would panic.

@@ -50,7 +50,7 @@ impl PipelineCache {
         if let Some(pipeline) = lock(&self.pipelines).get(wgsl) {
             return Ok(Arc::clone(pipeline));
         }
-        // Compiled outside of the lock, so that other kernels need not wait.
+        // The pipeline is compiled outside of the lock, so that other kernels need not wait.
         let layout = self.layout(gpu, slabs)?;
         let pipeline = Arc::new(gpu.checked(|| Ok(compile(gpu, name, wgsl, &layout.pipeline)))?);
         let mut pipelines = lock(&self.pipelines);
