@@ -300,10 +300,10 @@ mod tests {
 
     #[test]
     fn tiles_that_are_rare_are_not_generated() {
-        // 43 tiles down, two of them of five rows.
+        // There are 43 tiles along M, of which two have five rows.
         let mut problem = contraction(256, 64);
         assert_eq!(common_tiles(&problem, [16, 0]), (vec![(6, 0)], false));
-        // One tile of six rows and one of five, and all columns in full tiles.
+        // There are one tile of six rows and one of five, and all columns are in full tiles.
         problem.m = 11;
         assert_eq!(common_tiles(&problem, [16, 0]), (vec![(6, 0), (5, 0)], true));
         problem.parallel = ParallelAxis::Rows;

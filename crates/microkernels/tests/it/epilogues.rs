@@ -84,8 +84,8 @@ fn sums_that_begin_elsewhere_are_fused() {
             let output = output(&case);
             case.problem.parallel = split;
             bias_and_relu(&mut case);
-            // The initial accumulators are the output, one row for all rows, and one element per row for all
-            // columns.
+            // The initial accumulators are, in turn, the output, one row for all rows, and one element per
+            // row for all columns.
             case.problem.initial = Some(output.clone());
             check(&case);
             let other = VectorAddress { base: Some(3), ..output };

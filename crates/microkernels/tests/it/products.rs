@@ -98,7 +98,7 @@ fn sums_begin_at_what_memory_holds() {
             case.problem.parallel = split;
             case.problem.initial = Some(output.clone());
             check(&case);
-            // One row for all rows, and one element per row for all columns.
+            // The initial accumulators are one row for all rows, then one element per row for all columns.
             case.args.push(numbers(F32, 4, 1000));
             let other = vector_asm::VectorAddress { base: Some(3), ..output };
             let column = (microkernels::COLUMN, 4);
