@@ -282,7 +282,7 @@ fn hopper_instructions_assemble_for_hopper_only() {
             accepted.push(inst);
         }
     }
-    // Rejected: `wgmma` of tf32 with an operand that is not K-major, and misaligned addresses.
+    // The checker rejects `wgmma` of tf32 with an operand that is not K-major, and misaligned addresses.
     assert!(accepted.len() > 180, "only {} instructions", accepted.len());
     let kernels = accepted.chunks(32).enumerate().flat_map(|(at, insts)| {
         [false, true].map(|guarded| with_hopper(format!("kernel{at}_{guarded}"), guarded, insts))

@@ -65,7 +65,7 @@ pub(super) fn wgmma(
         Ty::Bf16 => ("k16.f32.bf16.bf16", &orders[..]),
         _ => ("k8.f32.tf32.tf32", ""),
     };
-    // Neither operand is negated.
+    // The two factors of 1 mean that neither operand is negated.
     let operands = operands.map(reg).join(", ");
     format!("wgmma.mma_async.sync.aligned.m64n{columns}{kind} {}, {operands}, 1, 1{orders}", list(d))
 }
