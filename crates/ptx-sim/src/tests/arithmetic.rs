@@ -296,7 +296,8 @@ fn fused_multiply_adds_of_f16_round_to_nearest() {
         if !(a.is_finite() && b.is_finite() && c.is_finite()) {
             continue;
         }
-        // Exact: the product has at most 22 bits and 2³² units of 2⁻⁴⁸, the addend at most 2⁶⁴ units.
+        // The sum is exact: the product has at most 22 bits and 2³² units of 2⁻⁴⁸, the addend at most 2⁶⁴
+        // units.
         let exact = fixed(a * b) + fixed(c);
         let found = fma(F16, a, b, c);
         let most = fixed(65504.0);
@@ -315,7 +316,8 @@ fn fused_multiply_adds_of_f16_round_to_nearest() {
             );
         }
     }
-    // A tie that only the addend breaks, 2⁻³⁵ away: rounding the sum to `f32` first would lose it.
+    // Without a difference of 2⁻³⁵, which comes from the addend, the sum would be a tie. Rounding the sum to
+    // `f32` first would lose this difference.
     let (a, b, c) = (1.0 + 2_f64.powi(-10), 1.0 + 2_f64.powi(-10), 2_f64.powi(-24));
     let exact = a * b + c;
     assert_eq!(F16.decode(fma(F16, a, b, c)), 1.0 + 2.0 * 2_f64.powi(-10));

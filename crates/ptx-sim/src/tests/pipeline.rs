@@ -112,7 +112,7 @@ fn descriptor(b: &mut PtxBuilder, tile: u32, byte: u32) -> Reg {
     let at = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, at, 4_u32);
     let zero = b.mov(RegClass::B32, 0_u32);
     let at = b.pack(RegClass::B64, at, zero);
-    // Rows of 64 bytes, groups of eight rows every 512 bytes.
+    // Rows have 64 bytes, and groups of eight rows are 512 bytes apart.
     let rest = 1 << 16 | (512 >> 4) << 32 | 2 << 62;
     b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }

@@ -440,7 +440,7 @@ fn registers_are_exchanged() {
     };
     let found = |kernel: &PtxKernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
     for order in ORDERS {
-        // 168 registers each at first; warpgroups that take more come first and wait.
+        // Each thread has 168 registers at first. The warpgroups that request more come first, so they wait.
         assert_eq!(outcome(&k(&[(1, 232, true), (2, 232, true), (0, 40, false)]), order), Ok(()));
         let stuck = found(&k(&[(1, 240, true), (2, 240, true), (0, 40, false)]), order);
         assert!(
