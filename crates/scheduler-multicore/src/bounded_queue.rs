@@ -182,7 +182,7 @@ impl<T> BoundedQueue<T> {
                 spun = false;
             } else {
                 drop(inner);
-                // A hint, so relaxed: the lock follows.
+                // Relaxed, because this is a hint: the queue is checked under the lock next.
                 spin_for(self.spin, || self.has_tasks.load(Ordering::Relaxed));
                 inner = self.inner.lock();
             }

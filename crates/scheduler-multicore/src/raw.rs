@@ -407,11 +407,12 @@ fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     if bytes == 0 {
         return body(std::ptr::null_mut());
     }
-    // Taken, not borrowed: a kernel that runs another kernel on this thread must not share its memory.
+    // The memory is taken out of the thread-local variable, because a kernel that runs another kernel on this
+    // thread must not share its memory.
     let kept = SCRATCH.take().filter(|scratch| scratch.bytes >= bytes);
     let scratch = kept.unwrap_or_else(|| match pages::allocate(bytes) {
         Some(base) => ScratchMemory { base, bytes },
-        // Like any panic of a task, fails the stream with this message.
+        // Like any panic of a task, this one fails the stream with its message.
         None => panic!("no memory for {bytes} bytes of scratch"),
     });
     body(scratch.base.as_ptr());

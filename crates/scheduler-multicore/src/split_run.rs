@@ -134,7 +134,7 @@ impl SplitRun {
         // it.
         let result = catch_unwind(AssertUnwindSafe(|| run(begin, end)));
         if let Err(panic) = result {
-            // Before the lock: the payload's destructor is the user's code.
+            // This happens before the lock is taken, because the payload's destructor is the user's code.
             let message = panic_message(panic);
             self.outcome.lock().panic.get_or_insert(message);
         }

@@ -91,7 +91,7 @@ impl<T> WorkerSlot<T> {
                 spun = false;
             } else {
                 drop(inner);
-                // A hint, so relaxed: the lock follows.
+                // Relaxed, because this is a hint: the slot is checked under the lock next.
                 spin_politely(spin, || self.has_task.load(Ordering::Relaxed) || is_crowded());
                 inner = self.inner.lock();
             }

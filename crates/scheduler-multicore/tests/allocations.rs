@@ -60,7 +60,7 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
             };
             for (how, run) in [("waiting", &waiting as &dyn Fn(u32)), ("running ahead", &ahead)] {
                 (0..10).for_each(|_| run(100));
-                // The minimum of several rounds, since the test harness's own thread is counted too.
+                // The minimum of several rounds counts, since the test harness's own thread is counted too.
                 let rounds = (0..5).map(|_| {
                     let before = ALLOCATIONS.load(Ordering::Relaxed);
                     run(1000);

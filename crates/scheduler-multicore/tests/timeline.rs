@@ -71,7 +71,7 @@ impl Subscriber for Listener {
 #[test]
 fn marks_and_kernels_are_reported_in_order() {
     let listener = Listener::default();
-    // For every thread, since tasks run on the threads of their streams.
+    // The subscriber is set for every thread, since tasks run on the threads of their streams.
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     for driver in [
         Arc::new(Cpu::multicore(Config::default())) as Arc<dyn Driver>,

@@ -78,7 +78,7 @@ macro_rules! quick_routine {
 fn a_kernel_known_to_be_quick_does_not_wake_the_worker() {
     let device = two_threads();
     let (routine, others) = quick_routine!(device);
-    // Several attempts, since on a busy machine the kernel may look slow for a while.
+    // There are several attempts, since on a busy machine the kernel may look slow for a while.
     let quiet = (0..1000).any(|_| {
         let_sleep();
         routine.run(&[]).unwrap().sync().unwrap();
