@@ -51,7 +51,7 @@ impl<'n> Training<'n> {
     /// A device error.
     pub fn epoch(&self, order: &[i64]) -> Result<f64> {
         let loss = self.network.node("loss");
-        // Ordered on the stream like everything else, so no wait is needed.
+        // The copy is a task of the stream, as the runs are, so no wait is needed.
         let _ = self.context.from_host(loss, &HostArray::from_slice(&[0.0f32], [])?)?;
         for &batch in order {
             self.step.run(&[batch])?;
