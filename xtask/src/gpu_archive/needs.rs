@@ -1,7 +1,7 @@
 //! The requirements of a program on the machine that runs it.
 
-/// The greatest version of the C library that a Linux program refers to, as `glibc 2.34`. A program refers to
-/// versions by the versions of its symbols.
+/// The greatest version of the C library that a Linux program refers to, as `glibc 2.34`. A program names a
+/// version for each symbol that it uses.
 pub(super) fn of(program: &[u8]) -> String {
     const NAME: &[u8] = b"GLIBC_2.";
     let minor = |at: &[u8]| {

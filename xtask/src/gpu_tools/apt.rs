@@ -93,8 +93,8 @@ impl Archive {
 ///
 /// # Errors
 ///
-/// Without the privileges, the command to run as an administrator; otherwise the message of the package
-/// manager.
+/// If the user lacks the privileges, the error has the command to run as an administrator; otherwise it has
+/// the message of the package manager.
 pub(super) fn install(packages: &[String]) -> Result<()> {
     let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
     let user = output(Command::new("id").arg("-u"))?;
