@@ -1,5 +1,6 @@
-//! Golden files of the code of each case on NVIDIA GPUs, which need no GPU: registers, shared memory and
-//! machine instructions of every kernel. A change of code quality is visible in review.
+//! Golden files of the code of each case for NVIDIA GPUs: the registers, shared memory and machine
+//! instructions of every kernel. They are made without a GPU, and make a change of code quality visible in
+//! review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
