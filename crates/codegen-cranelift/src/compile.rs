@@ -140,8 +140,8 @@ impl Compiler for CraneliftCompiler {
     }
 }
 
-/// The thread pool that compiles: as many threads as the CPU runs, with stacks for loops and expressions
-/// nested to the limits.
+/// The thread pool that compiles. It has as many threads as the CPU runs at once, with stacks that are large
+/// enough for the deepest loops and expressions that the limits allow.
 fn workers() -> Result<&'static ThreadPool, CodegenError> {
     static WORKERS: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
     let start = || {
@@ -189,7 +189,8 @@ fn compile(
     compile_alone(kernel, isa, options)
 }
 
-/// How the parts of a kernel with contractions are computed, if it is compiled as a composite.
+/// The method by which each part of a kernel with contractions is computed; `None` if the kernel is not
+/// compiled as a composite.
 fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, CodegenError> {
     if caps.contractions.is_empty() {
         return Ok(None);

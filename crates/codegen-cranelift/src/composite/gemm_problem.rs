@@ -77,7 +77,7 @@ impl ProblemBuilder<'_> {
         }
     }
 
-    /// The stored type of an operand; half precision is converted on the way.
+    /// The type in which an operand is stored. Numbers of half precision are converted when they are read.
     fn memory(&self, node: NodeRef) -> StoredType {
         match self.routine.node(node).dtype {
             DType::F16 => StoredType::F16,

@@ -54,7 +54,8 @@ impl Emitter<'_> {
         self.routine.node(node).dims.contains(&0)
     }
 
-    /// The element, an address that is valid in any case, and whether the index is in bounds, as a `bool`.
+    /// The element, an address that is valid even if the index is out of bounds, and whether the index is in
+    /// bounds, as a `bool`.
     fn computed(&mut self, (node, index, axis): Computed<'_>, at: &Expr) -> (Element, Address, Value) {
         let (_, at) = self.expr(at);
         let decl = self.routine.node(node);

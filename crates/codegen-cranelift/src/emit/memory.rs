@@ -40,7 +40,7 @@ impl Loads {
     }
 }
 
-/// An element in memory, and the distance of the current vector loop's lanes.
+/// An element in memory, and the distance from lane to lane in the current vector loop.
 pub(super) struct Element {
     pub(super) array: Array,
     dtype: DType,
@@ -102,7 +102,7 @@ impl Emitter<'_> {
         self.load_at(element, address)
     }
 
-    /// Loads an element if `condition` (a `bool` value) holds, and the array's first one if not.
+    /// Loads an element if `condition` (a `bool` value) holds, else the array's first element.
     pub(super) fn load_if(&mut self, element: &Element, condition: Value) -> Val {
         let address = self.address(element.base, &element.bytes);
         let at = self.displaced_value(address);
@@ -110,7 +110,7 @@ impl Emitter<'_> {
         self.load_at(element, Address { base: safe, offset: 0 })
     }
 
-    /// Loads an element for one lane if `condition` holds, and the array's first one if not.
+    /// Loads the element of one lane if `condition` holds, else the array's first element.
     pub(super) fn load_lane_if(&mut self, element: &Element, lane: usize, condition: Value) -> Value {
         let address = self.address(element.base, &element.bytes);
         let address = self.displaced(address.base, i64::from(address.offset) + lane as i64 * element.stride);

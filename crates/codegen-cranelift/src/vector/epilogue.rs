@@ -47,8 +47,9 @@ pub(crate) fn epilogue(
 }
 
 impl Translator<'_> {
-    /// Binds the loops of a dimension, which one counter numbers consecutively. Indices are linear in that
-    /// number, so the innermost loop stands for all.
+    /// Binds the loops of a dimension to one counter, which numbers all their iterations consecutively.
+    /// Indices are linear in that number, so the innermost loop takes the counter, and the outer loops stay
+    /// at 0.
     fn axis(&mut self, axes: &[Axis], counter: Counter) {
         let extent: i64 = axes.iter().map(|axis| axis.extent).product();
         let Some((inner, outer)) = axes.split_last() else { return };

@@ -76,8 +76,8 @@ impl Translator<'_> {
         self.select(mask, then, otherwise)
     }
 
-    /// Translates several expressions, those with the largest register need first, so that few values are
-    /// live meanwhile. Reads and constants come last, directly before their use.
+    /// Translates several expressions in descending order of register need, so that few values are live at
+    /// once. Reads and constants come last, directly before their use.
     fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N], BailoutReason> {
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         order.sort_by_key(|&i| std::cmp::Reverse(self.need(exprs[i])));
@@ -88,8 +88,8 @@ impl Translator<'_> {
         Ok(values.map(|value| value.expect("the order holds every position")))
     }
 
-    /// The number of values that are live during an expression's computation; reads and constants are memory
-    /// operands and need none.
+    /// The register need of an expression: the number of values that are live at once while it is computed.
+    /// Reads and constants are memory operands, which need no register.
     fn need(&mut self, expr: &Expr) -> u32 {
         if is_leaf(expr) {
             return 0;
@@ -111,8 +111,8 @@ impl Translator<'_> {
         need.max(1)
     }
 
-    /// The register need of several operands, computed in descending order of need, with the results of the
-    /// preceding ones live.
+    /// The register need of several operands. They are computed in descending order of need, and each result
+    /// stays live while the following ones are computed.
     fn need_of<const N: usize>(&mut self, operands: [&Expr; N]) -> u32 {
         let mut needs = operands.map(|operand| self.need(operand));
         needs.sort_by_key(|&need| std::cmp::Reverse(need));

@@ -95,7 +95,7 @@ fn legal(routine: &Routine) -> Routine {
 #[test]
 fn the_corpus() {
     let mut agreed = 0;
-    // Routines with a merge buffer name a node and its copy alike; kernels do not.
+    // In a routine with a merge buffer, a node and its copy have the same name; in a kernel they do not.
     for case in filetests::run_cases().filter(|case| case.merge.is_none()) {
         let memory = Memory { nodes: case.inputs.clone(), merge: None };
         let kernel = kernel(legal(&case.routine), Access::ReadWrite);

@@ -1,4 +1,5 @@
-//! The vector programs of scheduled kernels as text, and the kernels of the corpus that have none.
+//! The text of the vector programs of scheduled kernels, and the list of the corpus's kernels that have no
+//! vector program.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -90,8 +90,8 @@ fn kernels_that_are_not_legalised_are_rejected_or_correct() {
 #[test]
 fn the_corpus() {
     let mut ran = 0;
-    // Routines with a merge buffer name a node and its copy alike, kernels do not: the conformance kit
-    // partitions them first.
+    // In a routine with a merge buffer, a node and its copy have the same name; in a kernel they do not. The
+    // conformance kit partitions such routines first.
     for case in filetests::run_cases().filter(|case| case.merge.is_none()) {
         let memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
         let kernel = kernel(legal(&case.routine));

@@ -177,7 +177,7 @@ fn run_some(
     after
 }
 
-/// Asserts that the routine computes the same compiled as interpreted, with all options.
+/// Asserts that the compiled routine computes what the interpreter computes, with every set of options.
 pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     let mut expected = memory.clone();
     interp::run(&ir, &mut expected, bindings)
