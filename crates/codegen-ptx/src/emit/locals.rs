@@ -157,8 +157,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores into a local. `mark` is from before the value was computed, if it was computed for this store
-    /// alone.
+    /// Stores into a local. If the value was computed for this store alone, `mark` is the mark that was taken
+    /// before the computation.
     pub(super) fn set_local(
         &mut self,
         local: LocalId,

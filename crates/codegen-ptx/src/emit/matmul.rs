@@ -24,11 +24,14 @@ pub(super) struct TensorCoreMatmul {
     /// The outputs, if their stores may be delayed past the epilogue.
     stores: Vec<Matrix>,
     names: OutputVars,
-    /// The statements of an output: declaration of the accumulator, its initial value, and the epilogue.
+    /// The declaration of an output's accumulator.
     declare: Block,
+    /// The store of the accumulator's initial value.
     begin: Block,
+    /// The epilogue of an output.
     after: Block,
-    /// The kernel with these statements as its body, in a loop over the columns that are emitted together.
+    /// The kernel with the statements of an output as its body, in a loop over the columns that are emitted
+    /// together.
     around: Routine,
 }
 

@@ -175,11 +175,11 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
     Ok(emitter.finish(blocks, Vec::new()))
 }
 
-/// Threads for which an SM should have room, which leaves 64 registers to each. Without a hint, assemblers
-/// may use 32 and spill.
+/// The number of threads for which an SM should have room. Each of them then has 64 registers. Without this
+/// hint, assemblers may use only 32 and spill.
 const THREADS: u32 = 1024;
 
-/// Register-resident elements per thread from which a thread gets 128 registers.
+/// A thread with at least this number of register-resident elements gets 128 registers.
 const MANY_ELEMENTS: usize = 8;
 
 /// Blocks for which every SM has room, however small they are.
@@ -215,8 +215,8 @@ fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
 /// Roughly the number of threads that fill a large GPU once.
 const FILLED: u32 = 1 << 15;
 
-/// Threads per block if iterations are threads: half of `wished` for few iterations, and no more warps than
-/// have work.
+/// The number of threads per block if each iteration is a thread: half of `wished` if there are few
+/// iterations, and no more warps than have work.
 fn alone(extent: u32, wished: u32) -> u32 {
     let threads = if extent < FILLED { wished.div_ceil(2) } else { wished };
     threads.min(extent.max(1).next_multiple_of(32))
@@ -298,7 +298,8 @@ impl<'k> Emitter<'k> {
         emitter
     }
 
-    /// Threads for which an SM should have room: half as many if each keeps many values.
+    /// The number of threads for which an SM should have room: half of [`THREADS`] if each thread keeps many
+    /// values.
     fn room(&self) -> u32 {
         let kept = |(local, home): (&LocalId, &Home)| match self.locals.get(local) {
             Some(decl) if *home == Home::Variables => {

@@ -30,7 +30,7 @@ struct StoreGroup {
 }
 
 impl StoreGroup {
-    /// Width of the widest vector at an offset all of whose elements are pending.
+    /// The width of the widest vector that begins at an offset and whose elements are all pending.
     fn width(&self, offset: i32) -> i32 {
         let bytes = self.dtype.size_bytes() as i32;
         let is_whole = |&width: &i32| {

@@ -8,12 +8,12 @@ use super::Emitter;
 #[derive(Clone, Copy)]
 struct FloatLayout {
     ty: Ty,
-    /// Type of its bits as a number.
+    /// The type of its bits as an unsigned integer.
     bits: Ty,
-    /// Bits of the stored significand.
+    /// The number of stored bits of the significand.
     mantissa: u32,
     width: u32,
-    /// The biased exponent of 1, plus the bits of the stored significand.
+    /// The biased exponent of 1, plus the number of stored bits of the significand.
     bias: u32,
     infinity: u64,
     nan: u64,
@@ -75,8 +75,8 @@ impl Emitter<'_> {
         self.b.binary(PtxBinaryOp::Or, Ty::Pred, either, not_number)
     }
 
-    /// The significand of the remainder, as a multiple of the last place of `b`; unspecified if `a` is the
-    /// lesser.
+    /// The significand of the remainder, as a multiple of the last place of `b`; unspecified if `a` is less
+    /// than `b`.
     fn rest(&mut self, format: FloatLayout, size_a: Reg, size_b: Reg) -> Reg {
         let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
         let divisor = self.b.binary(PtxBinaryOp::Max, format.bits, significand_b, 1u64);

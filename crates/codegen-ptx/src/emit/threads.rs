@@ -9,7 +9,7 @@ use super::index::{LoopIndex, is_short};
 use crate::unsupported::{Checked, reject};
 
 impl<'k> Emitter<'k> {
-    /// Emits the grid: computes block and thread indices, and the body for their iteration.
+    /// Emits the grid: computes the iteration from the block and thread indices, and emits the body for it.
     pub(super) fn grid(&mut self, grid: &Grid<'k>) -> Checked {
         if grid.extent == 0 {
             return Ok(());
@@ -71,7 +71,8 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// The digits of a number in a mixed radix, last digit fastest; `None` for a digit that is always 0.
+    /// The digits of a number in the mixed radix of these extents, the least significant digit last; `None`
+    /// for a digit that is always 0.
     pub(super) fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
         let mut digits = vec![None; extents.len()];
         let mut rest = number;
