@@ -214,13 +214,13 @@ impl ShaderBuilder {
         self.module.global_variables.append(variable, Span::UNDEFINED)
     }
 
-    /// An array in workgroup memory, or a scalar if `length` is none.
+    /// An array in workgroup memory, or a scalar if `length` is `None`.
     pub(crate) fn shared(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
         let of = self.sized(ty, length);
         Variable::Shared(self.global(name, AddressSpace::WorkGroup, of, None), ty)
     }
 
-    /// An array in the thread's private memory, or a scalar if `length` is none.
+    /// An array in the thread's private memory, or a scalar if `length` is `None`.
     pub(crate) fn local(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
         let of = self.sized(ty, length);
         let variable = LocalVariable { name: Some(name.into()), ty: of, init: None };

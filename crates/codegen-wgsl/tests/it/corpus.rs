@@ -49,8 +49,8 @@ fn render_all(caps: Caps) -> Report {
     report
 }
 
-/// Renders each kernel with its parameters in one slab, and with each parameter in a slab of its own; parses
-/// the text again.
+/// Renders each kernel twice, with all parameters in one slab and with each parameter in a slab of its own,
+/// and parses the texts again.
 fn apart(artifact: &Artifact, caps: &Caps) -> Result<(), String> {
     let Payload::Shader(shaders) = artifact.payload() else { return Err("no shaders".into()) };
     for (at, kernel) in artifact.kernels().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Random routines render as valid text or are unsupported; none fails or panics. Also kernels with many
-//! parameters.
+//! Random routines render as valid text or are unsupported; none fails or panics. Kernels with many
+//! parameters are tested as well.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use crate::common;

@@ -1,4 +1,4 @@
-//! Shared by the tests: a device with every type, and a validator for texts.
+//! Code that the tests share: a device with every type, and a validator for texts.
 
 use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 use codegen_wgsl::baseline_caps;
