@@ -26,7 +26,7 @@ pub(crate) struct DeviceAttributes {
     /// Maximum size in bytes of shared memory per block of a launch.
     pub(crate) max_shared: usize,
     pub(crate) l2: usize,
-    /// The number of engines for asynchronous copies, which run beside kernels.
+    /// The number of engines for asynchronous copies, which run concurrently with kernels.
     pub(crate) async_engines: usize,
     /// Whether memory can be allocated in stream order.
     pub(crate) pools: bool,

@@ -16,7 +16,7 @@ use crate::{
     stream::logs::LogBuffer,
 };
 
-/// Registers are allocated per thread in multiples of this number, and for whole warps.
+/// The hardware allocates registers for whole warps; the number per thread is a multiple of this one.
 const REGISTER_UNIT: usize = 8;
 const WARP: u32 = 32;
 

@@ -45,7 +45,7 @@ impl DeviceInfo {
     }
 }
 
-/// One line, as error messages list devices.
+/// Formats a device as one line, for the lists in error messages.
 impl fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor) = self.capability;

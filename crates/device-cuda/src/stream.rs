@@ -305,7 +305,8 @@ impl Stream {
         state.queue.len() == 0 && !state.queue.is_open() && state.reports.is_empty()
     }
 
-    /// Retires completed tasks and handles their events and logs; if the device is lost, all tasks.
+    /// Retires the completed tasks and handles their events and logs. If the device is lost, retires all
+    /// tasks.
     fn retire_tasks(&self, state: &mut StreamState) {
         while self.shared.lost().is_none() {
             match state.queue.retire() {

@@ -18,7 +18,7 @@ use lowered_ir::ir::{NodeRef, SymbolId};
 use support::*;
 use tnode::{DType, HostArray, TensorNode};
 
-/// A routine of kernels on one node, which use its symbols in turn.
+/// A routine of kernels on one node. The kernels use the routine's symbols in turn.
 fn chain(x: &TensorNode, kernels: &[Kernel], symbols: usize) -> Arc<Code> {
     let mut turns = (0..symbols as u32).map(SymbolId).cycle();
     let call = |(kernel, it): (usize, &Kernel)| KernelCall {
@@ -63,7 +63,7 @@ fn a_routine_that_runs_again_is_one_task() {
     assert_eq!(notes.count("launch"), 30);
 }
 
-/// Whatever graph operation the driver rejects, kernels run as without graphs.
+/// If the driver rejects a graph operation, whichever it is, kernels are launched one by one.
 #[test]
 fn without_graphs_kernels_are_launched_one_by_one() {
     for (settings, made) in [("graphs=rejected", 0), ("graphs=unlaunched", 1)] {
@@ -78,7 +78,7 @@ fn without_graphs_kernels_are_launched_one_by_one() {
     }
 }
 
-/// A kernel without a symbol between two kernels with one each, whose values alternate.
+/// Runs three kernels, of which the first and the last take a symbol, with changing values of the symbols.
 fn bindings_change() {
     let x = node("x", 1);
     let kernels = [taking("first", 3), step("second", 5), taking("third", 7)];
@@ -295,7 +295,8 @@ fn a_loss_names_the_kernels_of_a_graph() {
     assert_eq!((notes.count("replay 2"), notes.count("lost 700")), (1, 1));
 }
 
-/// A device that is lost while a graph is made, updated or launched: no kernel is launched one by one then.
+/// If the device is lost while a graph is made, updated or launched, its kernels are not launched one by one
+/// afterwards.
 #[test]
 fn a_loss_is_seen_by_the_next_run() {
     on_fake("order=eager", || {

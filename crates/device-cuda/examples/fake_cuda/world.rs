@@ -69,7 +69,7 @@ pub(crate) struct Stream {
     pub(crate) tasks: VecDeque<Task>,
 }
 
-/// How often the event was recorded, and the last of these recordings that was reached.
+/// An event: the number of its recordings, and the number of the last recording that the device has reached.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Event {
     pub(crate) device: u64,
@@ -325,7 +325,8 @@ impl World {
         block.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes)).ok_or(ILLEGAL_ADDRESS)
     }
 
-    /// The last owner released the context. All its objects are freed, and there should be none.
+    /// Removes a context that its last owner has released. Logs the objects that still exist in it: there
+    /// should be none.
     pub(crate) fn forget(&mut self, device: u64) {
         let allocations = self.memory.values().filter(|block| block.device == device).count();
         let streams = self.streams.values().filter(|stream| stream.device == device).count();

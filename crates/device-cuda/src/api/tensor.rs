@@ -34,7 +34,8 @@ pub(crate) fn element(dtype: DType) -> Option<Element> {
     }
 }
 
-/// Encodes the 128 bytes of a map of a region. The driver checks the description.
+/// Encodes a tensor map of a region, which takes 128 bytes. The driver checks the map's sizes, strides and
+/// tile.
 pub(crate) fn encode(
     context: &Context,
     region: &MemoryRegion,
