@@ -54,7 +54,7 @@ impl AdapterInfo {
     }
 }
 
-/// One line, as error messages list adapters.
+/// Formats an adapter as one line, for the lists in error messages.
 impl fmt::Display for AdapterInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({}, {}, driver {})", self.index, self.name, self.kind, self.backend, self.driver)

@@ -8,7 +8,8 @@ use wgpu::{Features, Limits};
 /// browsers have this as their default limit.
 const MAX_THREADS: u32 = 256;
 
-/// Minimum alignment of buffers and nodes, in bytes: dynamic offsets of every device are multiples of it.
+/// Minimum alignment of buffers and nodes, in bytes: on every device, multiples of it are valid dynamic
+/// offsets.
 const MIN_ALIGNMENT: usize = 256;
 
 /// The size of the largest buffer whose bytes `i32` can number, so that computed indices fit.

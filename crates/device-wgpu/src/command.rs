@@ -56,7 +56,8 @@ impl Command {
         }
     }
 
-    /// The number of bytes copied between host and device, which count for the size of a batch.
+    /// The number of bytes that the command copies between host and device. It counts towards the size of a
+    /// batch.
     pub(crate) fn host_bytes(&self) -> usize {
         match self {
             Command::CopyIn(region, ..) | Command::CopyOut(region, ..) => region.bytes,

@@ -2,8 +2,8 @@
 //!
 //! * Adjacent launches form one compute pass. Their parameter tables are stored one after the other in one
 //!   uniform buffer, which is written before the submission.
-//! * All uploads of a batch go through one buffer that the host fills beforehand, all read-backs through one
-//!   that is mapped when the batch is done.
+//! * All uploads of a batch go through one buffer, which the host fills beforehand. All read-backs go through
+//!   another buffer, which is mapped when the batch is done.
 //! * WebGPU copies whole words, and never within one buffer. Copies within a slab go through a bounce buffer.
 //!   A range that begins or ends inside a word is merged with the word's other bytes by a small kernel
 //!   (`merge.wgsl`).

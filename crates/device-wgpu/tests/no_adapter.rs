@@ -1,5 +1,5 @@
-//! A machine without adapters: the error of opening lists the interfaces. A program of its own, since a
-//! process reads the environment when it opens a device.
+//! On a machine without adapters, opening a device fails, and the error lists the interfaces. This test is a
+//! program of its own, because a process reads the environment when it opens a device.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::process::Command;
