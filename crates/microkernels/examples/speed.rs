@@ -1,4 +1,5 @@
-//! Percent of the measured peak that plans reach on one core and on two, beside the `gemm` crate on one core.
+//! Prints the percentage of the measured peak that plans reach on one core and on two cores, and that the
+//! `gemm` crate reaches on one core.
 //!
 //! `cargo run --release -p microkernels --example speed [--two] [NAME…]`. Each round times the peak, the plan
 //! and the `gemm` crate one after the other, because the clock frequency changes. The columns show medians of
@@ -43,7 +44,7 @@ struct Case {
     name: &'static str,
     problem: GemmProblem,
     args: Vec<Vec<f32>>,
-    /// M, N, K, and whether B is transposed, if the `gemm` crate computes it too.
+    /// M, N, K, and whether B is transposed; `None` if the `gemm` crate does not compute the problem.
     peer: Option<(usize, usize, usize, bool)>,
 }
 

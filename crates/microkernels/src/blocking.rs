@@ -6,7 +6,7 @@
 //! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
 //! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
 //!
-//! A micro-panel of B is a block of K by as many columns as a tile has.
+//! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has.
 
 use std::ops::Range;
 

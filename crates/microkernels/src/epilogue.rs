@@ -202,9 +202,9 @@ impl Epilogue {
 /// Bytes of a row of accumulators: two vectors.
 const ROW_BYTES: usize = 64;
 
-/// The most microkernels that are generated for a plan, and the smallest share of the tiles that is worth
-/// one.
+/// The most microkernels that are generated for a plan.
 const MAX_GENERATED_TILES: usize = 2;
+/// A microkernel is generated for a kind of tile only if at least this share of all tiles is of that kind.
 const MIN_TILE_SHARE: f64 = 1.0 / 8.0;
 
 /// The most common tiles of a problem, by height and index of `columns`; and whether every call computes

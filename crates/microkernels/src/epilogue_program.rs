@@ -1,8 +1,8 @@
 //! Epilogue programs, compiled for one row of a tile.
 //!
 //! The bindings of the compiled code are, in this order: the first column, the first lane, the row, the batch
-//! indices, and the bindings of the problem. Its base addresses are A and B where a tile reads them, then
-//! those of the problem.
+//! indices, and the bindings of the problem. Its base addresses are, in this order: the first elements of A
+//! and of B that a tile reads, and the base addresses of the problem.
 
 use vector_asm::{Counter, Index, Value, VectorAddress, VectorOp, VectorStmt, VectorType};
 

@@ -16,15 +16,15 @@ pub(crate) struct OperandLayout {
     pub(crate) batch: Vec<i64>,
     bindings: Vec<(usize, i64)>,
     pub(crate) outer: AxisOffsets,
-    /// The end of the contiguous run around each position of the outer dimension; empty if the dimension has
-    /// a stride.
+    /// For each position of the outer dimension, the end of the contiguous run that contains it. Empty if the
+    /// dimension has a stride.
     outer_runs: Vec<u32>,
     pub(crate) k: AxisOffsets,
-    /// The end of the contiguous run around each position along K; empty if K has a stride.
+    /// For each position along K, the end of the contiguous run that contains it. Empty if K has a stride.
     pub(crate) k_runs: Vec<u32>,
     pub(crate) limits: Vec<OperandLimit>,
-    /// The class of each position along K, an index of `class_representatives`. Positions of one class have
-    /// the same summands in all bounds.
+    /// The class of each position along K, as an index of `class_representatives`. Positions of one class
+    /// contribute the same summand to each bound.
     pub(crate) class: Vec<u32>,
     /// A position along K for each class.
     pub(crate) class_representatives: Vec<u32>,

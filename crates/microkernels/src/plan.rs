@@ -237,8 +237,8 @@ impl GemmPlan {
     }
 }
 
-/// The output that holds partial sums between blocks of K although an epilogue follows: one that the epilogue
-/// stores and does not read.
+/// Finds an output that can hold the partial sums between blocks of K, until the epilogue overwrites them.
+/// The epilogue must store this output and must not read it.
 fn partial_sum_output<'a>(
     problem: &GemmProblem,
     accesses: &EpilogueAccesses<'a>,

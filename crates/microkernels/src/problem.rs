@@ -105,7 +105,8 @@ pub enum ParallelAxis {
 /// The variable of an epilogue that holds the accumulators.
 pub const ACCUMULATORS: Variable = Variable(0);
 
-/// Lanes of an epilogue's values, standing for the columns of whichever tile the epilogue is compiled for.
+/// The number of lanes of the values in an epilogue. When the epilogue is compiled for a tile, these lanes
+/// stand for the tile's columns, however many there are.
 pub const EPILOGUE_LANES: u32 = 8;
 
 /// The row index of an epilogue.

@@ -80,8 +80,8 @@ const fn strided<T: Float>() -> [Microkernel<T>; 24] {
     table::<T, false>()
 }
 
-/// Microkernels by height; for each height, two vectors before one; for each width, full vectors before
-/// masked ones.
+/// The microkernels in ascending order of height. For each height, those with two vectors precede those with
+/// one; for each width, the one for full vectors precedes the one for masked vectors.
 const fn table<T: Float, const PACKED: bool>() -> [Microkernel<T>; 24] {
     macro_rules! heights {
         ($($h:literal)*) => {

@@ -1,4 +1,4 @@
-//! Packing operands with tables of offsets and with bounds, as convolutions need it.
+//! Packs operands that have tables of offsets and bounds, such as those of convolutions.
 //!
 //! A vector of outer positions is loaded as a few contiguous runs, one masked load for each, or by a gather.
 //! The mask selects the lanes of the run whose element exists. Bounds often divide the positions along K into
@@ -83,7 +83,8 @@ unsafe fn pack_both_vectors<T: Float, S: StoredElement<T>>(
 struct LanePositions<T: Float> {
     first: usize,
     count: usize,
-    /// The lanes of each contiguous run, and the offset that lane 0 would have if it belonged to the run.
+    /// For each contiguous run, the mask of its lanes, and the offset that lane 0 would have if the run
+    /// extended to it.
     runs: [(T::Mask, isize); MAX_RUNS],
     /// The number of contiguous runs; more than `MAX_RUNS` if the lanes are to be gathered.
     run_count: usize,
