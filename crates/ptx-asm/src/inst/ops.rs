@@ -73,8 +73,8 @@ choices! {
         Xor,
         /// `a << b`, where `b` has 32 bits. A shift by the width or more gives zero.
         ShiftLeft,
-        /// `a >> b`, where `b` has 32 bits. Shifts in zeros, or the sign of a signed `a`; a shift by the
-        /// width or more leaves nothing else.
+        /// `a >> b`, where `b` has 32 bits. The vacated bits become zeros, or copies of the sign if `a` is
+        /// signed. A shift by the width or more vacates all bits.
         ShiftRight,
     }
 }

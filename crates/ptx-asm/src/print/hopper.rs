@@ -9,7 +9,8 @@ pub(super) fn map_name(kernel: &PtxKernel, map: u32) -> String {
     format!("{}_m{map}", kernel.name)
 }
 
-/// Whether an instruction is printed as several PTX instructions, before which no single guard can stand.
+/// Whether an instruction is printed as several PTX instructions, so that one guard cannot apply to all of
+/// it.
 pub(super) fn is_several(inst: &Inst) -> bool {
     matches!(inst, Inst::TensorMapAddress { .. } | Inst::MbarrierWait { .. } | Inst::ClusterBarrier)
 }

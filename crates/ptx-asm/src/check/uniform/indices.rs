@@ -14,7 +14,7 @@ use crate::program::{PtxOperand, PtxStmt, Reg, SpecialReg, StmtList};
 #[derive(Default)]
 pub(super) struct IndexOffsets(HashMap<Reg, u32>);
 
-/// The longest run of interest: a block has no more threads, and a cluster no more blocks.
+/// The longest run of indices that is tracked. No block has more threads, and no cluster has more blocks.
 const MAX_RUN: u32 = 1 << 10;
 
 impl IndexOffsets {
