@@ -136,11 +136,11 @@ const MAX_CLUSTER: u32 = 16;
 /// The order in which a run schedules blocks, warps and asynchronous copies. PTX leaves this order open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionOrder {
-    /// Blocks or clusters one after another. The first warp that is not blocked runs as far as it can. TMA
-    /// loads complete as late as possible.
+    /// Blocks or clusters run one after another. Within them, the first warp that is not blocked runs as far
+    /// as it can. TMA loads complete as late as possible.
     Sequential,
-    /// Everything in random order: blocks and clusters, the completion of TMA loads, warps in turns of a few
-    /// instructions, and the lanes of an atomic instruction. Equal seeds give equal orders.
+    /// The order is random for blocks and clusters, for the completion of TMA loads, for warps, which run a
+    /// few instructions at a time, and for the lanes of an atomic instruction. Equal seeds give equal orders.
     Random {
         /// Seed of the random-number generator.
         seed: u64,

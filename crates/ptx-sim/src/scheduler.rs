@@ -31,7 +31,7 @@ pub(super) struct LaunchState<'a> {
     pub(super) stats: Vec<InstStats>,
     /// Random-number generator; `None` for the sequential order.
     pub(super) chance: Option<fastrand::Rng>,
-    /// Of eight scheduling steps, the number that complete a TMA load although some warp could run.
+    /// The number of scheduling steps out of eight that complete a TMA load even if a warp could run.
     eager: u32,
     /// Instructions that warps may still execute, and the limit they started from.
     pub(super) left: u64,

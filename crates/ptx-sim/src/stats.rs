@@ -28,9 +28,9 @@ pub struct InstStats {
     pub bytes: u64,
     /// Sectors of 32 bytes of global memory that each warp access touches, summed.
     pub sectors: u64,
-    /// Bank conflicts: passes over the 32 banks (of 4 bytes) of shared memory beyond the necessary ones.
-    /// Accesses of 8 bytes take half a warp per pass, accesses of 16 bytes a quarter, and matrix rows eight
-    /// lanes. Lanes that access one address share a pass.
+    /// Bank conflicts: the number of passes over the 32 banks (of 4 bytes) of shared memory that accesses
+    /// take in addition to the necessary passes. Accesses of 8 bytes take half a warp per pass, accesses of
+    /// 16 bytes a quarter, and matrix rows eight lanes. Lanes that access one address share a pass.
     pub conflicts: u64,
 }
 

@@ -19,7 +19,7 @@ struct OperandLayout {
 
 const ROWS: usize = 64;
 
-/// Distances that cannot be confused: the leading offset exceeds eight stride offsets.
+/// The leading offset exceeds eight stride offsets, so that a test notices if the two are confused.
 const LEADING: usize = 10 << 10;
 const STRIDE: usize = 1024;
 
