@@ -1,13 +1,13 @@
-//! Prints the cost of running a routine that does nothing: nanoseconds per run, the median of the rounds and
-//! the minimum.
+//! Prints the cost of running a routine that does nothing, in nanoseconds per run: the median and the minimum
+//! of many rounds.
 //!
-//! * `enqueue`: the caller's time alone; the queue is large enough never to fill.
-//! * `pipelined`: the same, and waiting for the last run of a round.
-//! * `round trip`: waiting for each run.
+//! * `enqueue`: the caller's time without any wait. The queue is so large that it never fills.
+//! * `pipelined`: the same, plus the wait for the last run of a round.
+//! * `round trip`: the caller waits for each run.
 //! * `idle kernel` and `idle closure`: one run and the wait for it on a stream whose worker sleeps. The
 //!   caller runs the task itself. The kernel is compiled code, whose running time is known; the closure is
 //!   interpreted code of unknown running time, so the worker is woken as well.
-//! * `wake-up`: the closure, without a caller that waits, so the worker runs it.
+//! * `wake-up`: the closure again, but the caller does not wait for it, so the worker runs it.
 //!
 //! The machine should be idle.
 #![allow(clippy::print_stdout, reason = "this program's purpose is to print")]
@@ -31,7 +31,7 @@ use tnode::{DType, HostArray, Scalar, TensorNode};
 const ROUNDS: usize = 31;
 const RUNS: usize = 2000;
 
-/// How long a stream stays idle so that its worker sleeps, and how often that is measured.
+/// How long a stream stays idle before a run, so that its worker sleeps, and the number of such runs.
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSES: usize = 501;
 

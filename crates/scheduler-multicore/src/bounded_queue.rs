@@ -1,10 +1,14 @@
 //! A bounded queue of tasks with many producers and one consumer at a time: the queue's worker, or a caller
 //! that runs tasks itself.
 //!
-//! Invariants: tasks leave in the order in which they entered; a thread runs tasks only while it is the
-//! consumer, and one thread is the consumer at a time; at most `capacity` tasks wait here (the worker may
-//! hold as many more, which it took together); every flag that decides about the consumer or a wake-up is
-//! read and written under the one lock.
+//! Invariants:
+//!
+//! * Tasks leave in the order in which they entered.
+//! * A thread runs tasks only while it is the consumer, and at most one thread is the consumer at a time.
+//! * At most `capacity` tasks wait in the queue. The worker takes several tasks at once, so it may hold as
+//!   many more.
+//! * Every flag that decides who the consumer is or whether a thread is woken is read and written under the
+//!   one lock.
 
 use std::{collections::VecDeque, mem, time::Duration};
 

@@ -15,8 +15,8 @@ use crate::{
 /// The capacity of a free list; events beyond it are allocated and dropped.
 const CAPACITY: usize = 64;
 
-/// How many of the oldest events are tried before a new one is allocated. A single one may stay in use for
-/// long.
+/// The number of oldest events that are tried before a new one is allocated: more than one, because a single
+/// event may stay in use for a long time.
 const ATTEMPTS: usize = 2;
 
 /// The events that a stream keeps, the least recently used one at the front.

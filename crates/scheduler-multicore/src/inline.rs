@@ -1,7 +1,7 @@
 //! The scheduler without threads: every task runs at once, on the thread that submits it.
 //!
-//! A reference for [`crate::Multicore`], for debugging and tests: the same interface without concurrency or
-//! splitting.
+//! It serves debugging and tests as a reference for [`crate::Multicore`]: it has the same interface, but
+//! neither concurrency nor splitting.
 
 use device_runtime::{DriverError, StreamStrategy};
 

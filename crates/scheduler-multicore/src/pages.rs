@@ -10,7 +10,7 @@ use std::{
     ptr::NonNull,
 };
 
-/// Alignment of pools and scratch memory, in bytes: a cache line, and the widest vector.
+/// Alignment of pools and scratch memory, in bytes: the size of a cache line and of the widest vector.
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// The size of a huge page, in bytes. Memory of at least this size is mapped, not taken from the allocator.

@@ -362,7 +362,7 @@ impl MemoryTask {
         }
     }
 
-    /// Runs the task: on this thread, and a kernel also on idle threads of the pool.
+    /// Runs the task on this thread. A kernel may also use idle threads of the pool.
     pub(crate) fn run(&self, pool: &ThreadPool) {
         match self {
             MemoryTask::Launch(launch) => launch.bound.running_time.run(|| pool.run(launch)),
@@ -384,7 +384,7 @@ impl MemoryTask {
     }
 }
 
-/// The scratch memory of a thread; reused, and replaced where a kernel needs more.
+/// The scratch memory of a thread. It is reused, and replaced if a kernel needs more.
 struct ScratchMemory {
     base: NonNull<u8>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The traits of a scheduler, which opens one queue per stream, and of such a queue.
+//! Two traits: a scheduler, which opens a queue for each stream, and such a queue.
 
 use device_runtime::{DriverError, StreamStrategy};
 

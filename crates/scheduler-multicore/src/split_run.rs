@@ -1,9 +1,9 @@
-//! One kernel run in chunks, by its initiator and the pool workers that arrive in time.
+//! Runs a kernel in chunks, on its initiator and on the pool workers that arrive in time.
 //!
-//! Each participating thread has a share: consecutive chunks, the same ones in every run, so that a thread
-//! finds its own writes in its cache in the next run. A thread that has finished its share steals chunks from
-//! the others' shares. Invariants: every chunk is taken once; chunk sizes differ by at most one iteration,
-//! and none is smaller than the grain; a `SplitRun` serves one run at a time.
+//! Each participating thread has a share of consecutive chunks. The shares are the same in every run, so that
+//! a thread finds what it wrote in the previous run in its cache. A thread that has finished its share steals
+//! chunks from the others' shares. Invariants: every chunk is taken once; chunk sizes differ by at most one
+//! iteration, and none is smaller than the grain; a `SplitRun` serves one run at a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

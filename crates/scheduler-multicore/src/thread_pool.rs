@@ -2,8 +2,9 @@
 //!
 //! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left; pool
 //! workers do the same if they arrive in time. The initiator does not wait for a worker that has not begun:
-//! it cancels that worker's task. Invariant: threads that run tasks and busy pool workers together do not
-//! exceed the pool's threads, unless the threads that run tasks alone do.
+//! it cancels that worker's task. Invariant: the number of busy pool workers plus the number of threads that
+//! run tasks is at most the number of the pool's threads, unless the threads that run tasks are more than
+//! that by themselves.
 
 use std::{num::NonZero, panic::resume_unwind, time::Duration};
 
@@ -19,7 +20,7 @@ use crate::{
 /// a worker costs the initiator more than a small kernel takes, and the worker arrives late.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A range of iterations that several threads may run at once, each a chunk of it.
+/// A range of iterations of which several threads may run chunks at the same time.
 pub(crate) trait Splittable: Clone + Send + 'static {
     /// Runs the iterations `begin..end`.
     fn run_chunk(&self, begin: u64, end: u64);
@@ -38,7 +39,8 @@ pub(crate) struct ThreadPool<W: Splittable = KernelLaunch> {
     spin: Duration,
     /// Threads that run tasks of queues, plus pool workers that have a task.
     busy: Arc<AtomicUsize>,
-    /// Started with the first split; fewer than `threads - 1` where the platform gives no more threads.
+    /// The workers, which are started by the first split. There are fewer than `threads - 1` if the platform
+    /// cannot start as many.
     workers: OnceLock<Vec<PoolWorker<W>>>,
     /// Free list of split runs.
     free_runs: Mutex<Vec<Arc<SplitRun>>>,
@@ -115,8 +117,8 @@ impl<W: Splittable> ThreadPool<W> {
         }
     }
 
-    /// Runs the first share here and submits each other one to a worker. The workers are already counted as
-    /// busy.
+    /// Runs the first share on this thread and submits each other share to a worker. The caller has already
+    /// counted the workers as busy.
     fn run_shares(&self, work: &W, chunking: Chunking) {
         let run = self.free_runs.lock().pop().unwrap_or_else(|| Arc::new(SplitRun::new(self.threads)));
         run.begin(chunking);
@@ -173,7 +175,7 @@ impl<W: Splittable> ThreadPool<W> {
 }
 
 impl ThreadPool {
-    /// Runs the whole of a kernel, split if that is allowed, worth it and possible now.
+    /// Runs a whole kernel. Splits it if that is allowed, pays off, and some threads are idle.
     pub(crate) fn run(&self, launch: &KernelLaunch) {
         let (extent, grain) = launch.extent_and_grain();
         match launch.is_splittable() {

@@ -103,7 +103,7 @@ impl<T> WorkerSlot<T> {
         self.claimed.store(false, Ordering::Release);
     }
 
-    /// Makes the worker's next [`take`](WorkerSlot::take) without a task return none.
+    /// Makes the worker's next [`take`](WorkerSlot::take) without a task return `None`.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;

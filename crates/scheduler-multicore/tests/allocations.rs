@@ -1,5 +1,5 @@
-//! Running a routine and waiting for it allocate nothing after the first runs, on any thread. One test, since
-//! it counts the allocations of the whole process.
+//! Running a routine and waiting for it allocate nothing after the first runs, on any thread. This program
+//! has only one test, since it counts the allocations of the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -1,4 +1,5 @@
-//! A million tasks leave no memory behind. One test, since it counts the memory of the whole process.
+//! A million tasks leave no memory behind. This program has only one test, since it counts the memory of the
+//! whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

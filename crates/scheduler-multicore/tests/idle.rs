@@ -1,4 +1,4 @@
-//! Idle workers sleep. One test, since it measures the threads of the whole process.
+//! Idle workers sleep. This program has only one test, since it measures the threads of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -1,5 +1,5 @@
-//! Large memory is on huge pages, where the system has them. One test, since it reads the mappings of the
-//! whole process.
+//! Large memory is on huge pages, where the system has them. This program has only one test, since it reads
+//! the mappings of the whole process.
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -53,8 +53,8 @@ fn two_workers_and_the_initiator_share_the_chunks() {
     explore(2, || Counted::new(3).split(&ThreadPool::new(3), 0));
 }
 
-/// The second run reuses the worker, its slot and the split run. It sees the writes of the first, on
-/// whichever threads these ran.
+/// The second run reuses the worker, its slot and the split run. It sees the writes of the first run,
+/// whichever threads made them.
 #[test]
 fn kernels_follow_one_another() {
     explore(2, || {

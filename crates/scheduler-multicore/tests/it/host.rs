@@ -23,7 +23,8 @@ fn multicore() -> Device {
     device(Cpu::multicore(Config::default()))
 }
 
-/// A sender, an event that is done once a message is sent, and the routine that keeps its stream alive.
+/// Runs a routine that waits for a message. Returns the sender of the message, the event of the run, and the
+/// routine, which keeps its stream alive.
 fn gated(device: &Device) -> (mpsc::Sender<()>, Event, LinkedRoutine) {
     let (send, receive) = mpsc::channel();
     let (x, receive) = (node("gate", 1), Mutex::new(receive));
@@ -128,7 +129,8 @@ fn arrays_that_are_given_away_become_memory_of_the_device() {
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
 }
 
-/// The limits of a device hold for arrays that it takes over, and an array that others have is copied.
+/// An array with other owners is copied instead of taken over, and an array that exceeds the limits of the
+/// device is an error.
 #[test]
 fn arrays_are_copied_where_the_device_may_not_take_them() {
     let (device, x) = (multicore(), node("x", 4));
