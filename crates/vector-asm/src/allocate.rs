@@ -231,8 +231,9 @@ struct AllocationClass {
 struct LinearScan<'a> {
     unit: &'a MachineProgram,
     line: &'a mut LinearCode,
-    /// The loop that contains each register's definition, and the loop whose phi it is.
+    /// The loop that contains each register's definition.
     home: Vec<u32>,
+    /// The loop of which each register is a phi; `u32::MAX` if it is not a phi.
     phi_of: Vec<u32>,
     /// The parent of each register in the union-find forest of classes.
     class: Vec<u32>,
@@ -438,8 +439,8 @@ impl LinearScan<'_> {
         members.filter(|(_, class)| spilled.contains(class)).collect()
     }
 
-    /// Machine registers that save a copy at the start of a class, namely of the operands of a fused
-    /// multiply-add.
+    /// If a class starts at a fused multiply-add: the machine registers of that instruction's operands. A
+    /// class that gets one of them needs no copy there.
     fn preferred(&self, start: u32, machine: &[u8]) -> impl Iterator<Item = u8> {
         let mut registers: SmallVec<[u8; 3]> = SmallVec::new();
         if let Item::Inst(inst) = &self.line.items[start as usize]

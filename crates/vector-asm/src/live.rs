@@ -59,8 +59,8 @@ impl Liveness {
         &self.sets[&key(stmt)]
     }
 
-    /// For some lanes of a variable: whether the loop sets any, whether an iteration reads any value from
-    /// before it, and whether any is live after the loop.
+    /// For a range of lanes of a variable: whether the loop sets any of them, whether an iteration may read a
+    /// value that one of them had before the iteration, and whether any of them is live after the loop.
     pub(crate) fn of_loop(
         &self,
         stmt: &VectorStmt,

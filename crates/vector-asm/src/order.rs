@@ -140,8 +140,8 @@ impl BlockScheduler<'_> {
         }
     }
 
-    /// An operand of the instruction at `j` that is a load with no other use and that fits as its memory
-    /// operand, and the position of the load.
+    /// Finds an operand of the instruction at `j` that a load produces, that has no other use, and that can
+    /// be the instruction's memory operand. Returns the operand's number and the position of the load.
     fn foldable(&self, block: &[Inst], j: usize) -> Option<(usize, usize)> {
         let inst = &block[j];
         let position = inst.op.memory_source().filter(|_| inst.address.is_none())?;

@@ -32,8 +32,9 @@ impl FunctionEmitter<'_> {
         }
     }
 
-    /// Moves to a destination that no pending move reads come first. The remaining moves form cycles; saving
-    /// one destination's old value in a spare slot breaks a cycle.
+    /// Emits moves that take effect at the same time. A move to a destination that no pending move reads can
+    /// be emitted next. If there is none, the pending moves form cycles; a cycle is broken by saving the old
+    /// value of one destination in a spare slot.
     fn parallel(&mut self, mut moves: Vec<(RegisterLocation, RegisterLocation)>) {
         while !moves.is_empty() {
             let free = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to));

@@ -145,8 +145,8 @@ impl Lowering<'_> {
         self.emit(AvxOp::AddF32, &[low, high])
     }
 
-    /// The instruction converts numbers out of range to `i32::MIN`; flipping all bits of large ones gives
-    /// `i32::MAX`. NaN is masked to 0.
+    /// The instruction converts every number out of range to `i32::MIN`. If the number is at least 2³¹, all
+    /// bits of the result are flipped, which gives `i32::MAX`. If it is NaN, the result is masked to 0.
     fn f32_to_i32(&mut self, a: Reg) -> Reg {
         let limit = self.constant32(2_147_483_648.0_f32.to_bits());
         let number = self.emit(AvxOp::F32ToI32, &[a]);

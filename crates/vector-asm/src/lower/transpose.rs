@@ -212,8 +212,9 @@ impl Lowering<'_> {
         if members[0].write { self.transpose_to_memory(members) } else { self.transpose_from_memory(members) }
     }
 
-    /// Loads row `i` and, into the upper half, the row half a register's lanes further on. Missing rows
-    /// repeat the first register.
+    /// Loads one register for each lane of half a register. Its lower half is the row with the lane's number,
+    /// and its upper half is the row as many rows further on as half a register has lanes. The first register
+    /// stands for missing rows.
     fn rows(&mut self, first: &StridedAccess) -> SmallVec<[Reg; 4]> {
         let half = 16 / first.size as usize;
         let mut rows: SmallVec<[Reg; 4]> = SmallVec::new();

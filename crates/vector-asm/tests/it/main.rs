@@ -1,4 +1,4 @@
-//! The integration tests that may share a process, as one program, since each program costs a link.
+//! The integration tests that may share a process. They are one program, since each program has to be linked.
 
 mod by_example;
 mod common;

@@ -13,8 +13,8 @@ use vector_asm::{
 const ROWS: i64 = 6;
 const DEPTH: i64 = 19;
 
-/// `out[r, c] = max(Σ a[r, k] · b[k, c] + bias[c], 0)`, all row-major, with 6 rows; a binding gives the first
-/// one.
+/// `out[r, c] = max(Σ a[r, k] · b[k, c] + bias[c], 0)`, all row-major. The program computes 6 rows and stores
+/// them from the row of `out` that the binding gives.
 fn tile(element: LaneType, columns: i64) -> VectorProgram {
     let size = i64::from(element.bytes());
     let (ty, one) = (VectorType::new(element, columns as u32), VectorType::new(element, 1));
