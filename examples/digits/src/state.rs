@@ -33,8 +33,8 @@ impl Network {
         Network::with_rows(train, test, BATCH)
     }
 
-    /// Makes the nodes for `train` training images and `test` test images, with `rows` rows of a mini-batch
-    /// at a time.
+    /// Makes the nodes for `train` training images and `test` test images. The network computes `rows` rows
+    /// of a mini-batch at a time.
     ///
     /// # Errors
     ///
