@@ -1,4 +1,5 @@
-//! Compares optimised with interpreted routines, which are derived from the bytes.
+//! Derives a routine from the bytes, and compares the results of the optimised routine with those of the
+//! original.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| arrayjit_fuzz::optimised(data));
