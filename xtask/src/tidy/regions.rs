@@ -16,7 +16,7 @@ pub(super) enum RegionKind {
 /// A range of bytes of a Rust file and its kind.
 pub(super) type Region = (RegionKind, Range<usize>);
 
-/// The regions of the text, in order, without gaps. A file that does not parse gives some regions too.
+/// The regions of the text, in order, without gaps. A file that does not parse has regions as well.
 pub(super) fn regions(text: &str) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     let mut at = 0;
@@ -31,8 +31,8 @@ pub(super) fn regions(text: &str) -> Vec<Region> {
     regions
 }
 
-/// The kind and the length in bytes of the token at the start of the text; for code, of one character, of one
-/// character literal, or of one identifier.
+/// The kind and the length in bytes of what the text starts with: a comment, a string literal, a character
+/// literal, or else one character of code.
 fn next(text: &str, before: Option<char>) -> (RegionKind, usize) {
     let in_word = before.is_some_and(is_word);
     if text.starts_with("//") {
@@ -101,7 +101,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - body.len() + body_length)
 }
 
-/// The length of the character literal that the text starts with; a lifetime is none.
+/// The length of the character literal that the text starts with; `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let mut chars = text.chars().skip(1);
     let (first, second) = (chars.next()?, chars.next()?);

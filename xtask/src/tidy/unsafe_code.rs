@@ -45,7 +45,7 @@ fn listed(text: &str) -> Vec<&str> {
     items.filter_map(|item| item.split('`').next()).collect()
 }
 
-/// Whether the file is part of a library or of the benchmarks, and no test.
+/// Whether the file is part of a library or of the benchmarks, and not a test.
 fn is_library(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let is_source = parts.starts_with(&["benches", "src"]) || parts.get(2) == Some(&"src");
