@@ -95,9 +95,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) effort: Effort,
 }
 
-/// The number of cold calls, unless they take too long; their median counts.
+/// The number of cold calls, whose median counts.
 const COLD_CALLS: usize = 3;
-/// The longest first call that is repeated to find a median.
+/// If the first cold call takes this long or longer, it is the only one.
 const LONG: Duration = Duration::from_millis(500);
 
 /// Checks and times a case and its peers.

@@ -1,4 +1,4 @@
-//! Chains of elementwise operations: one pass over memory each.
+//! Chains of elementwise operations, each of which is one pass over memory.
 
 use crate::case::{Case, Init, Node, Operation};
 

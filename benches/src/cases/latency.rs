@@ -1,4 +1,4 @@
-//! From the text of twenty operations to the first result.
+//! The time from the text of twenty operations to the first result.
 
 use crate::case::{Case, Check, Node, Traffic};
 
