@@ -1,5 +1,5 @@
-//! The speed of whole routines on one thread, with each width of vectors alternately: optimised, scheduled,
-//! compiled, called.
+//! Prints the speed of whole routines on one thread. Each routine is optimised, scheduled and compiled for
+//! each width of vectors; then the widths are timed in turns.
 //!
 //! `cargo run --release -p codegen-cranelift --example widths [FILTER [list]]`
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]

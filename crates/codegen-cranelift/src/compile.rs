@@ -298,7 +298,7 @@ fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
 
 /// Runs `f` and converts a panic, which is a bug here or in Cranelift, to an error.
 fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Result<T, CodegenError> {
-    // `f` returns before any state that it shares becomes visible.
+    // A panic cannot expose broken state: what `f` changes is visible to others only after `f` has returned.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(failed(kernel, "code generation", format!("panic: {}", panic_message(panic))))
     })

@@ -19,7 +19,7 @@ use super::repr::Val;
 type Computed<'a> = (NodeRef, &'a Indices, usize);
 
 impl Emitter<'_> {
-    /// A read; `otherwise` if the index is out of bounds.
+    /// Emits a read. Its value is `otherwise` if the index is out of bounds.
     pub(super) fn gather(&mut self, element: Computed<'_>, at: &Expr, otherwise: &Expr) -> (DType, Val) {
         let (dtype, other) = self.expr(otherwise);
         if self.is_empty(element.0) {
@@ -30,7 +30,7 @@ impl Emitter<'_> {
         (dtype, self.pick(dtype, inside, read, other))
     }
 
-    /// A store, without effect if the index is out of bounds.
+    /// Emits a store, which has no effect if the index is out of bounds.
     pub(super) fn scatter(&mut self, element: Computed<'_>, at: &Expr, value: &Expr) {
         if self.is_empty(element.0) {
             return;

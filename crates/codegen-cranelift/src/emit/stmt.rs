@@ -10,10 +10,10 @@ use super::memory::Array;
 use super::repr::LANES;
 use super::scan;
 
-/// The most iterations of a loop that is replicated by choice.
+/// The most iterations of a loop that is replicated although it need not be.
 const MAX_REPLICAS: i64 = 64;
 
-/// The most instructions, by estimate, of a loop that is replicated by choice.
+/// The most instructions, by estimate, of a loop that is replicated although it need not be.
 const MAX_REPLICATED_SIZE: usize = 1 << 13;
 
 /// Lanes per iteration of a long vector loop in the code.

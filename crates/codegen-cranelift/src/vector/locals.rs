@@ -294,7 +294,7 @@ impl Translator<'_> {
         }
     }
 
-    /// After a loop is closed: forgets values that were defined inside.
+    /// Forgets the values that were defined inside of a loop, after that loop has been closed.
     pub(super) fn drop_hidden(&mut self) {
         let level = self.build.level();
         for home in self.homes.values_mut() {
@@ -306,7 +306,7 @@ impl Translator<'_> {
     }
 }
 
-/// Larger than any register file.
+/// The most rows of a local in registers. No register file is as large.
 const MAX_ROWS: usize = 1 << 10;
 
 const DECLARED: &str = "the verifier checks that locals are declared before use";

@@ -17,10 +17,10 @@ pub(super) struct CounterValue {
     pub(super) offset: i64,
 }
 
-/// The most iterations of a loop that is replicated by choice.
+/// The most iterations of a loop that is replicated although it need not be.
 const MAX_REPLICAS: i64 = 64;
 
-/// The most operations, by estimate, of a loop that is replicated by choice.
+/// The most operations, by estimate, of a loop that is replicated although it need not be.
 const MAX_REPLICATED_SIZE: usize = 1 << 11;
 
 /// The most operations, by estimate, of a program.
