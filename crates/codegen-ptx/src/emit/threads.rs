@@ -1,4 +1,4 @@
-//! Blocks and threads: the iteration of the grid that each executes, and barriers.
+//! Assigns iterations of the grid to blocks and threads, and emits barriers.
 
 use codegen_core::threads::{self, Grid};
 use lowered_ir::ir::Stmt;

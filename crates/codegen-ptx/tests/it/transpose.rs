@@ -55,8 +55,8 @@ fn both_memories_are_touched_along_their_rows() {
         let sectors = (512 * 256 * dtype.size_bytes() / 32) as u64;
         assert_eq!(stats.sectors("load.global"), sectors, "{dtype}");
         assert_eq!(stats.sectors("store.global"), sectors, "{dtype}");
-        // For 2-byte elements, columns that begin in the middle of a bank's word take one more pass: half of
-        // them, in writing and in reading.
+        // With 2-byte elements, half of the columns begin in the middle of a bank's word. An access to such a
+        // column takes one pass more, in writing and in reading.
         let shared = stats.count("load.shared") + stats.count("store.shared");
         let most = if dtype == DType::Bf16 { shared / 2 } else { 0 };
         assert!(stats.conflicts() <= most, "{dtype}: {}", stats.conflicts());

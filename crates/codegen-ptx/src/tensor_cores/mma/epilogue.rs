@@ -64,10 +64,12 @@ struct StagingTiles<'a> {
     corner: [Reg; 2],
 }
 
-/// The chunk that a lane stores from some row of a staging tile, and then every `lines` rows.
+/// The chunks that a lane stores: one in its first row of a staging tile, and one in every `lines`-th row
+/// after that.
 struct LaneStore {
-    /// Row and chunk.
+    /// The lane's first row.
     line: Reg,
+    /// The chunk within each row.
     chunk: Reg,
     /// Rows that the warp stores at a time.
     lines: u32,
@@ -91,7 +93,7 @@ impl StagingTiles<'_> {
         }
     }
 
-    /// The chunks that this lane stores of rows with this many bytes: 128 or 64.
+    /// The chunks that this lane stores of a staging tile whose rows have `bytes` bytes, which is 128 or 64.
     fn lane_store(&self, b: &mut PtxBuilder, bytes: u32) -> LaneStore {
         let chunks = bytes / STORE_BYTES;
         let lines = 32 / chunks;
