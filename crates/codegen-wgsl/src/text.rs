@@ -49,7 +49,7 @@ pub(crate) fn wgsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenE
         .map_err(|e| failed(kernel, "writing WGSL", e.to_string()))
 }
 
-/// SPIR-V 1.3, as words.
+/// Writes SPIR-V 1.3, as words.
 #[cfg(feature = "spirv")]
 pub(crate) fn spirv(kernel: &str, valid: &ValidModule) -> Result<Vec<u32>, CodegenError> {
     use naga::back::spv;
@@ -65,7 +65,7 @@ pub(crate) fn spirv(kernel: &str, valid: &ValidModule) -> Result<Vec<u32>, Codeg
         .map_err(|e| failed(kernel, "writing SPIR-V", e.to_string()))
 }
 
-/// Metal Shading Language 2.4.
+/// Writes Metal Shading Language 2.4.
 #[cfg(feature = "msl")]
 pub(crate) fn msl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     use naga::back::msl;
@@ -77,7 +77,7 @@ pub(crate) fn msl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenEr
     written.map(|(text, _)| text).map_err(|e| failed(kernel, "writing MSL", e.to_string()))
 }
 
-/// HLSL: shader model 6.2 if the kernel has halves or 64-bit numbers, else 5.1.
+/// Writes HLSL, for shader model 6.2 if the kernel has halves or 64-bit numbers, else for 5.1.
 #[cfg(feature = "hlsl")]
 pub(crate) fn hlsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     use naga::back::hlsl;

@@ -287,7 +287,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The bits of a narrow value, below zeros.
+    /// The bits of a narrow value, zero-extended to a word.
     fn low_bits(&mut self, dtype: DType, value: Value) -> Value {
         match dtype {
             DType::Bool => {
