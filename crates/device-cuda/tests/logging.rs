@@ -348,7 +348,7 @@ fn code_that_contradicts_itself_about_logs_is_rejected() {
     });
 }
 
-/// A log larger than a stream's staging memory, without a sink.
+/// The log is larger than a stream's staging memory. One of two kernels has a sink.
 #[test]
 fn logs_of_any_size_are_copied_if_anybody_listens() {
     let notes = on_device(|| {

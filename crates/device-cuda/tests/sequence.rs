@@ -110,7 +110,7 @@ fn parameters_that_cannot_be_changed_are_no_failure() {
     assert_eq!(notes.count("launch"), 21);
 }
 
-/// Two streams, whose routines of two kernels change one node in turn.
+/// Runs routines of two kernels on two streams, in random order. All of them change the same node.
 fn streams_take_turns() {
     let x = node("x", 1);
     let first = started(&x);

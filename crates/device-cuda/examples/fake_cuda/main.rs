@@ -275,7 +275,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Answer {
     answer(current().and_then(|_| world().free(address)))
 }
 
-/// A host allocation begins with its size.
+/// Bytes before the memory of a host allocation. They begin with the allocation's size.
 const HEAD: usize = 4096;
 
 #[unsafe(no_mangle)]
