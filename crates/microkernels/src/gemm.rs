@@ -54,7 +54,7 @@ pub(crate) struct ScratchLayout {
     pub(crate) bytes: usize,
 }
 
-/// The position of a block of K among all of them.
+/// The position of a block of K among all blocks of K.
 #[derive(Clone, Copy)]
 struct KBlock {
     first: bool,
