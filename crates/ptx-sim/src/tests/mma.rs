@@ -24,7 +24,7 @@ struct FragmentElement {
     half: usize,
 }
 
-/// Row and column in a 16-bit A.
+/// The place of the element at a row and column of a 16-bit A.
 fn a16(row: usize, column: usize) -> FragmentElement {
     FragmentElement {
         lane: row % 8 * 4 + column % 8 / 2,
@@ -33,7 +33,7 @@ fn a16(row: usize, column: usize) -> FragmentElement {
     }
 }
 
-/// Row and column in a 16-bit B.
+/// The place of the element at a row and column of a 16-bit B.
 fn b16(row: usize, column: usize) -> FragmentElement {
     FragmentElement { lane: column * 4 + row % 8 / 2, register: row / 8, half: row % 2 }
 }
