@@ -47,7 +47,7 @@ impl Stage {
     }
 }
 
-/// Runs every stage in order; the first failure stops.
+/// Runs every stage in order, and stops at the first failure.
 pub(crate) fn run(args: &CiArgs) -> Result<()> {
     let gpu = gpu_environment()?;
     if args.full {

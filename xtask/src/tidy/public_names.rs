@@ -1,4 +1,5 @@
-//! No two crates have a public type of the same name, outside the families of parallel crates.
+//! Checks that no two crates have public types of the same name. The exceptions are names that parallel
+//! crates, such as the drivers, share for a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
