@@ -1,4 +1,4 @@
-//! The compiler: checked kernels to machine code, in parallel.
+//! The compiler, which compiles checked kernels to machine code in parallel.
 //!
 //! A kernel is compiled in one of three ways: as a composite of GEMM plans and other parts if it contains
 //! contractions ([`composite::compose`]), as a vector program by `vector-asm`, or by Cranelift, which
