@@ -116,7 +116,8 @@ impl Emitter<'_> {
             _ if decl.dims.contains(&0) => return Ok((other, decl.dtype)),
             Condition::Known(true) if self.holds_throughout(guard) => return Ok(self.get(node, index)),
             Condition::Known(true) => {
-                // A neighbour that a vector load would also read may be out of bounds.
+                // The element is loaded alone, because a vector load might read a neighbour that is out of
+                // bounds.
                 let flat = flat(index, &decl.dims);
                 return Ok((self.load_alone(MemoryObject::Node(node), decl.dtype, &flat), decl.dtype));
             }

@@ -68,7 +68,7 @@ impl Emitter<'_> {
 
     fn private_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<MemoryObject> {
         if let Some(&LocalStorage::Array(memory)) = self.storage.get(&local) {
-            // The local was declared before, in another copy of an unrolled loop.
+            // Another copy of an unrolled loop has declared the local before, so its memory is used again.
             if !overwritten {
                 self.zero(memory, bytes.next_multiple_of(16));
             }

@@ -169,8 +169,8 @@ pub(crate) enum MatmulMemory {
     Output(usize),
 }
 
-/// The prologue and epilogue of a matmul, and the addresses of its operands, as the emitter of the routine
-/// writes them.
+/// Writes the parts of a matmul that depend on the routine: its prologue, its epilogue, and the addresses of
+/// its operands. The emitter of the routine implements this.
 pub(crate) trait MatmulCallbacks {
     /// The builder of the kernel.
     fn builder(&mut self) -> &mut PtxBuilder;

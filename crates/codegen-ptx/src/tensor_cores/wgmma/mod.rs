@@ -145,7 +145,8 @@ impl WarpSpecialisedKernel<'_> {
         let then = callbacks.nested_block(&mut |callbacks| {
             let b = callbacks.builder();
             let [left, right] = [0, 1].map(|map| TmaLoader::new(b, matmul, tile, map, block.rank));
-            // The phase before an mbarrier's first one counts as complete: at first, all stages are empty.
+            // The phase before an mbarrier's first phase counts as complete. The producer begins by waiting
+            // for that phase, because all stages are empty at first.
             let state = PipelineState::new(b, 1);
             self.each_tile(callbacks, &mut |callbacks, coord| {
                 let coordinates = [MatmulMemory::OperandA, MatmulMemory::OperandB]
