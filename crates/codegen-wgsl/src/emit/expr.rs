@@ -1,4 +1,4 @@
-//! Expressions: operands first, then the operation. Operations on known operands are folded here by the
+//! Emits expressions: the operands before the operation. Operations on known operands are folded here by the
 //! definition of the operation, since compilers of shaders reject constants that overflow.
 
 use lowered_ir::eval;
