@@ -152,7 +152,8 @@ impl ShadowMemory {
         self.of = Some((block, rank));
     }
 
-    /// The block that owns the memory, or for global memory the block of `who`; and its rank in its cluster.
+    /// A block and its rank in its cluster: the owner of the memory, or the block of `who` if the memory is
+    /// global.
     fn home(&self, who: &ThreadRef) -> (u32, u32) {
         self.of.unwrap_or((who.block, who.rank))
     }

@@ -29,7 +29,7 @@ fn sum_kernel(count: u32, threads: u32, blocks: u32) -> PtxKernel {
         });
         let next = b.add(Ty::U32, i, threads * blocks);
         b.set(i, next);
-        // Uniform in the block, so that every thread reaches the barriers after the loop.
+        // The guard is uniform in the block, so that every thread reaches the barriers after the loop.
         GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, i, count.next_multiple_of(threads * blocks)))
     });
     let sum = warp_sum(&mut b, sum);

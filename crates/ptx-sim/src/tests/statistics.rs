@@ -82,7 +82,8 @@ fn passes_over_banks_are_counted() {
     assert_eq!(conflicts(8, Ty::B32, 1), 1);
     assert_eq!(conflicts(128, Ty::B32, 1), 31);
     assert_eq!(conflicts(132, Ty::B32, 1), 0);
-    // Accesses by half-warps, then by quarter-warps.
+    // Accesses of 8 bytes, which half a warp makes at a time, and of 16 bytes, which a quarter makes at a
+    // time.
     assert_eq!(conflicts(8, Ty::B64, 1), 0);
     assert_eq!(conflicts(16, Ty::B64, 1), 2);
     assert_eq!(conflicts(16, Ty::B32, 4), 0);
