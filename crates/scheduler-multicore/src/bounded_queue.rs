@@ -164,9 +164,9 @@ impl<T> BoundedQueue<T> {
         }
     }
 
-    /// Called by the worker, which has run its previous batch: waits for tasks, moves all of them into the
-    /// empty `batch`, and makes the worker the consumer. False once the queue is closed and empty and no
-    /// caller runs tasks.
+    /// The worker calls this after it has run its previous batch. Waits for tasks, moves all of them into the
+    /// empty `batch`, and makes the worker the consumer. Returns false once the queue is closed and empty and
+    /// no caller runs tasks.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) -> bool {
         let mut inner = self.inner.lock();
         if inner.consumer == Consumer::Worker {
