@@ -136,7 +136,8 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Whether no instruction between the members accesses the same memory, except for two reads.
+    /// Whether no instruction between the members conflicts with them, that is, accesses the same memory. Two
+    /// reads do not conflict.
     fn is_undisturbed(&self, strided: &[StridedAccess], members: &[usize], block: &[Inst]) -> bool {
         let positions = members.iter().map(|&member| strided[member].position);
         let (first, last) = (positions.clone().min().unwrap_or(0), positions.clone().max().unwrap_or(0));
