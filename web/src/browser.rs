@@ -67,7 +67,7 @@ impl Running {
         let profile = tempfile::tempdir().context("making a folder for the browser")?;
         let mut command = Command::new(program);
         command.args(ARGUMENTS).arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
-        // The browser's sockets are in the folder, too.
+        // The browser also puts its sockets into this folder.
         command.env("TMPDIR", profile.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         #[cfg(unix)]

@@ -54,7 +54,8 @@ fn the_browser_accepts_every_kernel_of_the_corpus() {
     assert!(rendered.runs > 4 * rendered.skipped.len(), "{:#?}", rendered.skipped);
 }
 
-/// The kernels also compute the expected results: one page has every file of the corpus with runs.
+/// The kernels compute the expected results in a browser, on one page with every file of the corpus that has
+/// runs.
 #[test]
 fn the_corpus_passes_in_the_browser() {
     let Some(browser) = common::browser("the_corpus_passes_in_the_browser") else { return };
