@@ -110,15 +110,15 @@ fn ensure_fuzzer() -> Result<()> {
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
-        // Includes the benchmarks with peers in Rust, so that they keep building; candle-core alone would
-        // take more than a minute.
+        // The peers in Rust are included, so that they keep building. The peer candle-core is not: it alone
+        // would take more than a minute.
         Stage::new(
             "lints",
             5,
             "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas --quiet -- -D warnings",
         ),
-        // The workspace builds `tnode` with its feature `files`; users of a single compiler crate build it
-        // without.
+        // The workspace builds `tnode` with its feature `files`, but users of a single compiler crate build
+        // it without that feature.
         Stage::new("features", 1, "cargo clippy -p tnode --no-default-features --quiet -- -D warnings"),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
