@@ -235,12 +235,17 @@ fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
     (index.is_empty() && **c == Expr::local(*acc)).then_some((*acc, left, right))
 }
 
+/// Whether a loop with this body does nothing but add a product to a scalar.
+pub fn adds_product(body: &[Stmt]) -> bool {
+    product(body).is_some()
+}
+
 /// Whether some loop of a block does nothing but add a product to a scalar. A block without such a loop
 /// contains no contraction.
 pub fn adds_products(block: &[Stmt]) -> bool {
     let mut found = false;
     walk::each_stmt(block, &mut |stmt| {
-        found |= matches!(stmt, Stmt::For { body, .. } if product(body).is_some());
+        found |= matches!(stmt, Stmt::For { body, .. } if adds_product(body));
     });
     found
 }

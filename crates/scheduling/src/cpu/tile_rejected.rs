@@ -10,7 +10,7 @@ use crate::analysis::names::Names;
 use crate::common::normalize_loops::normalize_block;
 use crate::error::ScheduleError;
 use crate::legalise::{self, LegaliseError};
-use codegen_core::canonical::adds_products;
+use codegen_core::canonical::{adds_product, adds_products};
 use codegen_core::{Caps, Codegen, DTypeSet, Kernel};
 use lowered_ir::ir::{Block, LoopId, Routine, Stmt, walk};
 
@@ -30,10 +30,21 @@ pub(crate) fn tile_rejected(
             return Ok(kernel);
         }
         let whole = codegen.whole_contractions(&kernel)?;
+        if !rejects(&kernel.ir().body, &whole) {
+            return Ok(kernel);
+        }
         let tiled = tile(kernel.ir(), &whole, caps)?;
-        Ok(Kernel::verified(tiled, kernel.abi().clone())?)
+        Ok(Kernel::verified(tiled, kernel.into_parts().1)?)
     };
     kernels.into_iter().map(one).collect()
+}
+
+/// Whether the block adds products in a loop that is in none of the `whole` loops.
+fn rejects(block: &[Stmt], whole: &BTreeSet<LoopId>) -> bool {
+    block.iter().any(|stmt| match stmt {
+        Stmt::For { var, body, .. } if !whole.contains(var) => adds_product(body) || rejects(body, whole),
+        _ => false,
+    })
 }
 
 /// The kernel with register tiles for all contractions but `whole`. The tiles compute in types that the
