@@ -98,7 +98,7 @@ impl Code {
     /// devices then use the values of the artifact.
     pub fn new(schedule: ScheduledRoutine, artifact: Artifact) -> Result<Code, CodeError> {
         match check(&schedule, artifact.kernels()) {
-            Ok(()) => Ok(Code { schedule, artifact }),
+            Ok(()) => Ok(Code { schedule: schedule.without_plans(), artifact }),
             Err(mismatch) => Err(CodeError { routine: schedule.name().to_owned(), mismatch }),
         }
     }

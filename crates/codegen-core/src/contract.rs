@@ -57,10 +57,10 @@ pub trait Compiler: Send + Sync {
     fn whole_contractions(
         &self,
         _caps: &Caps,
-        _kernel: &Kernel,
+        _kernels: &[Kernel],
         _options: &Self::Options,
-    ) -> Result<BTreeSet<LoopId>, CodegenError> {
-        Ok(BTreeSet::new())
+    ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        Ok(Vec::new())
     }
 
     /// See [`Codegen::describe`].
@@ -120,18 +120,20 @@ pub trait Codegen: Send + Sync {
     /// See [`CodegenError`].
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
 
-    /// The contractions in [canonical form](crate::canonical) that the codegen compiles whole when it
-    /// compiles this kernel, each by the variable of its outermost loop.
+    /// For each of a routine's kernels, the contractions in [canonical form](crate::canonical) that the
+    /// codegen compiles whole, each by the variable of its outermost loop. Kernels behind the end of the list
+    /// have none.
     ///
-    /// The scheduler asks before it hands a kernel over, if [`Caps::contractions`] lists types, and replaces
-    /// all other contractions by register tiles. After that, the codegen must still compile whole the
-    /// contractions that it named.
+    /// The scheduler asks once per routine, if [`Caps::contractions`] lists types, and replaces all other
+    /// contractions by register tiles. After that, the codegen must still compile whole the contractions that
+    /// it named. A kernel without other contractions is compiled unchanged, with the plan that the codegen
+    /// keeps with it ([`Kernel::plan_once`]).
     ///
     /// # Errors
     ///
     /// [`CodegenError::Failed`], which is a bug of the codegen.
-    fn whole_contractions(&self, _kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
-        Ok(BTreeSet::new())
+    fn whole_contractions(&self, _kernels: &[Kernel]) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        Ok(Vec::new())
     }
 
     /// The way in which a kernel is compiled, in a few words for a report: which method of the codegen takes
@@ -197,8 +199,8 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
         self.compiler.compile(&self.caps, sources, &self.options)
     }
 
-    fn whole_contractions(&self, kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
-        self.compiler.whole_contractions(&self.caps, kernel, &self.options)
+    fn whole_contractions(&self, kernels: &[Kernel]) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        self.compiler.whole_contractions(&self.caps, kernels, &self.options)
     }
 
     fn describe(&self, kernel: &Kernel) -> Result<String, CodegenError> {

@@ -67,8 +67,8 @@ impl Codegen for Interpreted {
     }
 
     /// The interpreter runs every kernel, so every contraction may stay whole.
-    fn whole_contractions(&self, kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
-        Ok(canonical::contractions(kernel.ir()))
+    fn whole_contractions(&self, kernels: &[Kernel]) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        Ok(kernels.iter().map(|kernel| canonical::contractions(kernel.ir())).collect())
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {

@@ -1,6 +1,8 @@
 //! Kernels: lowered IR that determines every bit, and its ABI.
 
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lowered_ir::{
     ir::{Bound, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
@@ -10,6 +12,7 @@ use lowered_ir::{
 use tnode::{DType, Dims, ModeState};
 
 use crate::artifact::{Access, KernelAbi, Launch, Param};
+use crate::plan_slot::PlanSlot;
 
 /// One kernel: a verified routine whose nodes are its parameters, in order, and an ABI that agrees with it.
 ///
@@ -22,6 +25,7 @@ use crate::artifact::{Access, KernelAbi, Launch, Param};
 pub struct Kernel {
     ir: Verified<Routine>,
     abi: KernelAbi,
+    plan: PlanSlot,
 }
 
 /// A contradiction between the ABI of a kernel and its IR.
@@ -139,7 +143,7 @@ impl Kernel {
     /// `scratch_bytes`, the grain and the cost are estimates. `Write` and `WritePart` are promises about
     /// values, which are not checked.
     pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
-        let kernel = Kernel { ir, abi };
+        let kernel = Kernel { ir, abi, plan: PlanSlot::default() };
         kernel.check_params()?;
         kernel.check_mentions()?;
         kernel.check_launch()?;
@@ -175,7 +179,7 @@ impl Kernel {
             _ => vec![],
         };
         let ir = Routine { name: "opaque".into(), numerics: Numerics::Strict, symbols, nodes, body };
-        let kernel = Kernel { ir: Verified::new(ir)?, abi };
+        let kernel = Kernel { ir: Verified::new(ir)?, abi, plan: PlanSlot::default() };
         kernel.check_params()?;
         Ok(kernel)
     }
@@ -189,6 +193,32 @@ impl Kernel {
     /// The parameters, launch, scratch memory and log lines of a call.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
+    }
+
+    /// The plan of type `P` that the kernel keeps until it is compiled. If the kernel keeps none, `make`
+    /// makes one, and the kernel keeps it.
+    ///
+    /// Clones share their plan. A kernel that is made from parts starts without one, and
+    /// [`Code`](crate::Code) drops the plans of its kernels. A plan of another type is not replaced; `make`
+    /// then runs at each call.
+    ///
+    /// Only code that can name `P` reads or writes such a plan. A codegen whose `P` is private therefore gets
+    /// its own plan for this very kernel. If the plan depends on more than the kernel, `P` records it, and
+    /// the codegen compares.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`; then no plan is kept.
+    pub fn plan_once<P: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<P, E>,
+    ) -> Result<Arc<P>, E> {
+        self.plan.get_or_make(make)
+    }
+
+    /// Drops the kernel's plan. Its clones keep it.
+    pub(crate) fn forget_plan(&mut self) {
+        self.plan = PlanSlot::default();
     }
 
     /// Takes the kernel apart into its IR and its ABI.

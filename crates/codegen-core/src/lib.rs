@@ -63,6 +63,7 @@ pub mod host; // calls of kernels in this process
 mod log; // from records to text
 pub mod log_buffer; // records of kernels that call no functions
 mod panic; // payloads of panics
+mod plan_slot; // a codegen's plan with its kernel
 mod ptx; // kernels in PTX
 mod shader; // kernels in a shading language
 

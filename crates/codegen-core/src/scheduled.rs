@@ -248,6 +248,12 @@ impl ScheduledRoutine {
         self
     }
 
+    /// The same routine without the plans that codegens keep with kernels until these are compiled.
+    pub(crate) fn without_plans(mut self) -> ScheduledRoutine {
+        self.0.kernels.iter_mut().for_each(Kernel::forget_plan);
+        self
+    }
+
     /// The routine's name, for errors and profiles.
     pub fn name(&self) -> &str {
         &self.0.name

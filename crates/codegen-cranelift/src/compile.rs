@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::caps::{self, host_caps};
-use crate::composite::{self, PartMethod};
+use crate::composite::{self, CompositePlan, FlatPart};
 use crate::disassemble;
 use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
@@ -89,14 +89,14 @@ impl Compiler for CraneliftCompiler {
     fn whole_contractions(
         &self,
         caps: &Caps,
-        kernel: &Kernel,
+        kernels: &[Kernel],
         _options: &CraneliftOptions,
-    ) -> Result<BTreeSet<LoopId>, CodegenError> {
-        if caps.contractions.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let planned = || composite::planned(kernel, &cpu(caps), vector::target());
-        workers()?.install(|| guarded(&kernel.abi().name, planned))
+    ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        let one = |kernel: &Kernel| {
+            let plan = guarded(&kernel.abi().name, || plan(kernel, caps))?;
+            Ok(plan.map_or_else(BTreeSet::new, |plan| plan.contractions()))
+        };
+        workers()?.install(|| kernels.par_iter().map(one).collect())
     }
 
     fn describe(
@@ -106,15 +106,16 @@ impl Compiler for CraneliftCompiler {
         options: &CraneliftOptions,
     ) -> Result<String, CodegenError> {
         let words = || {
-            let Some(parts) = methods(kernel, caps)? else { return method(kernel, options) };
-            let words: Vec<String> = parts
-                .iter()
-                .map(|part| match part {
-                    PartMethod::Gemm([m, n, k]) => Ok(format!("GEMM {m}x{n}x{k} by microkernels")),
-                    PartMethod::Alone(kernel) => method(kernel, options),
-                })
-                .collect::<Result<_, CodegenError>>()?;
-            Ok(words.join(", then "))
+            let Some(plan) = plan(kernel, caps)? else { return method(kernel, options) };
+            let words = plan.flat_parts().into_iter().filter_map(|part| match part {
+                FlatPart::Gemm(gemm) => {
+                    let [m, n, k] = gemm.dimensions();
+                    Some(Ok(format!("GEMM {m}x{n}x{k} by microkernels")))
+                }
+                FlatPart::Alone(kernel) => Some(method(kernel, options)),
+                FlatPart::LoopStart { .. } | FlatPart::LoopEnd(_) => None,
+            });
+            Ok(words.collect::<Result<Vec<_>, _>>()?.join(", then "))
         };
         workers()?.install(|| guarded(&kernel.abi().name, words))
     }
@@ -125,19 +126,33 @@ impl Compiler for CraneliftCompiler {
         kernel: &Kernel,
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
-        let parts = if caps.contractions.is_empty() { None } else { composite::parts_of(kernel)? };
-        let Some(parts) = parts else { return listing(kernel, options) };
+        let plan = workers()?.install(|| guarded(&kernel.abi().name, || plan(kernel, caps)))?;
+        let Some(plan) = plan else { return listing(kernel, options) };
         let mut all = Listing::default();
-        for (heading, part) in parts {
-            let one = match part {
-                Some(part) => listing(&part, options)?,
-                None => Listing::default(),
-            };
+        for part in plan.flat_parts() {
+            let (heading, one) = part_listing(part, options)?;
             all.source += &format!("; {heading}\n{}", one.source);
             all.machine_code += &format!("; {heading}\n{}", one.machine_code);
         }
         Ok(all)
     }
+}
+
+/// The heading of a composite's part, and its code if it is compiled like any other kernel.
+fn part_listing(part: FlatPart<'_>, options: &CraneliftOptions) -> Result<(String, Listing), CodegenError> {
+    let heading = match part {
+        FlatPart::Alone(kernel) => return Ok(("statements".into(), listing(kernel, options)?)),
+        FlatPart::Gemm(gemm) => {
+            let [m, n, k] = gemm.dimensions();
+            format!("GEMM {m}x{n}x{k}, and for each row\n{}", gemm.epilogue())
+        }
+        FlatPart::LoopStart { symbol, extent, is_parallel } => {
+            let kind = if is_parallel { "parallel" } else { "serial" };
+            format!("for {symbol} in 0..{extent} {kind}:")
+        }
+        FlatPart::LoopEnd(symbol) => format!("end of {symbol}"),
+    };
+    Ok((heading, Listing::default()))
 }
 
 /// The thread pool that compiles. It has as many threads as the CPU runs at once, with stacks that are large
@@ -179,23 +194,18 @@ fn compile(
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
-    if !caps.contractions.is_empty() {
-        let part = &mut |part: &Kernel| compile_alone(part, isa, options);
-        if let Some(composed) = composite::compose(kernel, &cpu(caps), vector::target(), part)? {
-            tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
-            return Ok(composed);
-        }
-    }
-    compile_alone(kernel, isa, options)
+    let Some(plan) = plan(kernel, caps)? else { return compile_alone(kernel, isa, options) };
+    tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
+    let part = &mut |part: &Kernel| compile_alone(part, isa, options);
+    composite::compose(kernel, &plan, caps.threads, vector::target().alignment, part)
 }
 
-/// The method by which each part of a kernel with contractions is computed; `None` if the kernel is not
-/// compiled as a composite.
-fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, CodegenError> {
+/// The plan of a kernel that is compiled as a composite; `None` for any other kernel.
+fn plan(kernel: &Kernel, caps: &Caps) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
     if caps.contractions.is_empty() {
         return Ok(None);
     }
-    composite::methods(kernel, &cpu(caps), vector::target())
+    composite::plan(kernel, &cpu(caps), vector::target())
 }
 
 /// Describes how a kernel is compiled that is not a composite.

@@ -5,6 +5,7 @@
 
 mod code;
 mod kernel;
+mod plan;
 mod routine;
 
 use codegen_core::{

@@ -9,6 +9,8 @@
 //!   parts follows.
 #![allow(unsafe_code, reason = "compiled code and contractions are called here")]
 
+use std::sync::Arc;
+
 use codegen_core::host::{NativeCode, NativeKernel};
 use microkernels::GemmPlan;
 
@@ -37,7 +39,7 @@ pub(crate) enum CompositeStep {
     Loop { binding: usize, extent: u64, is_parallel: bool, steps: Vec<CompositeStep> },
     /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
     /// plan's parallel axis.
-    Contraction { plan: Box<GemmPlan>, unit: Option<u64> },
+    Contraction { plan: Arc<GemmPlan>, unit: Option<u64> },
     /// Calls compiled code, by its index.
     Part(usize),
 }

@@ -69,7 +69,7 @@ pub(crate) fn target() -> Target {
 }
 
 /// The properties of a CPU that the translation depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Alignment of scratch memory in bytes.
     pub(crate) alignment: usize,

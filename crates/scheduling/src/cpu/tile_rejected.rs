@@ -22,18 +22,23 @@ pub(crate) fn tile_rejected(
     codegen: &dyn Codegen,
 ) -> Result<Vec<Kernel>, ScheduleError> {
     let caps = codegen.caps();
-    if caps.contractions.is_empty() || caps.workgroups.is_some() {
+    let nothing_to_reject = caps.contractions.is_empty()
+        || caps.workgroups.is_some()
+        || !kernels.iter().any(|kernel| adds_products(&kernel.ir().body));
+    if nothing_to_reject {
         return Ok(kernels);
     }
+    let mut whole = codegen.whole_contractions(&kernels)?.into_iter();
     let one = |kernel: Kernel| {
-        if !adds_products(&kernel.ir().body) {
-            return Ok(kernel);
-        }
-        let whole = codegen.whole_contractions(&kernel)?;
+        let whole = whole.next().unwrap_or_default();
         if !rejects(&kernel.ir().body, &whole) {
             return Ok(kernel);
         }
         let tiled = tile(kernel.ir(), &whole, caps)?;
+        // A kernel that stays as it is keeps the plan of its codegen.
+        if tiled.body == kernel.ir().body {
+            return Ok(kernel);
+        }
         Ok(Kernel::verified(tiled, kernel.into_parts().1)?)
     };
     kernels.into_iter().map(one).collect()

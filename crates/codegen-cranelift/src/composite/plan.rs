@@ -1,0 +1,244 @@
+//! The plan of a kernel with contractions: its parts, each with a GEMM plan or compiled like any other
+//! kernel.
+//!
+//! A kernel keeps its plan from the scheduler's question, which contractions are compiled whole, until it is
+//! compiled.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use codegen_core::canonical::{Arrays, Contraction, adds_products};
+use codegen_core::{CodegenError, Kernel};
+use lowered_ir::ir::{LocalDecl, LoopId, Stmt, SymbolId};
+use microkernels::{CpuTarget, GemmPlan};
+
+use super::divide::{DividedKernel, KernelPart, divide};
+use super::gemm_problem;
+use super::run::MAX_PARAMETERS;
+use crate::support::failed;
+use crate::vector::{self, Target};
+
+/// A kernel that runs as a composite. At least one part has a GEMM plan.
+pub(crate) struct CompositePlan {
+    /// The parts, in order.
+    pub(super) parts: Vec<PlannedPart>,
+    /// Locals that several parts share, which are nodes behind the kernel's own.
+    pub(super) shared: Vec<LocalDecl>,
+}
+
+/// A part of a composite.
+pub(super) enum PlannedPart {
+    /// Parts that run for each value of a symbol.
+    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<PlannedPart> },
+    /// A contraction with a GEMM plan.
+    Gemm(Box<PlannedGemm>),
+    /// A kernel that is compiled like any other.
+    Alone(Box<Kernel>),
+}
+
+/// A contraction with a GEMM plan.
+pub(crate) struct PlannedGemm {
+    pub(super) plan: Arc<GemmPlan>,
+    pub(super) contraction: Contraction,
+    /// The kernel that consists of the contraction.
+    kernel: Kernel,
+}
+
+/// A part of a composite in a flat list, in which loops are a start and an end around their parts.
+pub(crate) enum FlatPart<'p> {
+    LoopStart { symbol: SymbolId, extent: i64, is_parallel: bool },
+    LoopEnd(SymbolId),
+    Gemm(&'p PlannedGemm),
+    Alone(&'p Kernel),
+}
+
+/// The plan that a kernel keeps, with everything but the kernel on which it depends.
+struct KeptPlan {
+    cpu: CpuTarget,
+    target: Target,
+    composite: Option<Arc<CompositePlan>>,
+}
+
+/// Plans a kernel as a composite, or returns the plan that it keeps; `None` if no contraction has a GEMM
+/// plan.
+///
+/// # Errors
+///
+/// [`CodegenError::Failed`] if a part is not a valid kernel, which is a bug.
+pub(crate) fn plan(
+    kernel: &Kernel,
+    cpu: &CpuTarget,
+    target: Target,
+) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
+    if !adds_products(&kernel.ir().body) {
+        return Ok(None);
+    }
+    let make = || Planner { cpu, target, num_gemms: 0 }.composite(kernel).map(|plan| plan.map(Arc::new));
+    let kept = kernel.plan_once(|| Ok(KeptPlan { cpu: *cpu, target, composite: make()? }))?;
+    if (kept.cpu, kept.target) == (*cpu, target) { Ok(kept.composite.clone()) } else { make() }
+}
+
+/// Plans the parts of one kernel.
+struct Planner<'a> {
+    cpu: &'a CpuTarget,
+    target: Target,
+    num_gemms: usize,
+}
+
+impl Planner<'_> {
+    fn composite(mut self, kernel: &Kernel) -> Result<Option<CompositePlan>, CodegenError> {
+        let Some(DividedKernel { parts, shared, .. }) = divided(kernel)? else { return Ok(None) };
+        let parts = self.parts(parts);
+        Ok((self.num_gemms > 0).then_some(CompositePlan { parts, shared }))
+    }
+
+    fn parts(&mut self, parts: Vec<KernelPart>) -> Vec<PlannedPart> {
+        parts.into_iter().map(|part| self.part(part)).collect()
+    }
+
+    fn part(&mut self, part: KernelPart) -> PlannedPart {
+        match part {
+            KernelPart::Loop { symbol, extent, is_parallel, parts } => {
+                PlannedPart::Loop { symbol, extent, is_parallel, parts: self.parts(parts) }
+            }
+            KernelPart::Other(kernel) => PlannedPart::Alone(kernel),
+            KernelPart::Contraction(kernel, contraction) => match self.gemm(&kernel, &contraction) {
+                Some(plan) => {
+                    self.num_gemms += 1;
+                    let (plan, contraction, kernel) = (Arc::new(plan), *contraction, *kernel);
+                    PlannedPart::Gemm(Box::new(PlannedGemm { plan, contraction, kernel }))
+                }
+                None => PlannedPart::Alone(kernel),
+            },
+        }
+    }
+
+    /// The GEMM plan of a kernel that consists of one contraction.
+    fn gemm(&self, kernel: &Kernel, contraction: &Contraction) -> Option<GemmPlan> {
+        let epilogue = vector::epilogue(kernel, contraction, self.target).ok()?;
+        let arrays = Arrays::of(kernel.ir());
+        let problem = gemm_problem::gemm_problem(contraction, epilogue, kernel.ir(), &arrays)?;
+        GemmPlan::new(&problem, self.cpu)
+    }
+}
+
+/// Divides a kernel into parts, if it may run as a composite.
+fn divided(kernel: &Kernel) -> Result<Option<DividedKernel>, CodegenError> {
+    if !kernel.abi().log.is_empty() {
+        // The address of a log is behind the kernel's own nodes among the arguments, where parts have shared
+        // nodes.
+        return Ok(None);
+    }
+    let fits = |divided: &DividedKernel| {
+        kernel.ir().nodes.len() + divided.shared.len() <= MAX_PARAMETERS && divided.symbols <= MAX_PARAMETERS
+    };
+    let divided = divide(kernel).map_err(|e| failed(&kernel.abi().name, "dividing it", e.to_string()))?;
+    Ok(divided.filter(fits))
+}
+
+impl CompositePlan {
+    /// The contractions with GEMM plans, each by the variable of its outermost loop.
+    pub(crate) fn contractions(&self) -> BTreeSet<LoopId> {
+        let gemms = self.flat_parts().into_iter().filter_map(|part| match part {
+            FlatPart::Gemm(gemm) => Some(gemm),
+            _ => None,
+        });
+        gemms.filter_map(PlannedGemm::outermost_loop).collect()
+    }
+
+    /// The parts in the order in which they run, with the start and the end of each loop.
+    pub(crate) fn flat_parts(&self) -> Vec<FlatPart<'_>> {
+        let mut flat = Vec::new();
+        flatten(&self.parts, &mut flat);
+        flat
+    }
+}
+
+fn flatten<'p>(parts: &'p [PlannedPart], flat: &mut Vec<FlatPart<'p>>) {
+    for part in parts {
+        match part {
+            PlannedPart::Loop { symbol, extent, is_parallel, parts } => {
+                let (symbol, extent, is_parallel) = (*symbol, *extent, *is_parallel);
+                flat.push(FlatPart::LoopStart { symbol, extent, is_parallel });
+                flatten(parts, flat);
+                flat.push(FlatPart::LoopEnd(symbol));
+            }
+            PlannedPart::Gemm(gemm) => flat.push(FlatPart::Gemm(gemm)),
+            PlannedPart::Alone(kernel) => flat.push(FlatPart::Alone(kernel)),
+        }
+    }
+}
+
+impl PlannedGemm {
+    /// M, N and K.
+    pub(crate) fn dimensions(&self) -> [i64; 3] {
+        let found = &self.contraction;
+        [found.num_rows(), found.num_columns(), found.num_products()]
+    }
+
+    /// The epilogue of one row as text.
+    pub(crate) fn epilogue(&self) -> String {
+        let epilogue = vector::epilogue(&self.kernel, &self.contraction, vector::target());
+        epilogue.map_or_else(|reason| reason.to_string(), |program| program.to_string())
+    }
+
+    fn outermost_loop(&self) -> Option<LoopId> {
+        self.kernel.ir().body.iter().find_map(|stmt| match stmt {
+            Stmt::For { var, .. } => Some(*var),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codegen_core::{Access, Cost, KernelAbi, Launch, Param};
+
+    use super::*;
+
+    fn matmul() -> Kernel {
+        let ir = lowered_ir::text::parse(
+            "routine @matmul fast {
+              node %0 \"a\" f32[16, 16]
+              node %1 \"b\" f32[16, 16]
+              node %2 \"c\" f32[16, 16]
+              for i0 in 0..16 { for i1 in 0..16 {
+                declare l0 f32[] register
+                for i2 in 0..16 { l0 := fma(%0[i0, i2], %1[i2, i1], l0) }
+                %2[i0, i1] := l0
+              } }
+            }",
+        );
+        let ir = ir.expect("the text is valid");
+        let abi = KernelAbi {
+            name: "test".into(),
+            params: vec![Param::Node { access: Access::ReadWrite, bytes: 1024 }; 3],
+            launch: Launch::whole(&ir.body),
+            scratch_bytes: 0,
+            log: [].into(),
+            cost: Cost::default(),
+        };
+        Kernel::verified(ir, abi).expect("a valid kernel")
+    }
+
+    #[test]
+    fn a_plan_is_used_again_for_the_same_kernel_and_cpu() {
+        let (cpu, target) = (CpuTarget::detect(), vector::target());
+        if !cpu.has_avx2 {
+            println!("skipped: this machine has no GEMM plans");
+            return;
+        }
+        let kernel = matmul();
+        let planned = |kernel: &Kernel, cpu: &CpuTarget| {
+            plan(kernel, cpu, target).expect("parts are kernels").expect("it has a contraction")
+        };
+        let first = planned(&kernel, &cpu);
+        assert_eq!(first.contractions(), BTreeSet::from([LoopId(0)]));
+        assert!(Arc::ptr_eq(&first, &planned(&kernel.clone(), &cpu)));
+        let more_threads = CpuTarget { threads: cpu.threads + 1, ..cpu };
+        assert!(!Arc::ptr_eq(&first, &planned(&kernel, &more_threads)), "a plan for another CPU");
+        let (ir, abi) = kernel.into_parts();
+        let other = Kernel::new(ir, abi).expect("it agrees with its ABI");
+        assert!(!Arc::ptr_eq(&first, &planned(&other, &cpu)), "another kernel");
+    }
+}
