@@ -109,8 +109,7 @@ impl<'a> Arrays<'a> {
 
     /// The row-major position of an element in its array, in elements.
     pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
-        let dims = &self.array(node).1;
-        index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
+        Affine::row_major(index, &self.array(node).1)
     }
 }
 

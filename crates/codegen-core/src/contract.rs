@@ -249,3 +249,15 @@ pub enum CodegenError {
         bytes: usize,
     },
 }
+
+impl CodegenError {
+    /// The error for a bug of a codegen or of the platform's compiler, in a stage of compiling a kernel.
+    pub fn failed(codegen: &str, kernel: &str, stage: &'static str, message: impl Into<String>) -> Self {
+        CodegenError::Failed {
+            codegen: codegen.into(),
+            kernel: kernel.into(),
+            stage,
+            message: message.into(),
+        }
+    }
+}

@@ -54,6 +54,9 @@ pub mod kernel; // IR with its ABI
 pub mod scheduled; // kernels and their calls
 pub mod threads; // questions of code generators for threads
 
+pub mod emit;
+mod rejection; // kernels that need what a target lacks // parts that emitters share
+
 pub mod contract; // the traits of a codegen
 
 pub mod abi; // the contract of compiled kernels, in words
@@ -79,6 +82,7 @@ pub use kernel::{Kernel, KernelError};
 pub use log::{LogSink, Logging};
 pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
+pub use rejection::{Checked, Rejection, reject};
 pub use scheduled::{
     KernelCall, RoutineError, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
 };

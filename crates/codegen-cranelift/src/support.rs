@@ -5,8 +5,8 @@
 //! Narrower floats are moved, selected and reinterpreted, but have no arithmetic; `u32x4` is only moved. GEMM
 //! plans may read operands from narrower floats.
 
-use codegen_core::canonical;
-use codegen_core::{CodegenError, DTypeSet, Kernel};
+use codegen_core::emit::lacking;
+use codegen_core::{Checked, CodegenError, DTypeSet, Kernel, canonical, reject};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
 
@@ -28,99 +28,86 @@ pub(crate) fn check(kernel: &Kernel, contractions: DTypeSet) -> Result<(), Codeg
         let message = format!("it is launched over 0..{extent}, expected 0..{most} or 0..1");
         return Err(failed(&kernel.abi().name, "checking its launch", message));
     }
-    match reject_block(routine, &routine.locals(), &routine.body, contractions) {
-        None => Ok(()),
-        Some((op, why)) => Err(CodegenError::Unsupported {
-            codegen: NAME.into(),
-            kernel: kernel.abi().name.clone(),
-            op,
-            why: why.into(),
-        }),
-    }
+    check_block(routine, &routine.locals(), &routine.body, contractions)
+        .map_err(|rejection| rejection.of_kernel(NAME, &kernel.abi().name))
 }
 
 /// An error that is a bug of this crate, in a stage of compiling a kernel.
 pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
-    CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
+    CodegenError::failed(NAME, kernel, stage, message)
 }
 
-fn reject_block(
-    routine: &Routine,
-    locals: &Locals,
-    block: &[Stmt],
-    contractions: DTypeSet,
-) -> Option<(String, &'static str)> {
-    let refuse = |stmt: &Stmt| match stmt {
-        Stmt::For { body, .. } if canonical::widens(body, routine, contractions) => None,
-        Stmt::For { body, .. } => reject_block(routine, locals, body, contractions),
-        stmt => reject_stmt(routine, locals, stmt)
-            .or_else(|| stmt.values().into_iter().find_map(|value| reject_value(routine, locals, value))),
-    };
-    block.iter().find_map(refuse)
+fn check_block(routine: &Routine, locals: &Locals, block: &[Stmt], contractions: DTypeSet) -> Checked {
+    block.iter().try_for_each(|stmt| match stmt {
+        Stmt::For { body, .. } if canonical::widens(body, routine, contractions) => Ok(()),
+        Stmt::For { body, .. } => check_block(routine, locals, body, contractions),
+        stmt => {
+            check_stmt(routine, locals, stmt)?;
+            stmt.values().into_iter().try_for_each(|value| check_value(routine, locals, value))
+        }
+    })
 }
 
-fn reject_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(String, &'static str)> {
+fn check_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Checked {
     match stmt {
-        Stmt::SetDynamic { op: Some(op), .. } => {
-            Some((format!("scatter {op}"), "legalisation expands accumulating stores at computed indices"))
-        }
-        Stmt::SetDynamic { at, .. } if routine.dtype_of(at, locals) != DType::I64 => {
-            let found = routine.dtype_of(at, locals);
-            Some((format!("scatter at {found}"), "legalisation makes computed indices `i64`"))
-        }
-        _ => None,
+        Stmt::SetDynamic { op: Some(op), .. } => lacking::accumulating_scatter(op),
+        Stmt::SetDynamic { at, .. } => check_index_type("scatter", routine.dtype_of(at, locals)),
+        _ => Ok(()),
     }
 }
 
-fn reject_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
-    let mut refused = None;
+fn check_value(routine: &Routine, locals: &Locals, value: &Expr) -> Checked {
+    let mut checked = Ok(());
     walk::each_expr(value, &mut |expr| {
-        if refused.is_none() {
-            refused = reject_expr(routine, locals, expr);
+        if checked.is_ok() {
+            checked = check_expr(routine, locals, expr);
         }
     });
-    refused
+    checked
 }
 
-fn reject_expr(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'static str)> {
+fn check_expr(routine: &Routine, locals: &Locals, expr: &Expr) -> Checked {
     let dtype = |e: &Expr| routine.dtype_of(e, locals);
     match expr {
-        Expr::Unary { op, arg } => named(op, dtype(arg), unary(*op, dtype(arg))),
-        Expr::Binary { op, a, .. } => named(op, dtype(a), binary(*op, dtype(a))),
+        Expr::Unary { op, arg } => checked(op, dtype(arg), unary(*op, dtype(arg))),
+        Expr::Binary { op, a, .. } => checked(op, dtype(a), binary(*op, dtype(a))),
         Expr::Ternary { op: TernaryOp::Where, b, .. } => {
-            named(&TernaryOp::Where, dtype(b), random_bits(dtype(b)))
+            checked(&TernaryOp::Where, dtype(b), random_bits(dtype(b)))
         }
-        Expr::Ternary { op: TernaryOp::Fma, a, .. } => named(&TernaryOp::Fma, dtype(a), arithmetic(dtype(a))),
-        Expr::Ternary { op: TernaryOp::Mul3, a, .. } => {
-            named(&TernaryOp::Mul3, dtype(a), Some("legalisation expands it"))
+        Expr::Ternary { op: TernaryOp::Fma, a, .. } => {
+            checked(&TernaryOp::Fma, dtype(a), arithmetic(dtype(a)))
         }
+        Expr::Ternary { op: TernaryOp::Mul3, a, .. } => lacking::expanded(TernaryOp::Mul3, dtype(a)),
         Expr::Convert { to, arg } => {
             let from = dtype(arg);
             let why = if from == *to { None } else { arithmetic(from).or(arithmetic(*to)) };
-            why.map(|why| (format!("convert {to}({from})"), why))
+            why.map_or(Ok(()), |why| reject(format!("convert {to}({from})"), why))
         }
         Expr::Bitcast { to, arg } => {
             let from = dtype(arg);
-            let why = (from.size_bytes() != to.size_bytes()).then_some("the types differ in size");
-            why.map(|why| (format!("bitcast {to}({from})"), why))
+            match from.size_bytes() == to.size_bytes() {
+                true => Ok(()),
+                false => reject(format!("bitcast {to}({from})"), "the types differ in size"),
+            }
         }
-        Expr::Index { dtype: DType::I32 | DType::I64, .. } => None,
-        Expr::Index { dtype, .. } => Some((format!("index {dtype}"), "indices are `i32` or `i64`")),
-        Expr::GetDynamic { at, .. } if dtype(at) != DType::I64 => {
-            Some((format!("gather at {}", dtype(at)), "legalisation makes computed indices `i64`"))
-        }
-        Expr::Const(_) | Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => None,
-        Expr::Lane { .. } | Expr::Lanes(_) => None,
-        Expr::GetMerge { .. } | Expr::GetLocal { .. } => None,
+        Expr::Index { dtype: DType::I32 | DType::I64, .. } => Ok(()),
+        Expr::Index { dtype, .. } => reject(format!("index {dtype}"), "indices are `i32` or `i64`"),
+        Expr::GetDynamic { at, .. } => check_index_type("gather", dtype(at)),
+        Expr::Const(_) | Expr::Get { .. } | Expr::GetGuarded { .. } => Ok(()),
+        Expr::Lane { .. } | Expr::Lanes(_) => Ok(()),
+        Expr::GetMerge { .. } | Expr::GetLocal { .. } => Ok(()),
     }
 }
 
-fn named(
-    op: &impl std::fmt::Display,
-    dtype: DType,
-    why: Option<&'static str>,
-) -> Option<(String, &'static str)> {
-    why.map(|why| (format!("`{op}` on {dtype}"), why))
+fn check_index_type(op: &str, dtype: DType) -> Checked {
+    match dtype {
+        DType::I64 => Ok(()),
+        _ => reject(format!("{op} at {dtype}"), "legalisation makes computed indices `i64`"),
+    }
+}
+
+fn checked(op: &impl std::fmt::Display, dtype: DType, why: Option<&'static str>) -> Checked {
+    why.map_or(Ok(()), |why| reject(format!("`{op}` on {dtype}"), why))
 }
 
 fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {

@@ -42,7 +42,6 @@
 #![deny(unsafe_code)]
 
 mod options; // options and capabilities
-mod unsupported; // errors
 
 mod unroll; // unrolling of innermost loops
 mod warp_reductions; // reductions by warp shuffles

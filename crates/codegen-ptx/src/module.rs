@@ -12,8 +12,10 @@ use tnode::DType;
 
 use crate::emit::{self, EmitSettings};
 use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};
-use crate::unsupported::{NAME, failed};
 use crate::vouch;
+
+/// The codegen's name in errors and fingerprints.
+pub(crate) const NAME: &str = "ptx";
 
 /// The codegen for NVIDIA GPUs.
 #[derive(Clone, Debug)]
@@ -89,7 +91,8 @@ impl Ptx {
             let emitted = emit::emit(kernel, &entry, setting)
                 .map_err(|rejection| rejection.of_kernel(NAME, &kernel.abi().name))?;
             let module = PtxProgram { target: self.target, kernels: vec![emitted.kernel] };
-            ptx_asm::check(&module).map_err(|e| failed(&kernel.abi().name, "checking", e.to_string()))?;
+            ptx_asm::check(&module)
+                .map_err(|e| CodegenError::failed(NAME, &kernel.abi().name, "checking", e.to_string()))?;
             programs.extend(module.kernels);
             launches.push(emitted.launch);
         }

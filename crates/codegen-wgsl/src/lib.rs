@@ -66,7 +66,6 @@
 //! [`Rendered::hlsl`]. Metal and HLSL do not support kernels with `f64`.
 #![forbid(unsafe_code)]
 
-mod errors; // unsupported operations, and failures
 mod options; // the codegen's options
 
 mod builder; // writes naga's IR; no other module does

@@ -11,9 +11,11 @@ use codegen_core::{
 };
 
 use crate::emit;
-use crate::errors::{CODEGEN_NAME, failed};
 use crate::options::WgslOptions;
 use crate::text::{self, ValidModule};
+
+/// The name of this codegen in errors and fingerprints.
+pub(crate) const CODEGEN_NAME: &str = "wgsl";
 
 /// The codegen for devices that accept WGSL.
 #[derive(Clone, Debug)]
@@ -162,7 +164,12 @@ fn render(
     let name = &kernel.abi().name;
     if slabs.len() != kernel.ir().nodes.len() {
         let (found, expected) = (slabs.len(), kernel.ir().nodes.len());
-        return Err(failed(name, "binding", format!("{found} slabs for {expected} parameters")));
+        return Err(CodegenError::failed(
+            CODEGEN_NAME,
+            name,
+            "binding",
+            format!("{found} slabs for {expected} parameters"),
+        ));
     }
     let emitted = emit::emit(kernel, slabs, caps, options)
         .map_err(|rejection| rejection.of_kernel(CODEGEN_NAME, name))?;
@@ -194,7 +201,7 @@ impl ShaderModule for RoutineShaders {
         }
         let Some(ir) = self.kernels.get(kernel) else {
             let message = format!("there are {} kernels, asked for number {kernel}", self.kernels.len());
-            return Err(failed("", "binding", message));
+            return Err(CodegenError::failed(CODEGEN_NAME, "", "binding", message));
         };
         let shader = render(ir, slabs, &self.caps, &self.options)?.shader()?;
         texts().insert(key, shader.clone());

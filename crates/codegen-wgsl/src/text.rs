@@ -5,7 +5,7 @@ use naga::Module;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use tnode::DType;
 
-use crate::errors::{CODEGEN_NAME, failed};
+use crate::module::CODEGEN_NAME;
 
 /// A kernel as a module that the validator accepts for its target. All texts are written from it.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) fn validate(kernel: &str, caps: &Caps, module: Module) -> Result<Vali
     let mut validator = Validator::new(ValidationFlags::all(), capabilities(caps));
     match validator.validate(&module) {
         Ok(info) => Ok(ValidModule { module, info }),
-        Err(error) => Err(failed(kernel, "validation", messages(&error))),
+        Err(error) => Err(CodegenError::failed(CODEGEN_NAME, kernel, "validation", messages(&error))),
     }
 }
 
@@ -46,7 +46,7 @@ fn capabilities(caps: &Caps) -> Capabilities {
 
 pub(crate) fn wgsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenError> {
     naga::back::wgsl::write_string(&valid.module, &valid.info, naga::back::wgsl::WriterFlags::empty())
-        .map_err(|e| failed(kernel, "writing WGSL", e.to_string()))
+        .map_err(|e| CodegenError::failed(CODEGEN_NAME, kernel, "writing WGSL", e.to_string()))
 }
 
 /// Writes SPIR-V 1.3, as words.
@@ -62,7 +62,7 @@ pub(crate) fn spirv(kernel: &str, valid: &ValidModule) -> Result<Vec<u32>, Codeg
     let pipeline =
         spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: "main".into() };
     spv::write_vec(&valid.module, &valid.info, &options, Some(&pipeline))
-        .map_err(|e| failed(kernel, "writing SPIR-V", e.to_string()))
+        .map_err(|e| CodegenError::failed(CODEGEN_NAME, kernel, "writing SPIR-V", e.to_string()))
 }
 
 /// Writes Metal Shading Language 2.4.
@@ -74,7 +74,9 @@ pub(crate) fn msl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenEr
         msl::Options { lang_version: (2, 4), force_loop_bounding: false, ..msl::Options::default() };
     let pipeline = msl::PipelineOptions::default();
     let written = msl::write_string(&valid.module, &valid.info, &options, &pipeline);
-    written.map(|(text, _)| text).map_err(|e| failed(kernel, "writing MSL", e.to_string()))
+    written
+        .map(|(text, _)| text)
+        .map_err(|e| CodegenError::failed(CODEGEN_NAME, kernel, "writing MSL", e.to_string()))
 }
 
 /// Writes HLSL, for shader model 6.2 if the kernel has halves or 64-bit numbers, else for 5.1.
@@ -88,7 +90,9 @@ pub(crate) fn hlsl(kernel: &str, valid: &ValidModule) -> Result<String, CodegenE
     let (pipeline, mut text) = (hlsl::PipelineOptions::default(), String::new());
     let written =
         hlsl::Writer::new(&mut text, &options, &pipeline).write(&valid.module, &valid.info, None).map(|_| ());
-    written.map(|()| text).map_err(|e| failed(kernel, "writing HLSL", e.to_string()))
+    written
+        .map(|()| text)
+        .map_err(|e| CodegenError::failed(CODEGEN_NAME, kernel, "writing HLSL", e.to_string()))
 }
 
 /// Rejects kernels with `f64`, for languages that lack the type or most of its functions.
@@ -98,7 +102,7 @@ fn reject_f64(kernel: &str, valid: &ValidModule, language: &str) -> Result<(), C
         return Ok(());
     }
     let why = format!("{language} does not compute in f64; SPIR-V and WGSL with the feature do");
-    Err(crate::errors::Rejection::new("f64", why).of_kernel(CODEGEN_NAME, kernel))
+    Err(codegen_core::Rejection::new("f64", why).of_kernel(CODEGEN_NAME, kernel))
 }
 
 #[cfg(any(feature = "msl", feature = "hlsl"))]

@@ -2,7 +2,7 @@
 
 use lowered_ir::ir::{LoopId, LoopKind, Stmt, SymbolId};
 
-use super::rejection::{Checked, Rejection, reject};
+use crate::rejection::{Checked, Rejection, reject};
 
 /// A parallel loop of the grid.
 #[derive(Clone, Copy, Debug)]

@@ -12,19 +12,17 @@
 //!   answers this during the walk, for languages whose barriers name the memory they order; it finds more
 //!   barriers than necessary.
 //!
-//! A code generator rejects an operation that it lacks by a [`Rejection`], which becomes
+//! A code generator rejects an operation that it lacks by a [`Rejection`](crate::Rejection), which becomes
 //! [`CodegenError::Unsupported`](crate::CodegenError::Unsupported).
 
 mod barrier_placement;
 mod barriers;
 mod launch;
 mod plan;
-mod rejection;
 mod scan;
 
 pub use barrier_placement::{BarrierPlacement, FusedStatements};
 pub use barriers::{BarrierScope, BarrierTracker, SharedAccesses};
 pub use launch::{Grid, GridAxis, Nest, grid, has_workgroup_loops, nest, sole};
 pub use plan::{Home, Plan, PlanLimits, plan};
-pub use rejection::{Checked, Rejection, reject};
 pub use scan::overwrites_first;

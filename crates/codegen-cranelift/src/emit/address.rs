@@ -5,19 +5,11 @@
 //! in the loop that defines its last variable; the innermost term becomes part of the access's addressing
 //! mode.
 
+use codegen_core::emit::{IndexSum, LinearValue};
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Affine, Var};
-use smallvec::SmallVec;
 
 use super::Emitter;
-
-/// The current value of a loop variable: the sum of an optional run-time value and an offset. A constant has
-/// only the offset.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Index {
-    pub(super) value: Option<Value>,
-    pub(super) offset: i64,
-}
 
 /// An address in memory, as a base and a displacement.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +21,7 @@ pub(super) struct Address {
 impl Emitter<'_> {
     /// The value of an index, as `i64`.
     pub(super) fn index(&mut self, index: &Affine) -> Value {
-        let (terms, offset) = self.resolve(index);
+        let IndexSum { terms, offset } = self.resolve(index);
         let sum = terms.into_iter().fold(None, |sum, (value, factor)| {
             let term = self.scaled(value, factor);
             Some(match sum {
@@ -45,13 +37,12 @@ impl Emitter<'_> {
 
     /// The index, if it is a constant.
     pub(super) fn constant_index(&mut self, index: &Affine) -> Option<i64> {
-        let (terms, offset) = self.resolve(index);
-        terms.is_empty().then_some(offset)
+        self.resolve(index).as_constant()
     }
 
     /// The address `bytes` after `base`.
     pub(super) fn address(&mut self, base: Value, bytes: &Affine) -> Address {
-        let (terms, offset) = self.resolve(bytes);
+        let IndexSum { terms, offset } = self.resolve(bytes);
         let base = terms.into_iter().fold(base, |sum, (value, factor)| {
             let term = self.scaled(value, factor);
             self.ssa.binary(Opcode::Iadd, sum, term)
@@ -68,30 +59,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// The terms with run-time values, outermost first, and the sum of the others.
-    fn resolve(&mut self, index: &Affine) -> (SmallVec<[(Value, i64); 4]>, i64) {
-        let mut offset = index.offset();
-        let mut terms: SmallVec<[(Value, i64); 4]> = SmallVec::new();
-        for &(var, factor) in index.terms() {
-            let at = self.variable(var);
-            offset = offset.wrapping_add(at.offset.wrapping_mul(factor));
-            if let Some(value) = at.value {
-                match terms.iter_mut().find(|(v, _)| *v == value) {
-                    Some(term) => term.1 = term.1.wrapping_add(factor),
-                    None => terms.push((value, factor)),
-                }
-            }
-        }
-        terms.retain(|(_, factor)| *factor != 0);
-        terms.sort_by_key(|&(value, _)| self.ssa.depth_of(value));
-        (terms, offset)
-    }
-
-    fn variable(&mut self, var: Var) -> Index {
-        match var {
+    /// The index as a sum. Terms of outer loops come first.
+    fn resolve(&mut self, index: &Affine) -> IndexSum<Value> {
+        let mut sum = IndexSum::new(index, |var| match var {
             Var::Loop(id) => self.vars[&id],
-            Var::Symbol(id) => Index { value: Some(self.binding(id)), offset: 0 },
-        }
+            Var::Symbol(id) => LinearValue::computed(self.binding(id)),
+        });
+        sum.terms.sort_by_key(|&(value, _)| self.ssa.depth_of(value));
+        sum
     }
 
     fn scaled(&mut self, value: Value, factor: i64) -> Value {

@@ -1,13 +1,13 @@
 //! Scalar expressions: one value, or lanes if the operands differ between the lanes of the current vector
 //! loop.
 
+use codegen_core::emit::LinearValue;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LoopId, NodeRef, Range, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
 use super::Emitter;
-use super::address::Index;
 use super::repr::{self, LANES, Val};
 
 impl Emitter<'_> {
@@ -196,7 +196,7 @@ impl Emitter<'_> {
     }
 
     /// Sets the value of a loop variable for the following code.
-    pub(super) fn bind(&mut self, var: LoopId, index: Index) {
+    pub(super) fn bind(&mut self, var: LoopId, index: LinearValue<Value>) {
         self.vars.insert(var, index);
     }
 }

@@ -1,11 +1,11 @@
 //! Declared locals: in registers by element or by groups of lanes, or in scratch memory.
 
 use cranelift_codegen::ir::{Opcode, Value, types};
-use lowered_ir::ir::{Indices, LocalId, Space};
+use lowered_ir::ir::{Affine, Indices, LocalId, Space};
 use tnode::{DType, Dims};
 
 use super::Emitter;
-use super::memory::{Array, Element, flatten};
+use super::memory::{Array, Element};
 use super::repr::{self, LANES, Val};
 
 /// A local in scope.
@@ -133,13 +133,13 @@ impl Emitter<'_> {
         let Local { dtype, dims, home: LocalStorage::Scratch(offset) } = &self.declared[&local] else {
             return None;
         };
-        let flat = flatten(dims, index);
+        let flat = Affine::row_major(index, dims);
         Some(self.element(Array::Local(local), *dtype, self.scratch, &flat, *offset))
     }
 
     /// The flat index of a register element in the first lane, and the increment from lane to lane.
     fn position(&mut self, local: LocalId, index: &Indices) -> (usize, i64) {
-        let flat = flatten(&self.declared[&local].dims, index);
+        let flat = Affine::row_major(index, &self.declared[&local].dims);
         let step = self.lane.map_or(0, |lane| flat.coefficient(lane));
         let at = self
             .constant_index(&flat)

@@ -77,7 +77,7 @@ impl Emitter<'_> {
     /// An element of a node.
     pub(super) fn node_element(&mut self, node: NodeRef, index: &Indices) -> Element {
         let decl = self.routine.node(node);
-        let (dtype, flat) = (decl.dtype, flatten(&decl.dims, index));
+        let (dtype, flat) = (decl.dtype, Affine::row_major(index, &decl.dims));
         let base = self.base(node);
         self.element(Array::Node(node), dtype, base, &flat, 0)
     }
@@ -302,8 +302,3 @@ impl Emitter<'_> {
 }
 
 const CLEARED_AT_ONCE: usize = 128;
-
-/// The row-major position of an element in its array, in elements.
-pub(crate) fn flatten(dims: &[usize], index: &Indices) -> Affine {
-    index.iter().zip(dims).fold(Affine::constant(0), |flat, (i, &dim)| flat.times(dim as i64).plus(i))
-}

@@ -22,6 +22,7 @@ mod stmt;
 use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::Kernel;
+use codegen_core::emit::LinearValue;
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, FuncRef, Function, Signature, UserExternalName, UserFuncName, Value,
     types,
@@ -31,7 +32,6 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use lowered_ir::ir::{LocalId, Locals, LoopId, Routine, Stmt};
 
 use crate::runtime_functions::RuntimeFunction;
-use address::Index;
 use locals::Local;
 use memory::Loads;
 use ssa::Ssa;
@@ -106,7 +106,7 @@ struct Emitter<'k> {
     scratch_top: usize,
     scratch_bytes: usize,
     /// Loop variables in scope.
-    vars: HashMap<LoopId, Index>,
+    vars: HashMap<LoopId, LinearValue<Value>>,
     /// Locals in scope.
     declared: HashMap<LocalId, Local>,
     loads: Loads,

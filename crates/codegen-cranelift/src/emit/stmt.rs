@@ -1,11 +1,11 @@
 //! Statements and loops.
 
+use codegen_core::emit::LinearValue;
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
 use tnode::DType;
 
 use super::Emitter;
-use super::address::Index;
 use super::memory::Array;
 use super::repr::LANES;
 use super::scan;
@@ -107,14 +107,14 @@ impl Emitter<'_> {
 
     /// Emits an iteration with a constant index.
     fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) {
-        self.bind(var, Index { value: None, offset: at });
+        self.bind(var, LinearValue::known(at));
         self.block(body);
     }
 
     /// Emits a loop with bounds that are known at run time.
     fn looped(&mut self, var: LoopId, (start, end): (Value, Value), body: &[Stmt]) {
         self.rounds((start, end, 1), false, body, |s, value| {
-            s.bind(var, Index { value: Some(value), offset: 0 });
+            s.bind(var, LinearValue::computed(value));
             s.block(body);
         });
     }
@@ -127,7 +127,7 @@ impl Emitter<'_> {
             let bounds = (self.ssa.int(types::I64, lo), self.ssa.int(types::I64, end), per_round);
             self.rounds(bounds, true, body, |s, value| {
                 for offset in 0..per_round {
-                    s.bind(var, Index { value: Some(value), offset });
+                    s.bind(var, LinearValue { term: Some((value, 1)), offset });
                     s.block(body);
                 }
             });
@@ -179,12 +179,12 @@ impl Emitter<'_> {
             let bounds = (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, done), LANES_PER_ROUND);
             self.rounds(bounds, true, body, |s, value| {
                 for offset in (0..LANES_PER_ROUND).step_by(LANES) {
-                    s.group(var, Index { value: Some(value), offset }, body);
+                    s.group(var, LinearValue { term: Some((value, 1)), offset }, body);
                 }
             });
         }
         while count - done >= LANES as i64 {
-            self.group(var, Index { value: None, offset: done }, body);
+            self.group(var, LinearValue::known(done), body);
             done += LANES as i64;
         }
         for at in done..count {
@@ -193,7 +193,7 @@ impl Emitter<'_> {
     }
 
     /// Emits [`LANES`] iterations of a vector loop together, starting with `at`.
-    fn group(&mut self, var: LoopId, at: Index, body: &[Stmt]) {
+    fn group(&mut self, var: LoopId, at: LinearValue<Value>, body: &[Stmt]) {
         self.bind(var, at);
         self.lane = Some(var);
         self.block(body);

@@ -3,12 +3,12 @@
 
 use codegen_core::Kernel;
 use codegen_core::canonical::{Axis, Contraction};
+use codegen_core::emit::LinearValue;
 use microkernels::{ACCUMULATORS, EPILOGUE_LANES};
 use tnode::DType;
-use vector_asm::{Counter, LaneType, VectorProgram, VectorType};
+use vector_asm::{Counter, Index, LaneType, VectorProgram, VectorType};
 
 use super::locals::LocalStorage;
-use super::stmt::CounterValue;
 use super::{BailoutReason, Target, Translator};
 
 /// The counters of an epilogue: the row, the column, then the batch loops.
@@ -54,8 +54,8 @@ impl Translator<'_> {
         let extent: i64 = axes.iter().map(|axis| axis.extent).product();
         let Some((inner, outer)) = axes.split_last() else { return };
         for axis in outer {
-            self.bind(axis.var, CounterValue { counter: None, offset: 0 }, (0, 0));
+            self.bind(axis.var, LinearValue::known(0), (0, 0));
         }
-        self.bind(inner.var, CounterValue { counter: Some((counter, 1)), offset: 0 }, (0, extent - 1));
+        self.bind(inner.var, LinearValue::computed(Index::Counter(counter)), (0, extent - 1));
     }
 }

@@ -14,7 +14,6 @@ use super::Translator;
 use super::build::ProgramBuilder;
 use super::reason::BailoutReason;
 use super::repr;
-use crate::emit::memory::flatten;
 use crate::emit::scan;
 
 /// The location of a local's elements.
@@ -247,7 +246,7 @@ impl Translator<'_> {
 
     /// The flat index of an element in the first lane, and whether the lanes access neighbouring elements.
     fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool), BailoutReason> {
-        let flat = flatten(&self.locals[&local].dims, index);
+        let flat = Affine::row_major(index, &self.locals[&local].dims);
         let walks = self.lane.is_some_and(|(var, _)| flat.mentions(var));
         if walks && matches!(self.homes.get(&local), Some(LocalStorage::Private(_))) {
             return Err(BailoutReason::Lanes(local));

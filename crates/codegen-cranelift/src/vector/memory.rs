@@ -1,5 +1,6 @@
 //! Elements of nodes and of locals in scratch memory: loads, stores, guards and zeros.
 
+use codegen_core::emit::{IndexSum, LinearValue, RangeTest};
 use codegen_core::{Access, Kernel, Param};
 use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Space, Stmt, Var, walk};
 use smallvec::SmallVec;
@@ -14,7 +15,6 @@ use super::build::Array;
 use super::locals::LocalStorage;
 use super::reason::BailoutReason;
 use super::repr;
-use crate::emit::memory::flatten;
 
 /// An index in terms of the program's loops.
 pub(super) struct Resolved {
@@ -75,30 +75,13 @@ pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
 impl Translator<'_> {
     /// Expresses an index in terms of the open loops.
     pub(super) fn resolve(&self, index: &Affine) -> Resolved {
-        let mut offset = index.offset();
-        let mut terms: Vec<(Index, i64)> = Vec::new();
-        let mut add = |index: Index, factor: i64| match terms.iter_mut().find(|(i, _)| *i == index) {
-            Some(term) => term.1 = term.1.wrapping_add(factor),
-            None => terms.push((index, factor)),
-        };
-        let mut step = 0i64;
-        for &(var, factor) in index.terms() {
-            match var {
-                Var::Symbol(symbol) => add(Index::Binding(symbol.0), factor),
-                Var::Loop(id) => {
-                    let at = self.vars[&id];
-                    offset = offset.wrapping_add(at.offset.wrapping_mul(factor));
-                    if let Some((counter, scale)) = at.counter {
-                        add(Index::Counter(counter), factor.wrapping_mul(scale));
-                    }
-                    if self.lane.is_some_and(|(lane, _)| lane == id) {
-                        step = factor;
-                    }
-                }
-            }
-        }
-        terms.retain(|(_, factor)| *factor != 0);
+        let IndexSum { terms, offset } = IndexSum::new(index, |var| match var {
+            Var::Loop(id) => self.vars[&id],
+            Var::Symbol(symbol) => LinearValue::computed(Index::Binding(symbol.0)),
+        });
+        let mut terms = terms.into_vec();
         terms.sort_unstable();
+        let step = self.lane.map_or(0, |(lane, _)| index.coefficient(lane));
         Resolved { offset, terms, step }
     }
 
@@ -129,7 +112,7 @@ impl Translator<'_> {
 
     fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, BailoutReason> {
         let decl = self.routine.node(node);
-        self.elements(Array::Node(node), decl.dtype, &flatten(&decl.dims, index), 0)
+        self.elements(Array::Node(node), decl.dtype, &Affine::row_major(index, &decl.dims), 0)
     }
 
     /// Reads elements of a node.
@@ -191,7 +174,7 @@ impl Translator<'_> {
     fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements, BailoutReason>> {
         let Some(LocalStorage::Scratch(offset)) = self.homes.get(&local) else { return None };
         let decl = &self.locals[&local];
-        Some(self.elements(Array::Local(local), decl.dtype, &flatten(&decl.dims, index), *offset))
+        Some(self.elements(Array::Local(local), decl.dtype, &Affine::row_major(index, &decl.dims), *offset))
     }
 
     /// Reads elements of a local.
@@ -300,22 +283,19 @@ impl Translator<'_> {
     fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, BailoutReason> {
         let mut all: Option<Value> = None;
         for range in guard {
-            let (least, greatest) =
-                range.index.bounds(|var| self.bounds(var)).ok_or(BailoutReason::WideGuard)?;
-            let fits = |x: i64| i32::try_from(x).is_ok();
-            if !fits(least) || !fits(greatest) {
-                return Err(BailoutReason::WideGuard);
-            }
+            let bounds = range.index.bounds(|var| self.bounds(var));
+            let test = bounds.and_then(|bounds| RangeTest::new(range, bounds));
             let mut sides: SmallVec<[Value; 2]> = SmallVec::new();
-            if greatest < range.lo || range.hi <= least || range.hi <= range.lo {
+            let test = test.ok_or(BailoutReason::WideGuard)?;
+            if test == RangeTest::Known(false) {
                 sides.push(self.build.constant(LaneType::I32, 1, 0));
             } else {
                 let index = self.index(&range.index, LaneType::I32);
-                if least < range.lo {
+                if test.compares_lower() {
                     let below = self.build.constant(LaneType::I32, 1, (range.lo - 1) as u64);
                     sides.push(self.compare(Comparison::Less, below, index));
                 }
-                if range.hi <= greatest {
+                if test.compares_upper() {
                     let end = self.build.constant(LaneType::I32, 1, range.hi as u64);
                     sides.push(self.compare(Comparison::Less, index, end));
                 }

@@ -25,8 +25,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use codegen_core::Kernel;
+use codegen_core::emit::LinearValue;
 use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, Routine};
-use vector_asm::{Value, VectorCode, VectorProgram};
+use vector_asm::{Index, Value, VectorCode, VectorProgram};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
 use crate::options::VectorWidth;
@@ -34,7 +35,6 @@ use build::ProgramBuilder;
 pub(crate) use epilogue::epilogue;
 use locals::LocalStorage;
 pub(crate) use reason::BailoutReason;
-use stmt::CounterValue;
 
 /// A kernel as a vector program.
 pub(crate) struct Translated {
@@ -100,8 +100,8 @@ struct Translator<'k> {
     streamed: Vec<bool>,
     /// The offsets of locals in scratch memory.
     scratch: BTreeMap<LocalId, i64>,
-    /// Loop variables in scope.
-    vars: HashMap<LoopId, CounterValue>,
+    /// Loop variables in scope: multiples of a counter plus a constant, plus the lane in a vector loop.
+    vars: HashMap<LoopId, LinearValue<Index>>,
     /// The least and the greatest values of the loop variables in scope.
     ranges: HashMap<LoopId, (i64, i64)>,
     /// Locals in scope.

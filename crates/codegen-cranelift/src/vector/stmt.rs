@@ -2,20 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use codegen_core::emit::LinearValue;
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
-use vector_asm::{Counter, LoopRange};
+use vector_asm::{Counter, Index, LoopRange};
 
 use super::Translator;
 use super::build::Array;
 use super::reason::BailoutReason;
 use crate::emit::scan;
-
-/// The value of a loop variable: `scale · counter + offset`, plus the lane in a vector loop.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CounterValue {
-    pub(super) counter: Option<(Counter, i64)>,
-    pub(super) offset: i64,
-}
 
 /// The most iterations of a loop that is replicated although it need not be.
 const MAX_REPLICAS: i64 = 64;
@@ -126,7 +120,7 @@ impl Translator<'_> {
 
     /// Translates an iteration with a constant index.
     fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) -> Result<(), BailoutReason> {
-        self.bind(var, CounterValue { counter: None, offset: at }, (at, at));
+        self.bind(var, LinearValue::known(at), (at, at));
         self.block(body)
     }
 
@@ -152,7 +146,8 @@ impl Translator<'_> {
     ) -> Result<(), BailoutReason> {
         self.rounds(range, body, |s, counter| {
             (0..per_round).try_for_each(|at| {
-                let position = CounterValue { counter: Some((counter, per_round)), offset: lo + at };
+                let position =
+                    LinearValue { term: Some((Index::Counter(counter), per_round)), offset: lo + at };
                 s.bind(var, position, (lo + at, hi - per_round + at));
                 s.block(body)
             })
@@ -184,13 +179,13 @@ impl Translator<'_> {
             let rounds = count / width;
             done = rounds * width;
             self.rounds(LoopRange::Constant(rounds as u64), body, |s, counter| {
-                let position = CounterValue { counter: Some((counter, width)), offset: 0 };
+                let position = LinearValue { term: Some((Index::Counter(counter), width)), offset: 0 };
                 s.strip(var, position, (0, done - 1), width, body)
             })?;
         }
         while done < count {
             let lanes = width.min(count - done);
-            let position = CounterValue { counter: None, offset: done };
+            let position = LinearValue::known(done);
             self.strip(var, position, (done, done + lanes - 1), lanes, body)?;
             done += lanes;
         }
@@ -201,7 +196,7 @@ impl Translator<'_> {
     fn strip(
         &mut self,
         var: LoopId,
-        at: CounterValue,
+        at: LinearValue<Index>,
         range: (i64, i64),
         lanes: i64,
         body: &[Stmt],
@@ -213,7 +208,7 @@ impl Translator<'_> {
         result
     }
 
-    pub(super) fn bind(&mut self, var: LoopId, position: CounterValue, range: (i64, i64)) {
+    pub(super) fn bind(&mut self, var: LoopId, position: LinearValue<Index>, range: (i64, i64)) {
         self.vars.insert(var, position);
         self.ranges.insert(var, range);
     }

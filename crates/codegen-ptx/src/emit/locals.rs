@@ -1,15 +1,14 @@
 //! Declared locals in the homes that the plan assigns: registers, local arrays or shared arrays.
 
 use codegen_core::threads::Home;
+use codegen_core::{Checked, reject};
 use lowered_ir::ir::{Affine, Indices, LocalId, Space};
 use ptx_asm::{GuardPredicate, PtxOperand, PtxStmt, Reg, RegClass, Ty};
 use tnode::{DType, Scalar};
 
-use super::index::flat;
 use super::memory::MemoryObject;
 use super::{Emitter, Value, carrier};
 use crate::builder::InstBuilder;
-use crate::unsupported::{Checked, reject};
 
 /// Where the elements of a local are.
 #[derive(Clone, Debug)]
@@ -218,11 +217,11 @@ impl Emitter<'_> {
     /// Linear index of an element in the part of an array that belongs to the thread.
     fn own_index(&self, local: LocalId, index: &Indices) -> Affine {
         let skipped = self.skipped(local);
-        flat(&index[skipped.min(index.len())..], &self.locals[&local].dims[skipped..])
+        Affine::row_major(&index[skipped.min(index.len())..], &self.locals[&local].dims[skipped..])
     }
 
     fn known_element(&self, local: LocalId, own: &Affine) -> Checked<usize> {
-        match self.known_index(own) {
+        match self.scope.known(own) {
             Some(at) => Ok(at as usize),
             None => {
                 reject(format!("local {local}"), "its elements are registers, picked by what is not known")

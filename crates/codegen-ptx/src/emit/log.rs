@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use codegen_core::Kernel;
 use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_words, value_words};
 use codegen_core::threads::Grid;
+use codegen_core::{Checked, Kernel, reject};
 use lowered_ir::ir::{LogPart, Stmt, walk};
 use lowered_ir::log::LogLine;
 use ptx_asm::{
@@ -19,7 +19,6 @@ use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
-use crate::unsupported::{Checked, reject};
 
 /// The log buffer of a kernel, and the statements that log.
 #[derive(Clone, Copy, Debug)]

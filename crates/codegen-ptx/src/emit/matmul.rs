@@ -5,18 +5,17 @@
 //! column.
 
 use codegen_core::canonical::{Arrays, Axis, Contraction};
+use codegen_core::emit::LoopIndex;
 use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
-use codegen_core::{DTypeSet, TensorMap, TileSwizzle};
+use codegen_core::{Checked, DTypeSet, Rejection, TensorMap, TileSwizzle, reject};
 use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
 use tnode::{DType, Dims};
 
-use super::index::LoopIndex;
 use super::memory::{MemoryObject, memory_type};
 use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, UnrolledLoop, Value};
 use crate::tensor_cores::{self, BatchAxis, MatmulCallbacks, MatmulKernel, MatmulMemory, OutputElements};
-use crate::unsupported::{Checked, Rejection, reject};
 
 /// A kernel that is a matmul, with the statements of one output.
 pub(super) struct TensorCoreMatmul {
@@ -260,9 +259,9 @@ impl<'k> MatmulEmitter<'k> {
 
     /// The value of a batch variable.
     fn coordinate(&mut self, var: LoopId) -> Reg {
-        match self.e.vars.get(&var) {
-            Some(&LoopIndex::Computed(reg, _)) => reg,
-            Some(&LoopIndex::Known(number)) => self.e.b.mov(RegClass::B32, number as i32),
+        match self.e.scope.get(var) {
+            Some(LoopIndex::Computed(reg, _)) => reg,
+            Some(LoopIndex::Known(number)) => self.e.b.mov(RegClass::B32, number as i32),
             None => self.e.b.mov(RegClass::B32, 0_u32),
         }
     }
@@ -334,10 +333,10 @@ impl MatmulCallbacks for MatmulEmitter<'_> {
     }
 
     fn nested_block(&mut self, write: &mut dyn FnMut(&mut dyn MatmulCallbacks)) -> ptx_asm::StmtList {
-        let depth = self.e.order.len();
+        let depth = self.e.scope.depth();
         self.e.open();
         write(self);
-        while self.e.order.len() > depth {
+        while self.e.scope.depth() > depth {
             self.e.leave();
         }
         self.e.close()

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use codegen_core::emit::fits_i32;
 use lowered_ir::ir::{Affine, NodeRef};
 use ptx_asm::{
     AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxOperand, PtxTernaryOp, Reg, RegClass, Regs,
@@ -14,7 +15,6 @@ use ptx_asm::{
 use smallvec::smallvec;
 use tnode::DType;
 
-use super::index::{SplitIndex, is_short};
 use super::{Emitter, Value, carrier, constant};
 
 /// The least alignment of nodes and arrays in bytes.
@@ -129,13 +129,13 @@ pub(super) fn memory_type(dtype: DType) -> Ty {
 impl Emitter<'_> {
     /// The address of the element at a linear index.
     pub(super) fn element(&mut self, memory: MemoryObject, flat: &Affine, bytes: usize) -> ElementAddress {
-        let SplitIndex { terms, offset } = self.split(flat);
+        let (terms, offset) = self.scope.split(flat);
         let size = bytes as i64;
         let align = terms.terms().iter().fold(ALIGNMENT, |align, &(_, factor)| {
             align.min(1 << factor.wrapping_mul(size).trailing_zeros().min(ALIGNMENT.trailing_zeros()))
         });
-        let is_near = is_short(offset.wrapping_mul(size));
-        if is_near && (self.fits(&terms) || !matches!(memory, MemoryObject::Node(_))) {
+        let is_near = fits_i32(offset.wrapping_mul(size));
+        if is_near && (self.scope.fits(&terms) || !matches!(memory, MemoryObject::Node(_))) {
             let base = self.base(memory, &terms, 0, size);
             return ElementAddress { memory, base, offset: (offset * size) as i32, align };
         }
@@ -153,7 +153,7 @@ impl Emitter<'_> {
                     return AddressBase::Reg(start);
                 }
                 let whole = terms.plus_constant(offset);
-                let address = if self.fits(&whole) {
+                let address = if self.scope.fits(&whole) {
                     let index = self.index(&whole);
                     self.b.index_sum_wide(index, size as i32, start)
                 } else {
@@ -161,7 +161,8 @@ impl Emitter<'_> {
                         0 => start,
                         bytes => self.b.index(ptx_asm::PtxBinaryOp::Add, Ty::S64, start, bytes as u64),
                     };
-                    match self.wide_sum(terms, size, start.into()) {
+                    let terms = self.scope.sum(terms).terms;
+                    match self.wide_sum(&terms, size, start.into()) {
                         PtxOperand::Reg(reg) => reg,
                         PtxOperand::Const(_) => start,
                     }

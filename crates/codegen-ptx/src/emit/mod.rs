@@ -22,8 +22,9 @@ mod warp_reduction; // reductions by warp shuffles
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use codegen_core::emit::{LoopScope, lacking};
 use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
-use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
+use codegen_core::{Caps, Checked, Kernel, PtxLaunch, TensorMap, reject};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 use tnode::{DType, Scalar};
@@ -31,9 +32,7 @@ use tnode::{DType, Scalar};
 use crate::builder::InstBuilder;
 use crate::options::PtxOptions;
 use crate::unroll::unrolled;
-use crate::unsupported::{Checked, reject};
 use crate::warp_reductions::WarpReductions;
-use index::LoopIndex;
 use locals::LocalStorage;
 use log::{KernelLog, LogBuffer};
 use matmul::TensorCoreMatmul;
@@ -113,15 +112,12 @@ struct Emitter<'k> {
     plan: Plan,
     /// Addresses of the nodes.
     bases: Vec<Reg>,
-    symbols: Vec<Reg>,
     /// The log, if the kernel logs.
     log: Option<KernelLog<'k>>,
     /// The nodes that the kernel stores to.
     written: BTreeSet<NodeRef>,
-    /// Values of the loop variables in scope.
-    vars: HashMap<LoopId, LoopIndex>,
-    /// Loops in scope, outermost first.
-    order: Vec<LoopId>,
+    /// Values of the loop variables in scope, and of the symbols.
+    scope: LoopScope<'k, Reg>,
     /// The unrolled loops among them.
     unrolled: Vec<UnrolledLoop>,
     storage: HashMap<LocalId, LocalStorage>,
@@ -195,13 +191,11 @@ struct ThreadBlock {
 
 /// Number of blocks, and threads per block.
 fn launch(grid: &Grid<'_>, setting: EmitSettings<'_>) -> Checked<(u32, u32)> {
-    let most = setting.caps.workgroups.map_or(1, |w| w.threads);
+    lacking::check_workgroup(setting.caps, grid)?;
     let (blocks, threads) = match grid.threads {
-        Some(threads) if threads > most => {
-            return reject("workgroup loops", format!("they take {threads} threads, the most are {most}"));
-        }
         Some(threads) => (grid.extent.max(1), threads),
         None => {
+            let most = setting.caps.workgroups.map_or(1, |w| w.threads);
             let threads = alone(grid.extent, setting.options.threads.clamp(1, most));
             (grid.extent.max(1).div_ceil(threads), threads)
         }
@@ -234,13 +228,7 @@ fn check_nodes(routine: &Routine) -> Checked {
             );
         }
     }
-    match routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
-        None => Ok(()),
-        Some(symbol) => reject(
-            format!("symbol @{}", symbol.name),
-            format!("its range is {}, indices have 32 bits", symbol.range),
-        ),
-    }
+    lacking::check_symbols(routine)
 }
 
 /// The nodes that a statement stores to.
@@ -273,11 +261,9 @@ impl<'k> Emitter<'k> {
             locals: routine.locals(),
             plan,
             bases: Vec::new(),
-            symbols: Vec::new(),
             log: None,
             written: written(routine),
-            vars: HashMap::new(),
-            order: Vec::new(),
+            scope: LoopScope::new(routine),
             unrolled: Vec::new(),
             storage: HashMap::new(),
             variables: HashSet::new(),
@@ -325,7 +311,7 @@ impl<'k> Emitter<'k> {
             self.begin_log(buffer, base);
         }
         let narrow = wide.into_iter().map(|reg| self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, reg));
-        self.symbols = narrow.collect();
+        self.scope.set_symbols(narrow.collect());
     }
 
     fn finish(mut self, blocks: u32, maps: Vec<TensorMap>) -> EmittedKernel {

@@ -3,12 +3,13 @@
 //! Arithmetic rounds to nearest and is not contracted, as in the interpreter. Where instructions differ from
 //! the interpreter, as `max` of NaN does, several instructions are emitted.
 
+use codegen_core::Checked;
+use codegen_core::emit::lacking;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty};
 use tnode::DType;
 
 use super::{Emitter, Value, approximate, carrier};
-use crate::unsupported::{Checked, reject};
 
 /// The type in which operations on a float are computed.
 pub(super) fn computed_in(dtype: DType) -> Ty {
@@ -17,7 +18,7 @@ pub(super) fn computed_in(dtype: DType) -> Ty {
 
 impl Emitter<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Reg) -> Checked<Reg> {
-        self.check_arithmetic(&op, dtype)?;
+        lacking::check_arithmetic(self.setting.caps, op, dtype)?;
         if !dtype.is_float() {
             return self.integer_unary(op, dtype, x);
         }
@@ -47,11 +48,10 @@ impl Emitter<'_> {
             | UnaryOp::Sin
             | UnaryOp::Cos
             | UnaryOp::Tanh => {
-                let why = "the device has no function as accurate, and the expansion does not reach this far";
-                return reject(format!("`{op}` on {dtype}"), why);
+                return lacking::inaccurate(op, dtype);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => {
-                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return lacking::expanded(op, dtype);
             }
         };
         Ok(self.rounded(dtype, result))
@@ -63,7 +63,7 @@ impl Emitter<'_> {
             UnaryOp::Neg if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Neg, ty, x)),
             UnaryOp::Neg if dtype.is_integer() => Ok(self.b.binary(PtxBinaryOp::Sub, ty, 0u32, x)),
             UnaryOp::Abs if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Abs, ty, x)),
-            _ => reject(format!("`{op}` on {dtype}"), "legalisation expands it"),
+            _ => lacking::expanded(op, dtype),
         }
     }
 
@@ -72,7 +72,7 @@ impl Emitter<'_> {
             let (a, b) = (self.reg(a), self.reg(b));
             return self.boolean(op, a, b);
         }
-        self.check_arithmetic(&op, dtype)?;
+        lacking::check_arithmetic(self.setting.caps, op, dtype)?;
         if matches!(op, BinaryOp::Shl | BinaryOp::Shr) && !dtype.is_float() {
             return Ok(self.shift(op, dtype, a, b));
         }
@@ -110,7 +110,7 @@ impl Emitter<'_> {
             | BinaryOp::Threefry
             | BinaryOp::ThreefryCrypto
             | BinaryOp::ThreefryLight => {
-                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return lacking::expanded(op, dtype);
             }
         };
         Ok(self.rounded(dtype, result))
@@ -156,7 +156,7 @@ impl Emitter<'_> {
                 let differ = self.b.binary(PtxBinaryOp::Xor, Ty::Pred, a, b);
                 return Ok(self.b.unary(PtxUnaryOp::Not, Ty::Pred, differ));
             }
-            _ => return reject(format!("`{op}` on bool"), "legalisation expands it"),
+            _ => return lacking::expanded(op, DType::Bool),
         };
         Ok(self.b.binary(op, Ty::Pred, a, b))
     }

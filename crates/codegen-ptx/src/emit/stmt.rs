@@ -1,32 +1,17 @@
 //! Statements and loops.
 
-use codegen_core::threads;
-use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
+use codegen_core::emit::{LoopIndex, fits_i32, lacking};
+use codegen_core::{Checked, reject, threads};
+use lowered_ir::ir::{Affine, Bound, LoopId, LoopKind, Stmt};
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, Reg, Ty};
-use tnode::DType;
 
-use super::index::{LoopIndex, flat, is_short};
 use super::memory::MemoryObject;
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_STMTS, UnrolledLoop};
-use crate::unsupported::{Checked, reject};
 
 impl<'k> Emitter<'k> {
-    pub(super) fn enter(&mut self, var: LoopId, index: LoopIndex) {
-        self.vars.insert(var, index);
-        self.order.push(var);
-    }
-
-    pub(super) fn leave(&mut self) {
-        if let Some(var) = self.order.pop() {
-            self.vars.remove(&var);
-        }
-    }
-
     /// Emits the statements of a block.
     pub(super) fn block(&mut self, block: &'k [Stmt]) -> Checked {
-        if self.b.size() > MAX_STMTS {
-            return reject("a kernel of this size", "less unrolling makes it smaller");
-        }
+        lacking::check_size(self.b.size(), MAX_STMTS)?;
         let mut at = 0;
         while let Some(stmt) = block.get(at) {
             at += 1;
@@ -54,14 +39,11 @@ impl<'k> Emitter<'k> {
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, dtype) = self.expr(value)?;
-                let flat = flat(index, &self.routine.node(*node).dims);
+                let flat = Affine::row_major(index, &self.routine.node(*node).dims);
                 self.store(MemoryObject::Node(*node), dtype, &flat, value);
                 Ok(())
             }
-            Stmt::SetDynamic { op: Some(op), .. } => reject(
-                format!("scatter {op}"),
-                "legalisation expands accumulating stores at computed indices",
-            ),
+            Stmt::SetDynamic { op: Some(op), .. } => lacking::accumulating_scatter(op),
             Stmt::SetDynamic { node, index, axis, at, op: None, value } => {
                 self.check_store(stmt)?;
                 let at = self.computed_index("scatter", *node, index, *axis, at)?;
@@ -91,16 +73,8 @@ impl<'k> Emitter<'k> {
 
     /// In a kernel with workgroup loops, every thread would perform a store outside of them.
     fn check_store(&self, stmt: &Stmt) -> Checked {
-        let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
-            return Ok(());
-        };
-        match self.is_cooperative && !self.within {
-            false => Ok(()),
-            true => reject(
-                format!("a store to node {node}"),
-                "it stands outside of workgroup loops, where every thread of the workgroup would do it",
-            ),
-        }
+        let by_all = self.is_cooperative && !self.within;
+        if by_all { lacking::check_store_by_all_threads(stmt) } else { Ok(()) }
     }
 
     fn looping(
@@ -128,9 +102,7 @@ impl<'k> Emitter<'k> {
             return Ok(());
         }
         self.depth += 1;
-        if self.depth > MAX_LOOP_DEPTH {
-            return reject("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
-        }
+        lacking::check_loop_depth(self.depth, MAX_LOOP_DEPTH)?;
         // The loop is emitted as a whole, so unrolled loops around it do not matter inside.
         let unrolled = std::mem::take(&mut self.unrolled);
         self.serial(var, lo, hi, body)?;
@@ -140,7 +112,7 @@ impl<'k> Emitter<'k> {
     }
 
     fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
-        if !is_short(lo) || !is_short(hi.limit) {
+        if !fits_i32(lo) || !fits_i32(hi.limit) {
             return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
         }
         let (first, limit) = (lo as i32, hi.limit as i32);
@@ -156,7 +128,7 @@ impl<'k> Emitter<'k> {
         match hi.symbol {
             None => run(self, limit.into()),
             Some(symbol) => {
-                let value = self.symbols[symbol.index()];
+                let value = self.scope.symbol(symbol);
                 let end = self.b.index(PtxBinaryOp::Min, Ty::S32, value, limit);
                 let runs = self.b.index_compare(CmpOp::Gt, Ty::S32, end, first);
                 self.open();
@@ -180,8 +152,7 @@ impl<'k> Emitter<'k> {
         end: PtxOperand,
         body: impl FnOnce(&mut Self, Reg),
     ) {
-        self.open();
-        self.forget_written();
+        self.open_loop();
         body(self, counter);
         self.flush();
         self.b.push(Inst::Binary {
@@ -192,24 +163,18 @@ impl<'k> Emitter<'k> {
             b: step,
         });
         let again = self.b.compare(CmpOp::Lt, Ty::S32, counter, end);
-        let body = self.close();
-        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
+        self.close_loop(again);
     }
 
-    /// Like [`Emitter::counted`], with a counter that `body` may change.
-    pub(super) fn repeated_while(&mut self, body: impl FnOnce(&mut Self) -> Reg) {
+    /// Opens the body of a loop that runs at least once.
+    pub(super) fn open_loop(&mut self) {
         self.open();
         self.forget_written();
-        let again = body(self);
-        let body = self.close();
-        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 
-    /// Rejects operations on types that legalisation should have replaced.
-    pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
-        if self.setting.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
-            return Ok(());
-        }
-        reject(format!("`{op}` on {dtype}"), "legalisation replaces it")
+    /// Closes the body, which is repeated while the predicate is true.
+    pub(super) fn close_loop(&mut self, again: Reg) {
+        let body = self.close();
+        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 }

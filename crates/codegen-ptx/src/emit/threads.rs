@@ -1,12 +1,12 @@
 //! Assigns iterations of the grid to blocks and threads, and emits barriers.
 
+use codegen_core::emit::{LoopIndex, fits_i32, mixed_radix_digits};
 use codegen_core::threads::{self, Grid};
+use codegen_core::{Checked, reject};
 use lowered_ir::ir::Stmt;
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, Reg, SpecialReg, Ty};
 
 use super::Emitter;
-use super::index::{LoopIndex, is_short};
-use crate::unsupported::{Checked, reject};
 
 impl<'k> Emitter<'k> {
     /// Emits the grid: computes the iteration from the block and thread indices, and emits the body for it.
@@ -42,7 +42,7 @@ impl<'k> Emitter<'k> {
         let digits = self.digits(number, &extents);
         let mut within: Option<Reg> = None;
         for (axis, digit) in grid.axes.iter().zip(digits) {
-            if !is_short(axis.lo) || !is_short(axis.lo + axis.extent) {
+            if !fits_i32(axis.lo) || !fits_i32(axis.lo + axis.extent) {
                 return reject("a parallel loop", "its bounds exceed 32 bits, as which indices are computed");
             }
             let value = match digit {
@@ -51,7 +51,7 @@ impl<'k> Emitter<'k> {
                 Some(digit) => self.b.index(PtxBinaryOp::Add, Ty::S32, digit, axis.lo as i32),
             };
             if let Some(symbol) = axis.symbol {
-                let inside = self.b.index_compare(CmpOp::Lt, Ty::S32, value, self.symbols[symbol.index()]);
+                let inside = self.b.index_compare(CmpOp::Lt, Ty::S32, value, self.scope.symbol(symbol));
                 within = Some(match within {
                     None => inside,
                     Some(others) => self.b.index(PtxBinaryOp::And, Ty::Pred, others, inside),
@@ -71,26 +71,9 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    /// The digits of a number in the mixed radix of these extents, the least significant digit last; `None`
-    /// for a digit that is always 0.
+    /// See [`mixed_radix_digits`].
     pub(super) fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
-        let mut digits = vec![None; extents.len()];
-        let mut rest = number;
-        let mut below = extents.iter().fold(1u64, |all, &extent| all.saturating_mul(extent.into()));
-        let first = extents.iter().position(|&e| e > 1);
-        for (at, &extent) in extents.iter().enumerate().rev() {
-            if extent <= 1 {
-                continue;
-            }
-            if Some(at) == first {
-                digits[at] = Some(rest);
-                break;
-            }
-            let (quotient, remainder) = self.divided(rest, extent, below);
-            digits[at] = Some(remainder);
-            (rest, below) = (quotient, below / u64::from(extent));
-        }
-        digits
+        mixed_radix_digits(number, extents, |n, by, below| self.divided(n, by, below))
     }
 
     /// Quotient and remainder of a number below `below`, divided by a constant. Assemblers implement a

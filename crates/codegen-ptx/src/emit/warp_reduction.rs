@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use codegen_core::Checked;
+use codegen_core::emit::LoopIndex;
 use lowered_ir::ir::{Affine, Indices, LocalId, Stmt};
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, ShuffleMode, Ty};
 use tnode::DType;
 
-use super::index::LoopIndex;
 use super::{Emitter, Value, carrier};
-use crate::unsupported::Checked;
 use crate::warp_reductions::{LANES, ReductionInput, ReductionStep, WarpReduction};
 
 /// The results of a step, each in its lane.

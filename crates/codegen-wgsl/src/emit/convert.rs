@@ -6,7 +6,7 @@ use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::errors::{Checked, reject};
+use codegen_core::{Checked, reject};
 
 impl Emitter<'_> {
     /// Converts a value from type `from` to type `to`.
@@ -21,11 +21,11 @@ impl Emitter<'_> {
         }
         Ok(match (from, to) {
             (DType::Bool, _) => {
-                let [zero, one] = [0, 1].map(|k| self.known(Scalar::from_i64(to, k)));
+                let [zero, one] = [0, 1].map(|k| self.known_value(Scalar::from_i64(to, k)));
                 self.b.select(x, one, zero)
             }
             (_, DType::Bool) => {
-                let zero = self.known(Scalar::zero(from));
+                let zero = self.known_value(Scalar::zero(from));
                 self.not_equal(from, x, zero)
             }
             (DType::F32, DType::F16) => self.half(x),
@@ -50,9 +50,10 @@ impl Emitter<'_> {
     /// Converts an `f32` to `f16`, infinite if it is out of range: drivers may return the greatest half
     /// instead.
     fn half(&mut self, x: Value) -> Value {
-        let [above, below] = [65_520.0, -65_520.0].map(|end| self.known(Scalar::from_f64(DType::F32, end)));
+        let [above, below] =
+            [65_520.0, -65_520.0].map(|end| self.known_value(Scalar::from_f64(DType::F32, end)));
         let [plus, minus] =
-            [f64::INFINITY, f64::NEG_INFINITY].map(|end| self.known(Scalar::from_f64(DType::F16, end)));
+            [f64::INFINITY, f64::NEG_INFINITY].map(|end| self.known_value(Scalar::from_f64(DType::F16, end)));
         let half = self.b.convert(Ty::F16, x);
         let too_great = self.b.binary(Op::GreaterEqual, x, above);
         let half = self.b.select(too_great, plus, half);
@@ -101,17 +102,17 @@ impl Emitter<'_> {
             _ => (from, x),
         };
         let bits = 8 * ty.bytes() as i32 - i32::from(integer.is_signed());
-        let above = self.known(Scalar::from_f64(from, 2f64.powi(bits)));
-        let below =
-            self.known(Scalar::from_f64(from, if integer.is_signed() { -(2f64.powi(bits)) } else { 0.0 }));
+        let above = self.known_value(Scalar::from_f64(from, 2f64.powi(bits)));
+        let below = self
+            .known_value(Scalar::from_f64(from, if integer.is_signed() { -(2f64.powi(bits)) } else { 0.0 }));
         let [least, greatest] =
-            [f64::NEG_INFINITY, f64::INFINITY].map(|end| self.known(Scalar::from_f64(integer, end)));
+            [f64::NEG_INFINITY, f64::INFINITY].map(|end| self.known_value(Scalar::from_f64(integer, end)));
         let too_high = self.b.binary(Op::GreaterEqual, x, above);
         let low_enough = self.b.binary(Op::Less, x, above);
         let high_enough = self.b.binary(Op::Greater, x, below);
         let fits = self.b.binary(Op::And, low_enough, high_enough);
         let too_low = self.b.binary(Op::LessEqual, x, below);
-        let zero = self.known(Scalar::zero(from));
+        let zero = self.known_value(Scalar::zero(from));
         let safe = self.b.select(fits, x, zero);
         let converted = self.b.convert(ty, safe);
         let converted = self.b.select(too_high, greatest, converted);
@@ -119,18 +120,9 @@ impl Emitter<'_> {
     }
 
     /// Reinterprets the bits of a value as another type of the same size.
-    pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
-        if from.size_bytes() != to.size_bytes() || to == DType::Bool {
-            return reject(
-                format!("bitcast {to}({from})"),
-                "the types differ in size, or the result is `bool`",
-            );
-        }
-        if from == to || from.size_bytes() == 16 {
-            return Ok(x);
-        }
+    pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Value {
         if from.size_bytes() >= 4 {
-            return Ok(self.b.bitcast(self.carrier(to), x));
+            return self.b.bitcast(self.carrier(to), x);
         }
         let bits = match (from, x.ty) {
             (DType::Bool, _) => {
@@ -145,14 +137,14 @@ impl Emitter<'_> {
             (_, Ty::F16) => self.b.bits_of_half(x),
             _ => x,
         };
-        Ok(match (to, self.carrier(to)) {
+        match (to, self.carrier(to)) {
             (DType::I8, _) => {
                 let word = self.b.bitcast(Ty::I32, bits);
                 self.sign_extended(word)
             }
             (_, Ty::F16) => self.b.half_of_bits(bits),
             _ => bits,
-        })
+        }
     }
 
     /// `a != b`, true for NaN: some targets compare ordered numbers only.

@@ -1,12 +1,12 @@
 //! Declared locals, in the storage that the plan assigns to them.
 
 use codegen_core::threads::Home;
-use lowered_ir::ir::{Indices, LocalId, Space};
+use lowered_ir::ir::{Affine, Indices, LocalId, Space};
 use tnode::Scalar;
 
 use super::{Emitter, Operand};
 use crate::builder::{Pointer, Variable};
-use crate::errors::{Checked, reject};
+use codegen_core::{Checked, reject};
 
 /// The storage of a local.
 #[derive(Clone, Debug)]
@@ -62,7 +62,8 @@ impl Emitter<'_> {
             LocalStorage::Values(_) => {}
             LocalStorage::Variables(variables) => {
                 for &variable in variables {
-                    let (pointer, zero) = (self.b.pointer_to(variable), self.known(Scalar::zero(dtype)));
+                    let (pointer, zero) =
+                        (self.b.pointer_to(variable), self.known_value(Scalar::zero(dtype)));
                     self.b.store(pointer, zero);
                 }
             }
@@ -160,16 +161,16 @@ impl Emitter<'_> {
     }
 
     /// The number of an element among the elements of the thread.
-    fn own_index(&self, local: LocalId, index: &Indices) -> lowered_ir::ir::Affine {
+    fn own_index(&self, local: LocalId, index: &Indices) -> Affine {
         let skipped = self.plan.thread_dims.get(&local).copied().unwrap_or(0);
         let decl = &self.locals[&local];
         let own: Indices = index.iter().skip(skipped).cloned().collect();
-        Self::flat(&own, &decl.dims[skipped.min(decl.dims.len())..])
+        Affine::row_major(&own, &decl.dims[skipped.min(decl.dims.len())..])
     }
 
     fn known_element(&self, local: LocalId, index: &Indices) -> Checked<usize> {
         let flat = self.own_index(local, index);
-        match self.known_index(&flat) {
+        match self.scope.known(&flat) {
             Some(at) => Ok(at as usize),
             None => {
                 reject(format!("local {local}"), "its elements are registers, picked by what is not known")

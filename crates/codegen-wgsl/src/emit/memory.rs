@@ -10,7 +10,6 @@ use lowered_ir::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
 use naga::BinaryOperator as Op;
 use tnode::DType;
 
-use super::index::IndexSum;
 use super::{Emitter, Operand, Param};
 use crate::builder::{Buffer, Pointer, Ty, Value};
 
@@ -39,7 +38,7 @@ pub(super) enum Element {
 impl Emitter<'_> {
     /// The element of a node at an index.
     pub(super) fn element(&mut self, node: NodeRef, index: &Indices) -> Element {
-        let flat = Self::flat(index, &self.routine.node(node).dims);
+        let flat = Affine::row_major(index, &self.routine.node(node).dims);
         match self.vector_of(node, &flat) {
             Some((vector, lane)) => Element::Lane(vector, lane),
             None => self.numbered(&flat),
@@ -48,15 +47,14 @@ impl Emitter<'_> {
 
     /// Like [`Emitter::element`], but addresses the element always by its number.
     pub(super) fn numbered_element(&mut self, node: NodeRef, index: &Indices) -> Element {
-        let flat = Self::flat(index, &self.routine.node(node).dims);
+        let flat = Affine::row_major(index, &self.routine.node(node).dims);
         self.numbered(&flat)
     }
 
     fn numbered(&mut self, flat: &Affine) -> Element {
-        let IndexSum { computed, .. } = self.sum(flat);
-        match computed {
-            None => Element::Known(self.known_index(flat).unwrap_or(0) as u32),
-            Some(_) => {
+        match self.scope.known(flat) {
+            Some(known) => Element::Known(known as u32),
+            None => {
                 let index = self.index(flat);
                 Element::Computed(self.b.convert(Ty::U32, index))
             }

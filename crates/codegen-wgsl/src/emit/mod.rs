@@ -19,16 +19,15 @@ mod zeros;
 
 use std::collections::{BTreeSet, HashMap};
 
+use codegen_core::emit::{LoopScope, lacking};
 use codegen_core::threads::{BarrierTracker, Grid, Plan, PlanLimits, grid, plan};
-use codegen_core::{Caps, Kernel};
-use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt};
+use codegen_core::{Caps, Checked, Kernel, reject};
+use lowered_ir::ir::{LocalId, Locals, NodeRef, Routine, Stmt};
 use naga::Module;
 use tnode::{DType, Scalar};
 
 use crate::builder::{Buffer, ShaderBuilder, Ty, Value};
-use crate::errors::{Checked, reject};
 use crate::options::WgslOptions;
-use index::LoopValue;
 use locals::LocalStorage;
 
 /// A kernel as a module, and its launch parameters.
@@ -80,9 +79,7 @@ pub(crate) fn emit(
         plan,
         slabs: Vec::new(),
         params: Vec::new(),
-        symbols: Vec::new(),
-        vars: HashMap::new(),
-        order: Vec::new(),
+        scope: LoopScope::new(routine),
         storage: HashMap::new(),
         stored_narrow: BTreeSet::new(),
         threads: grid.threads,
@@ -108,11 +105,8 @@ struct Emitter<'k> {
     plan: Plan,
     slabs: Vec<Buffer>,
     params: Vec<Param>,
-    symbols: Vec<Value>,
-    /// Loop variables in scope.
-    vars: HashMap<LoopId, LoopValue>,
-    /// Loops in scope, the outermost first.
-    order: Vec<LoopId>,
+    /// Values of the loop variables in scope, and of the symbols.
+    scope: LoopScope<'k, Value>,
     storage: HashMap<LocalId, LocalStorage>,
     /// Nodes with stores of less than a word.
     stored_narrow: BTreeSet<NodeRef>,
@@ -135,37 +129,19 @@ struct Emitter<'k> {
 
 impl<'k> Emitter<'k> {
     fn kernel(mut self, grid: &Grid<'k>, slabs: &[u32]) -> Checked<EmittedModule> {
-        self.check_threads(grid)?;
+        lacking::check_workgroup(self.caps, grid)?;
         self.check_types()?;
         self.check_nodes()?;
         self.bind(slabs);
         let threads = grid.threads.unwrap_or(self.options.threads.clamp(1, self.most_threads()));
         let groups = self.grid(grid, threads)?;
-        if self.b.size() > MAX_SIZE {
-            return reject(
-                "a kernel of this size",
-                format!(
-                    "it takes {} steps, the most are {MAX_SIZE}; less unrolling makes it smaller",
-                    self.b.size()
-                ),
-            );
-        }
-        let table_words = self.params.len() + self.symbols.len();
+        lacking::check_size(self.b.size(), MAX_SIZE)?;
+        let table_words = self.params.len() + self.routine.symbols.len();
         Ok(EmittedModule { module: self.b.finish("main", threads), groups, table_words })
     }
 
     fn most_threads(&self) -> u32 {
         self.caps.workgroups.map_or(1, |w| w.threads)
-    }
-
-    fn check_threads(&self, grid: &Grid<'_>) -> Checked {
-        match grid.threads {
-            Some(threads) if threads > self.most_threads() => {
-                let most = self.most_threads();
-                reject("workgroup loops", format!("they take {threads} threads, the most are {most}"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Values of 64 bits need a type of that size, even if they are only moved.
@@ -195,13 +171,7 @@ impl<'k> Emitter<'k> {
                 );
             }
         }
-        match self.routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
-            None => Ok(()),
-            Some(symbol) => reject(
-                format!("symbol @{}", symbol.name),
-                format!("its range is {}, indices have 32 bits", symbol.range),
-            ),
-        }
+        lacking::check_symbols(self.routine)
     }
 
     /// Declares the buffers and reads the table: the offset of each node in its slab, and the values of
@@ -223,12 +193,14 @@ impl<'k> Emitter<'k> {
                 self.b.name(offset, &format!("at_{at}"));
                 self.params.push(Param { slab: slab as usize, offset });
             }
+            let mut symbols = Vec::new();
             for (at, symbol) in self.routine.symbols.iter().enumerate() {
                 let word = entry(self, slabs.len() + at);
                 let value = self.b.convert(Ty::I32, word);
                 self.b.name(value, &identifier(&symbol.name));
-                self.symbols.push(value);
+                symbols.push(value);
             }
+            self.scope.set_symbols(symbols);
         }
         let vector_slabs = vector_slabs::VectorAccesses::of(self.routine, &self.plan);
         for slab in 0..count {
@@ -251,11 +223,11 @@ impl<'k> Emitter<'k> {
     fn value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Computed(value) => value,
-            Operand::Known(scalar) => self.known(scalar),
+            Operand::Known(scalar) => self.known_value(scalar),
         }
     }
 
-    fn known(&mut self, scalar: Scalar) -> Value {
+    fn known_value(&mut self, scalar: Scalar) -> Value {
         let ty = self.carrier(scalar.dtype());
         match scalar.dtype() {
             DType::U32x4 => {

@@ -1,17 +1,18 @@
 //! The operations of the closed set L0 (see the module documentation of `scheduling::legalise`) in terms of
 //! the shading languages. Cases that their functions leave undefined, such as `max` of NaN, are expanded.
 
+use codegen_core::Checked;
+use codegen_core::emit::lacking;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use naga::{BinaryOperator as Op, MathFunction, UnaryOperator};
 use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::errors::{Checked, reject};
 
 impl Emitter<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Checked<Value> {
-        self.check_arithmetic(&op, dtype)?;
+        lacking::check_arithmetic(self.caps, op, dtype)?;
         let float = |fun: MathFunction| match dtype.is_float() {
             true => Ok(fun),
             false => Err(()),
@@ -31,14 +32,13 @@ impl Emitter<'_> {
             | UnaryOp::Sin
             | UnaryOp::Cos
             | UnaryOp::Tanh => {
-                let why = "the device has no function as accurate, and the expansion does not reach this far";
-                return reject(format!("`{op}` on {dtype}"), why);
+                return lacking::inaccurate(op, dtype);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => Err(()),
         };
         match fun {
             Ok(fun) => Ok(self.b.math1(fun, x)),
-            Err(()) => reject(format!("`{op}` on {dtype}"), "legalisation expands it"),
+            Err(()) => lacking::expanded(op, dtype),
         }
     }
 
@@ -47,12 +47,12 @@ impl Emitter<'_> {
         if dtype.is_float() || dtype.is_signed() {
             return self.b.unary(UnaryOperator::Negate, x);
         }
-        let zero = self.known(Scalar::zero(dtype));
+        let zero = self.known_value(Scalar::zero(dtype));
         self.b.binary(Op::Subtract, zero, x)
     }
 
     fn integer_abs(&mut self, dtype: DType, x: Value) -> Value {
-        let zero = self.known(Scalar::zero(dtype));
+        let zero = self.known_value(Scalar::zero(dtype));
         let negative = self.b.binary(Op::Less, x, zero);
         let negated = self.negated(dtype, x);
         self.b.select(negative, negated, x)
@@ -62,7 +62,7 @@ impl Emitter<'_> {
         if dtype == DType::Bool {
             return self.boolean(op, a, b);
         }
-        self.check_arithmetic(&op, dtype)?;
+        lacking::check_arithmetic(self.caps, op, dtype)?;
         let simple = match op {
             BinaryOp::Add => Op::Add,
             BinaryOp::Sub => Op::Subtract,
@@ -95,7 +95,7 @@ impl Emitter<'_> {
             | BinaryOp::Threefry
             | BinaryOp::ThreefryCrypto
             | BinaryOp::ThreefryLight => {
-                return reject(format!("`{op}` on {dtype}"), "legalisation expands it");
+                return lacking::expanded(op, dtype);
             }
         };
         if dtype.is_float()
@@ -169,17 +169,8 @@ impl Emitter<'_> {
             BinaryOp::BitOr => Op::InclusiveOr,
             BinaryOp::BitXor | BinaryOp::Ne => Op::NotEqual,
             BinaryOp::Eq => Op::Equal,
-            _ => return reject(format!("`{op}` on bool"), "legalisation expands it"),
+            _ => return lacking::expanded(op, DType::Bool),
         };
         Ok(self.b.binary(op, a, b))
-    }
-
-    /// Rejects an operation on a type in which the target does not compute: legalisation should have replaced
-    /// it.
-    pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
-        if self.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
-            return Ok(());
-        }
-        reject(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", self.caps.target))
     }
 }

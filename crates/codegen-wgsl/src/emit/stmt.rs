@@ -1,13 +1,13 @@
 //! Statements and loops.
 
+use codegen_core::emit::{LoopIndex, lacking, mixed_radix_digits};
 use codegen_core::threads::{self, Grid};
+use codegen_core::{Checked, reject};
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 use naga::BinaryOperator as Op;
 
-use super::index::LoopValue;
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE};
 use crate::builder::{Ty, Value};
-use crate::errors::{Checked, reject};
 
 impl<'k> Emitter<'k> {
     /// Emits the grid: computes the numbers of the workgroup and the thread, and emits the body for the
@@ -57,7 +57,7 @@ impl<'k> Emitter<'k> {
         let mut within: Option<Value> = None;
         for (axis, digit) in grid.axes.iter().zip(digits) {
             let Some(digit) = digit else {
-                self.enter(axis.var, LoopValue::Known(axis.lo));
+                self.enter(axis.var, LoopIndex::Known(axis.lo));
                 continue;
             };
             let mut value = self.b.bitcast(Ty::I32, digit);
@@ -67,10 +67,10 @@ impl<'k> Emitter<'k> {
             }
             self.b.name(value, &format!("i{}", axis.var.0));
             if let Some(symbol) = axis.symbol {
-                let inside = self.b.binary(Op::Less, value, self.symbols[symbol.index()]);
+                let inside = self.b.binary(Op::Less, value, self.scope.symbol(symbol));
                 within = Some(within.map_or(inside, |w| self.b.binary(Op::And, w, inside)));
             }
-            self.enter(axis.var, LoopValue::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
+            self.enter(axis.var, LoopIndex::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
         }
         if let Some(within) = within {
             let beyond = self.b.unary(naga::UnaryOperator::LogicalNot, within);
@@ -79,43 +79,18 @@ impl<'k> Emitter<'k> {
         self.block(grid.body, true)
     }
 
-    /// The digits of a number in a mixed radix, the last the least significant; `None` for a digit that can
-    /// only be 0.
+    /// See [`mixed_radix_digits`].
     pub(super) fn digits(&mut self, number: Value, extents: &[u32]) -> Vec<Option<Value>> {
-        let mut digits = vec![None; extents.len()];
-        let mut rest = number;
-        let first = extents.iter().position(|&e| e > 1);
-        for (at, &extent) in extents.iter().enumerate().rev() {
-            if extent <= 1 {
-                continue;
-            }
-            if Some(at) == first {
-                digits[at] = Some(rest);
-                break;
-            }
-            let extent = self.b.u32(extent);
-            digits[at] = Some(self.b.binary(Op::Modulo, rest, extent));
-            rest = self.b.binary(Op::Divide, rest, extent);
-        }
-        digits
-    }
-
-    pub(super) fn enter(&mut self, var: LoopId, index: LoopValue) {
-        self.vars.insert(var, index);
-        self.order.push(var);
-    }
-
-    pub(super) fn leave(&mut self) {
-        if let Some(var) = self.order.pop() {
-            self.vars.remove(&var);
-        }
+        mixed_radix_digits(number, extents, |n, by, _| {
+            let by = self.b.u32(by);
+            let remainder = self.b.binary(Op::Modulo, n, by);
+            (self.b.binary(Op::Divide, n, by), remainder)
+        })
     }
 
     /// Emits a block; `last` says that the kernel ends with it.
     pub(super) fn block(&mut self, block: &'k [Stmt], last: bool) -> Checked {
-        if self.b.size() > MAX_SIZE {
-            return reject("a kernel of this size", "less unrolling makes it smaller");
-        }
+        lacking::check_size(self.b.size(), MAX_SIZE)?;
         for (at, stmt) in block.iter().enumerate() {
             match stmt {
                 Stmt::Declare { local, dims, .. } => {
@@ -143,10 +118,7 @@ impl<'k> Emitter<'k> {
                 self.store(*node, element, value);
                 Ok(())
             }
-            Stmt::SetDynamic { op: Some(op), .. } => reject(
-                format!("scatter {op}"),
-                "legalisation expands accumulating stores at computed indices",
-            ),
+            Stmt::SetDynamic { op: Some(op), .. } => lacking::accumulating_scatter(op),
             Stmt::SetDynamic { node, index, axis, at, op: None, value } => {
                 self.check_store(stmt)?;
                 let at = self.computed_index("scatter", *node, *axis, at)?;
@@ -179,16 +151,8 @@ impl<'k> Emitter<'k> {
 
     /// Rejects a store outside of workgroup loops in a kernel that has them: every thread would execute it.
     fn check_store(&self, stmt: &Stmt) -> Checked {
-        let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
-            return Ok(());
-        };
-        match self.threads.is_some() && self.within.is_none() {
-            false => Ok(()),
-            true => reject(
-                format!("a store to node {node}"),
-                "it stands outside of workgroup loops, where every thread of the workgroup would do it",
-            ),
-        }
+        let by_all = self.threads.is_some() && self.within.is_none();
+        if by_all { lacking::check_store_by_all_threads(stmt) } else { Ok(()) }
     }
 
     #[allow(clippy::too_many_arguments, reason = "a loop's fields")]
@@ -210,16 +174,14 @@ impl<'k> Emitter<'k> {
         }
         if self.plan.unrolled.contains(&var) {
             for at in lo..hi.limit {
-                self.enter(var, LoopValue::Known(at));
+                self.enter(var, LoopIndex::Known(at));
                 self.block(body, false)?;
                 self.leave();
             }
             return Ok(());
         }
         self.depth += 1;
-        if self.depth > MAX_LOOP_DEPTH {
-            return reject("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
-        }
+        lacking::check_loop_depth(self.depth, MAX_LOOP_DEPTH)?;
         let before = self.barriers.pending();
         self.serial(var, lo, hi, body)?;
         if hi.symbol.is_some() {
@@ -237,14 +199,14 @@ impl<'k> Emitter<'k> {
         let end = match hi.symbol {
             None => limit,
             Some(symbol) => {
-                let value = self.symbols[symbol.index()];
+                let value = self.scope.symbol(symbol);
                 self.b.math(naga::MathFunction::Min, limit, Some(value), None)
             }
         };
         let first = self.b.i32(first);
         let mut result = Ok(());
         self.counted(&format!("i{}", var.0), first, end, |e, value| {
-            e.enter(var, LoopValue::Computed(value, (lo, hi.limit - 1)));
+            e.enter(var, LoopIndex::Computed(value, (lo, hi.limit - 1)));
             result = e.block(body, false).map(|()| e.barrier_before_next_iteration(body));
             e.leave();
         });

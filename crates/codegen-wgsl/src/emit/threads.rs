@@ -1,12 +1,12 @@
 //! Workgroup loops: the mapping of their iterations to threads, and the barriers around them.
 
+use codegen_core::emit::LoopIndex;
 use codegen_core::threads::{self, BarrierScope};
+use codegen_core::{Checked, reject};
 use lowered_ir::ir::{LocalId, NodeRef, Stmt};
 
 use super::Emitter;
-use super::index::LoopValue;
 use crate::builder::{ClosedBlock, Ty};
-use crate::errors::{Checked, reject};
 
 impl<'k> Emitter<'k> {
     /// Emits an outermost workgroup loop and the barriers around it; `last` says that the kernel ends with
@@ -38,10 +38,10 @@ impl<'k> Emitter<'k> {
         let digits = self.digits(thread, &extents);
         for (&(var, extent), digit) in nest.axes.iter().zip(digits) {
             let index = match digit {
-                None => LoopValue::Known(0),
+                None => LoopIndex::Known(0),
                 Some(digit) => {
                     let value = self.b.bitcast(Ty::I32, digit);
-                    LoopValue::Computed(value, (0, i64::from(extent) - 1))
+                    LoopIndex::Computed(value, (0, i64::from(extent) - 1))
                 }
             };
             self.enter(var, index);

@@ -78,7 +78,7 @@ impl VectorAccesses {
 /// boundary.
 fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
     let (Some(var), decl) = (lanes, routine.node(node)) else { return false };
-    let flat = Emitter::flat(index, &decl.dims);
+    let flat = Affine::row_major(index, &decl.dims);
     let rest = |(v, factor): &(lowered_ir::ir::Var, i64)| *v == var.into() || factor % 4 == 0;
     decl.dtype.size_bytes() == 4
         && flat.coefficient(var) == 1
@@ -112,7 +112,7 @@ impl<'k> Emitter<'k> {
         {
             return None;
         }
-        let (terms, offset) = self.computed_terms(flat);
+        let (terms, offset) = self.scope.split(flat);
         if terms.terms().iter().any(|(_, factor)| factor % 4 != 0) {
             return None;
         }
@@ -137,7 +137,7 @@ impl<'k> Emitter<'k> {
         pending_lanes.push(word);
         let &[a, b, c, d] = pending_lanes.as_slice() else { return };
         pending_lanes.clear();
-        let flat = Self::flat(index, &self.routine.node(node).dims);
+        let flat = Affine::row_major(index, &self.routine.node(node).dims);
         if let Some((vector, _)) = self.vector_of(node, &flat) {
             let lanes = self.b.lanes([a, b, c, d]);
             let pointer = self.b.word(self.slabs[self.params[node.index()].slab], vector);

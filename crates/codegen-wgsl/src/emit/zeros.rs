@@ -63,7 +63,7 @@ impl Emitter<'_> {
     }
 
     fn or_nan(&mut self, dtype: DType, is_valid: Value, result: Value) -> Value {
-        let nan = self.known(Scalar::from_f64(dtype, f64::NAN));
+        let nan = self.known_value(Scalar::from_f64(dtype, f64::NAN));
         self.b.select(is_valid, result, nan)
     }
 
@@ -78,7 +78,7 @@ impl Emitter<'_> {
     /// An infinity with the sign of `a / b`.
     fn infinity_of(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         let [plus, minus] =
-            [f64::INFINITY, f64::NEG_INFINITY].map(|end| self.known(Scalar::from_f64(dtype, end)));
+            [f64::INFINITY, f64::NEG_INFINITY].map(|end| self.known_value(Scalar::from_f64(dtype, end)));
         let [a, b] = [a, b].map(|x| self.bits_of(x));
         let signs = self.b.binary(Op::ExclusiveOr, a.word, b.word);
         let positive = self.b.binary(Op::LessEqual, signs, a.magnitude);

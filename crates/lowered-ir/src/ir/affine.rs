@@ -129,6 +129,11 @@ impl Affine {
         product
     }
 
+    /// The row-major position of the element at `index` in an array of dimensions `dims`, in elements.
+    pub fn row_major(index: &[Affine], dims: &[usize]) -> Affine {
+        index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
+    }
+
     /// `self` with every occurrence of `var` replaced by `by`.
     pub fn substitute(&self, var: impl Into<Var>, by: &Affine) -> Affine {
         let var = var.into();
