@@ -5,8 +5,8 @@ use std::{any::Any, fmt, sync::Arc};
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PoolHandle, PoolId, SequenceHandle,
-    SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PolledStream, PoolHandle, PoolId,
+    SequenceHandle, SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind, check_owner,
 };
 
 use crate::{
@@ -75,9 +75,7 @@ impl CudaDevice {
     }
 
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
-        let stream: &Arc<Stream> = handle.get()?;
-        self.check_own(&stream.shared, "stream")?;
-        Ok(stream)
+        self.streams.get(&self.shared, handle)
     }
 
     fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Event, DriverError> {
@@ -87,7 +85,7 @@ impl CudaDevice {
     }
 
     fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
-        if Arc::ptr_eq(shared, &self.shared) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
+        check_owner(shared, &self.shared, what)
     }
 
     fn unreachable(&self) -> DriverError {
@@ -124,7 +122,7 @@ fn describe(opened: &OpenedDevice, memory_limit: Option<usize>, has_cache: bool)
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         // A stream and its pending events refer to each other; draining breaks the cycle.
-        self.streams.live().iter().for_each(|stream| stream.drain());
+        self.streams.drain_all();
     }
 }
 
@@ -162,7 +160,7 @@ unsafe impl Driver for CudaDevice {
 
     fn used_memory(&self) -> usize {
         // Completed tasks keep their memory until they are retired.
-        self.streams.live().iter().for_each(|stream| stream.advance());
+        self.streams.advance_all();
         self.memory.used()
     }
 
@@ -197,21 +195,15 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
-        if let Ok(stream) = self.stream(&stream) {
-            stream.drain();
-        }
+        self.streams.drop_stream(&self.shared, &stream);
     }
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
-        let stream = self.stream(stream)?;
-        stream.drain();
-        self.shared.check_alive()?;
-        stream.clear_failure();
-        Ok(())
+        self.streams.reset_stream(&self.shared, stream)
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        self.stream(stream).is_ok_and(|stream| stream.is_idle())
+        self.streams.is_idle(&self.shared, stream)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {

@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use device_runtime::{DriverError, Failure, WaitKind};
+use device_runtime::{DriverError, Failure, PolledStream, WaitKind};
 
 use crate::{
     api::{CallError, KernelLaunch, RecordedEvent, StagingAllocator, TaskQueue},
@@ -231,12 +231,6 @@ impl Stream {
         lost.unwrap_or_else(|| crate::shared_state::platform(error))
     }
 
-    /// Retires completed tasks without waiting, and reports logs.
-    pub(crate) fn advance(&self) {
-        self.poll();
-        self.report_logs();
-    }
-
     fn poll(&self) {
         let mut state = lock(&self.state);
         if self.shared.lost().is_none()
@@ -271,16 +265,6 @@ impl Stream {
         }
     }
 
-    /// Waits until all submitted tasks are done or lost, and their logs are reported.
-    pub(crate) fn drain(&self) {
-        loop {
-            self.advance();
-            let first = lock(&self.state).queue.first().cloned();
-            let Some(recorded) = first else { return self.wait_until_reported() };
-            self.wait_for(&recorded);
-        }
-    }
-
     /// Waits for a recorded event, and retires completed tasks.
     fn wait_for(&self, recorded: &RecordedEvent) {
         let waited = if self.shared.lost().is_none() { recorded.sync() } else { Ok(()) };
@@ -289,20 +273,6 @@ impl Stream {
             self.mark_lost(&state, &error);
         }
         self.retire_tasks(&mut state);
-    }
-
-    /// Clears the failure.
-    pub(crate) fn clear_failure(&self) {
-        let mut state = lock(&self.state);
-        state.failure = None;
-        state.reports.clear_failure();
-    }
-
-    /// Whether all submitted tasks are done.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.advance();
-        let state = lock(&self.state);
-        state.queue.len() == 0 && !state.queue.is_open() && state.reports.is_empty()
     }
 
     /// Retires the completed tasks and handles their events and logs. If the device is lost, retires all
@@ -325,6 +295,48 @@ impl Stream {
     /// whatever its code.
     fn mark_lost(&self, state: &StreamState, error: &CallError) {
         self.shared.lose(format!("{error}{}", self.pending(state)));
+    }
+}
+
+impl PolledStream for Stream {
+    type Device = SharedState;
+
+    fn device(&self) -> &Arc<SharedState> {
+        &self.shared
+    }
+
+    fn check_alive(device: &SharedState) -> Result<(), DriverError> {
+        device.check_alive()
+    }
+
+    /// Retires completed tasks without waiting, and reports logs.
+    fn advance(&self) {
+        self.poll();
+        self.report_logs();
+    }
+
+    /// Waits until all submitted tasks are done or lost, and their logs are reported.
+    fn drain(&self) {
+        loop {
+            self.advance();
+            let first = lock(&self.state).queue.first().cloned();
+            let Some(recorded) = first else { return self.wait_until_reported() };
+            self.wait_for(&recorded);
+        }
+    }
+
+    /// Whether all submitted tasks are done.
+    fn is_idle(&self) -> bool {
+        self.advance();
+        let state = lock(&self.state);
+        state.queue.len() == 0 && !state.queue.is_open() && state.reports.is_empty()
+    }
+
+    /// Clears the failure.
+    fn clear_failure(&self) {
+        let mut state = lock(&self.state);
+        state.failure = None;
+        state.reports.clear_failure();
     }
 }
 

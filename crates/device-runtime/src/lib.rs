@@ -108,7 +108,7 @@ pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::residence::Prepare;
 pub use crate::routine::LinkedRoutine;
 pub use crate::stream::{Stream, StreamId};
-pub use crate::stream_registry::StreamRegistry;
+pub use crate::stream_registry::{PolledStream, StreamRegistry, check_owner};
 pub use crate::task::Task;
 pub use crate::transfer::Transfer;
 

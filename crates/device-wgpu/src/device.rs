@@ -5,8 +5,8 @@ use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, PoolHandle, PoolId, StreamHandle, StreamRegistry,
-    StreamStrategy, WaitKind,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, PolledStream, PoolHandle, PoolId, StreamHandle,
+    StreamRegistry, StreamStrategy, WaitKind, check_owner,
 };
 use wgpu::Limits;
 
@@ -144,9 +144,7 @@ impl WgpuDevice {
     }
 
     fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
-        let stream: &Arc<Stream> = handle.get()?;
-        self.check_own(&stream.shared, "stream")?;
-        Ok(stream)
+        self.streams.get(&self.shared, handle)
     }
 
     fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Arc<Event>, DriverError> {
@@ -156,7 +154,7 @@ impl WgpuDevice {
     }
 
     fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
-        if Arc::ptr_eq(shared, &self.shared) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
+        check_owner(shared, &self.shared, what)
     }
 }
 
@@ -208,7 +206,7 @@ unsafe impl Driver for WgpuDevice {
 
     fn used_memory(&self) -> usize {
         // Completed tasks keep their memory until their batch is retired.
-        self.streams.live().iter().for_each(|stream| stream.advance());
+        self.streams.advance_all();
         self.slabs.used()
     }
 
@@ -223,7 +221,7 @@ unsafe impl Driver for WgpuDevice {
                 return Err(error);
             }
             // Unfinished tasks may keep freed memory alive: wait for them and try again.
-            self.streams.live().iter().for_each(|stream| stream.drain());
+            self.streams.drain_all();
             self.slabs.allocate(pool, bytes)
         })?;
         Ok(PoolHandle::from(memory as Arc<dyn Any + Send + Sync>))
@@ -237,21 +235,15 @@ unsafe impl Driver for WgpuDevice {
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
-        if let Ok(stream) = self.stream(&stream) {
-            stream.drain();
-        }
+        self.streams.drop_stream(&self.shared, &stream);
     }
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
-        let stream = self.stream(stream)?;
-        stream.drain();
-        self.shared.gpu.check_alive()?;
-        stream.clear_failure();
-        Ok(())
+        self.streams.reset_stream(&self.shared, stream)
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        self.stream(stream).is_ok_and(|stream| stream.is_idle())
+        self.streams.is_idle(&self.shared, stream)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {

@@ -34,7 +34,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use device_runtime::{DriverError, Failure};
+use device_runtime::{DriverError, Failure, PolledStream};
 use wgpu::SubmissionIndex;
 
 use crate::{
@@ -167,17 +167,6 @@ impl Stream {
         state.failure.get_or_insert(failure);
     }
 
-    /// Retires completed batches without waiting, and submits the open batch if no batch is in flight any
-    /// more.
-    pub(crate) fn advance(&self) {
-        self.shared.gpu.poll();
-        let mut state = lock(&self.state);
-        self.retire_batches(&mut state);
-        if state.in_flight.is_empty() {
-            self.submit(&mut state);
-        }
-    }
-
     /// Waits until an event of this stream has an outcome.
     pub(crate) fn sync(&self, event: &Event) -> Result<(), DriverError> {
         loop {
@@ -190,31 +179,6 @@ impl Stream {
             }
             self.retire_batches(&mut lock(&self.state));
         }
-    }
-
-    /// Waits until all recorded commands are done or failed.
-    pub(crate) fn drain(&self) {
-        loop {
-            let mut state = lock(&self.state);
-            self.retire_batches(&mut state);
-            self.submit(&mut state);
-            let first = state.in_flight.front().map(|batch| batch.submitted.index.clone());
-            drop(state);
-            let Some(first) = first else { return };
-            self.shared.gpu.wait(&first);
-        }
-    }
-
-    /// Clears the failure.
-    pub(crate) fn clear_failure(&self) {
-        lock(&self.state).failure = None;
-    }
-
-    /// Whether all recorded commands are done.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.advance();
-        let state = lock(&self.state);
-        state.open.commands.is_empty() && state.in_flight.is_empty()
     }
 
     fn first_in_flight(&self) -> Option<SubmissionIndex> {
@@ -302,6 +266,54 @@ impl Stream {
             });
             batch.events.iter().for_each(|event| event.reach(outcome.clone()));
         }
+    }
+}
+
+impl PolledStream for Stream {
+    type Device = SharedState;
+
+    fn device(&self) -> &Arc<SharedState> {
+        &self.shared
+    }
+
+    fn check_alive(device: &SharedState) -> Result<(), DriverError> {
+        device.gpu.check_alive()
+    }
+
+    /// Retires completed batches without waiting, and submits the open batch if no batch is in flight any
+    /// more.
+    fn advance(&self) {
+        self.shared.gpu.poll();
+        let mut state = lock(&self.state);
+        self.retire_batches(&mut state);
+        if state.in_flight.is_empty() {
+            self.submit(&mut state);
+        }
+    }
+
+    /// Waits until all recorded commands are done or failed.
+    fn drain(&self) {
+        loop {
+            let mut state = lock(&self.state);
+            self.retire_batches(&mut state);
+            self.submit(&mut state);
+            let first = state.in_flight.front().map(|batch| batch.submitted.index.clone());
+            drop(state);
+            let Some(first) = first else { return };
+            self.shared.gpu.wait(&first);
+        }
+    }
+
+    /// Whether all recorded commands are done.
+    fn is_idle(&self) -> bool {
+        self.advance();
+        let state = lock(&self.state);
+        state.open.commands.is_empty() && state.in_flight.is_empty()
+    }
+
+    /// Clears the failure.
+    fn clear_failure(&self) {
+        lock(&self.state).failure = None;
     }
 }
 

@@ -31,7 +31,7 @@ impl Emitter<'_> {
         let is_within = self.b.binary(Op::LogicalAnd, from, to);
         let rounded = self.b.convert(sum.ty, apart);
         let constant = self.known_value(rounder);
-        // For numbers too large for this method, infinities and NaN.
+        // The difference of the floats, for numbers that are too large for this method, infinities and NaN.
         let difference = self.b.binary(Op::Subtract, sum, constant);
         Some(self.b.select(is_within, rounded, difference))
     }

@@ -29,7 +29,7 @@ impl CudaDevice {
                 return Err(error);
             }
             // Unfinished tasks may keep freed memory alive: wait for them and try again.
-            self.streams.live().iter().for_each(|stream| stream.drain());
+            self.streams.drain_all();
             self.shared.context.release_freed_memory().map_err(|error| self.shared.platform(error))?;
             self.allocate(bytes)
         })
