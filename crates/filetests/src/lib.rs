@@ -39,6 +39,7 @@ mod corpus; // the files of a folder
 mod file; // the parts of a test file
 pub mod generate; // random routines
 mod golden; // comparing with, and rewriting, sections
+pub mod kernels; // kernels without the scheduler
 pub mod kinds; // the kinds of test lines
 mod listings; // the code that code generators write for the corpus
 pub mod run_line; // `; run:` lines
@@ -49,4 +50,4 @@ pub use check_passes::check_passes;
 pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Mode, TestFailure, check};
-pub use listings::check_listings;
+pub use listings::assert_listings;

@@ -15,13 +15,23 @@ use scheduling::{ScheduleOptions, schedule};
 use crate::golden::diff;
 use crate::{File, Mode, TestFailure, corpus};
 
-/// Compares the sources that a code generator writes for the corpus with the golden files of an extension, or
-/// rewrites these.
+/// Asserts that the sources that a code generator writes for the corpus are those of the golden files of an
+/// extension, or rewrites the files if `BLESS=1`.
 ///
 /// `comment` begins the lines that say which kernel follows, in the code generator's language. The target
 /// must be the same on every machine: the code generator's capabilities decide how routines are scheduled. If
 /// the target lacks an operation of a routine, the golden file has the reason in place of the source.
-pub fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<TestFailure> {
+///
+/// # Panics
+///
+/// With all differences, if there are any.
+pub fn assert_listings(codegen: &dyn Codegen, extension: &str, comment: &str) {
+    let failures = check_listings(codegen, extension, comment, Mode::from_env());
+    let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<TestFailure> {
     let is_run = |file: &File| file.tests.iter().any(|test| test.words().next() == Some("run"));
     let mut failures = Vec::new();
     for file in corpus().filter(is_run) {

@@ -5,6 +5,7 @@ use crate::common;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use expect_test::{ExpectFile, expect_file};
+use filetests::kernels::{DOUBLE, TREE_REDUCTION};
 
 fn check(text: &str, expected: &ExpectFile) {
     let kernel = common::kernel(text, &ptx_caps(Target::Sm80));
@@ -16,15 +17,7 @@ fn check(text: &str, expected: &ExpectFile) {
 
 #[test]
 fn a_thread_per_iteration() {
-    let text = r#"
-routine @double fast {
-  node %0 "x" f32[1000] on_device
-  node %1 "y" f32[1000] on_device
-  for i0 in 0..1000 parallel {
-    %1[i0] := %0[i0] + %0[i0]
-  }
-}"#;
-    check(text, &expect_file!["../text/double.ptx"]);
+    check(DOUBLE, &expect_file!["../text/double.ptx"]);
 }
 
 #[test]
@@ -43,27 +36,7 @@ routine @log strict {
 
 #[test]
 fn a_tree_in_shared_memory() {
-    let text = r#"
-routine @tree strict {
-  node %0 "x" f32[2, 8] on_device
-  node %1 "y" f32[2] on_device
-  for i0 in 0..2 parallel {
-    declare l0 f32[8] workgroup
-    declare l1 f32[8] thread
-    for i1 in 0..8 workgroup {
-      for i2 in 0..4 {
-        l1[i1] := l1[i1] + %0[i0, i1] * 2.0f32
-      }
-    }
-    for i3 in 0..8 workgroup {
-      l0[i3] := l1[i3]
-    }
-    for i4 in 0..1 workgroup {
-      %1[i0] := l0[i4] + l0[i4 + 1]
-    }
-  }
-}"#;
-    check(text, &expect_file!["../text/tree_reduction.ptx"]);
+    check(TREE_REDUCTION, &expect_file!["../text/tree_reduction.ptx"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::common;
 use codegen_core::{Codegen, CodegenError, Kernel};
 use codegen_wgsl::{Rendered, WgslOptions, baseline_caps, wgsl};
 use expect_test::expect_file;
+use filetests::kernels::{DOUBLE, TREE_REDUCTION};
 use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine that is legalised but not scheduled.
@@ -26,15 +27,6 @@ fn check(text: &str, slabs: &[u32], expected: &expect_test::ExpectFile) {
     ));
 }
 
-const DOUBLE: &str = r#"
-routine @double fast {
-  node %0 "x" f32[1000] on_device
-  node %1 "y" f32[1000] on_device
-  for i0 in 0..1000 parallel {
-    %1[i0] := %0[i0] + %0[i0]
-  }
-}"#;
-
 #[test]
 fn a_thread_per_iteration() {
     check(DOUBLE, &[0, 1], &expect_file!["../text/double.wgsl"]);
@@ -42,27 +34,7 @@ fn a_thread_per_iteration() {
 
 #[test]
 fn a_tree_in_shared_memory() {
-    let text = r#"
-routine @tree strict {
-  node %0 "x" f32[2, 8] on_device
-  node %1 "y" f32[2] on_device
-  for i0 in 0..2 parallel {
-    declare l0 f32[8] workgroup
-    declare l1 f32[8] thread
-    for i1 in 0..8 workgroup {
-      for i2 in 0..4 {
-        l1[i1] := l1[i1] + %0[i0, i1] * 2.0f32
-      }
-    }
-    for i3 in 0..8 workgroup {
-      l0[i3] := l1[i3]
-    }
-    for i4 in 0..1 workgroup {
-      %1[i0] := l0[i4] + l0[i4 + 1]
-    }
-  }
-}"#;
-    check(text, &[0, 0], &expect_file!["../text/tree.wgsl"]);
+    check(TREE_REDUCTION, &[0, 0], &expect_file!["../text/tree.wgsl"]);
 }
 
 #[test]

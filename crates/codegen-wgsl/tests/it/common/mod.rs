@@ -1,7 +1,8 @@
 //! Code that the tests share: a device with every type, and a validator for texts.
 
-use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
+use codegen_core::{Caps, KernelAbi, Param};
 use codegen_wgsl::baseline_caps;
+pub(crate) use filetests::kernels::kernel;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use tnode::DType;
 
@@ -30,26 +31,4 @@ pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String
         .validate(&module)
         .map_err(|e| e.emit_to_string(wgsl))?;
     Ok(module)
-}
-
-/// A routine as one kernel, without the scheduler: the ABI follows the routine's declarations.
-pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
-    let routine = lowered_ir::text::parse(text).expect("the text is valid");
-    let ir = scheduling::legalise(&routine, caps).expect("the target has the operations");
-    let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
-        access: Access::ReadWrite,
-        bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),
-    };
-    let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
-    let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
-    let launch = Launch::whole(&ir.body);
-    let abi = KernelAbi {
-        name: ir.name.clone(),
-        params,
-        launch,
-        scratch_bytes: 0,
-        log: lowered_ir::log::lines(&ir).into(),
-        cost: codegen_core::Cost::default(),
-    };
-    Kernel::verified(ir, abi).expect("a valid kernel")
 }
