@@ -3,38 +3,14 @@
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod counting_allocator;
 #[path = "it/support/mod.rs"]
 mod support;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
 use codegen_core::{Access, Launch};
+use counting_allocator::allocations;
 use scheduler_multicore::{Config, Cpu};
 use support::*;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
-        unsafe { System.dealloc(base, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
 
@@ -62,9 +38,9 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
                 (0..10).for_each(|_| run(100));
                 // The minimum of several rounds counts, since the test harness's own thread is counted too.
                 let rounds = (0..5).map(|_| {
-                    let before = ALLOCATIONS.load(Ordering::Relaxed);
+                    let before = allocations();
                     run(1000);
-                    ALLOCATIONS.load(Ordering::Relaxed) - before
+                    allocations() - before
                 });
                 assert_eq!(rounds.min(), Some(0), "{}, {threads} threads, {launch:?}, {how}", device.name());
             }

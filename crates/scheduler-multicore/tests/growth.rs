@@ -3,43 +3,17 @@
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod counting_allocator;
 #[path = "it/support/mod.rs"]
 mod support;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    slice::from_ref,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::{slice::from_ref, thread};
 
 use codegen_core::Access;
+use counting_allocator::live_bytes;
 use device_runtime::LinkedRoutine;
 use scheduler_multicore::{Config, Cpu};
 use support::*;
-
-struct Counting;
-
-/// Bytes that are currently allocated.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
-        unsafe { System.dealloc(base, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const STREAMS: usize = 8;
 
@@ -74,9 +48,9 @@ fn a_million_tasks_through_eight_streams_leave_no_memory_behind() {
         .collect();
     // Queues, tables and thread-locals grow to their final sizes.
     run(&routines, RUNS / 10);
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = live_bytes();
     run(&routines, RUNS - RUNS / 10);
-    let grown = LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    let grown = live_bytes().saturating_sub(before);
     // A queue may still reach a new maximum depth; a leak of one byte per task would be 900,000 bytes.
     assert!(grown < 100_000, "{grown} bytes more than after the first tenth");
     for (node, routine) in nodes.iter().zip(&routines) {

@@ -6,24 +6,8 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use assignments::{AccumOp, Assignments, builder};
 use expect_test::expect;
-use lowered_ir::verify::verify;
-use program::{Machine, f32s, values};
+use program::{Machine, body, f32s, read, values};
 use tnode::TensorNode;
-
-fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
-    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
-    parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// The loops of the lowered program.
-fn body(assignments: &Assignments) -> String {
-    let lowered =
-        lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}")).lowered;
-    verify(&lowered.routine).unwrap_or_else(|error| panic!("{error}"));
-    let text = lowered_ir::text::print(&lowered.routine);
-    let body = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  comment"));
-    body.map(|line| line[2..].to_owned() + "\n").collect()
-}
 
 /// The values of `node` after a run with those inputs.
 fn run(assignments: &Assignments, inputs: &[(&TensorNode, &[f64])], node: &TensorNode) -> Vec<f64> {

@@ -3,31 +3,12 @@
 use crate::program;
 
 use assignments::indexing::StaticSymbol;
-use assignments::lower::{LowerOptions, LoweredAssignments, lower};
+use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use assignments::{Assignments, FetchOp, builder};
 use expect_test::expect;
-use lowered_ir::verify::verify;
-use program::{Machine, f32s, node, values};
+use program::{Machine, body, f32s, lowered, node, read, values};
 use tnode::{DType, MemoryMode, Padding, TensorNode, commit_decisions};
-
-fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
-    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
-    parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn lowered(assignments: &Assignments) -> LoweredAssignments {
-    let lowered = lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
-    verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}"));
-    lowered
-}
-
-/// The symbols, nodes and loops.
-fn body(assignments: &Assignments) -> String {
-    let text = lowered_ir::text::print(&lowered(assignments).lowered.routine);
-    let body = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  comment"));
-    body.map(|line| line[2..].to_owned() + "\n").collect()
-}
 
 #[test]
 fn every_form_has_its_text() {

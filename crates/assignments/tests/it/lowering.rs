@@ -8,21 +8,11 @@ use assignments::text::parse;
 use assignments::{AccumOp, Assignments, FetchOp, Operand, Rhs, builder};
 use expect_test::{Expect, expect};
 use lowered_ir::ir::{Affine, BinaryOp, Numerics, SymbolId, TernaryOp, UnaryOp};
-use program::{Machine, f32s, node};
+use program::{Machine, body, f32s, node, read};
 use tnode::{DType, Dims, MemoryMode, Sharing, TensorNode};
 
-/// The body of the lowered routine as text, without the lines around it.
-fn body(assignments: &Assignments) -> String {
-    let lowered =
-        lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}")).lowered;
-    let text = lowered_ir::text::print(&lowered.routine);
-    let body = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  comment"));
-    body.map(|line| line[2..].to_owned() + "\n").collect()
-}
-
 fn check(text: &str, nodes: &[&TensorNode], expected: Expect) {
-    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
-    expected.assert_eq(&body(&parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))));
+    expected.assert_eq(&body(&read(text, nodes)));
 }
 
 #[test]

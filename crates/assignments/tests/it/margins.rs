@@ -2,13 +2,10 @@
 
 use crate::program;
 
-use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use expect_test::expect;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
-use lowered_ir::verify::verify;
-use program::{Machine, f32s, values};
+use program::{Machine, body, f32s, read, values};
 use tnode::{DType, MemoryMode, Padding, TensorNode};
 
 /// A node of `f32` with margins.
@@ -16,20 +13,6 @@ fn padded(label: &str, dims: &[usize], margins: &[(usize, usize)], neutral: Opti
     let padding = Padding::new(margins.iter().copied(), neutral);
     let node = TensorNode::builder(label).dims(dims.iter().copied()).dtype(DType::F32).padding(padding);
     node.build().expect("small")
-}
-
-fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
-    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
-    parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn body(assignments: &Assignments) -> String {
-    let lowered =
-        lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}")).lowered;
-    verify(&lowered.routine).unwrap_or_else(|error| panic!("{error}"));
-    let text = lowered_ir::text::print(&lowered.routine);
-    let body = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  comment"));
-    body.map(|line| line[2..].to_owned() + "\n").collect()
 }
 
 /// The values of `dims` in the middle of an array of their size with margins, which hold `outside`.

@@ -10,13 +10,8 @@ use expect_test::expect;
 use lowered_ir::ir::SymbolId;
 use lowered_ir::random::{Distribution, Scheme};
 use lowered_ir::verify::verify;
-use program::{Machine, f32s, node};
+use program::{Machine, f32s, node, read};
 use tnode::{DType, Padding, TensorNode};
-
-fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
-    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
-    parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// The values of a node after one run.
 fn run(assignments: &Assignments, bindings: &[i64], node: &TensorNode) -> Vec<f64> {

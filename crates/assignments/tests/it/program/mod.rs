@@ -2,8 +2,10 @@
 
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, LoweredAssignments, lower};
+use assignments::text::parse;
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
+use lowered_ir::verify::verify;
 use tnode::{DType, Scalar, TensorNode};
 
 /// A node with this label, type and dimensions.
@@ -20,6 +22,26 @@ pub(crate) fn f32s(label: &str, dims: &[usize]) -> TensorNode {
 pub(crate) fn values(count: usize, seed: u64) -> Vec<f64> {
     let step = |i: usize| (i as u64 * 7 + seed * 13) % 17;
     (0..count).map(|i| (step(i) as f64 - 8.0) / 4.0).collect()
+}
+
+/// Assignments whose text is valid.
+pub(crate) fn read(text: &str, nodes: &[&TensorNode]) -> Assignments {
+    let nodes: Vec<TensorNode> = nodes.iter().map(|&node| node.clone()).collect();
+    parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The verified result of lowering.
+pub(crate) fn lowered(assignments: &Assignments) -> LoweredAssignments {
+    let lowered = lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}"));
+    lowered
+}
+
+/// The symbols, nodes and loops of the lowered routine, without comments.
+pub(crate) fn body(assignments: &Assignments) -> String {
+    let text = lowered_ir::text::print(&lowered(assignments).lowered.routine);
+    let body = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  comment"));
+    body.map(|line| line[2..].to_owned() + "\n").collect()
 }
 
 /// A lowered program with its memory.
