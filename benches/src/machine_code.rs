@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrayjit::{Backend, Settings};
+use arrayjit::{Backend, BackendParts, Settings};
 use codegen_core::{Payload, PtxModule};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::assembler::{Assembled, CudaTools};
@@ -67,7 +67,7 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
 fn modules(case: &Case, target: Target) -> Vec<Arc<PtxModule>> {
     let codegen = Arc::new(ptx(target, PtxOptions::default()));
     let device = Device::new(Arc::new(NullDevice::new()), 0);
-    let backend = Backend::from_parts("ptx", codegen, device, Settings::default());
+    let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), Settings::default());
     let nodes: Vec<_> = case.nodes.iter().map(|node| node.build().expect("a node")).collect();
     let compiled = backend.compile(&case.text, &nodes).unwrap_or_else(|e| panic!("{}: {e}", case.name));
     assert!(compiled.fallbacks().is_empty(), "{} falls back", case.name);

@@ -1,18 +1,23 @@
 //! Backends by name: a code generator and the devices that run its code.
 
+mod auto; // the first backend of a fixed order that opens
+mod available; // backends that can be used here, and why others cannot
+mod built_in; // the backends of this crate
+mod parts; // a code generator and its devices
+mod registry; // backends of other crates, and names
+
 use std::{
     fmt,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use codegen_core::{Codegen, interpreted::Interpreted};
-use device_runtime::{Context, Device, Driver, Host, HostOptions, Stream};
+use codegen_core::Codegen;
+use device_runtime::{Context, Device, Host, HostOptions, Stream};
 use lowered_ir::{
     pipeline::{Changes, OptimizeCtx},
     stack::with_enough,
 };
-use scheduler_multicore::Cpu;
 use tnode::Pending;
 
 use crate::{
@@ -24,6 +29,10 @@ use crate::{
     settings::{LoadedSettings, Settings},
     trace::ProcessTimeline,
 };
+
+pub use available::{BackendStatus, DeviceListing};
+pub use parts::{BackendParts, OpenResult};
+pub use registry::{LinkedBackend, RegisterError};
 
 /// A code generator and its devices: compiles assignments and runs them on streams. Cheap to clone; usable
 /// from any thread.
@@ -52,38 +61,21 @@ struct BackendState {
     _timeline: Option<ProcessTimeline>,
 }
 
-/// A code generator and the devices that run its code.
-type BackendParts = (Arc<dyn Codegen>, Vec<Device>);
-
-/// A backend that can be opened.
-struct BackendEntry {
-    name: &'static str,
-    about: &'static str,
-    open: fn(&Settings) -> Result<BackendParts, OpenError>,
-}
-
-/// Every backend of this build. A new backend needs one line here and nothing else in this crate.
-const BACKENDS: &[BackendEntry] = &[
-    BackendEntry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
-    BackendEntry { name: "inline", about: "native code on the caller's thread", open: inline },
-    BackendEntry {
-        name: "interpreter",
-        about: "the definition of the IR, slow, on the caller's thread",
-        open: interpreter,
-    },
-    BackendEntry { name: "wgpu", about: "a GPU through Vulkan, Metal or Direct3D 12", open: wgpu },
-    BackendEntry { name: "cuda", about: "NVIDIA's GPUs", open: cuda },
-];
-
 impl Backend {
     /// Opens a backend by name with the settings found by [`Settings::load`]; unknown keys are reported on
-    /// standard error.
+    /// standard error. The name is that of a backend of this crate, of one that a crate of the program
+    /// [registers](crate::register_backend), or `auto`.
+    ///
+    /// `auto` opens the first of these that opens: `cuda`; `wgpu`, unless its adapter emulates a GPU on the
+    /// CPU; `multicore`. [`Backend::name`] says which one, and `debug = 1` why the ones before it did not
+    /// open.
     ///
     /// # Errors
     ///
     /// [`OpenError::Unknown`] lists the backends; [`OpenError::NotBuilt`] names the missing feature; where no
     /// adapter fits, the error lists all adapters; [`OpenError::OutOfRange`] names the setting that is too
-    /// large.
+    /// large; [`OpenError::Registered`] has the error of a registered backend; [`OpenError::NoneOpens`] has
+    /// the reason of each backend that `auto` tried.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
         let LoadedSettings { settings, unknown, .. } = Settings::load()?;
         for thing in unknown {
@@ -108,35 +100,40 @@ impl Backend {
     ///
     /// Fails like [`Backend::open`].
     pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
-        let entry = BACKENDS.iter().find(|entry| entry.name == name);
-        let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
+        if name == auto::NAME {
+            return Backend::open_auto(settings);
+        }
+        let entry = registry::find(name)?;
         settings.check()?;
-        let (codegen, devices) = with_enough(|| (entry.open)(&settings))?;
-        Ok(Backend::made(entry.name.into(), codegen, devices, settings))
+        let parts = with_enough(|| (entry.open)(&settings))?;
+        Ok(Backend::from_parts(entry.name, parts, settings))
     }
 
-    /// A backend made of a given code generator and a device that runs its code; neither needs to be known to
-    /// this crate. `name` stands in errors and reports.
+    /// Opens the first backend of [`auto::ORDER`] that opens, and reports why others did not.
+    fn open_auto(settings: Settings) -> Result<Backend, OpenError> {
+        settings.check()?;
+        let choice = with_enough(|| auto::choose(auto::ORDER, &settings))?;
+        let backend = Backend::from_parts(choice.name, choice.parts, settings);
+        choice.skipped.iter().for_each(|(name, why)| backend.reporter().skipped(name, why));
+        Ok(backend)
+    }
+
+    /// A backend made of a given code generator and devices that run its code; none of them needs to be known
+    /// to this crate. `name` stands in errors and reports.
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use arrayjit::{Backend, Settings};
+    /// # use arrayjit::{Backend, BackendParts, Device, Settings};
     /// # use codegen_core::Interpreted;
-    /// let device = Backend::open("interpreter")?.device().clone();
-    /// let backend = Backend::from_parts("mine", Arc::new(Interpreted::new()), device, Settings::default());
-    /// assert_eq!(backend.name(), "mine");
-    /// # Ok::<(), arrayjit::OpenError>(())
+    /// # use scheduler_multicore::{Config, Cpu};
+    /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
+    /// let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0)).with_device(device(1));
+    /// let backend = Backend::from_parts("mine", parts, Settings::default());
+    /// assert_eq!((backend.name(), backend.num_devices()), ("mine", 2));
     /// ```
-    pub fn from_parts(
-        name: impl Into<String>,
-        codegen: Arc<dyn Codegen>,
-        device: Device,
-        settings: Settings,
-    ) -> Backend {
-        Backend::made(name.into(), codegen, vec![device], settings)
-    }
-
-    fn made(name: String, codegen: Arc<dyn Codegen>, devices: Vec<Device>, settings: Settings) -> Backend {
+    pub fn from_parts(name: impl Into<String>, parts: BackendParts, settings: Settings) -> Backend {
+        let BackendParts { codegen, devices } = parts;
+        devices.iter().for_each(|device| device.initialize(settings.stream_strategy()));
         let reporter = DebugReporter::new(&settings.debugging);
         devices.iter().for_each(|device| reporter.device(device));
         let open_logs = || LogFolder::open(Path::new(&settings.logging.folder), settings.logging.clean);
@@ -149,7 +146,7 @@ impl Backend {
         let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let state = BackendState {
-            name,
+            name: name.into(),
             codegen,
             devices,
             settings,
@@ -167,7 +164,8 @@ impl Backend {
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
         let BackendState { name, codegen, devices, settings, .. } = &*self.state;
-        Backend::made(name.clone(), Arc::clone(codegen), devices.clone(), settings.clone())
+        let parts = BackendParts { codegen: Arc::clone(codegen), devices: devices.clone() };
+        Backend::from_parts(name.clone(), parts, settings.clone())
     }
 
     /// The name that the backend was opened with or given.
@@ -288,112 +286,4 @@ impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Backend").field("name", &self.name()).field("device", &self.device().name()).finish()
     }
-}
-
-/// The names of all backends, each with its description.
-fn known() -> String {
-    let lines: Vec<String> =
-        BACKENDS.iter().map(|entry| format!("{} ({})", entry.name, entry.about)).collect();
-    lines.join(", ")
-}
-
-fn multicore(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok((native(settings)?, devices(settings, || Cpu::multicore(settings.cpu()))))
-}
-
-fn inline(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok((native(settings)?, devices(settings, || Cpu::inline(settings.cpu()))))
-}
-
-fn interpreter(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok((Arc::new(Interpreted::new()), devices(settings, || Cpu::inline(settings.cpu()))))
-}
-
-/// Makes `num_devices` devices, at least one.
-fn devices<D: Driver + 'static>(settings: &Settings, make: impl Fn() -> D) -> Vec<Device> {
-    let device = |ordinal| {
-        let device = Device::new(Arc::new(make()), ordinal);
-        device.initialize(settings.stream_strategy());
-        device
-    };
-    (0..settings.num_devices.max(1)).map(device).collect()
-}
-
-/// The code generator for this processor.
-#[cfg(feature = "cranelift")]
-fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
-    let options =
-        codegen_cranelift::CraneliftOptions { vector: settings.vector_width(), ..Default::default() };
-    Ok(Arc::new(codegen_cranelift::cranelift(options)?))
-}
-
-#[cfg(not(feature = "cranelift"))]
-fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
-    Err(OpenError::NotBuilt { what: "native code generator", feature: "cranelift" })
-}
-
-/// Shaders and a GPU. A pool is as large as one buffer binding can be, so a larger node is an error that
-/// names it.
-#[cfg(feature = "wgpu")]
-fn wgpu(settings: &Settings) -> Result<BackendParts, OpenError> {
-    let adapter = settings.gpu.wgpu_adapter.parse().unwrap_or_default();
-    let driver = device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?;
-    let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
-    let cap = driver.pool_cap();
-    let device = Device::with_pool_cap(Arc::new(driver), 0, cap);
-    device.initialize(settings.stream_strategy());
-    Ok((Arc::new(codegen), vec![device]))
-}
-
-#[cfg(not(feature = "wgpu"))]
-fn wgpu(_: &Settings) -> Result<BackendParts, OpenError> {
-    Err(OpenError::NotBuilt { what: "backend for GPUs", feature: "wgpu" })
-}
-
-/// PTX and NVIDIA's GPUs: `num_devices` devices from `cuda_device` on, and code for the one of the least
-/// compute capability.
-#[cfg(feature = "cuda")]
-fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
-    use crate::settings::TensorCoreSetting;
-    let folder = Some(&settings.gpu.cuda_code_folder).filter(|folder| !folder.is_empty());
-    let open = |ordinal| {
-        let config =
-            device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
-        Ok(device_cuda::CudaDevice::open(&config)?)
-    };
-    let first = settings.gpu.cuda_device;
-    let drivers: Vec<device_cuda::CudaDevice> = (0..settings.num_devices.max(1) as u32)
-        .map(|nth| open(first.saturating_add(nth)))
-        .collect::<Result<_, OpenError>>()?;
-    let least = drivers.iter().map(|driver| driver.info().capability).min().unwrap_or_default();
-    let same = drivers.iter().all(|driver| driver.info().capability == least);
-    let target = match codegen_ptx::Target::for_device(least.0, least.1) {
-        // Code for `sm_90a` runs on that architecture only, so mixed devices get code for `sm_80`.
-        Some(codegen_ptx::Target::Sm90a) if !same => codegen_ptx::Target::Sm80,
-        Some(target) => target,
-        None => codegen_ptx::Target::Sm70,
-    };
-    let tensor_cores = match settings.gpu.tensor_cores {
-        TensorCoreSetting::Off => codegen_ptx::TensorCoreInstructions::Off,
-        TensorCoreSetting::Warps => codegen_ptx::TensorCoreInstructions::Mma,
-        TensorCoreSetting::Auto => codegen_ptx::TensorCoreInstructions::Auto,
-    };
-    let options = codegen_ptx::PtxOptions {
-        tensor_cores,
-        tf32: settings.gpu.tf32,
-        approximate_functions: settings.gpu.approximate_functions,
-        log_bytes: settings.logging.buffer_bytes,
-        ..Default::default()
-    };
-    let devices = drivers.into_iter().zip(0..).map(|(driver, ordinal)| {
-        let device = Device::new(Arc::new(driver), ordinal);
-        device.initialize(settings.stream_strategy());
-        device
-    });
-    Ok((Arc::new(codegen_ptx::ptx(target, options)), devices.collect()))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda(_: &Settings) -> Result<BackendParts, OpenError> {
-    Err(OpenError::NotBuilt { what: "backend for NVIDIA's GPUs", feature: "cuda" })
 }

@@ -12,6 +12,7 @@ use tnode::TensorNode;
 use crate::{
     calls::CallReport,
     dump::{DumpFilter, DumpFolder},
+    error::OpenError,
     fallback::Fallback,
     settings::DebugSettings,
 };
@@ -48,6 +49,11 @@ impl DebugReporter {
     /// Reports the device, on level 1.
     pub(crate) fn device(&self, device: &Device) {
         self.report(1, || format!("device {}", device.name()));
+    }
+
+    /// Reports, on level 1, a backend that `auto` tried before the one that it opened, and why it does not open.
+    pub(crate) fn skipped(&self, name: &str, why: &OpenError) {
+        self.report(1, || format!("auto skips {name}: {why}"));
     }
 
     /// Reports the time of each stage of a routine's compilation, on level 2.

@@ -9,12 +9,48 @@ use crate::settings::SettingsError;
 #[non_exhaustive]
 pub enum OpenError {
     /// No backend has that name.
-    #[error("there is no backend `{name}`; there are: {known}")]
+    #[error(
+        "there is no backend `{name}`; there are: {known}. A program knows a backend of another crate once it links the crate (`use CRATE as _;`) or calls `Backend::register`"
+    )]
     Unknown {
         /// The requested name.
         name: String,
         /// The names of all backends, each with its description.
         known: String,
+    },
+    /// Two crates of the program register a backend of that name.
+    #[error(
+        "two crates of this program register a backend `{name}`: `{first}` and `{second}`; link one of them"
+    )]
+    Ambiguous {
+        /// The requested name.
+        name: String,
+        /// The description of one of them.
+        first: String,
+        /// The description of another one.
+        second: String,
+    },
+    /// A registered backend does not open.
+    #[error("the registered backend `{name}` does not open: {source}")]
+    Registered {
+        /// Its name.
+        name: String,
+        /// The error of the crate that registered it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// None of the backends opens that `auto` may choose.
+    #[error("no backend that `auto` may choose opens: {}", reasons(tried))]
+    NoneOpens {
+        /// The names of these backends, in order, each with the reason.
+        tried: Vec<(&'static str, OpenError)>,
+    },
+    /// The adapter emulates a GPU on the CPU, which is slower than native code.
+    #[error(
+        "adapter {adapter} emulates a GPU on the CPU, and `auto` chooses GPUs only; the name `wgpu` opens it"
+    )]
+    SoftwareAdapter {
+        /// Position, name and driver of the adapter.
+        adapter: String,
     },
     /// The backend exists, but not in this build.
     #[error("this build has no {what}: it was built without the feature `{feature}` of `arrayjit`")]
@@ -51,6 +87,11 @@ pub enum OpenError {
     #[cfg(feature = "wgpu")]
     #[error(transparent)]
     Adapter(#[from] device_wgpu::OpenError),
+}
+
+/// The reasons why backends do not open, each after the name.
+fn reasons(tried: &[(&'static str, OpenError)]) -> String {
+    tried.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats an error after the line and column of its place in the text, with that source line below it.

@@ -2,8 +2,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To compute with arrays: yes. It combines the layers below it into backends with names. To write a code
-//! generator, use `codegen-core`; to write a device, `device-runtime`; to work on the IR, `lowered-ir`. Their
+//! To compute with arrays: yes. It combines the layers below it into backends with names, and a backend of
+//! your own registers itself with [`register_backend!`]. To write a code generator, use `codegen-core`; to write a device, `device-runtime`; to work on the IR, `lowered-ir`. Their
 //! types that a user needs are re-exported here: nodes and host arrays with their files ([`npy`],
 //! [`safetensors`]), [`assign`] with parser and builders, contexts, events, [`Host`].
 //!
@@ -52,6 +52,9 @@
 //!
 //! # Features
 //!
+//! Each adds a backend of this crate; [`Backend::available`] says which can be used here, and why others
+//! cannot.
+//!
 //! * `cranelift` (default): native code for this processor.
 //! * `wgpu`: GPUs, through Vulkan, Metal or Direct3D 12.
 //! * `cuda`: NVIDIA's GPUs.
@@ -61,7 +64,7 @@ pub mod parallel; // work divided over streams
 pub mod settings; // choices that need no change of a program
 pub mod trace; // timelines for trace viewers
 
-mod backend; // a codegen and a device by name
+mod backend; // codegens and devices by name
 mod batch; // several routines at once
 mod compile; // all stages in order
 mod generate; // scheduling and code generation for one target
@@ -80,6 +83,7 @@ mod error;
 tnode::debug_as_display!(
     CompileError,
     OpenError,
+    RegisterError,
     parallel::ParallelError,
     parallel::ShardError,
     settings::SettingsError,
@@ -136,7 +140,9 @@ pub use tnode::{
 };
 
 pub use crate::{
-    backend::Backend,
+    backend::{
+        Backend, BackendParts, BackendStatus, DeviceListing, LinkedBackend, OpenResult, RegisterError,
+    },
     batch::{BatchMember, CompiledBatch},
     compile::Compiled,
     error::{CompileError, OpenError},
@@ -144,6 +150,9 @@ pub use crate::{
     routine::Routine,
     settings::Settings,
 };
+
+#[doc(hidden)]
+pub use inventory; // for `register_backend!`
 
 /// The program of the README, as a test.
 #[cfg(doctest)]

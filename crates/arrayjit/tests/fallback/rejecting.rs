@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{
-    Backend, Caps, Codegen, Context, DType, HostArray, MemoryMode, Routine, Settings, TensorNode,
+    Backend, BackendParts, Caps, Codegen, Context, DType, HostArray, MemoryMode, Routine, Settings,
+    TensorNode,
 };
 use codegen_core::{Artifact, CodegenError, ScheduledRoutine};
 use lowered_ir::ir::Routine as Ir;
@@ -69,7 +70,7 @@ pub(crate) fn with_caps(
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
     let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
-    Backend::from_parts("partial", Arc::new(codegen), device, settings)
+    Backend::from_parts("partial", BackendParts::new(Arc::new(codegen), device), settings)
 }
 
 /// Makes the code generator of a backend available as a value.

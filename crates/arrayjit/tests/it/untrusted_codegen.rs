@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrayjit::{Backend, Caps, Codegen, CompileError, HostArray, Settings, TensorNode};
+use arrayjit::{Backend, BackendParts, Caps, Codegen, CompileError, HostArray, Settings, TensorNode};
 use codegen_core::{Artifact, CodeMismatch, CodegenError, ScheduledRoutine};
 
 /// A code generator that returns the code of the first routine for every routine.
@@ -42,7 +42,7 @@ fn backend() -> Backend {
     let inner = Backend::open_with("multicore", settings.clone()).unwrap();
     let device = inner.device().clone();
     let codegen = Arc::new(Forgetful { inner, first: Mutex::new(None) });
-    Backend::from_parts("forgetful", codegen, device, settings)
+    Backend::from_parts("forgetful", BackendParts::new(codegen, device), settings)
 }
 
 fn vector(name: &str, len: usize) -> TensorNode {

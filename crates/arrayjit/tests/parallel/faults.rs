@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrayjit::{Backend, Device, RunError, Settings, parallel::MergeMethod};
+use arrayjit::{Backend, BackendParts, Device, RunError, Settings, parallel::MergeMethod};
 use codegen_core::interpreted::Interpreted;
 use device_runtime::{FaultDevice, FaultPlan};
 use scheduler_multicore::{Config, Cpu};
@@ -18,7 +18,8 @@ fn faulty(seed: u64) -> (Arc<FaultDevice>, Backend) {
     let driver = Arc::new(FaultDevice::new(Arc::new(Cpu::multicore(Config::default())), plan));
     driver.set_active(false);
     let device = Device::new(driver.clone(), 0);
-    (driver, Backend::from_parts("faulty", Arc::new(Interpreted::new()), device, Settings::default()))
+    let parts = BackendParts::new(Arc::new(Interpreted::new()), device);
+    (driver, Backend::from_parts("faulty", parts, Settings::default()))
 }
 
 #[test]

@@ -1,0 +1,300 @@
+//! The backends that can be opened by name: those of this crate, and those that other crates register.
+//!
+//! A crate registers a backend for every program that links it, with [`register_backend!`], or a program
+//! registers one while it runs, with [`Backend::register`]. Nothing of a registered backend is run before it
+//! is opened.
+//!
+//! [`register_backend!`]: crate::register_backend
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use super::{
+    Backend, auto,
+    available::DeviceListing,
+    built_in::{BUILT_IN, BuiltIn},
+    parts::{BackendParts, OpenResult},
+};
+use crate::{error::OpenError, settings::Settings};
+
+/// A backend that can be opened by name.
+#[derive(Clone)]
+pub(super) struct BackendEntry {
+    pub(super) name: Cow<'static, str>,
+    pub(super) about: Cow<'static, str>,
+    pub(super) open: Arc<OpenFn<BackendParts>>,
+    pub(super) list: Arc<OpenFn<Vec<DeviceListing>>>,
+}
+
+type OpenFn<T> = dyn Fn(&Settings) -> Result<T, OpenError> + Send + Sync;
+
+/// The backends that this process has registered, by name.
+static REGISTERED: RwLock<BTreeMap<String, BackendEntry>> = RwLock::new(BTreeMap::new());
+
+inventory::collect!(LinkedBackend);
+
+/// A backend that a crate registers with [`register_backend!`](crate::register_backend).
+pub struct LinkedBackend {
+    name: &'static str,
+    about: &'static str,
+    open: fn(&Settings) -> OpenResult,
+}
+
+impl LinkedBackend {
+    /// The backend `name`.
+    ///
+    /// # Panics
+    ///
+    /// If the name is not well-formed or reserved, as [`RegisterError`] describes. In the macro this is a
+    /// compile error.
+    pub const fn new(name: &'static str, about: &'static str, open: fn(&Settings) -> OpenResult) -> Self {
+        assert!(
+            is_well_formed(name),
+            "the name of a backend has 1 to 64 characters, which are lower-case ASCII letters, digits, `-` or `_`, the first a letter"
+        );
+        assert!(!is_reserved(name), "the name is reserved: it means something in the settings of arrayjit");
+        LinkedBackend { name, about, open }
+    }
+}
+
+/// Registers a backend in every program that the calling crate is linked into: by then [`Backend::open`] and
+/// the setting `backend` know its name, and errors list it. Takes the name, a few words about the backend, and
+/// a function `fn(&Settings) -> OpenResult` that opens it. Stands outside of functions.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrayjit::{Backend, BackendParts, Device, OpenResult, Settings};
+/// use codegen_core::Interpreted;
+/// use device_runtime::NullDevice;
+///
+/// arrayjit::register_backend!("abacus", "computes nothing, in wood", open);
+///
+/// fn open(_: &Settings) -> OpenResult {
+///     let device = Device::new(Arc::new(NullDevice::new()), 0);
+///     Ok(BackendParts::new(Arc::new(Interpreted::new()), device))
+/// }
+///
+/// fn main() {
+///     assert_eq!(Backend::open("abacus").unwrap().name(), "abacus");
+/// }
+/// ```
+///
+/// **The crate must be linked.** Rust links a dependency only if the program mentions it: `use abacus as _;`
+/// in any file of the program is enough. On WebAssembly, a host that calls several exports of a module has to
+/// call `__wasm_call_ctors` first.
+///
+/// A name that is reserved or malformed is a compile error:
+///
+/// ```compile_fail,E0080
+/// # fn open(_: &arrayjit::Settings) -> arrayjit::OpenResult { unimplemented!() }
+/// arrayjit::register_backend!("cuda", "not NVIDIA's", open);
+/// # fn main() {}
+/// ```
+///
+/// ```compile_fail,E0080
+/// # fn open(_: &arrayjit::Settings) -> arrayjit::OpenResult { unimplemented!() }
+/// arrayjit::register_backend!("My Backend", "with a space", open);
+/// # fn main() {}
+/// ```
+///
+/// If two crates of a program register the same name, opening it is [`OpenError::Ambiguous`].
+#[macro_export]
+macro_rules! register_backend {
+    ($name:expr, $about:expr, $open:expr $(,)?) => {
+        $crate::inventory::submit! { $crate::LinkedBackend::new($name, $about, $open) }
+    };
+}
+
+/// Why a backend was not registered.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name cannot stand in settings and on command lines.
+    #[error(
+        "`{name}` cannot be the name of a backend: expected 1 to 64 lower-case ASCII letters, digits, `-` or `_`, the first a letter"
+    )]
+    Malformed {
+        /// The name.
+        name: String,
+    },
+    /// The name is that of a backend of this crate, or means something in the settings.
+    #[error("a backend cannot be registered as `{name}`: the name is one of arrayjit's own ({})", reserved())]
+    Reserved {
+        /// The name.
+        name: String,
+    },
+    /// A backend of that name is registered.
+    #[error("a backend is already registered as `{name}` ({about}): choose another name")]
+    Taken {
+        /// The name.
+        name: String,
+        /// A few words about the registered backend.
+        about: String,
+    },
+}
+
+impl Backend {
+    /// Registers a backend for the rest of the process: from then on [`Backend::open`] and the setting
+    /// `backend` know its name, and errors list it. [`register_backend!`](crate::register_backend) registers
+    /// one at compile time.
+    ///
+    /// `open` is called each time that the backend is opened; the settings say how many threads and devices
+    /// to use.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use arrayjit::{Backend, BackendParts, Device, Settings};
+    /// # use codegen_core::Interpreted;
+    /// use scheduler_multicore::{Config, Cpu};
+    ///
+    /// Backend::register("slide-rule", "the interpreter, on the caller's thread", |_| {
+    ///     let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
+    ///     Ok(BackendParts::new(Arc::new(Interpreted::new()), device))
+    /// })?;
+    /// let mut settings = Settings::default();
+    /// settings.backend = "slide-rule".into();
+    /// assert_eq!(Backend::from_settings(settings)?.name(), "slide-rule");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError`] if the name is malformed, reserved or taken; then nothing has changed.
+    pub fn register(
+        name: &str,
+        about: &str,
+        open: impl Fn(&Settings) -> OpenResult + Send + Sync + 'static,
+    ) -> Result<(), RegisterError> {
+        let own = || name.to_owned();
+        if !is_well_formed(name) {
+            return Err(RegisterError::Malformed { name: own() });
+        }
+        if is_reserved(name) {
+            return Err(RegisterError::Reserved { name: own() });
+        }
+        let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+        let linked = linked().find(|entry| entry.name == name);
+        if let Some(taken) = linked.or_else(|| registered.get(name).cloned()) {
+            return Err(RegisterError::Taken { name: own(), about: taken.about.into_owned() });
+        }
+        registered.insert(own(), BackendEntry::registered(own().into(), about.to_owned().into(), open));
+        Ok(())
+    }
+}
+
+impl BackendEntry {
+    fn built_in(backend: &'static BuiltIn) -> BackendEntry {
+        BackendEntry {
+            name: backend.name.into(),
+            about: backend.about.into(),
+            open: Arc::new(backend.open),
+            list: Arc::new(backend.list),
+        }
+    }
+
+    /// The entry of a backend that another crate opens. Its devices are known once it is open.
+    fn registered(
+        name: Cow<'static, str>,
+        about: Cow<'static, str>,
+        open: impl Fn(&Settings) -> OpenResult + Send + Sync + 'static,
+    ) -> BackendEntry {
+        let failed = name.to_string();
+        let open: Arc<OpenFn<BackendParts>> = Arc::new(move |settings| {
+            open(settings).map_err(|source| OpenError::Registered { name: failed.clone(), source })
+        });
+        let opened = Arc::clone(&open);
+        let list = move |settings: &Settings| {
+            let parts = opened(settings)?;
+            let devices = parts.devices.iter().enumerate();
+            Ok(devices.map(|(ordinal, device)| DeviceListing::of(ordinal, device)).collect())
+        };
+        BackendEntry { name, about, open, list: Arc::new(list) }
+    }
+}
+
+/// Every backend that can be opened by name: those of this crate, then the others by name.
+pub(super) fn entries() -> Vec<BackendEntry> {
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+    let mut others: Vec<BackendEntry> = linked().chain(registered.values().cloned()).collect();
+    others.sort_by(|a, b| (&a.name, &a.about).cmp(&(&b.name, &b.about)));
+    BUILT_IN.iter().map(BackendEntry::built_in).chain(others).collect()
+}
+
+/// The entry of a name.
+///
+/// # Errors
+///
+/// [`OpenError::Unknown`] and [`OpenError::Ambiguous`].
+pub(super) fn find(name: &str) -> Result<BackendEntry, OpenError> {
+    let entries = entries();
+    let mut named = entries.iter().filter(|entry| entry.name == name);
+    let Some(entry) = named.next() else {
+        return Err(OpenError::Unknown { name: name.into(), known: listed(&entries) });
+    };
+    match named.next() {
+        None => Ok(entry.clone()),
+        Some(second) => Err(OpenError::Ambiguous {
+            name: name.into(),
+            first: entry.about.to_string(),
+            second: second.about.to_string(),
+        }),
+    }
+}
+
+/// The backends that the crates of this program register.
+fn linked() -> impl Iterator<Item = BackendEntry> {
+    inventory::iter::<LinkedBackend>()
+        .map(|&LinkedBackend { name, about, open }| BackendEntry::registered(name.into(), about.into(), open))
+}
+
+/// The names, each with its description.
+fn listed(entries: &[BackendEntry]) -> String {
+    let auto = [(auto::NAME, auto::ABOUT)];
+    let entries = entries.iter().map(|entry| (&*entry.name, &*entry.about));
+    let lines = entries.chain(auto).map(|(name, about)| format!("{name} ({about})"));
+    lines.collect::<Vec<_>>().join(", ")
+}
+
+/// The names that nobody may register, beside those of this crate's backends: values of settings that name a
+/// backend.
+const RESERVED: [&str; 2] = [auto::NAME, "none"];
+
+fn reserved() -> String {
+    let names: Vec<&str> = BUILT_IN.iter().map(|backend| backend.name).chain(RESERVED).collect();
+    names.join(", ")
+}
+
+const fn is_reserved(name: &str) -> bool {
+    let mut nth = 0;
+    while nth < BUILT_IN.len() {
+        if is_same(name, BUILT_IN[nth].name) {
+            return true;
+        }
+        nth += 1;
+    }
+    is_same(name, RESERVED[0]) || is_same(name, RESERVED[1])
+}
+
+const fn is_well_formed(name: &str) -> bool {
+    let name = name.as_bytes();
+    let mut nth = 0;
+    while nth < name.len() {
+        if !matches!(name[nth], b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_') {
+            return false;
+        }
+        nth += 1;
+    }
+    !name.is_empty() && name.len() <= 64 && name[0].is_ascii_lowercase()
+}
+
+const fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut nth = 0;
+    while nth < a.len() && nth < b.len() && a[nth] == b[nth] {
+        nth += 1;
+    }
+    nth == a.len() && nth == b.len()
+}
