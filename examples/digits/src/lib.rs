@@ -1,10 +1,12 @@
 //! Trains a 64–128–10 network on 1,797 handwritten digits: forward pass, backward pass and update are one
 //! compiled routine.
 //!
-//! The program `digits` trains and prints the accuracy on images that training did not see; the library has
-//! its parts, for the tests, benchmarks and web pages that train the same network.
+//! The program `digits` trains and prints the accuracy on images that training did not see. The library has
+//! its parts, for the tests, benchmarks and web pages that train the same network, and all of it as
+//! [`command_line::main`], for programs that link further backends.
 #![forbid(unsafe_code)]
 
+pub mod command_line; // the program
 pub mod data; // the images, and their split into training and test sets
 pub mod network; // the nodes, and training and evaluation as assignment text
 pub mod state; // the nodes' initial values

@@ -1,0 +1,196 @@
+//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed, in
+//! turns with its peers.
+//!
+//! The command line and the JSON are stable: other programs read them. Fields may be added, none renamed.
+//!
+//! # Benchmarks of another backend
+//!
+//! A crate with a backend of its own makes the program of this library, `mybackend-bench`:
+//!
+//! ```no_run
+//! # mod mybackend {
+//! #     arrayjit::register_backend!("mybackend", "an example", |_| Err("has no device".into()));
+//! # }
+//! use mybackend as _; // a crate that contains `arrayjit::register_backend!("mybackend", …)`
+//!
+//! fn main() -> std::process::ExitCode {
+//!     benches::main()
+//! }
+//! ```
+//!
+//! `mybackend-bench --backend mybackend --smoke` then checks every case on it, and without `--smoke` times
+//! them. `--help` lists the options.
+#![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
+
+mod arrays; // memory for peers in this process
+mod case; // a benchmark case
+mod cases; // all cases
+mod check; // results against other results
+mod contest; // timing in turns
+mod copies; // copy bandwidths of a GPU
+mod device; // the measured device
+mod growth; // compile time by program size
+mod machine; // the machine's limits
+#[cfg(test)]
+mod machine_code; // golden files of machine code for NVIDIA GPUs
+mod measure; // check and timing of a case
+mod ours; // a case on a backend
+mod peers; // other programs for the same operations
+mod product; // a matrix product in f64
+mod reference; // kernels by hand
+mod report; // table, JSON, records
+mod sample; // sampled rows of large results
+mod streams; // cases on the overhead of streams
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use anyhow::{Result, ensure};
+use arrayjit::{Backend, Settings};
+use clap::Parser;
+use device::{MeasuredDevice, Overhead};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", about = "Checks and times the benchmark cases")]
+struct Cli {
+    /// The backend to measure, by name; by default that of the settings
+    #[arg(long)]
+    backend: Option<String>,
+    /// Only cases whose name contains one of these; cases for NVIDIA GPUs run elsewhere only if selected by
+    /// their whole name
+    #[arg(long, value_delimiter = ',')]
+    filter: Vec<String>,
+    /// Threads that compute; 0 means one per core
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray,
+    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Compare with the JSON of an earlier run
+    #[arg(long)]
+    against: Option<PathBuf>,
+    /// Write the results as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write a page with pictures and the whole table
+    #[arg(long)]
+    report: Option<PathBuf>,
+    /// Append the results to the records in `benches/results`, a line per case
+    #[arg(long)]
+    record: bool,
+    /// Check every case but time it only once
+    #[arg(long)]
+    smoke: bool,
+    /// Continue after a case that fails; the run fails at its end
+    #[arg(long)]
+    keep_going: bool,
+    /// Describe the cases and measure nothing
+    #[arg(long)]
+    describe: bool,
+}
+
+/// The whole program: reads the arguments of the process, measures, prints results on standard output and
+/// errors on standard error.
+pub fn main() -> ExitCode {
+    match run(std::env::args_os()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures as the arguments say, of which the first is the name of the program. Arguments that are settings
+/// of arrayjit are left out. Wrong arguments, and `--help`, end the process.
+///
+/// # Errors
+///
+/// A backend or peer that does not open, a filter that selects no case, a case that fails or computes a wrong
+/// result, and files that cannot be read or written.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let is_setting = |arg: &OsString| Settings::is_argument(&arg.to_string_lossy());
+    measure_all(&Cli::parse_from(args.into_iter().filter(|arg| !is_setting(arg))))
+}
+
+fn measure_all(cli: &Cli) -> Result<()> {
+    let earlier = cli.against.as_deref().map(report::read).transpose()?;
+    let backend = open(cli)?;
+    let measuree = MeasuredDevice::of(&backend);
+    if cli.describe {
+        println!("{measuree}");
+        return Ok(());
+    }
+    let gpu = device::cuda_ordinal(&backend);
+    let selected = cases::selected(&cli.filter, gpu.is_some());
+    let is_selected = |case: &streams::StreamCase| cases::is_selected(case.name, &cli.filter);
+    let streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
+    ensure!(
+        selected.len() + streams.len() > 0,
+        "no case for this device has a name that contains `{}`",
+        cli.filter.join("`, `")
+    );
+    if let Some(earlier) = &earlier {
+        earlier.check_comparable(&measuree)?;
+    }
+    println!("{measuree}: {} thread(s)", cli.threads);
+    let machine = measuree.is_host.then(|| machine::MachineLimits::measure(cli.threads, cli.smoke));
+    machine.iter().for_each(|machine| println!("{machine}"));
+    let plan = copies::Plan::of(device::memory(&backend));
+    let copies = measuree.is_gpu().then(|| copies::CopyBandwidths::measure(&backend, &plan)).transpose()?;
+    copies.iter().for_each(|copies| println!("{copies}"));
+    let overhead = Overhead::measure(&backend)?;
+    println!("{overhead}");
+    let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
+    let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
+    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+    results.set_copies(copies.clone());
+
+    println!("{}", results.heading());
+    let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
+    let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
+    let copies = copies.as_ref();
+    let setup = measure::Setup { backend: &backend, threads: cli.threads, limits, copies, sample, effort };
+    let mut failures = Vec::new();
+    let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
+        match result {
+            Ok(measured) => {
+                println!("{}", results.line(name, &measured, earlier.as_ref()));
+                results.insert(name, measured);
+            }
+            Err(error) if cli.keep_going => {
+                println!("{name:<24} FAILED: {error:#}");
+                failures.push(name.to_owned());
+            }
+            Err(error) => return Err(error),
+        }
+        // After every case, so that an interrupted run leaves its results.
+        cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
+    };
+    for case in &selected {
+        report(case.name, measure::measure(&setup, case, &mut peers))?;
+    }
+    for case in &streams {
+        report(case.name, streams::measure(&backend, case, effort))?;
+    }
+    print!("{}", results.summary());
+    if let Some(path) = &cli.report {
+        if results.is_about_host() {
+            results.set_growth(growth::measure(&backend, cli.smoke)?);
+        }
+        results.write_page(path)?;
+    }
+    if cli.record {
+        println!("recorded in {}", results.record()?.display());
+    }
+    ensure!(failures.is_empty(), "{} case(s) failed: {}", failures.len(), failures.join(", "));
+    Ok(())
+}
+
+fn open(cli: &Cli) -> Result<Backend> {
+    let mut settings = Settings::load()?.settings;
+    settings.threads = cli.threads;
+    settings.code_cache.entries = 0;
+    let name = cli.backend.clone().unwrap_or_else(|| settings.backend.clone());
+    Ok(Backend::open_with(&name, settings)?)
+}
