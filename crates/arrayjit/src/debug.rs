@@ -51,7 +51,8 @@ impl DebugReporter {
         self.report(1, || format!("device {}", device.name()));
     }
 
-    /// Reports, on level 1, a backend that `auto` tried before the one that it opened, and why it does not open.
+    /// Reports, on level 1, a backend that `auto` tried before the one that it opened, and why it does not
+    /// open.
     pub(crate) fn skipped(&self, name: &str, why: &OpenError) {
         self.report(1, || format!("auto skips {name}: {why}"));
     }

@@ -3,9 +3,10 @@
 //! # Should I be using this crate?
 //!
 //! To compute with arrays: yes. It combines the layers below it into backends with names, and a backend of
-//! your own registers itself with [`register_backend!`]. To write a code generator, use `codegen-core`; to write a device, `device-runtime`; to work on the IR, `lowered-ir`. Their
-//! types that a user needs are re-exported here: nodes and host arrays with their files ([`npy`],
-//! [`safetensors`]), [`assign`] with parser and builders, contexts, events, [`Host`].
+//! your own registers itself with [`register_backend!`]. To write a code generator, use `codegen-core`; to
+//! write a device, `device-runtime`; to work on the IR, `lowered-ir`. Their types that a user needs are
+//! re-exported here: nodes and host arrays with their files ([`npy`], [`safetensors`]), [`assign`] with
+//! parser and builders, contexts, events, [`Host`].
 //!
 //! # Example
 //!

@@ -10,7 +10,7 @@ use lowered_ir::ir::{
 use tnode::{DType, Scalar};
 
 use super::lacking;
-use super::scope::{Condition, LoopScope, RangeTest};
+use super::scope::{FoldedCondition, LoopScope, RangeTest};
 use crate::Caps;
 use crate::rejection::{Checked, reject};
 
@@ -239,21 +239,23 @@ fn guarded<E: ExprEmitter>(
     let (dtype, is_empty) = (decl.dtype, decl.dims.contains(&0));
     let (other, _) = expr(e, otherwise)?;
     let value = match condition(e, guard)? {
-        Condition::Known(false) => other,
+        FoldedCondition::Known(false) => other,
         _ if is_empty => other,
-        Condition::Known(true) => e.emit_get_inside(guard, node, index),
-        Condition::Computed(condition) => e.emit_get_where(condition, node, index, other),
+        FoldedCondition::Known(true) => e.emit_get_inside(guard, node, index),
+        FoldedCondition::Computed(condition) => e.emit_get_where(condition, node, index, other),
     };
     Ok((value, dtype))
 }
 
 /// The conjunction of a guard's ranges.
-fn condition<E: ExprEmitter>(e: &mut E, guard: &Guard) -> Checked<Condition<E::Computed>> {
-    let mut all = Condition::Known(true);
+fn condition<E: ExprEmitter>(e: &mut E, guard: &Guard) -> Checked<FoldedCondition<E::Computed>> {
+    let mut all = FoldedCondition::Known(true);
     for range in guard {
         let next = match e.scope().test(range)? {
-            RangeTest::Known(truth) => Condition::Known(truth),
-            RangeTest::Compare { lower, upper } => Condition::Computed(e.emit_range(range, lower, upper)),
+            RangeTest::Known(truth) => FoldedCondition::Known(truth),
+            RangeTest::Compare { lower, upper } => {
+                FoldedCondition::Computed(e.emit_range(range, lower, upper))
+            }
         };
         all = all.and(next, |a, b| e.emit_and(a, b));
     }

@@ -21,4 +21,4 @@ mod scope;
 pub use expr::{ExprEmitter, dynamic_index, expr};
 pub use index::{IndexSum, LinearValue, mixed_radix_digits};
 pub use remainder::{FloatLayout, IntSize, RemainderEmitter, RemainderOp, float_remainder};
-pub use scope::{Condition, LoopIndex, LoopScope, RangeTest, fits_i32};
+pub use scope::{FoldedCondition, LoopIndex, LoopScope, RangeTest, fits_i32};

@@ -235,8 +235,8 @@ impl<E: RemainderEmitter> Division<'_, E> {
         self.e.select(Float, is_zero, zero, scaled)
     }
 
-    /// The exponent field of a magnitude. It is 1 for subnormal numbers, whose last place has the same value as
-    /// for field 1.
+    /// The exponent field of a magnitude. It is 1 for subnormal numbers, whose last place has the same value
+    /// as for field 1.
     fn exponent(&mut self, size: E::Value) -> E::Value {
         let log = self.e.number(Word, self.format.mantissa.into());
         let field = self.e.binary(Op::ShiftRight, Float, size, log);

@@ -17,20 +17,24 @@ pub enum LoopIndex<V> {
 
 /// The truth of a guard: known, or computed.
 #[derive(Clone, Copy, Debug)]
-pub enum Condition<V> {
+pub enum FoldedCondition<V> {
     /// A truth value that is known.
     Known(bool),
     /// A truth value that the code computes.
     Computed(V),
 }
 
-impl<V> Condition<V> {
+impl<V> FoldedCondition<V> {
     /// The conjunction, for which `and` emits the operation on two computed truth values.
-    pub fn and(self, other: Condition<V>, and: impl FnOnce(V, V) -> V) -> Condition<V> {
+    pub fn and(self, other: FoldedCondition<V>, and: impl FnOnce(V, V) -> V) -> FoldedCondition<V> {
         match (self, other) {
-            (Condition::Known(true), other) | (other, Condition::Known(true)) => other,
-            (Condition::Known(false), _) | (_, Condition::Known(false)) => Condition::Known(false),
-            (Condition::Computed(a), Condition::Computed(b)) => Condition::Computed(and(a, b)),
+            (FoldedCondition::Known(true), other) | (other, FoldedCondition::Known(true)) => other,
+            (FoldedCondition::Known(false), _) | (_, FoldedCondition::Known(false)) => {
+                FoldedCondition::Known(false)
+            }
+            (FoldedCondition::Computed(a), FoldedCondition::Computed(b)) => {
+                FoldedCondition::Computed(and(a, b))
+            }
         }
     }
 }

@@ -74,7 +74,8 @@ impl ExprEmitter for Emitter<'_> {
         self.emit_get(node, index)
     }
 
-    /// Where the condition does not hold, the node's first element is read, which is in memory, and discarded.
+    /// Where the condition does not hold, the node's first element is read, which is in memory, and
+    /// discarded.
     fn emit_get_where(
         &mut self,
         condition: Value,
