@@ -1,4 +1,4 @@
-//! The scheduler: from an optimised routine to kernels, in the operations that a target has.
+//! The scheduler: turns an optimised routine into kernels that use only operations of the target.
 //!
 //! `pipeline.rs` lists the passes, one list for targets without workgroups and one for those with. A pass has
 //! one name: that of its function, of its file, and of its dump. The text form shows the routine after each
@@ -6,8 +6,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To put optimised routines into a code generator's hands: yes, call [`schedule()`] with the generator's
-//! capabilities. To write a code generator, `codegen-core` is enough. To compute something, use `arrayjit`.
+//! To make kernels of optimised routines for a code generator: yes, call [`schedule()`] with the generator.
+//! To write a code generator, `codegen-core` is enough. To compute something, use `arrayjit`.
 //!
 //! # Example
 //!

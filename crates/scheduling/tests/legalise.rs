@@ -81,7 +81,8 @@ fn outcome(routine: &Routine, operands: &[Vec<Scalar>]) -> Vec<u8> {
     memory.nodes.pop().unwrap()
 }
 
-/// Legalises a routine, checks that the result verifies and is in L0, and compares both results bit for bit.
+/// Legalises a routine and checks that the verifier accepts the result, and that it has only operations of
+/// the set L0 (see `scheduling::legalise`). Runs both routines and compares their results bit for bit.
 #[track_caller]
 fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &str) {
     verify(routine).unwrap_or_else(|e| panic!("{what}: {e}"));

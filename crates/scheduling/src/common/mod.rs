@@ -12,5 +12,5 @@ pub(crate) mod partition; // kernels and their calls
 pub(crate) mod plan_temporaries; // offsets of local nodes
 mod stack_arrays; // small local nodes in scratch memory
 
-// A transformation that passes use.
+// Not a pass: a transformation that several passes apply.
 pub(crate) mod unroll_and_jam;

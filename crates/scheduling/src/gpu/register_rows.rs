@@ -104,7 +104,7 @@ impl CachedElement {
 
 impl SharedPass {
     /// Replaces the cached elements of a block by registers and loads the ones that no earlier pass has
-    /// loaded. Returns the kind of the loop over steps as well.
+    /// loaded. Also returns the kind of the loop over the thread's steps: unrolled if elements are cached.
     pub(crate) fn in_registers(&self, share: &LoopShare, mut block: Block) -> (Block, LoopKind) {
         if self.cached.is_empty() {
             return (block, LoopKind::Serial);

@@ -7,7 +7,7 @@ use random_programs::{Choices, bytes_of_seed};
 
 use super::common::{Case, check, check_gpu, parse};
 
-/// The axes of a nest, as loop variables `i0`, `i1`, …
+/// The sizes from which those of a nest's axes are chosen.
 const SIZES: [usize; 13] = [1, 2, 3, 4, 5, 8, 9, 16, 18, 31, 32, 37, 64];
 
 fn node(dims: &[usize], sizes: &[usize]) -> String {
@@ -18,7 +18,8 @@ fn index(dims: &[usize]) -> String {
     dims.iter().map(|d| format!("i{d}")).collect::<Vec<_>>().join(", ")
 }
 
-/// `c[m, n] op= a[m, k, q] (* b[k, q, n])`, or with fewer axes.
+/// A routine `c[m, n] op= a[m, k, q] * b[k, q, n]`. The axis `q` may also be an axis of `c`, or be missing.
+/// The factor `b` may be missing, and `n` with it. Axes and loops are in random order.
 fn accumulation(seed: u64) -> String {
     let bytes = bytes_of_seed(seed, 32);
     let mut choices = Choices::new(&bytes);

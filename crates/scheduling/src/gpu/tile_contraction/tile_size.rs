@@ -9,11 +9,11 @@ use crate::gpu::split_reduction::FULL_GPU_WORKGROUPS;
 use crate::gpu::tile_contraction::matmul::TiledMatmul;
 use codegen_core::threads::PlanLimits;
 
-/// The least threads of a tile: fewer leave lanes of an SM idle.
+/// The least number of threads of a tile. Fewer threads would leave lanes of an SM idle.
 const THREADS: i64 = 64;
-/// The least threads of a large tile.
+/// The least number of threads of a large tile.
 const LARGE_THREADS: i64 = 128;
-/// The least rows or columns of a tiled contraction.
+/// The least number of rows, and of columns, for which a contraction is tiled.
 const WORTH_TILING: i64 = 4;
 /// The approximate number of operations in the code of a transcendental function.
 const FUNCTION: i64 = 64;
