@@ -8,10 +8,10 @@
 //!
 //! # How memory is organised
 //!
-//! Code lies in chunks of 1 MiB, each a single mapping of private anonymous memory. A chunk is divided into
-//! pages; loaded code takes whole pages, so a chunk at rest is readable and executable throughout and the
-//! system keeps one mapping for it (or for several chunks side by side), whatever the number of loaded codes.
-//! Pages are taken by best fit. Freed pages are used again; a chunk without code is unmapped.
+//! Code lies in chunks of 1 MiB, each a single mapping of private anonymous memory. Loaded code takes whole
+//! pages of a chunk. While no code is being written, all pages of a chunk are readable and executable. The
+//! system then keeps one mapping for the chunk, or for several adjacent chunks, however many pieces of code
+//! they hold. Pages are taken by best fit. Freed pages are used again; a chunk without code is unmapped.
 //!
 //! Code is written through the address where it runs, while its pages are readable and writable; then they
 //! become readable and executable. No page is ever writable and executable at once, and the protection of a

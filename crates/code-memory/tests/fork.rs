@@ -1,4 +1,5 @@
-//! A process made by `fork` has code of its own: its parent frees and overwrites only the parent's.
+//! A process made by `fork` has its own copy of loaded code. It can run that copy after its parent has freed
+//! the code and loaded other code at the same address.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use code_memory::LoadedCode;

@@ -257,17 +257,23 @@ impl HostModule {
         matches!(self.kernels.get(kernel), Some(HostKernel::Native(_)))
     }
 
-    /// Runs `begin..end` of a kernel. A position that does not exist does nothing. A native kernel that does
-    /// not log is called without allocating.
+    /// Runs the iterations `begin..end` of the kernel at position `index`, or does nothing if there is no
+    /// such kernel. A native kernel that does not log is called without allocating.
     ///
     /// # Safety
     ///
-    /// For the duration of the call: every [`HostPtr`] is valid for its bytes and access, and a multiple of
-    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter, and only
-    /// other parts of the same split call access it; nothing writes read memory; `args`, their bytes and
-    /// access, and `bindings` are those of the kernel's ABI in [`HostModule::abis`], the bindings within
-    /// their ranges; `scratch` is aligned likewise, valid for the ABI's scratch bytes and used by this call
-    /// alone; `begin <= end <= extent`.
+    /// The caller guarantees for the duration of the call:
+    ///
+    /// * `args` and `bindings` agree with the kernel's ABI in [`HostModule::abis`]: the number of parameters,
+    ///   their bytes and access, and the ranges of the bindings;
+    /// * every [`HostPtr`] is valid for its bytes and access, and is a multiple of
+    ///   [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT);
+    /// * memory that the kernel reads is not written by anybody;
+    /// * memory that the kernel writes overlaps no other parameter, and is accessed by nobody except other
+    ///   parts of the same split call;
+    /// * `scratch` is a multiple of `BASE_ALIGNMENT`, is valid for the ABI's scratch bytes, and is used by
+    ///   this call alone;
+    /// * `begin <= end <= extent`.
     pub unsafe fn run(
         &self,
         index: usize,

@@ -65,7 +65,8 @@ impl MatrixDescriptor {
         self.swizzle.apply(self.start + group + line % 8 * span + half)
     }
 
-    /// The address of eight lines at one index along K, M- or N-major.
+    /// The address of the chunk with eight adjacent lines at index `step` along K, for an M- or N-major
+    /// operand.
     fn of_lines(&self, step: usize, chunk: usize) -> usize {
         let span = self.swizzle.span();
         let (steps, lines) = match self.swizzle {

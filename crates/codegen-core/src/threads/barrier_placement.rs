@@ -116,7 +116,7 @@ impl PlacementSearch<'_> {
             let (these, behind) = rest.split_at(len.min(rest.len()));
             rest = behind;
             match stmt {
-                // Its iterations belong to different workgroups.
+                // The iterations belong to different workgroups, so no barrier orders one after another.
                 Stmt::For { kind: LoopKind::Parallel, body, .. } => self.block(body, state),
                 // Other loops run alike in all threads, after the barrier before them.
                 Stmt::For { hi, kind, body, .. }

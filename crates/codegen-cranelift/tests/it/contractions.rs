@@ -120,8 +120,8 @@ fn convolutions_of_half_precision_are_planned() {
     keeps_bits(&routine);
 }
 
-/// Calls divide the iterations of the outermost parallel loop. Parallel loops inside it, and parallel loops
-/// beside others, run whole in each call, contractions included.
+/// Calls divide the iterations of a parallel loop only if this loop is the whole kernel. A parallel loop
+/// inside of another loop, or beside another statement, runs whole in each call; so do its contractions.
 #[test]
 fn parallel_loops_inside_of_others_run_whole() {
     let product = |batch: &str, rows: &str, row: &str, column: &str, sum: &str, depth: &str| {

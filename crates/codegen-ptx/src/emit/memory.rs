@@ -225,7 +225,8 @@ impl Emitter<'_> {
         ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
-    /// Number of elements to load at once: along an unrolled loop, if they start at an aligned address.
+    /// Number of elements to load at once: several along an unrolled loop if they start at an aligned
+    /// address, otherwise 1.
     fn width(&self, flat: &Affine, size: i64) -> i64 {
         let fits = |along: &super::UnrolledLoop, width: i64| {
             let others = flat.terms().iter().filter(|(var, _)| *var != along.var.into());

@@ -164,7 +164,7 @@ const STRIDE: u32 = 32;
 const SWIZZLE_128: u64 = 1 << 62;
 
 impl DescriptorIterator {
-    /// The rows of A that belong to a consumer warpgroup, or all columns of B.
+    /// The descriptors of the rows of A that belong to a consumer warpgroup, or of all columns of B.
     pub(super) fn new(
         b: &mut PtxBuilder,
         matmul: &Matmul,

@@ -11,7 +11,7 @@ pub(crate) enum Shape {
     Transposed,
     /// Extents around the sizes of tiles.
     Edges,
-    /// Batches of so many matrices that tiles are large.
+    /// Batches of so many matrices that even large tiles are enough to fill a GPU, so the tiles are large.
     Many,
     /// Sizes that suit tensor cores.
     Tensor,
