@@ -68,8 +68,9 @@
 //!
 //! * No call panics because the driver is missing or faulty.
 //! * Copies between host and device go through pinned memory, up to 16 MiB per stream at a time; a copy
-//!   beyond that waits for earlier tasks of its stream. A host array is read before the call that submits the
-//!   copy returns. The destination array of a copy is filled when a thread observes that the copy is done.
+//!   beyond that waits for earlier tasks of its stream. The call that submits a copy to the device returns
+//!   only after it has read the host array. The destination array of a copy is filled when a thread observes
+//!   that the copy is done.
 //! * From its second run on, a routine of several kernels is submitted as one task, a CUDA graph, unless a
 //!   kernel logs. If the graph fails, the state is the same as if its kernels had been launched one by one.
 //! * A run of a kernel that logs counts as done when its log has been reported. The logs of a stream are

@@ -58,7 +58,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         DirectDriver { driver, pools: Mutex::default() }
     }
 
-    /// The driver that this value wraps, with which other users may share it.
+    /// The driver that this value wraps. It may have other users.
     pub fn driver(&self) -> &Arc<D> {
         &self.driver
     }

@@ -16,7 +16,7 @@
 //! | checks every argument once: bounds, overlap, alignment, sizes, bindings, read-only memory; values of [checked types](MemoryRange) are the proof | trusts these proofs; checks handles of other drivers, the limits of its device, and whether the device is lost; reports errors as [`DriverError`] |
 //! | checks element types, shapes and contexts; names the user's objects in errors | |
 //! | remembers which event last wrote and read each buffer | keeps memory, code and arguments alive until the tasks that use them are done |
-//! | turns a failed event into an error of the reader | records the first failure of a stream and passes it to every later event |
+//! | makes every reader of a node fail if the task that should have written the node failed | records the first failure of a stream and passes it to every later event |
 //!
 //! # Example
 //!
