@@ -153,7 +153,7 @@ impl OneHotRewriter<'_> {
             Expr::Ternary { op: TernaryOp::Where, a, b, c } if is_number(b, 1) && is_number(c, 0) => {
                 self.equality(a, BinaryOp::Eq)
             }
-            // A truth value without a conversion.
+            // The equality itself, not converted to a number.
             Expr::Binary { .. } => self.equality(expr, BinaryOp::Eq),
             _ => None,
         }

@@ -5,7 +5,7 @@
 //! | `true`, `false` | the two values of `bool` |
 //! | `-3i32` | an integer with its type |
 //! | `1.5f32`, `1e-45f32` | a float with its type: the nearest value, which for printed text is the printed one |
-//! | `inff32`, `-inff32`, `nanf32` | infinities, and the NaN that `nan` converts to |
+//! | `inff32`, `-inff32`, `nanf32` | infinities, and the NaN to which `f64::NAN` converts |
 //! | `0x7f800001:f32` | any value by its bits |
 
 use tnode::{DType, Scalar};
