@@ -66,7 +66,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// An error of the array, which accepts the dimensions of this network.
+    /// An error of a node or array. None occurs with the dimensions of this network.
     pub fn initial_state(
         &self,
         rng: &mut fastrand::Rng,

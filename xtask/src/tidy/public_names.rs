@@ -51,7 +51,8 @@ pub(super) fn check() -> Result<Vec<String>> {
     Ok(shared(&names, EXCEPTIONS))
 }
 
-/// A finding for each name of several crates without an exception, and for each exception without use.
+/// Reports each name that several crates share without an exception, and each crate of an exception that has
+/// no public type of the exception's name.
 fn shared(names: &BTreeMap<String, BTreeSet<String>>, exceptions: &[Exception]) -> Vec<String> {
     let is_allowed = |name: &str, crates: &BTreeSet<String>| {
         let mut exceptions = exceptions.iter().filter(|(own, ..)| *own == name);

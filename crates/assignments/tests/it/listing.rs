@@ -1,4 +1,4 @@
-//! The listing of assignments, with every construct in a line.
+//! The listing of assignments: expected lines for every operator, operand and step.
 
 use crate::program;
 
