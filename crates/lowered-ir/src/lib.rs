@@ -60,7 +60,7 @@ pub mod random; // generators of random bits
 pub mod interp; // the meaning of a routine
 pub mod log; // the lines it logs, as text
 
-// The way through it.
+// Optimisation.
 pub mod passes; // loops -> better loops
 pub mod pipeline; // the passes in order
 

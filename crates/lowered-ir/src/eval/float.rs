@@ -11,7 +11,7 @@ pub(super) trait NativeFloat: Copy + PartialOrd {
     const ONE: Self;
     fn load(x: Scalar) -> Self;
     fn store(self) -> Scalar;
-    /// The value, with every NaN replaced by the one that arithmetic yields here.
+    /// The value; every NaN is replaced by the positive quiet NaN without payload.
     fn canonical(self) -> Self;
     fn arithmetic(op: BinaryOp, a: Self, b: Self) -> Self;
     fn fma(self, b: Self, c: Self) -> Self;

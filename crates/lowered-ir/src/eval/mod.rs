@@ -8,9 +8,9 @@
 //!
 //! * `f32`, `f64`: IEEE 754, round to nearest even, subnormals kept. **Which NaN** an arithmetic operation
 //!   yields is not part of the semantics: here it is always the positive quiet one without payload, in
-//!   generated code it is whatever the machine gives, and comparisons of the two treat all NaNs alike.
-//!   Operations that only select or flip the sign (`max`, `min`, `where`, `relu`, the gates, `neg`, `abs`)
-//!   keep the bits of what they select.
+//!   generated code it is the NaN that the machine gives. A test that compares the two treats all NaNs as
+//!   equal. Operations that only select or flip the sign (`max`, `min`, `where`, `relu`, the gates, `neg`,
+//!   `abs`) keep the bits of what they select.
 //! * `f16`, `bf16` and the 8-bit floats: the operands are converted to `f32`, the operation is done there,
 //!   its result is converted back. `where` is the exception: it picks one of its operands unchanged.
 //! * Integers wrap. Transcendental functions, `sqrt` and `recip_sqrt` go through `f64` and back
@@ -102,7 +102,7 @@ pub fn bitcast(to: DType, x: Scalar) -> Scalar {
     Scalar::new(to, x.bits())
 }
 
-/// The type in which a type without arithmetic of its own computes.
+/// The type in which operations on `dtype` are computed: `dtype` itself if it has arithmetic of its own.
 pub fn computes_in(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::Bf16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => DType::F32,

@@ -70,7 +70,7 @@ pub enum InterpError {
         /// The size of the dimension.
         extent: i64,
     },
-    /// The routine mentions something that does not exist where it is mentioned.
+    /// The routine mentions a node, local, loop variable or symbol that is not in scope there.
     #[error("routine `{routine}` mentions {what}, which is not in scope")]
     Unknown {
         /// The routine's name.

@@ -19,7 +19,7 @@ use crate::ir::Routine;
 pub use error::InterpError;
 pub use step::PreparedRoutine;
 
-/// The memory a routine runs on: little-endian elements, row-major, nothing between them.
+/// The memory a routine runs on: little-endian elements in row-major order, without padding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// The bytes of each node, in the routine's order.

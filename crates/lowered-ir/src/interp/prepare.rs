@@ -146,7 +146,7 @@ impl Preparer<'_> {
         Ok(())
     }
 
-    /// The place of an element whose index in the dimension `axis` is computed.
+    /// The address of an element whose index in the dimension `axis` is computed.
     fn dynamic(
         &mut self,
         node: usize,

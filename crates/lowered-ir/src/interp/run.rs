@@ -15,8 +15,8 @@ use crate::stack::with_enough;
 type Result<T> = std::result::Result<T, Box<InterpError>>;
 
 impl PreparedRoutine {
-    /// Runs on one buffer per node, in order, the merge buffer if the routine reads one, and one value per
-    /// symbol.
+    /// Runs the routine. `nodes` has one buffer per node and `bindings` one value per symbol, both in the
+    /// routine's order; `merge` is the merge buffer, if the routine reads it.
     ///
     /// # Errors
     ///
@@ -228,7 +228,8 @@ impl Frame<'_, '_> {
         })
     }
 
-    /// An element of a node, from its own memory or from the merge buffer. Both were measured before the run.
+    /// An element of a node, from its own memory or from the merge buffer. The lengths of both were checked
+    /// before the run.
     fn read(&self, node: usize, at: &ElementAddress, bytes: &[u8]) -> Result<Scalar> {
         let array = &self.program.nodes[node];
         let at = self.offset(at, array)? * array.dtype.size_bytes();
@@ -241,7 +242,8 @@ impl Frame<'_, '_> {
         Scalar::read(dtype, bytes).unwrap_or(Scalar::zero(dtype))
     }
 
-    /// The position of an element whose index in one dimension is computed; none outside of that dimension.
+    /// The position of an element whose index in one dimension is computed; `None` if the index is outside of
+    /// that dimension.
     fn dynamic(&self, node: usize, at: &DynamicAddress) -> Result<Option<usize>> {
         let index = self.value(&at.index)?;
         // A value that exceeds `i64` is outside of every dimension.

@@ -49,8 +49,8 @@ pub struct Affine {
 
 /// One [`Affine`] per dimension of the array it indexes.
 ///
-/// Only two are kept inline, because functions that recurse over expressions, up to 256 levels deep, hold
-/// several of these lists in each stack frame.
+/// Only two indices are stored inline, because functions that recurse over expressions, up to 256 levels
+/// deep, hold several of these lists in each stack frame.
 pub type Indices = SmallVec<[Affine; 2]>;
 
 impl Affine {
@@ -86,7 +86,7 @@ impl Affine {
         self.terms.is_empty().then_some(self.offset)
     }
 
-    /// The variable this index is, if it is one variable with coefficient 1 and no offset.
+    /// The variable `v`, if this index is `1·v + 0`; otherwise `None`.
     pub fn as_var(&self) -> Option<Var> {
         match self.terms.as_slice() {
             [(var, 1)] if self.offset == 0 => Some(*var),
@@ -151,8 +151,8 @@ impl Affine {
         self.terms.iter().fold(self.offset, |sum, &(var, c)| sum.wrapping_add(c.wrapping_mul(value(var))))
     }
 
-    /// The least and greatest value when each variable ranges over the closed interval `range` gives; `None`
-    /// on overflow.
+    /// The least and greatest value if each variable takes all values of the closed interval that `range`
+    /// gives for it; `None` on overflow.
     pub fn bounds(&self, mut range: impl FnMut(Var) -> (i64, i64)) -> Option<(i64, i64)> {
         let mut bounds = (self.offset, self.offset);
         for &(var, c) in &self.terms {

@@ -1,4 +1,5 @@
-//! The operations of the IR as one table each: token, arity and result type.
+//! The operations of the IR: one table for each number of operands, with the token and the numerics of each
+//! operation.
 //!
 //! [`crate::eval`] defines the result of each operation; for transcendental ones it calls [`crate::math`],
 //! from which legalisation derives their expansion. The numerics stated here repeat those definitions in
@@ -141,7 +142,8 @@ ops! {
         Where = "where",
         /// `a * b + c` with one rounding; on integers the wrapping sum of the wrapping product.
         Fma = "fma",
-        /// `(a * b) * c`, each product rounded; types that compute in a wider one are rounded once.
+        /// `(a * b) * c`, each product rounded. A type that computes in a wider type is rounded only at the
+        /// end.
         Mul3 = "mul3",
     }
 }

@@ -2,8 +2,8 @@
 
 /// Whether `Σ coefficient · digit` determines every digit, where a digit takes `extent` consecutive values.
 ///
-/// `digits` lists `(|coefficient|, extent)`, in any order; they are sorted. The condition is that each
-/// coefficient exceeds the greatest sum of the terms with smaller coefficients. It is sufficient, not
+/// `digits` lists `(|coefficient|, extent)`, in any order; the function sorts them. The condition is that
+/// each coefficient exceeds the greatest sum of the terms with smaller coefficients. It is sufficient, not
 /// necessary. It is false if the sum does not fit 64 bits, where wrapping might give two combinations of
 /// digits the same sum.
 pub fn is_mixed_radix(digits: &mut [(u64, u64)]) -> bool {

@@ -47,14 +47,14 @@ pub struct NodeDecl {
 }
 
 impl NodeDecl {
-    /// The size of all elements in bytes; none if a `usize` cannot hold it, which the verifier excludes on
+    /// The size of all elements in bytes; `None` if a `usize` cannot hold it, which the verifier excludes on
     /// hosts of 64 bits.
     pub fn size_bytes(&self) -> Option<usize> {
         self.dims.iter().try_fold(self.dtype.size_bytes(), |bytes, &dim| bytes.checked_mul(dim))
     }
 }
 
-/// The numeric class of a routine: the freedom of a compiler with floating-point arithmetic.
+/// The numeric class of a routine: the changes of floating-point arithmetic that a compiler may make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numerics {
     /// Operations on floats run in the order written, without contraction to fma.

@@ -21,7 +21,7 @@ pub enum Stmt {
         lo: i64,
         /// One past the last value.
         hi: Bound,
-        /// The relation between the iterations.
+        /// How the iterations may run.
         kind: LoopKind,
         /// The statements of each iteration.
         body: Block,
@@ -35,8 +35,8 @@ pub enum Stmt {
         /// The stored value, of the node's type.
         value: Expr,
     },
-    /// Stores into the element of a node whose index in one dimension is computed; nothing happens where that
-    /// is outside the dimension.
+    /// Stores into the element of a node whose index in one dimension is computed. Stores nothing if the
+    /// computed index is outside of the dimension.
     SetDynamic {
         /// The node written.
         node: NodeRef,
@@ -110,7 +110,7 @@ impl From<i64> for Bound {
     }
 }
 
-/// The relation between the iterations of a loop, which determines how a codegen may run them.
+/// How a codegen may run the iterations of a loop: in order, or independently of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopKind {
     /// One after another.

@@ -132,7 +132,7 @@ pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
     }
 }
 
-/// A value that takes the place of another one while that is rewritten.
+/// A value that stands in for an expression while that expression is being rewritten.
 fn placeholder() -> Expr {
     Expr::local(LocalId(u32::MAX))
 }
@@ -163,7 +163,7 @@ fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
     }
 }
 
-/// Rewrites every index of the block: of stores and of all they read.
+/// Rewrites every index of the block: those of stores, and those in the values that statements evaluate.
 pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
     for stmt in block {
         for i in stmt.target_mut().into_iter().flatten() {

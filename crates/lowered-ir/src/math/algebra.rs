@@ -1,4 +1,5 @@
-//! The arithmetic of the functions: one float format with integers of its width.
+//! The arithmetic in which transcendental functions are written: operations on one float format, and on
+//! integers of the same width.
 
 use crate::ir::UnaryOp;
 
@@ -137,14 +138,14 @@ pub(super) fn polynomial<A: Algebra>(a: &mut A, x: A::Float, coefficients: &[f64
     sum
 }
 
-/// `a·k + b` for a constant `k`.
+/// `x·k + b` for a constant `k`.
 pub(super) fn fma_const<A: Algebra>(a: &mut A, x: A::Float, k: f64, b: A::Float) -> A::Float {
     let k = a.float(k);
     a.fma(x, k, b)
 }
 
-/// 1 with the sign of `x`. Multiplying by it gives the NaN that arithmetic yields, which setting a sign bit
-/// would change.
+/// 1 with the sign of `x`. Multiplying a NaN by it gives the NaN that arithmetic yields; changing the sign
+/// bit of a NaN might give another.
 pub(super) fn signed_one<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let mask = a.format().sign_bit();
     let (bits, mask) = (a.bits(x), a.int(mask));
@@ -155,7 +156,7 @@ pub(super) fn signed_one<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     a.with_bits(signed)
 }
 
-/// `a + b` as rounded sum and exact error, for `|a| ≥ |b|` or `a = 0`.
+/// `x + y` as rounded sum and exact error, for `|x| ≥ |y|` or `x = 0`.
 pub(super) fn fast_two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
     let sum = a.add(x, y);
     let seen = a.sub(sum, x);
@@ -163,7 +164,7 @@ pub(super) fn fast_two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (
     (sum, error)
 }
 
-/// `a + b` as rounded sum and exact error.
+/// `x + y` as rounded sum and exact error.
 pub(super) fn two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
     let sum = a.add(x, y);
     let y_seen = a.sub(sum, x);
@@ -173,7 +174,7 @@ pub(super) fn two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Fl
     (sum, error)
 }
 
-/// `a · b` as rounded product and exact error. In `f32` the numbers are split into halves of 12 bits, whose
+/// `x · y` as rounded product and exact error. In `f32` the numbers are split into halves of 12 bits, whose
 /// products are exact, because targets that compute in `f32` only may round an `fma` twice.
 pub(super) fn two_product<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
     let product = a.mul(x, y);
@@ -198,7 +199,7 @@ fn product_error_by_halves<A: Algebra>(a: &mut A, x: A::Float, y: A::Float, prod
     a.add(error, fourth)
 }
 
-/// A number as the sum of its upper 12 bits and the rest, which has 12.
+/// A number as the sum of two floats: the upper 12 bits of its significand, and the other 12 bits.
 fn halves<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let (bits, mask) = (a.bits(x), a.int(!0xfff));
     let high = a.and(bits, mask);

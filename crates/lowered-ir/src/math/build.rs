@@ -1,7 +1,8 @@
-//! The algebra that writes steps down: expands an operation into IR.
+//! Expands an operation into IR: an algebra that records its steps instead of computing them.
 //!
 //! The steps become scalar locals, declared and set once; a step that is used once is written in place of its
-//! use. The steps are recorded and not computed, so the expansion has the bits of [`Native`](super::Native).
+//! use. The steps are the operations that [`Native`](super::Native) computes, so the expansion gives the same
+//! bits.
 
 use tnode::{DType, Scalar};
 

@@ -85,8 +85,8 @@ pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) 
     exp2_of_reduced(a, r, exponent)
 }
 
-/// Splits `x = n + r` into `r` and the argument of [`scale`] for `n`, which is in the low bits. Clamps `x` to
-/// the exponents of the format.
+/// Clamps `x` to the exponents of the format and splits it into `n + r` with an integer `n`. Returns `r`, and
+/// an integer that has the exponent of [`scale`] for `n` in its low bits.
 fn reduce_of_two<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Int) {
     let (lowest, highest) = match a.format() {
         Format::Single => (-151.0, 129.0),
@@ -108,8 +108,8 @@ fn exp2_of_reduced<A: Algebra>(a: &mut A, r: A::Float, exponent: A::Int) -> A::F
     scale(a, power, exponent)
 }
 
-/// `x = n ln 2 + r` gives `r` and, in its low bits, `n + plus`, for an `x` whose `n` is within the exponents
-/// of the format.
+/// Splits `x` into `n ln 2 + r`. Returns `r`, and an integer with `n + plus` in its low bits. `n` must be
+/// within the exponents of the format.
 pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float, plus: i64) -> (A::Float, A::Int) {
     let (rounded, exponent) = round_plus(a, x, LOG2_E, plus);
     let (high, low) = ln2_parts(a.format());
@@ -125,7 +125,7 @@ pub(super) fn exp_polynomial<A: Algebra>(a: &mut A, r: A::Float) -> A::Float {
     }
 }
 
-/// The integer nearest to `factor · x`, as float and as integer; `x` is small beside the rounder.
+/// The integer nearest to `factor · x`, as float and as integer; `x` is small beside [`Format::rounder`].
 pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Float, A::Int) {
     let (rounded, bits) = round_plus(a, x, factor, 0);
     let rounder = a.format().rounder();

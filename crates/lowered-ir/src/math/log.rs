@@ -1,9 +1,9 @@
-//! Natural and binary logarithm: split off the exponent, then the logarithm of a number within √½ and √2.
+//! Natural and binary logarithm: split off the exponent, then the logarithm of a number between √½ and √2.
 
 use super::algebra::{Algebra, Format, fast_two_sum, fma_const, polynomial, two_product};
 use super::exp::ln2_parts;
 
-/// ln(1 + f) = f − f²/2 + f³·P(f) for 1 + f within √½ and √2; relative error 2⁻³⁰.
+/// ln(1 + f) = f − f²/2 + f³·P(f) for 1 + f between √½ and √2; relative error 2⁻³⁰.
 const LOG_SINGLE: [f64; 9] = [
     0.3333331258605909,
     -0.2500000959288788,
@@ -111,8 +111,8 @@ pub(super) fn log2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     at_the_edges(a, x, result)
 }
 
-/// `x = 2ⁿ (1 + f)` with 1 + f within √½ and √2: `n` as a float, and `f`, which is exact. For finite positive
-/// `x`.
+/// `x = 2ⁿ (1 + f)` with 1 + f between √½ and √2: `n` as a float, and `f`, which is exact. For finite
+/// positive `x`.
 pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let format = a.format();
     let (x, shift) = normalise(a, x);

@@ -10,8 +10,8 @@
 //!
 //! The table bounds the distance from the true value, in units of the last place of the true value's binade.
 //! `tests/accuracy` asserts the bounds against arithmetic of 192 bits and prints the measured distances; the
-//! brackets hold the worst measured one. All functions take every argument, including subnormals, infinities,
-//! NaN and angles of any size, and give subnormal results where these are due.
+//! greatest measured distance is in parentheses. All functions take every argument, including subnormals,
+//! infinities, NaN and angles of any size, and give subnormal results where these are due.
 //!
 //! | function | `f32`, ulp | `f64`, ulp | note |
 //! |---|---|---|---|
@@ -36,11 +36,12 @@
 //! # `f32` without `f64`
 //!
 //! For targets without `f64` or `i64`, and for sin and cos on all GPUs, the functions sin, cos and pow have a
-//! second form in `f32` and `i32` alone, which [`unary`] and [`pow`] give in such an algebra. It is a
+//! second form in `f32` and `i32` alone, which [`unary`] and [`pow`] give in an `f32` algebra. It is a
 //! different function, with other bits. It reduces angles with integers and computes products in two parts
 //! from halves of numbers, so, like the other functions, it tolerates a device that rounds an `fma` twice.
 //! Other deviations of a device (less exact division, flushed subnormal numbers) come on top. The table has
-//! bounds for an `fma` that rounds once and for one that rounds twice ([`Unfused`]):
+//! bounds for an `fma` that rounds once and for one that rounds twice ([`Unfused`]); *alone* means without
+//! `f64`:
 //!
 //! | function | `fma` rounded once, ulp | twice, ulp |
 //! |---|---|---|
@@ -56,8 +57,8 @@
 //!
 //! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were
 //! derived for this module by the Remez exchange in 60-digit arithmetic, minimising the relative error of the
-//! function (not of the polynomial) on the reduced interval, and then rounded to the format. Each stands
-//! beside the error it had before rounding.
+//! function (not of the polynomial) on the reduced interval, and then rounded to the format. The comment on
+//! each polynomial gives its error before this rounding.
 
 mod algebra;
 pub mod build;

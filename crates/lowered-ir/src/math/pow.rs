@@ -134,7 +134,8 @@ fn product_in_two_parts<A: Algebra>(
     (product, lost)
 }
 
-/// The power of 0, ∞ and NaN, which have no finite logarithm, and NaN powers; `power` elsewhere.
+/// The result if the base is 0, ∞ or NaN, which have no finite logarithm, or if `y` is NaN; otherwise
+/// `power`.
 fn at_zero_and_infinity<A: Algebra>(a: &mut A, base: A::Float, y: A::Float, power: A::Float) -> A::Float {
     let (zero, infinity) = (a.float(0.0), a.float(f64::INFINITY));
     let falling = a.lt(y, zero);

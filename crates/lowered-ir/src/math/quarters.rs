@@ -13,11 +13,11 @@ use super::trig::ReducedAngle;
 /// The bits of 2/π after the point, and 32 zeros before them.
 const TWO_OVER_PI: [u32; 8] =
     [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
-/// The greatest position in the table of the first word of a window.
+/// The greatest position that the first word of a window can have in the table.
 const LAST_WINDOW: usize = 4;
 /// π/2 in two `f32` parts.
 const HALF_PI: [f64; 2] = [1.570_796_370_506_286_6, -4.371_139_000_186_241e-8];
-/// The exponent field of π/4, hence the least of an argument that is reduced.
+/// The exponent field of π/4. Smaller arguments are not reduced.
 const LEAST_EXPONENT: i64 = 126;
 
 /// Reduces |x|, for a finite `x`.
@@ -99,7 +99,7 @@ fn word<A: Algebra>(a: &mut A, at: usize) -> A::Int {
     a.int(i64::from(TWO_OVER_PI[at] as i32))
 }
 
-/// The upper 64 bits of `m · window`, of 96.
+/// The upper 64 bits of `m · window` modulo 2⁹⁶.
 fn product<A: Algebra>(a: &mut A, m: A::Int, [first, second, third]: [A::Int; 3]) -> [A::Int; 2] {
     let carried = high_product(a, m, third);
     let low = a.int_mul(m, second);
@@ -115,8 +115,8 @@ fn product<A: Algebra>(a: &mut A, m: A::Int, [first, second, third]: [A::Int; 3]
     [a.int_add(high, carried), sum]
 }
 
-/// The upper word of the product of an `m` below 2²⁴ and a word, from halves of 16 bits; the upper half of
-/// `m` has 8.
+/// The upper word of the product of an `m` below 2²⁴ and a word, computed from halves of 16 bits; the upper
+/// half of `m` has 8 bits.
 fn high_product<A: Algebra>(a: &mut A, m: A::Int, word: A::Int) -> A::Int {
     let ((m_high, m_low), (high, low)) = (halves(a, m), halves(a, word));
     let [first, second, third, fourth] =
@@ -143,8 +143,8 @@ fn shr_logical<A: Algebra>(a: &mut A, x: A::Int, by: u32) -> A::Int {
     a.and(shifted, mask)
 }
 
-/// Splits turns of 64 bits, two of them before the point, into the nearest quarter and the remainder, which
-/// is at most half a quarter, in two's complement.
+/// Splits a number of quarter turns, with 2 bits before the point and 62 behind it, into the nearest integer
+/// and the remainder. The remainder is at most ½ in magnitude, in two's complement.
 fn nearest_quarter<A: Algebra>(a: &mut A, [high, low]: [A::Int; 2]) -> (A::Int, A::Int, A::Int) {
     let (half, mask) = (a.int(1 << 29), a.int(-(1 << 30)));
     let rounded = a.int_add(high, half);

@@ -35,7 +35,7 @@ pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     a.mul(magnitude, sign)
 }
 
-/// `(e + low) / (2 + e + low)`, rounded nearly once, for `e` within −1 and 0.
+/// `(e + low) / (2 + e + low)`, rounded nearly once, for `e` between −1 and 0.
 fn quotient<A: Algebra>(a: &mut A, e: A::Float, low: A::Float) -> A::Float {
     let (one, two) = (a.float(1.0), a.float(2.0));
     let (denominator, lost) = fast_two_sum(a, two, e);

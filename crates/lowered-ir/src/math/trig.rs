@@ -47,7 +47,7 @@ pub(super) struct ReducedAngle<A: Algebra> {
     pub(super) low: A::Float,
 }
 
-/// [`turns`] reduces angles from this one on.
+/// The least angle that [`turns`] reduces.
 const LARGE: f64 = 1_099_511_627_776.0;
 
 /// sin x.
@@ -177,8 +177,8 @@ fn reduce_single<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
 
 /// An angle below 2⁴⁸ in two parts that differs from `x` by whole turns.
 fn fold_turns<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
-    /// For each step its least angle 2^(s+23), from which on every `f32` is a multiple of 2ˢ; 2⁻ˢ; and 2ˢ mod
-    /// 2π in two parts.
+    /// Each step has four numbers: the least angle 2^(s+23) that it handles, since every `f32` from there on
+    /// is a multiple of 2ˢ; 2⁻ˢ; and 2ˢ mod 2π in two parts.
     const STEPS: [[f64; 4]; 4] = [
         [70368744177664.0, 1.1920928955078125e-07, 2.6946082202496946, 1.759818262153054e-16],
         [5.902958103587057e+20, 1.4210854715202004e-14, 1.6032615020339789, 8.291448458322833e-17],

@@ -6,9 +6,9 @@
 //! the analysis errs towards *read before written* and *visited more often*, which cost memory and never
 //! correctness.
 //!
-//! A read sees a written element if it lies in a box that earlier statements have filled ([`super::cover`]),
-//! or if some store reaches its element in an iteration that has completed by then, such as the previous
-//! iteration.
+//! An element was written before a read if it lies in a box that earlier statements have filled
+//! ([`super::cover`]), or if a store has reached it in an iteration that precedes the read, such as the
+//! previous iteration of the loop around both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,11 +27,11 @@ pub struct NodeAccess {
     pub top: usize,
     /// The loops around it, outermost first.
     pub loops: Vec<LoopId>,
-    /// The element; `None` for all of them (a `zero` statement) or any of them (a read at a computed index).
-    /// A guarded write may not happen.
+    /// The index of the element; `None` if the access is to all elements (a `zero` statement) or to an
+    /// unknown one (a read at a computed index).
     pub index: Option<Indices>,
-    /// Whether the element is protected by a guard or a computed index may fall outside, so that nothing may
-    /// be touched.
+    /// Whether the access may touch no memory, because it has a guard or because its computed index may be
+    /// outside of the node.
     pub guarded: bool,
     /// For a read, whether the statement stores to the very element it reads: an accumulation.
     pub accumulates: bool,
@@ -58,7 +58,7 @@ pub struct NodeFacts {
     pub scalar_constexpr: bool,
     /// The maximum number of reads of one element; accumulations do not count.
     pub visits: u64,
-    /// The merge buffer is read as this node.
+    /// The routine reads the copy of this node in the merge buffer.
     pub merged: bool,
 }
 
@@ -387,7 +387,8 @@ impl<'a> AccessWalker<'a> {
             return;
         }
         let dims = &self.routine.node(node).dims;
-        // A node without elements holds no constant: later routines may rely on this write.
+        // A node without elements does not count as a constant, which would make it virtual: later routines
+        // may rely on this write.
         self.known_mut(node).constexpr = !self.facts(node).is_written() && !dims.contains(&0);
         self.write(node, |written| written.store_all(dims));
         let access = self.access(None, false, false);

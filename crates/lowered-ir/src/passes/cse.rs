@@ -3,7 +3,7 @@
 //! The pass shares two kinds of values, both only within one block (uses may be in its loops) and only while
 //! the memory that they read does not change:
 //! * *pure regions*: locals computed by equal statements, up to the names of their loops and locals
-//!   (virtualisation leaves them when several statements use a reduction);
+//!   (virtualisation makes such copies if several statements use a reduction);
 //! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough
 //!   to be worth a local.
 //!
@@ -144,7 +144,7 @@ impl DroppedRegions {
         stmt
     }
 
-    /// The effects of the statements together, renamed.
+    /// The effects of the statements together, after dropped locals are replaced.
     fn effects(&self, each: &[Effects]) -> Effects {
         let mut all = Effects::default();
         each.iter().for_each(|effects| all.add(effects));

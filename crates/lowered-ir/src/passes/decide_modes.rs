@@ -41,7 +41,7 @@ pub enum ModeError {
         /// The suggested change, in words.
         remedy: &'static str,
     },
-    /// The routine needs the node elsewhere than its mode allows.
+    /// The routine's accesses to the node require a mode that an earlier decision about the node excludes.
     #[error("node {node} \"{name}\" {conflict}{}", conflict_remedy(conflict))]
     Conflict {
         /// The node.
@@ -65,7 +65,7 @@ pub enum ModeError {
 }
 
 impl ModeError {
-    /// The node whose mode it is.
+    /// The node whose mode the error is about.
     pub fn node(&self) -> NodeRef {
         match self {
             ModeError::NotVirtual { node, .. }
@@ -184,9 +184,9 @@ struct Policy<'a> {
     stores: NodeStores<'a>,
     facts: &'a Facts,
     settings: &'a OptimizeSettings,
-    /// The nodes that may be inlined, of the nodes decided so far.
+    /// The nodes decided so far that may be inlined.
     candidates: BTreeSet<NodeRef>,
-    /// The most often an element of each node is read.
+    /// The maximum number of reads of an element of each node.
     visits: Vec<u64>,
 }
 

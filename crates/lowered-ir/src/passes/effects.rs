@@ -46,7 +46,7 @@ impl Effects {
         self.vars.extend(&other.vars);
     }
 
-    /// Adds the effects of the statement beyond those of its values.
+    /// Adds the effects of the statement itself, without the reads of its values.
     fn own(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Set { node, index, .. } => {

@@ -25,7 +25,7 @@ use crate::ir::{BinaryOp, Block, Expr, Numerics, Routine, Stmt, UnaryOp, walk};
 use super::bind::Binder;
 use super::settings::OptimizeSettings;
 
-/// Up to this exponent powers of a single read are written out.
+/// The largest exponent for which a power of a single read becomes one expression without locals.
 const WRITTEN_OUT: u128 = 4;
 
 /// Replaces powers with constant integral exponents by products.

@@ -11,19 +11,19 @@
 //! be further loops.
 //!
 //! # Conditions
-//! * The loop runs over all of the axis: from 0 to its dimension `n`, whatever symbols are.
-//! * `v` stands by itself in one index of the table and in the comparison, and nowhere else.
+//! * The loop runs over all of the axis: from 0 to its dimension `n`, whatever the values of symbols.
+//! * `v` stands by itself in one index of `x` and in the comparison, and nowhere else.
 //! * The type of the comparison distinguishes 0 to `n - 1`.
 //! * Nothing but the accumulation reads or writes `t`'s array.
-//! * If loops lie between, different iterations of theirs reach different elements, unless order does not
-//!   matter: on integers, and in class `Fast`.
+//! * Different iterations of the loops inside the loop over `v` reach different elements of `t`'s array. On
+//!   integers, and in class `Fast`, this is not required, because the order of additions does not matter.
 //!
 //! # Numerics
 //! A gather outside of the axis gives 0, as the sum of no terms does. A float `e` that is not integral, or
 //! NaN, equals no index, so it is replaced by −1. Adding the zeros has one effect on floats: if there are at
-//! least two terms, a sum of −0 and a term −0 becomes 0; in class `Strict` adding 0 to the gathered value
-//! keeps that. The product form is not strict on floats because `0 * x` is NaN for infinite or NaN entries of
-//! the table that the gather does not read.
+//! least two terms, a sum of −0 and a term −0 becomes 0; in class `Strict`, the pass keeps this effect by
+//! adding 0 to the gathered value. The product form is not strict on floats because `0 * x` is NaN for
+//! infinite or NaN elements of `x` that the gather does not read.
 
 use tnode::{DType, Scalar};
 
@@ -51,7 +51,7 @@ struct OneHotRewriter<'a> {
     ranges: &'a Ranges,
 }
 
-/// `x[…, v, …]` selected by `v == e`, converted to `to` or not.
+/// The element `x[…, v, …]` that `v == e` selects, with the conversions around it.
 struct OneHotRead<'e> {
     table: NodeRef,
     index: &'e Indices,
@@ -244,7 +244,7 @@ fn accumulation(store: &Stmt) -> Option<(SumTarget, &Indices, &Expr)> {
     }
 }
 
-/// The nest inside a block with another element added in its one statement.
+/// The nest inside a block, whose one statement now adds `element` to its target.
 fn with_element(body: &Block, element: &Expr) -> Stmt {
     match body.as_slice() {
         [Stmt::For { var, lo, hi, kind, body }] => {

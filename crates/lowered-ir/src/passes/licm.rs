@@ -29,8 +29,7 @@ use super::effects::Effects;
 use super::pure_regions::{PureRegion, RegionIndex};
 use super::ranges::LoopInfo;
 
-/// The approximate number of threads of a machine: a computation that is repeated more often than this costs
-/// more than its repetition on all threads gains.
+/// The approximate number of threads among which the scheduler could distribute an outermost loop.
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
@@ -95,7 +94,7 @@ impl Hoister<'_> {
     }
 }
 
-/// Moves invariant groups of the body before the loop, until none is left; one may depend on another.
+/// Moves invariant regions of the body before the loop, until none is left; one may depend on another.
 fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
     while body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. })) {
         let before = out.len();
@@ -139,7 +138,7 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
 /// The effects of a loop body that decide whether a region may leave it. Pure regions write no nodes.
 struct LoopBodyEffects {
     writes: BTreeSet<NodeRef>,
-    /// In how many statements each local is declared or stored to.
+    /// The number of statements that declare each local or store to it.
     locals: HashMap<LocalId, usize>,
     work: u64,
 }
@@ -189,8 +188,9 @@ fn is_movable(
         && free.all(|&local| !inside.changes(local))
 }
 
-/// Whether a region takes so much longer than the rest of its block that the rest is faster in parallel
-/// without it, even if a single thread computes the region.
+/// Whether a region takes at least [`THREADS`] times as long as the rest of its block. If so, one thread that
+/// computes the region once, and the rest in each iteration, takes about as long as [`THREADS`] threads that
+/// divide the iterations among them and compute the region in each.
 fn outweighs(group: &[Stmt], all: u64) -> bool {
     let own = work(group);
     own < u64::MAX && own / THREADS >= all - own

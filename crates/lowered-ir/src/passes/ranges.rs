@@ -15,12 +15,12 @@ pub struct LoopInfo {
     pub lo: i64,
     /// One past the last value.
     pub hi: Bound,
-    /// The relation between the iterations.
+    /// How the iterations may run.
     pub kind: LoopKind,
 }
 
 impl LoopInfo {
-    /// The number of iterations when no symbol clips the bound; the most there can be when one does.
+    /// The number of iterations; the maximum number if a symbol clips the bound.
     pub fn extent(&self) -> u64 {
         self.hi.limit.saturating_sub(self.lo).max(0) as u64
     }
@@ -70,7 +70,7 @@ impl Ranges {
         });
     }
 
-    /// The loop of a variable, by either name, if there is one.
+    /// The loop of a variable or of its alias, if there is one.
     pub fn get(&self, var: LoopId) -> Option<&LoopInfo> {
         self.loops.get(&LoopId(var.0 & !ALIAS))
     }
@@ -96,7 +96,8 @@ impl Ranges {
         index.bounds(|var| self.of_var(var))
     }
 
-    /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` whose index differs by a constant.
+    /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` whose index differs from `index` by a
+    /// constant.
     pub fn bounds_under(&self, index: &Affine, guard: &Guard) -> Option<(i64, i64)> {
         let mut bounds = self.bounds(index)?;
         for range in guard {

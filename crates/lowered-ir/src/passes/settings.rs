@@ -14,8 +14,8 @@ pub struct OptimizeSettings {
     /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise all
     /// of them get memory of the device.
     pub enable_device_only: bool,
-    /// The largest array, in bytes, that is local where nobody decided; larger ones stay on the device after
-    /// a run. 0 means any.
+    /// The maximum size, in bytes, of a node that becomes local because nothing decided between local and on
+    /// the device; larger nodes stay on the device after a run. 0 means no limit.
     pub stack_threshold_bytes: usize,
     /// The largest `n` for which float powers `x^n` and `x^-n` with constant `n` become products in class
     /// `Fast` ([`super::expand_powers`]); 0 for none. Integer powers always become products.

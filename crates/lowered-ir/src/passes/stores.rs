@@ -32,7 +32,7 @@ struct NodeStore<'a> {
 }
 
 impl<'a> NodeStores<'a> {
-    /// The stores of a body over that many nodes.
+    /// The stores of a body, in a routine with `nodes` nodes.
     pub(super) fn of(body: &'a Block, nodes: usize) -> NodeStores<'a> {
         let mut stores = NodeStores { of: (0..nodes).map(|_| Vec::new()).collect() };
         stores.block(body, &mut Vec::new());
@@ -79,8 +79,8 @@ impl<'a> NodeStores<'a> {
         }
     }
 
-    /// Whether the value, with inlined nodes in place of their reads, has at most one read and fits the
-    /// budget, which it uses up.
+    /// Whether the value, with inlined nodes in place of their reads, has at most one read and costs at most
+    /// `budget`. Subtracts the cost from `budget`.
     fn is_simple(&self, store: &NodeStore<'_>, inlined: &impl Fn(NodeRef) -> bool, budget: &mut u64) -> bool {
         let fits = !store.reduces && store.cost <= *budget;
         *budget = budget.saturating_sub(store.cost);

@@ -14,8 +14,8 @@
 //! tracked: a use then has the value for the present contents of the inputs. The same holds where routines
 //! run in another order.
 //!
-//! Computations from data of one run are not inlined into other routines: from the merge buffer, from local
-//! nodes, and from static symbols that the other routine does not have by the same name and range.
+//! Computations that depend on data of one run are not inlined into other routines. Such data are the merge
+//! buffer, local nodes, and static symbols that the other routine does not have by the same name and range.
 //!
 //! # Invariants
 //! * The context keeps the inputs of its computations alive, but not the nodes that they compute.
@@ -50,7 +50,7 @@ pub struct Changes {
 #[derive(Clone, Debug)]
 enum KnownComputation {
     Known(Arc<InlinableComputation>),
-    /// An input has changed.
+    /// A later routine has overwritten an input.
     Changed {
         input: String,
         routine: String,
@@ -87,7 +87,7 @@ impl OptimizeCtx {
         }
         for (node, entry) in changes.defined {
             let key = node.downgrade();
-            // The key of a node that is gone may be equal.
+            // `insert` alone would keep an equal key of a dropped node that had the same id.
             self.known.remove(&key);
             self.known.insert(key, entry);
         }

@@ -92,7 +92,7 @@ pub enum OptimizeError {
 }
 
 impl OptimizeError {
-    /// The node of the routine whose memory mode it is about.
+    /// The node of the routine whose memory mode the error is about.
     pub fn node(&self) -> Option<NodeRef> {
         match self {
             OptimizeError::Mode { source, .. } => Some(source.node()),
@@ -163,7 +163,8 @@ fn run(
     let candidates = decide_modes::decide_modes(&mut routine, &facts, settings).map_err(in_routine)?;
     on_pass("decide_modes", &routine);
 
-    // No statement mentions an inlined node, and every node that this routine computes has a settled place.
+    // No statement mentions an inlined node, and the mode of every node that this routine computes is
+    // settled.
     let virtualize::VirtualizeOutcome { rejected, computed } =
         virtualize::virtualize_keeping(&mut routine, &candidates);
     decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;

@@ -12,12 +12,12 @@
 //! constant, such as a node's, or a static symbol, such as the step) then replaces the key by the sample of
 //! that key at `[n mod 2³², n / 2³², 0, 2³¹]`, `n` modulo 2⁶⁴.
 //!
-//! **Counter.** A fill gives the elements of row `r` (the row-major number of all indices but the last) that
-//! lie in chunk `c` of the last axis, `k` elements each, the values 0, 1, … of the sample at `[c mod 2³², r
-//! mod 2³², r / 2³², c / 2³²]`. An element of rank 0 is in row 0, chunk 0. Here `k` is
-//! [`Distribution::values_per_sample`]; where the last chunk is not full, its last values are not used. A
-//! number for a single element is value 0 of the sample at `[i₀, i₁, i₂, i₃]`, the index arguments modulo
-//! 2³², or 0.
+//! **Counter.** A fill divides the last axis into chunks of [`Distribution::values_per_sample`] elements. The
+//! elements in row `r` (the row-major number of all indices but the last) and chunk `c` get the values 0, 1,
+//! … of the sample at `[c mod 2³², r mod 2³², r / 2³², c / 2³²]`. If the last chunk is not full, the last
+//! values of its sample are not used. An element of rank 0 is in row 0, chunk 0. A number for a single
+//! element is value 0 of the sample at `[i₀, i₁, i₂, i₃]`: the index arguments modulo 2³², and 0 for missing
+//! ones.
 //!
 //! **Values** of a sample: [`uniform`], [`bits`] and [`normal`].
 //!

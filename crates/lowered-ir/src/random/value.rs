@@ -1,7 +1,7 @@
 //! The values of a sample.
 //!
-//! An element takes the part of the sample that has its own size: parts follow each other from the lowest
-//! bits of lane 0 on. Every step is an operation of the IR that is exact, so all targets give the same bits.
+//! A sample is divided into parts as large as an element, from the lowest bits of lane 0 on; each element
+//! takes one part. Every step is an operation of the IR that is exact, so all targets give the same bits.
 
 use tnode::{DType, Scalar};
 
@@ -45,7 +45,7 @@ impl Distribution {
     }
 }
 
-/// Value number `at` of a sample; `sample` is mentioned more than once. `at` is below
+/// Value number `at` of a sample. The result mentions `sample` more than once. `at` is below
 /// [`Distribution::values_per_sample`], and the type [has](Distribution::has) values of the distribution.
 pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, sample: &Expr, at: usize) -> Expr {
     match (distribution, scheme) {

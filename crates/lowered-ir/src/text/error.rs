@@ -19,7 +19,7 @@ pub struct ParseError {
     pub caret: usize,
 }
 
-/// How many characters of a line are shown before and after the guilty one.
+/// How many characters of a line are shown before and after the column of the error.
 const SHOWN: usize = 80;
 
 impl ParseError {

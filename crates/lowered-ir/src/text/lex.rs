@@ -31,7 +31,7 @@ pub(super) enum Token<'t> {
     End,
 }
 
-/// Longer signs before their prefixes.
+/// All signs. A sign stands before its prefixes, because the first match is taken.
 const SIGNS: [&str; 20] =
     [":=", "..", "<=", "==", "!=", "<", "+", "-", "*", "/", "%", "(", ")", "[", "]", "{", "}", ",", ":", "="];
 

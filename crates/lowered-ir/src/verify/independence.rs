@@ -161,7 +161,7 @@ impl<'r> LoopAccesses<'r> {
     }
 }
 
-/// A loop as the rule sees it.
+/// The loop and the intervals that decide whether a dimension separates accesses.
 struct Separation<'a> {
     var: LoopId,
     interval: Interval,

@@ -1,9 +1,10 @@
 //! The verifier: the rules that every routine keeps from lowering to code generation.
 //!
-//! **Promise:** a routine that [`verify`] accepts makes no pass, no code generator and not the interpreter
-//! panic, read or write outside an array, or depend on the order in which independent iterations run. Each
-//! rule below is checked by one function and has a failing example in the corpus, with the error on the
-//! guilty line (V4, which no text can break, in a test of its own).
+//! **Promise:** on a routine that [`verify`] accepts, no pass, no code generator and not the interpreter
+//! panics. A run of such a routine neither reads nor writes outside of an array, and its results do not
+//! depend on the order of independent iterations. Each rule below is checked by one function and has a
+//! failing example in the corpus, with the error on the guilty line (V4, which no text can break, in a test
+//! of its own).
 //!
 //! # Declarations
 //!
@@ -99,8 +100,8 @@ use ranges::{Interval, VariableIntervals};
 
 use crate::ir::{Guard, Indices, Locals, LoopId, Routine, Stmt, Var};
 
-/// The most bytes that a coefficient or constant of an index, times the stride of its dimension, may be: rule
-/// V12.
+/// Rule V12: the maximum product, in bytes, of a coefficient or constant of an index and the stride of its
+/// dimension.
 pub const MAX_OFFSET_BYTES: u128 = 1 << 56;
 
 /// How large a routine may be. Within its limits, the verifier's promise holds.
@@ -120,7 +121,8 @@ pub struct Limits {
     pub rank: usize,
     /// Lanes of a vector loop, iterations of a workgroup loop.
     pub vector_extent: i64,
-    /// Greatest end of a loop or symbol range, and the negative of the least; most iterations of a loop.
+    /// The maximum end of a loop or symbol range, and the maximum number of iterations of a loop. The start
+    /// of a loop is at least the negative of this number.
     pub extent: i64,
 }
 

@@ -3,7 +3,8 @@
 //! Every function is compared with arithmetic of 192 bits on arguments of every kind: spread over its range,
 //! around its thresholds and zeros, subnormal, huge, close to multiples of π/2 and by random bits. `f32` and
 //! the narrower types are also compared over millions of patterns (the narrower ones: all) with the
-//! platform's `f64` functions, whose own error is far below an ulp of theirs and is itself measured here.
+//! platform's `f64` functions, whose own error is far below an ulp of the narrower types, and is itself
+//! measured here.
 //!
 //! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With
 //! `ACCURACY=full` in the environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as
@@ -72,7 +73,7 @@ fn the_documentation_states_these_bounds() {
     }
 }
 
-/// How many times as many arguments as by default.
+/// The factor by which to multiply the default numbers of arguments.
 fn effort() -> usize {
     if std::env::var("ACCURACY").is_ok_and(|v| v == "full") { 100 } else { 1 }
 }
@@ -112,7 +113,7 @@ fn power(dtype: DType, x: f64, y: f64) -> f64 {
     binary(BinaryOp::Pow, x, y).as_f64()
 }
 
-/// All arguments of a type that the lists have, against 192 bits.
+/// Compares results with 192-bit arithmetic at all listed arguments of a type.
 fn measure(dtype: DType, bound: impl Fn(&Bound) -> f64, count: usize) {
     let (format, mut constants) = (Format::of(dtype), Consts::new().unwrap());
     let mut kept = true;

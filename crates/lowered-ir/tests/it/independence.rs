@@ -48,7 +48,7 @@ fn indices() -> impl Strategy<Value = Indices> {
     vec(affine(), 2).prop_map(Indices::from_vec)
 }
 
-/// An access that reads nothing, the element that it writes, a nearby element, or any element.
+/// A statement that reads nothing, or the element that it writes, or a nearby element, or any element.
 fn access() -> impl Strategy<Value = Access> {
     let range = (affine(), -2i64..3, 1i64..8).prop_map(|(index, lo, len)| Range { index, lo, hi: lo + len });
     let guard = vec(range, 0..3).prop_map(Guard::from_vec);

@@ -1,5 +1,5 @@
-//! The verifier on routines that no text can express, and on its limits. Every rule has files in the corpus
-//! besides.
+//! The verifier on routines that no text can express, and on its limits. In addition, every rule has files in
+//! the corpus.
 
 use lowered_ir::{
     ir::{

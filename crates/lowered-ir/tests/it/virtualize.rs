@@ -96,8 +96,8 @@ fn offset_strided_reversed_and_partial_setters_are_inlined() {
         "%4[0] := %2[@s]",
     ];
     for (setter, user) in setters.iter().flat_map(|s| uses.iter().map(move |u| (s, u))) {
-        // The iteration of the setter at `2*i0` would be half of the position that is used, which is no
-        // affine index.
+        // The setter at `2*i0` would have to run with `i0` equal to half of the position that is used, and a
+        // half is no affine index.
         if setter.contains("2*i0] := %0") && !user.contains("2*i8 + i9") && !user.contains("%2[2]") {
             continue;
         }

@@ -130,7 +130,7 @@ impl<'a> LineWriter<'a> {
         }
     }
 
-    /// The computed index in braces.
+    /// An element with the computed index of the dimension `axis` in braces.
     fn computed_place(&mut self, node: NodeRef, indices: &Indices, axis: usize, at: &Expr) {
         self.node(node);
         self.text("[");

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! * The old value of the target is shown where the statement itself reads it; otherwise it may be undefined.
-//! * Every read shows its value. A read whose guard fails or whose computed index is outside shows its
-//!   alternative. Logging reads no memory that the statement does not read.
+//! * Every read shows its value. A read whose guard fails, or whose computed index is outside of its
+//!   dimension, shows its alternative value. Logging reads no memory that the statement does not read.
 //! * A store at a computed index logs whether it is `inside` the dimension; outside of it nothing is stored.
-//! * Names are those of the nodes, with their position where several have one name. Line ends within them are
-//!   written `\n`.
+//! * Nodes appear by name, followed by their position if several nodes have the same name. Line ends within
+//!   them are written `\n`.
 //!
 //! Vector loops become unrolled loops and parallel loops serial ones, since the order of logging iterations
 //! can be observed. Every value is computed once, before the line is logged, and nothing is stored in
@@ -221,7 +221,7 @@ impl Logger<'_> {
     }
 }
 
-/// Whether an expression reads the same element with the same indices.
+/// Whether the expression contains this read, written with the same indices.
 fn mentions(value: &Expr, read: &Expr) -> bool {
     let mut found = false;
     walk::each_expr(value, &mut |expr| found |= expr == read);

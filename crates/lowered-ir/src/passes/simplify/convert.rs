@@ -1,4 +1,4 @@
-//! Equations of conversions, which are about several types, and constant folding.
+//! Equations of conversions, whose sides have parts of several types, and constant folding.
 
 use tnode::DType;
 

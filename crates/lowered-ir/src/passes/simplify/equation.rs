@@ -11,8 +11,8 @@ use super::pattern::EquationMatch;
 /// The class of routines that an equation applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EquationClass {
-    /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is
-    /// left open).
+    /// Every routine: both sides have the same bits, signed zeros and infinities included. Only the choice of
+    /// NaN is left open.
     Strict,
     /// Routines of class `Fast`: the right side rounds differently and is at least as exact. Over all values
     /// of the letters whose result is a normal number, the greatest relative error of the right side is not

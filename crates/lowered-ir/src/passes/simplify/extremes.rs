@@ -1,7 +1,6 @@
 //! Equations of maxima, minima, clamps, gates, absolute values and rounding to integers.
 //!
-//! `max(a, b)` is `a > b ? a : b`, so of floats neither zeros of different sign nor NaN let the operands
-//! change places.
+//! `max(a, b)` is `a > b ? a : b`, so floats that are NaN, or zeros of different sign, cannot change places.
 
 use super::equation::{
     ANY, C_IS_GREATEST, C_IS_INFINITY, C_IS_LEAST, C_IS_MINUS_INFINITY, C_IS_NO_NAN, C_IS_NOT_POSITIVE,

@@ -1,15 +1,15 @@
 //! Simplification: expressions are rewritten by a table of equations with conditions until none applies.
 //!
 //! [`equations`] is the table; `docs/equations.md` shows it. An equation is data, two patterns and a
-//! condition, wherever patterns can say it. Tests evaluate both sides of each on every type and on the values
-//! where equations go wrong: strict equations keep every bit but for which NaN results, and for each of the
-//! others there are values that show why it is not strict.
+//! condition, wherever patterns can express it. Tests evaluate both sides of each on every type and on the
+//! values where equations go wrong: strict equations keep every bit except for the choice of NaN, and for
+//! each other equation there are values that show why it is not strict.
 //!
 //! # Termination
 //! Order expressions lexicographically by the number of: hyperbolic tangents; nodes of the expression, where
 //! `mul3` counts as three; divisions and differences; constants to the left of a varying operand. Every
-//! equation makes its expression smaller in that order, which a test checks for the patterns. Equations are
-//! applied to operands first, and to a fixed point at each node.
+//! equation makes its expression smaller in that order; a test checks this for the equations between
+//! patterns. Equations are applied to operands first, and to a fixed point at each node.
 
 mod convert;
 mod equation;

@@ -1,5 +1,5 @@
-//! Patterns: the two sides of an equation as the table writes them. Matches them against expressions, and
-//! builds expressions from a match.
+//! Patterns: the two sides of an equation as the table writes them. This module matches left sides against
+//! expressions, and builds expressions of right sides.
 //!
 //! | written | stands for |
 //! |---|---|
@@ -68,7 +68,8 @@ pub struct EquationMatch<'e> {
 }
 
 impl<'e> EquationMatch<'e> {
-    /// The equation's type: that of `x`, `y` or `c`, or that of the left side where it has neither.
+    /// The equation's type: that of `x`, `y` or `c`, or that of the left side if it has none of these
+    /// letters.
     pub fn dtype(&self) -> DType {
         self.dtype.unwrap_or(DType::Bool)
     }

@@ -1,4 +1,4 @@
-//! Equations about indices whose loops' ranges decide them.
+//! Equations about indices whose conditions follow from the ranges of loop variables and symbols.
 
 use tnode::{DType, Scalar};
 
@@ -155,7 +155,7 @@ fn bounds(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<(i64, i64)> {
     }
 }
 
-/// A guarded read without the ranges that always hold; `otherwise` where one never does.
+/// A guarded read without the ranges that always hold; its `otherwise` value if some range never holds.
 fn guarded(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::GetGuarded { guard, node, index, otherwise } = expr else { return None };
     let mut open = Guard::new();

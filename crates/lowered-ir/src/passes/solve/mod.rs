@@ -154,8 +154,8 @@ impl<'a> EquationSystem<'a> {
         fits.then(|| (quotient.plus_constant(index.offset().wrapping_sub(offset) / c), rest))
     }
 
-    /// Applies the unit rule once: to an equation with one variable if there is one, else to the innermost
-    /// variable of one.
+    /// Applies the unit rule once, to the equation with the fewest loop variables that it fits: solves this
+    /// equation for its innermost variable with coefficient ±1.
     fn unit(&mut self) -> bool {
         let found =
             self.equations.iter().enumerate().filter_map(|(at, e)| Some((at, self.innermost_unit(e)?)));
@@ -241,7 +241,7 @@ impl<'a> EquationSystem<'a> {
         (first >= range.hi).then_some(false)
     }
 
-    /// The bounds of an index where the element is wanted.
+    /// The bounds of an index where the guard of the wanted element holds.
     fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
         self.ranges.bounds_under(index, self.guard)
     }

@@ -30,7 +30,7 @@ pub(super) struct StatementEffects {
     pub(super) reads: BTreeSet<NodeRef>,
     /// The nodes it stores to.
     pub(super) writes: BTreeSet<NodeRef>,
-    /// It stores to no locals but its own, and logs nothing.
+    /// It stores to no locals except those that it declares, and logs nothing.
     pub(super) keeps_to_nodes: bool,
     /// The number of parts of its values.
     pub(super) size: usize,

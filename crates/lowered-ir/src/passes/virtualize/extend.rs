@@ -3,7 +3,7 @@
 //!
 //! `for i { …; %t[i] := v }; for j { %u[j] := f(%t[j]) }` becomes `for i { …; %u[i] := f(v) }`, if nothing
 //! else reads `%t` and the two nests have the same loops. Otherwise the computation would be copied to the
-//! use, and in a chain of virtual nodes each copy would hold all those before it. Short computations are
+//! use, and in a chain of virtual nodes each copy would contain all earlier copies. Short computations are
 //! copied nevertheless, so this fusion changes nothing in small programs.
 
 use super::body::IndexedBody;

@@ -10,13 +10,14 @@ use super::Effects;
 use super::body::IndexedBody;
 use super::producer::Producer;
 
-/// The first input that is overwritten from the first setter to before the statement at `user`, if any.
+/// The first input that a statement overwrites from the first setter up to, but not including, the statement
+/// at `user`; `None` if there is none.
 pub(super) fn on_the_way(producer: &Producer, body: &IndexedBody, user: usize) -> Option<NodeRef> {
     let from = producer.setters.0;
     producer.inputs.iter().find(|&&input| body.is_written_between(input, from, user)).copied()
 }
 
-/// Whether one of the inputs is overwritten from the statement at `from` to before the one at `to`.
+/// Whether a statement from `from` up to, but not including, `to` overwrites one of the inputs.
 pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &IndexedBody, from: usize, to: usize) -> bool {
     if inputs.len() < to.saturating_sub(from) {
         return inputs.iter().any(|&input| body.is_written_between(input, from, to));

@@ -156,8 +156,8 @@ impl Inliner<'_, '_> {
         Ok(())
     }
 
-    /// Replaces the uses in a value; `None` if it has none. Appends the statements that must run before to
-    /// `prelude`.
+    /// Replaces the uses in a value; `None` if it has none. Appends the statements that must run before the
+    /// value is computed to `prelude`.
     fn value(
         &mut self,
         value: &Expr,

@@ -86,7 +86,8 @@ fn replaces(stmts: &[Stmt], local: LocalId) -> bool {
 /// The value of a guarded read: `value` where the guard holds, else `otherwise`; `None` if values of that
 /// type cannot be chosen.
 ///
-/// A value that is itself one read guarded by `whole` takes over `otherwise`; `whole` implies the guard.
+/// If the value is a single read guarded by `whole`, which implies the guard, the result is that read with
+/// `otherwise` as its alternative.
 pub(super) fn select(
     guard: &Guard,
     whole: &Guard,
@@ -181,7 +182,7 @@ fn solved(
     )
 }
 
-/// The part of the index of the nest that mentions a loop, by the new name of the loop.
+/// The text of the index of the nest that mentions a loop variable. `var` is the new name of the variable.
 fn index_with(
     piece: &SetterNest,
     var: LoopId,
@@ -198,7 +199,7 @@ struct InstanceEmitter<'a, 's> {
     local: LocalId,
     solution: &'a Solution,
     wanted: &'a ElementUse,
-    /// The loops entered that remain.
+    /// The loops around the current statement that remain in the instance, outermost first.
     entered: Vec<LoopId>,
     site: &'a mut UseSite<'s>,
 }

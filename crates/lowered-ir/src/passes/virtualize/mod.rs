@@ -6,7 +6,8 @@
 //! variables of the setter:
 //!
 //! * **direct**: `%t[i, j]` is set, `%t[a, b]` is used: `a` for `i`, `b` for `j`;
-//! * **affine**: `%t[i + 1]`, `%t[2*i + j]` and their like; the solution must lie in the ranges of the loops;
+//! * **affine**: `%t[i + 1]`, `%t[2*i + j]` and similar indices are set; the solution must lie in the ranges
+//!   of the loops;
 //! * **diagonal**: `%t[i, i]` is set: `a` for `i`, if `a = b`; a constant index and a symbol are tested in
 //!   the same way.
 //!

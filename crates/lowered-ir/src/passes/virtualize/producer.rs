@@ -186,7 +186,7 @@ fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
     }
 }
 
-/// Checks that the node's own values are read at the very element being computed.
+/// Checks that the computation of an element reads no other element of the node.
 fn own_element_only(stmt: &Stmt, node: NodeRef, index: &Indices) -> Result<(), InlineRejection> {
     let mut found = Ok(());
     walk::each_value(std::slice::from_ref(stmt), &mut |value| {

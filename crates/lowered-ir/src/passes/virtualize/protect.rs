@@ -1,4 +1,4 @@
-//! Protects speculatively computed values: every read in them is guarded, so that none leaves its array.
+//! Protects speculatively computed values: every read in them is guarded, so that no read is out of bounds.
 
 use tnode::{DType, Scalar};
 

@@ -10,7 +10,7 @@ pub enum InlineRejection {
     /// Its earlier value is needed.
     #[error("some elements are read before this routine has written them")]
     ReadBeforeWrite,
-    /// The merge buffer is read as this node.
+    /// The routine reads the copy of the node in the merge buffer.
     #[error("its copy is read from the merge buffer, so another device has it in memory")]
     MergeRead,
     /// It is read or set at an index computed at run time.
@@ -100,8 +100,8 @@ pub enum InlineRejection {
     /// A reduction would stand inside a vector loop.
     #[error("its computation has a loop, and it is used inside a vector loop")]
     LoopInVector,
-    /// A computation that holds for some elements alone needs a guarded form that one of its parts does not
-    /// have.
+    /// The computation is valid for some elements only, so it needs a guard, and one of its parts has no
+    /// guarded form.
     #[error("a use needs its computation guarded, which {what} cannot be")]
     Unguardable {
         /// The obstacle, in words.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ir::{Affine, Expr, Fresh, LocalId, LoopId, Stmt, Var, walk};
 
-/// Gives every loop and local of the block a fresh identifier; answers the new name of each loop.
+/// Gives every loop and local of the block a fresh identifier. Returns the new name of each loop.
 pub(crate) fn rename(block: &mut [Stmt], fresh: &mut Fresh) -> BTreeMap<LoopId, LoopId> {
     let mut locals = BTreeMap::new();
     walk::each_stmt(block, &mut |stmt| {

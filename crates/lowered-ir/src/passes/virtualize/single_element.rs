@@ -16,7 +16,7 @@ use crate::ir::{Expr, Indices, LocalId, LoopId, Stmt, walk};
 
 use super::InlineRejection;
 
-/// Checks the nest of a piece without the loops `dropped`; `inverted` as in
+/// Checks a setter nest without the loops `dropped`; `inverted` is the field of
 /// [`crate::passes::solve::Solution`].
 pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), InlineRejection> {
     if inverted && !is_one_store(nest) {

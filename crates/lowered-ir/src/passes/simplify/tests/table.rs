@@ -74,7 +74,7 @@ fn every_equation_is_well_formed_and_makes_its_expression_smaller() {
 }
 
 /// Values where equations go wrong: zeros of both signs, the ends of the range, subnormals, infinities, NaN,
-/// inexact ones.
+/// and numbers with inexact results.
 fn edges(dtype: DType) -> Vec<Scalar> {
     let bits = 8 * dtype.size_bytes() as u32;
     let top = 1u128 << (bits - 1);
