@@ -28,7 +28,7 @@ impl ModeConflict {
         &self.requested
     }
 
-    /// Whether the user asked for two things that exclude each other, rather than two parts of the system.
+    /// Whether both decisions are requests of the user. Otherwise two parts of the system disagree.
     pub fn is_user_error(&self) -> bool {
         matches!(self.kind, ConflictKind::User | ConflictKind::MustBeShared)
     }
@@ -41,8 +41,8 @@ pub(crate) enum ConflictKind {
     User,
     /// Separate buffers for the streams were requested for a node that no device changes.
     MustBeShared,
-    /// A decided sharing was requested to be undecided, or open sharing was requested for a node without a
-    /// buffer.
+    /// The request was to make a decided sharing undecided, or to leave the sharing of a node without a
+    /// buffer undecided.
     UnsettingSharing,
     /// No outcome satisfies both decisions.
     Inconsistent,

@@ -2,9 +2,9 @@
 
 /// Implements `Debug` of error types as their `Display`.
 ///
-/// Rust prints `Debug` where `main` returns an error, and where `unwrap` or `expect` meets one. A derived
-/// `Debug` would show fields there; a message shows what to change, and for an error in a text, the line with
-/// a caret under it.
+/// Rust prints `Debug` where `main` returns an error, and where `unwrap` or `expect` finds an error. A
+/// derived `Debug` would show fields there; a message shows what to change, and for an error in a text, the
+/// line with a caret under it.
 ///
 /// ```
 /// #[derive(thiserror::Error)]

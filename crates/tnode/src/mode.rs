@@ -6,10 +6,10 @@
 //! two names share a set, so a state always has exactly one name (or none, while nothing was decided).
 //!
 //! Source: the modes are those of OCANNL's tensor nodes. Its update rules are the same intersection, except
-//! for seven of the 256 ordered pairs. There, a node changed on devices may become volatile although the two
-//! exclude each other, and a hosted node whose kind is decided must not be asked to be hosted. Here the sets
-//! decide: the first pair is a conflict, and the other six requests change nothing. `tests/mode_table.txt`
-//! lists every pair.
+//! for seven of the 256 ordered pairs. OCANNL accepts the mode volatile for a node that devices change (one
+//! pair), although the two modes exclude each other, and it rejects the mode hosted for a hosted node whose
+//! kind is decided (six pairs). Here the sets decide: the first pair is a conflict, and the other six
+//! requests change nothing. `tests/mode_table.txt` lists every pair.
 //!
 //! OCANNL's second epoch (0.7 on) keeps no host arrays in nodes and has no hosted modes. Its table is the
 //! part of this one in which nodes are undecided, virtual, local, on the device or in one of the open modes,

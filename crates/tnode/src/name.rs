@@ -19,7 +19,8 @@ pub enum IdentStyle {
     HeuristicUnderGrad,
 }
 
-/// Identifiers that must not be used without an id: those of several nodes, and reserved words of a language.
+/// Identifiers that must not be used without an id: identifiers that several nodes have, and reserved words
+/// of a language.
 #[derive(Clone, Debug, Default)]
 pub struct AmbiguousIdents {
     values: BTreeSet<String>,

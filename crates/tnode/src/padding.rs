@@ -70,8 +70,8 @@ impl Padding {
 /// The product of `dims`.
 ///
 /// # Errors
-/// When there are more than [`MAX_RANK`] axes, or an array of 16-byte elements of that many would not fit the
-/// address space.
+/// When there are more than [`MAX_RANK`] axes, or an array with this number of elements of 16 bytes would not
+/// fit the address space.
 pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, Error> {
     if dims.len() > MAX_RANK {
         return Err(Error::TooManyAxes { found: dims.len(), limit: MAX_RANK });

@@ -24,7 +24,7 @@ struct Decided {
 }
 
 thread_local! {
-    /// The pending decisions that this thread sees instead of the committed ones; the innermost one counts.
+    /// The pending decisions that this thread sees instead of the committed ones; the innermost entry counts.
     static SEEN: RefCell<Vec<Arc<Decided>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -12,8 +12,8 @@ use crate::scalar::Scalar;
 /// How much of an array to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The most entries per axis, the ellipsis among them; an even number counts as one more, so that as much
-    /// is shown from the end as from the beginning.
+    /// The maximum number of entries per axis, including the ellipsis. An even number is rounded up to an odd
+    /// one, so that as many entries are shown from the end as from the beginning.
     pub entries_per_axis: usize,
     /// Significant digits of floats.
     pub digits: usize,
@@ -97,7 +97,7 @@ impl ShownIndex {
     }
 }
 
-/// The positions shown of an axis, at most the odd number `entries`.
+/// The positions of an axis that are shown: at most `entries`, which is odd.
 fn steps(size: usize, entries: usize) -> Vec<ShownIndex> {
     if size <= entries {
         return (0..size).map(ShownIndex::At).collect();

@@ -253,7 +253,7 @@ fn five_axes_print() {
     .assert_eq(&mixed.to_string());
 }
 
-/// Four by six with margins of one and two: rows and columns of the values begin inside.
+/// An array of 4×6 elements, whose margins leave 2×3 values in the middle.
 #[test]
 fn a_four_by_six_array_with_margins() {
     let array = HostArray::zeros_padded(DType::I32, [2, 3], Padding::new([(1, 1), (2, 1)], Some(-7.0)));
