@@ -2,10 +2,11 @@
 //!
 //! # Should I be using this crate?
 //!
-//! Only in tests. [`program_from_bytes`] makes programs in assignment text, as data and as text, for which
-//! [`ProgramWeights`] say what they consist of. For programs that the front end is known to accept, and for
-//! random routines of the loop IR, use `filetests`. To derive another random value from bytes, so that a
-//! failing case shrinks with its bytes and a fuzzer can search it, take its decisions from [`Choices`].
+//! Only in tests. [`program_from_bytes`] makes programs in assignment text, as data and as text;
+//! [`ProgramWeights`] list the constructs that they consist of. For programs that the front end is known to
+//! accept, and for random routines of the loop IR, use `filetests`. To derive another random value from
+//! bytes, so that a failing case shrinks with its bytes and a fuzzer can search it, take its decisions from
+//! [`Choices`].
 //!
 //! # Example
 //!

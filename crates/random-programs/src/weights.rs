@@ -84,16 +84,17 @@ pub enum DataKind {
     Mixture,
 }
 
-/// What programs consist of, and how often.
+/// The constructs of programs with their frequencies, and the maximum sizes of programs.
 #[derive(Clone, Debug)]
 pub struct ProgramWeights {
     /// The number of routines.
     pub routines: &'static [usize],
-    /// The most statements of a routine.
+    /// The maximum number of statements of a routine.
     pub statements_per_routine: usize,
-    /// The most rounds of runs.
+    /// The maximum number of rounds of runs.
     pub rounds: usize,
-    /// The most points of a statement's product space; nodes have at most four times as many elements.
+    /// The maximum number of points of a statement's product space; nodes have at most four times as many
+    /// elements.
     pub points: usize,
     /// The extents of letters.
     pub extents: &'static [usize],
@@ -116,7 +117,7 @@ pub struct ProgramWeights {
     pub has_pad: bool,
     /// The number of letters of a target.
     pub ranks: &'static [usize],
-    /// The part of the reads, as `(part, whole)`, that read an existing node rather than a new input.
+    /// The fraction of reads, as `(part, whole)`, that read an existing node rather than a new input.
     pub rereads: (usize, usize),
     /// The number of levels of an assignment's expression.
     pub levels: &'static [usize],
