@@ -35,7 +35,7 @@ pub enum BuildError {
     Index {
         /// The name of the node written.
         node: String,
-        /// The misfit.
+        /// The reason why they do not fit.
         source: IndexError,
     },
     /// The einsum text is wrong or does not fit the nodes.

@@ -32,8 +32,8 @@ impl Window {
     }
 
     /// The left and right padding that the windows of [`padded_positions`](Window::padded_positions) need, in
-    /// elements. The middle of the kernel is on the centre of the window; for an even span, the left one of
-    /// the two middle elements.
+    /// elements. The middle of the kernel's span, or the left one of its two middle elements, lies on the
+    /// element at which the window is centred.
     pub fn padding(self, size: usize) -> (usize, usize) {
         let Some(last) = self.padded_positions(size).checked_sub(1) else { return (0, 0) };
         let left = self.span().saturating_sub(1) / 2;

@@ -1,7 +1,8 @@
 //! Assignments to nodes without values.
 //!
-//! They have no loops, so nothing else in the routine tells that it writes the node. A `zero` statement does,
-//! at the beginning, where it precedes every read. Such a node may have margins, which are zeros then.
+//! Such an assignment has no loops, so without further measures the routine would not mention that it writes
+//! the node. A `zero` statement at the beginning of the routine, before every read, says so. The node may
+//! have margins; the statement sets them to 0.
 
 use std::collections::BTreeSet;
 

@@ -239,7 +239,7 @@ pub enum LowerErrorKind {
         /// A correction, in words.
         remedy: String,
     },
-    /// A slice must have the dimensions of its parent without the first, and has others.
+    /// The dimensions of a slice differ from the dimensions of its parent without the first.
     #[error("node {node} has dimensions {dims:?}, but a slice of {of} {parent:?} has {}", if parent.is_empty() { "no axis to be at".to_owned() } else { format!("{:?}", &parent[1..]) })]
     SliceShape {
         /// The node's name.
@@ -264,7 +264,7 @@ pub enum LowerErrorKind {
         /// The node that owns the memory of both.
         home: String,
     },
-    /// A node has another number of samples than the node that they fill needs.
+    /// The number of samples in a node differs from the number that the node to be filled needs.
     #[error(
         "node {node}: `{distribution}({of})` takes a sample for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
     )]

@@ -286,8 +286,8 @@ struct OperandList {
     own: Vec<OperandAccess>,
     /// The number of operands of the operation.
     arity: usize,
-    /// The operands that compute indices. An entry is `None` while the index of that operand is itself being
-    /// computed, since the operand of that index comes later.
+    /// The operands that compute indices. An entry is `None` until the operand's own index is converted,
+    /// because an operand that computes this index is appended behind the entry.
     computing: Vec<Option<(Operand, OperandAccess)>>,
 }
 
