@@ -315,7 +315,8 @@ pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Resu
     block(&format!("{whole} => {parts}"), targets, false, AccumOp::Assign, &[operand])
 }
 
-/// The einsum texts of an array whose `axis` is concatenated of `count` parts, and of the parts.
+/// Two einsum texts: of an array whose `axis` is the concatenation of `count` axes, and of the `count` arrays
+/// that have one of these axes each.
 fn along(whole: &TensorNode, axis: usize, count: usize) -> Result<(String, String), BuildError> {
     let dims = whole.dims_without_padding()?;
     if axis >= dims.len() {

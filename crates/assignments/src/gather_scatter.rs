@@ -36,8 +36,8 @@ pub fn gather(
 }
 
 /// `table[i.., ids[b..], e..] ⊕= values[i.., b.., e..]` with the computed index on `axis` of the table, which
-/// is set to the neutral element of `op` first if `init_neutral`. Indices outside the axis have no effect.
-/// The others accumulate in row-major order of `values`: sums of floats are reproducible, and with
+/// is set to the neutral element of `op` first if `init_neutral`. Values whose index is outside the axis are
+/// ignored. The other values accumulate in row-major order: sums of floats are reproducible, and with
 /// [`AccumOp::Assign`] the last value for an index stays.
 ///
 /// # Errors

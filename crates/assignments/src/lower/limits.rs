@@ -13,8 +13,8 @@ use lowered_ir::ir::{Affine, Block, LoopKind, NodeDecl, Stmt, Var};
 use lowered_ir::text::is_identifier;
 use lowered_ir::verify::{Limits, MAX_OFFSET_BYTES};
 
-/// The largest number of numbers and symbols after the seed of a random number. Each nests the expression of
-/// the key one level deeper.
+/// The maximum number of parts of a key, which are numbers and symbols, after its seed. Each part nests the
+/// expression of the key one level deeper.
 pub(super) const MAX_KEY: usize = 64;
 
 /// Rejects a node with too many bytes. The number of axes is limited by `tnode`.

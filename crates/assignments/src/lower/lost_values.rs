@@ -6,9 +6,10 @@
 //! * the whole node, if it initialises the node with the neutral element or fills it;
 //! * the elements that it indexes, if it is a plain assignment.
 //!
-//! So a rejected statement has no effect in any run: a computed index counts as any index, and a static
-//! symbol is only equal to itself. Several statements that together overwrite an earlier one are legal, since
-//! the earlier one may be an initial fill. Values that remain at the end of a routine count as read.
+//! A rejected statement has no effect in any run, because the test is conservative: a computed index counts
+//! as any index, and a static symbol equals only itself. Several statements that together overwrite an
+//! earlier one are legal, since the earlier one may be an initial fill. Values that remain at the end of a
+//! routine count as read.
 //!
 //! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
 //! a node are compared.

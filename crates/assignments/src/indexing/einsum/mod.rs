@@ -83,8 +83,8 @@ pub struct EinsumComponent {
 }
 
 /// Parses an einsum text with concatenated axes, for operands of dimensions `rhs` and arrays written of
-/// dimensions `lhs`, all without padding. Each component has the only operand and the only array written
-/// whose labels are all active.
+/// dimensions `lhs`, all without padding. A component consists of one operand and one array written: the only
+/// ones all of whose labels are active in it.
 ///
 /// # Errors
 /// If the text does not follow the grammar, does not fit the dimensions or is ambiguous. The error points

@@ -22,7 +22,7 @@ struct SpecArray<'a> {
 }
 
 /// The components of a text. With `together`, one component has all operands; otherwise each component has
-/// the only target and the only operand whose labels are all active.
+/// one target and one operand: the only ones all of whose labels are active in it.
 pub(super) fn solve(
     spec: &str,
     text: &SpecArrays,
