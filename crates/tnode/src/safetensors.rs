@@ -21,7 +21,7 @@ const FORMAT: &str = "safetensors";
 /// The metadata key for the names of `u32x4` arrays.
 const RANDOM_BITS: &str = "u32x4";
 
-/// Reads every array of a file's bytes, by name.
+/// Reads the bytes of a file. Returns its arrays by name.
 ///
 /// # Errors
 /// When the bytes are not in the format, an element type has no counterpart here, an array has more than

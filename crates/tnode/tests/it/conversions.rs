@@ -66,7 +66,7 @@ fn overflow_and_nan() {
         assert_eq!(bits(dtype, x), over, "{dtype}");
         assert_eq!(bits(dtype, f64::from_bits(x.to_bits() - 1)), under, "{dtype}");
     }
-    // Here the largest number is even, so halfway rounds down to it, and infinity is NaN.
+    // Here the largest number is even, so halfway rounds down to it, and infinity converts to NaN.
     assert_eq!(bits(DType::Fp8E4m3fn, 464.0), 0x7e);
     assert_eq!(bits(DType::Fp8E4m3fn, 464.0 + 1e-9), 0x7f);
     assert_eq!(bits(DType::Fp8E4m3fn, f64::NEG_INFINITY), 0xff);
