@@ -1,4 +1,5 @@
-//! Affine index expressions over loop variables and static symbols, and the guards made of them.
+//! Affine index expressions over loop variables and static symbols, and guards, which are conditions on such
+//! indices.
 
 use std::fmt;
 

@@ -56,8 +56,8 @@ pub(super) fn ln2_parts(format: Format) -> (f64, f64) {
 
 /// eˣ.
 pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    // Beyond these bounds the result is 0 or infinity, with and without clamping. Within them, both halves of
-    // the exponent are exponents of normal numbers.
+    // Beyond these bounds the result is 0 or infinity, with and without clamping. Within them, both powers of
+    // two by which `scale` multiplies are normal numbers.
     let (lowest, highest) = match a.format() {
         Format::Single => (-105.0, 90.0),
         Format::Double => (-747.0, 711.0),
@@ -135,8 +135,7 @@ pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Floa
 }
 
 /// The integer nearest to `factor · x` as float, and that integer plus `plus` in the low bits of an integer.
-/// The other bits are those of the rounder. They leave at least twice as many bits to the integer as an
-/// exponent has.
+/// The other bits are those of the rounder. The integer has at least twice as many bits as an exponent.
 fn round_plus<A: Algebra>(a: &mut A, x: A::Float, factor: f64, plus: i64) -> (A::Float, A::Int) {
     let rounder = a.format().rounder() + plus as f64;
     let rounder = a.float(rounder);
@@ -160,8 +159,9 @@ fn twice_bias<A: Algebra>(a: &A) -> i64 {
     2 * a.format().bias()
 }
 
-/// `x · 2ⁿ` for a normal `x` near 1, in two steps. Only the second can round, so subnormal results round
-/// once. The low bits of `exponent` are `n` plus twice the bias: its halves are exponent fields.
+/// `x · 2ⁿ` for a normal `x` near 1, by multiplying with two powers of two. Only the second product can
+/// round, so subnormal results are rounded once. The low bits of `exponent` are `n` plus twice the bias, so
+/// that its halves are the exponent fields of the two powers.
 fn scale<A: Algebra>(a: &mut A, x: A::Float, exponent: A::Int) -> A::Float {
     let half = a.shr(exponent, 1);
     let rest = a.int_sub(exponent, half);

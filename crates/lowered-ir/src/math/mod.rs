@@ -83,9 +83,9 @@ pub fn single_computes_in_double(op: UnaryOp) -> bool {
     matches!(op, UnaryOp::Sin | UnaryOp::Cos)
 }
 
-/// A transcendental operation in the algebra's own format; `None` for the other operations. An `f32` algebra
-/// gives the operations that [`single_computes_in_double`] names in their form for targets without `f64`,
-/// whose bits differ from those of [`crate::eval`].
+/// A transcendental operation in the algebra's own format; `None` for the other operations. In an `f32`
+/// algebra, the operations for which [`single_computes_in_double`] is true have their form for targets
+/// without `f64`, which gives other bits than [`crate::eval`].
 pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     Some(match op {
         UnaryOp::Exp => exp::exp(a, x),

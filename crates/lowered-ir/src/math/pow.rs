@@ -1,8 +1,8 @@
 //! `x` to the power of `y` as 2^(y·log₂|x|), with the sign and the exceptions of C's `pow`.
 //!
-//! For operands of the algebra's format the logarithm and the product are carried in two parts, some 66 bits
-//! in `f64` and 37 in `f32`, because an error in the exponent grows by its magnitude. For `f32` operands in
-//! an `f64` algebra plain `f64` has bits to spare.
+//! For operands of the algebra's format, the logarithm and the product are computed in two parts, with some
+//! 66 bits in `f64` and 37 in `f32`, because the relative error of the power is proportional to the absolute
+//! error of the exponent. For `f32` operands in an `f64` algebra, a single `f64` has enough bits.
 
 use super::algebra::{Algebra, Format, fast_two_sum, polynomial, signed_one, two_product, two_sum};
 use super::exp::{LOG2_E, clamp, exp2, exp2_of_sum};
@@ -39,7 +39,7 @@ fn in_two_parts<A: Algebra>(a: &mut A, [high, low]: [f64; 2]) -> (A::Float, A::F
 pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     let base = a.abs(x);
     let (high, low) = log2_in_two_parts(a, base);
-    // No power of a base other than 1 is a positive finite number beyond this exponent.
+    // Beyond this exponent, the power of every base other than 1 is 0 or infinite.
     let limit = match a.format() {
         Format::Single => 1e10,
         Format::Double => 7.4e19,

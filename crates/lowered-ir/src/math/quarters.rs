@@ -63,8 +63,9 @@ fn mantissa<A: Algebra>(a: &mut A, x: A::Float) -> A::Int {
     a.or(stored, leading)
 }
 
-/// 96 bits of 2/π, the most significant word first, from the one worth two quarter turns on. With `e` the
-/// exponent field less 150, that is the bit `e - 2` behind the point, `e + 30` in the table.
+/// 96 bits of 2/π, the most significant word first, from the one worth two quarter turns on. If `e` is the
+/// exponent field less 150, the first of them is bit `e - 2` behind the point, which is bit `e + 30` of the
+/// table.
 fn window<A: Algebra>(a: &mut A, exponent: A::Int) -> [A::Int; 3] {
     let (offset, all_ones) = (a.int(120), a.int(-1));
     let from = a.int_sub(exponent, offset);
@@ -104,7 +105,8 @@ fn product<A: Algebra>(a: &mut A, m: A::Int, [first, second, third]: [A::Int; 3]
     let carried = high_product(a, m, third);
     let low = a.int_mul(m, second);
     let sum = a.int_add(low, carried);
-    // The carried word is below 2²⁴, so the sum overflows where its top bit falls to 0.
+    // The carried word is below 2²⁴, so the sum overflows exactly if the top bit of `low` is 1 and that of
+    // the sum is 0.
     let all_ones = a.int(-1);
     let complement = a.int_sub(all_ones, sum);
     let fallen = a.and(low, complement);

@@ -1,8 +1,8 @@
 //! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant.
 //!
-//! In `f32` algebras [`quarters`] reduces all arguments. An `f64` may be so large that the multiple takes a
-//! thousand bits of π to find. Steps for such angles would cost every other argument more than the
-//! polynomials do. Such angles are rare and of little use, so one step handles them: [`Algebra::call`].
+//! In `f32` algebras [`quarters`] reduces all arguments. To find the multiple for a large `f64` takes up to a
+//! thousand bits of π. Steps for such angles would cost every other argument more than the polynomials do.
+//! Such angles are rare and of little use, so one step handles them: [`Algebra::call`].
 
 use super::algebra::{Algebra, Format, fma_const, polynomial, signed_one, two_product, two_sum};
 use super::exp::round;
@@ -153,7 +153,8 @@ pub(super) fn cos_of_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
 /// Reduces an angle below 2⁴⁰ to about 2⁻¹¹⁰ absolutely.
 fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> ReducedAngle<A> {
     let (n, quadrant) = round(a, x, TWO_OVER_PI);
-    // Exact: both are multiples of 2⁻⁵³ or less than that apart, and the difference is below 1.
+    // Exact: if `n` is 0, this is `x`; otherwise `x` and the product are multiples of 2⁻⁵³, and their
+    // difference is below 1.
     let first = fma_const(a, n, -HALF_PI[0], x);
     let second = a.float(-HALF_PI[1]);
     let (second, second_lost) = two_product(a, n, second);

@@ -1,5 +1,5 @@
-//! Angles beyond the reach of a few products: reduction by quarter turns with as many bits of 2/π as the
-//! format has exponents, after Payne and Hanek.
+//! Reduces large angles by quarter turns, after Payne and Hanek, with a table of 2/π that has enough bits for
+//! every exponent of the format.
 //!
 //! `|x| = m·2ᵉ` with an integer `m` below 2⁵³, so `x` is `m·(2ᵉ·2/π)` quarter turns. Whole turns do not
 //! matter: 192 bits of 2/π, from the bit worth two quarter turns on, give the product modulo a turn to 2⁻¹³⁷.

@@ -103,10 +103,11 @@ pub fn bits(dtype: DType, sample: &Expr, at: usize) -> Expr {
     }
 }
 
-/// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller, in
-/// `f64` for `f64` and else in `f32`: of uniforms `u` and `v` that follow each other in the sample,
-/// `√(-2·log(1 - u))` times `cos(2π·v)` for even `at` and `sin(2π·v)` for odd. As `1 - u` is at least 2⁻²⁴
-/// (2⁻⁵³), no value is beyond 5.77 (8.58).
+/// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller. It is
+/// computed in `f64` for `f64`, and in `f32` for all other types. If `u` and `v` are two consecutive uniforms
+/// of the sample, the value is `√(-2·log(1 - u))` times `cos(2π·v)` for even `at`, and times `sin(2π·v)` for
+/// odd `at`. As `1 - u` is at least 2⁻²⁴ in `f32` and 2⁻⁵³ in `f64`, no magnitude exceeds 5.77 in `f32` and
+/// 8.58 in `f64`.
 pub fn normal(dtype: DType, sample: &Expr, at: usize) -> Expr {
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let number = |x: f64| Expr::Const(Scalar::from_f64(wide, x));

@@ -37,10 +37,10 @@
 //! * **V10** An array is indexed by one index per dimension.
 //! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by
 //!   intervals: each loop variable and symbol ranges over its interval. The ranges of a guarded read narrow
-//!   them, each in two ways: a range of a multiple of one variable plus a constant narrows that variable; and
-//!   an index that is a multiple of the range's index plus something else lies within the sum of the range's
-//!   image and the bounds of the rest. An index that mentions a variable without any value is never
-//!   evaluated, so it passes.
+//!   these intervals in two ways. A range of a multiple of one variable plus a constant narrows the interval
+//!   of that variable. An index that is a multiple of a range's index plus a rest lies within the same
+//!   multiple of the range plus the bounds of the rest. An index that mentions a variable without any value
+//!   is never evaluated, so it passes.
 //! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64
 //!   bits, and no coefficient or constant of an access, times the stride in bytes of its dimension, exceeds
 //!   2⁵⁶, so that offsets can be computed term by term.
@@ -52,8 +52,8 @@
 //!   operations are not applied to floats. The value for elements outside a guard has the node's type.
 //! * **V15** A stored value has the type of its target.
 //! * **V16** `u32x4` values are moved (read, written as constants, selected by `arg1` and `arg2`, stored),
-//!   made and taken by generators of random bits, put together by `lanes` and taken apart by `lane`. No other
-//!   operation takes or gives one.
+//!   results and operands of generators of random bits, put together by `lanes` and taken apart by `lane`. No
+//!   other operation takes or gives one.
 //! * **V17** A bit cast is between types of one size, and not to `bool`, which has only two of its byte's
 //!   patterns.
 //!

@@ -33,7 +33,8 @@ pub(super) struct VariableIntervals<'r> {
 }
 
 impl VariableIntervals<'_> {
-    /// The interval of a variable; an unknown one has no value, but references are checked before.
+    /// The interval of a variable; empty for an unknown variable, although references have been checked
+    /// before.
     pub(super) fn of(&self, var: Var) -> Interval {
         match var {
             Var::Loop(var) => self.loops.get(&var).copied().unwrap_or(Interval::NONE),

@@ -25,8 +25,8 @@ impl Random {
 }
 
 /// Mantissa and exponent of doubles that are nearer to a multiple of π/2 than any other of their binade,
-/// found by the continued fraction of 2ᵉ·2/π. Their distance is 2⁻⁵⁷ to 2⁻⁶². Steps reduce the first ones;
-/// the last ones are beyond 2⁴⁰.
+/// found by the continued fraction of 2ᵉ·2/π. Their distance is 2⁻⁵⁷ to 2⁻⁶². The first ones are reduced by
+/// steps; the last ones are beyond 2⁴⁰ and are reduced by a call.
 const NEAR_MULTIPLES: [(u64, i32); 24] = [
     (6411027962775774, -47),
     (7763785107565477, -29),

@@ -1,8 +1,8 @@
 //! The accuracy that `lowered_ir::math` states, measured and asserted.
 //!
 //! Every function is compared with arithmetic of 192 bits on arguments of every kind: spread over its range,
-//! around its thresholds and zeros, subnormal, huge, close to multiples of π/2 and by random bits. `f32` and
-//! the narrower types are also compared over millions of patterns (the narrower ones: all) with the
+//! around its thresholds and zeros, subnormal, huge, close to multiples of π/2, and with random bits. `f32`
+//! and the narrower types are also compared over millions of patterns (the narrower ones: all) with the
 //! platform's `f64` functions, whose own error is far below an ulp of the narrower types, and is itself
 //! measured here.
 //!

@@ -1,4 +1,5 @@
-//! Large constants of narrow types are rejected at the limit, not below it, and not where the check is off.
+//! Large constants of narrow types are rejected from the limit on, but not below it, and not if the check is
+//! off.
 
 use lowered_ir::pipeline::{OptimizeError, OptimizeSettings, optimize};
 use lowered_ir::text;

@@ -14,7 +14,7 @@ use lowered_ir::{
 use proptest::{collection::vec, prelude::*};
 use tnode::{DType, ModeState, Scalar};
 
-/// The loop around the parallel loop, the parallel loop, and two loops inside it.
+/// The number of loops: one around the parallel loop, the parallel loop, and two inside it.
 const VARS: usize = 4;
 const PARALLEL: usize = 1;
 

@@ -1,4 +1,5 @@
-//! The integration tests that may share a process, as one program, since each program costs a link.
+//! The integration tests that may share a process. They are one program, because linking each program takes
+//! time.
 
 mod expand_powers;
 mod gather_one_hot;

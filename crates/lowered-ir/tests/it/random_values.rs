@@ -1,5 +1,5 @@
-//! The values of samples: their vectors, their ranges for every bit pattern, and their distributions, by the
-//! interpreter.
+//! The values of samples, computed by the interpreter: known vectors, ranges over every bit pattern, and
+//! distributions.
 
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Affine, Expr, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt};

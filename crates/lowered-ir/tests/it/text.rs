@@ -83,7 +83,7 @@ fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// Statements that may stand where every loop variable and local is declared.
+/// Random statements, which may use all loop variables and locals of [`body`].
 fn stmt() -> impl Strategy<Value = Stmt> {
     prop_oneof![
         (node(), indices(), expr()).prop_map(|(node, index, value)| Stmt::Set { node, index, value }),
@@ -167,7 +167,7 @@ proptest! {
         let _ = parse_file(&text);
     }
 
-    /// Damaged routines come closer to the parser's corners than random characters.
+    /// Damaged routines reach more parts of the parser than random characters do.
     #[test]
     fn no_damaged_text_panics_the_parser(routine in routine(), at in any::<prop::sample::Index>(), by in ".{0,3}") {
         let mut text: Vec<char> = print(&routine).chars().collect();
@@ -179,7 +179,8 @@ proptest! {
     }
 }
 
-/// A routine around statements, with something of everything declared.
+/// A routine with these statements inside a loop, in which a symbol, a node, a local and a loop variable are
+/// declared.
 fn around(body: &str) -> String {
     format!(
         "routine @r {{\n symbol @s in 0..4\n node %0 \"x\" f32[4]\n declare l0 f32[] register\n for i0 in 0..4 {{\n{body}\n }}\n}}\n"

@@ -196,7 +196,8 @@ fn a_recurrence_is_rejected() {
     rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
 }
 
-/// It is not known from which element of the node another one is computed, even if it is always the same.
+/// If a read has a computed index, the pass does not know which element it reads, even if that is always the
+/// element being computed.
 #[test]
 fn a_computed_index_is_rejected() {
     let what = "it is accessed at a computed index";

@@ -1,6 +1,6 @@
 //! Equations of products, quotients, powers, roots and fused multiplication.
 //!
-//! Powers with larger constant exponents are the business of [`super::super::expand_powers`].
+//! The pass [`super::super::expand_powers`] expands powers with larger constant exponents.
 
 use super::equation::{
     ANY, DIVISORS, EXACT, EXACT_PRODUCT, Equation, FLOAT, HAS_EXACT_INVERSE, INVERSES, NATIVE,

@@ -145,7 +145,8 @@ impl<'a> EquationSystem<'a> {
             }
         }
         let (lo, _) = self.bounds(&rest)?;
-        // The least offset of the remainder that is congruent to the index's and lifts `rest` to `least`.
+        // The least offset of the remainder that is congruent to the offset of the index modulo `c` and with
+        // which the remainder is at least `least`.
         let start = least.checked_sub(lo)?;
         let offset = start.checked_add(index.offset().checked_sub(start)?.rem_euclid(c))?;
         let rest = rest.plus_constant(offset);

@@ -97,7 +97,8 @@ impl<'a> PerfectNest<'a> {
         nest
     }
 
-    /// Whether the index is one loop variable after another, in order, and the other loops run once.
+    /// Whether the index consists of single loop variables, in the order of their loops, and all other loops
+    /// have one iteration.
     fn is_pointwise(&self, index: &Indices) -> bool {
         let vars = self.indexed(index).map(|&(var, _)| Affine::var(var));
         vars.eq(index.iter().cloned())

@@ -2,12 +2,13 @@
 
 use crate::ir::{Affine, LoopId, Stmt};
 
-/// The place of a statement within an outermost one.
+/// The position of a statement within an outermost statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StatementPosition {
-    /// The position in the body of each loop around, outermost first, and in the innermost one.
+    /// For each loop around, outermost first, the position in its body of the next loop around; in the body
+    /// of the innermost loop, the position of the statement.
     pub(super) path: Vec<usize>,
-    /// The loops around, outermost first.
+    /// The variables of the loops around, outermost first.
     pub(super) loops: Vec<LoopId>,
 }
 
