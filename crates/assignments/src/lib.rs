@@ -50,7 +50,7 @@ mod random; // keys of random numbers
 mod symbol_table; // static symbols by name
 pub mod text; // makes assignments of a text
 
-// About programs.
+// Queries and reports about programs.
 mod analysis; // nodes that steps mention
 mod listing; // listings
 mod origin; // source spans of steps

@@ -149,7 +149,8 @@ pub fn encode(dtype: DType, value: f64) -> u64 {
             let sign = u64::from(value.is_sign_negative()) << (mantissa_bits + exponent_bits as i32);
             let magnitude = value.abs();
             if value.is_nan() {
-                // The first NaN of the format: the smallest mantissa, or the only one, after the infinities.
+                // The first NaN of the format: the pattern after infinity, or the only NaN of a format
+                // without infinities.
                 return (top << mantissa_bits) | if has_infinity { 1 } else { (1 << mantissa_bits) - 1 };
             }
             if magnitude.is_infinite() {

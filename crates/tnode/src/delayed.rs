@@ -108,7 +108,7 @@ struct PopOnDrop;
 
 impl Drop for PopOnDrop {
     fn drop(&mut self) {
-        // The node is dropped after the borrow has ended, since that may run foreign code.
+        // The node is dropped after the borrow has ended, since dropping it may run foreign code.
         let _node = INFERRING.with_borrow_mut(Vec::pop);
     }
 }

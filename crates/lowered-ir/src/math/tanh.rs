@@ -10,7 +10,7 @@ use super::exp::{exp_polynomial, reduce, with_exponent};
 pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let sign = signed_one(a, x);
     let magnitude = a.abs(x);
-    // From here on the result rounds to 1.
+    // For greater magnitudes, the result rounds to 1.
     let highest = match a.format() {
         Format::Single => 10.0,
         Format::Double => 20.0,

@@ -44,7 +44,8 @@ pub(super) struct Angle {
 /// Reduces a finite `x` of at least 2⁴⁰.
 pub(super) fn reduce(x: f64) -> Angle {
     let turns = quarter_turns(x);
-    // The top two bits count quarters; the nearest whole one leaves a fraction, in two's complement.
+    // The top two bits count quarter turns. Subtracting the nearest whole number of them leaves a fraction,
+    // in two's complement.
     let quarter = 1u64 << 62;
     let rounded = turns[0].wrapping_add(quarter / 2);
     let quadrant = (rounded >> 62) as i64;

@@ -83,7 +83,7 @@ impl RegionIndex {
 /// statements.
 pub(super) fn canonical(group: &[Stmt]) -> Block {
     let mut stmts = group.to_vec();
-    // Far from any identifier in use.
+    // The new identifiers are far above all identifiers in use.
     rename(&mut stmts, &mut Fresh::starting_at(1 << 30));
     stmts
 }

@@ -124,8 +124,8 @@ fn format(dtype: DType) -> ValueRange {
         DType::F32 => ValueRange::Float { digits: 24, range: 8 },
         DType::F64 => ValueRange::Float { digits: 53, range: 11 },
         DType::Fp8E5m2 => ValueRange::Float { digits: 3, range: 5 },
-        // Its largest value, 448, and its smallest lie within binary16 and bfloat16, so its range is that of
-        // 4 bits.
+        // Its largest value, 448, and its smallest lie within binary16 and bfloat16, so it counts as a type
+        // with 4 bits of exponent.
         DType::Fp8E4m3fn => ValueRange::Float { digits: 4, range: 4 },
         DType::U32x4 => ValueRange::Other,
         integer => {

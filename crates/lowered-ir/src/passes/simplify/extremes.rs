@@ -27,7 +27,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("minimum with least", "min(x, c)", "c", C_IS_LEAST),
     Equation::strict("maximum with greatest", "max(x, c)", "c", C_IS_GREATEST),
     Equation::strict("minimum with greatest", "min(x, c)", "x", C_IS_GREATEST),
-    // In this order a NaN in x is kept; in the other it would be skipped.
+    // In this order a NaN in x is kept; in the other order it would be skipped.
     Equation::strict("maximum from minus infinity", "max(c, x)", "x", C_IS_MINUS_INFINITY),
     Equation::strict("minimum from infinity", "min(c, x)", "x", C_IS_INFINITY),
     Equation::strict("maximum with zero", "max(x, 0)", "relu(x)", ANY),

@@ -10,7 +10,7 @@ use super::equation::{
 pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("multiply commutes", "c * x", "x * c", X_VARIES),
     Equation::strict("multiply by one", "x * 1", "x", ANY),
-    // A float may be negative, infinite or NaN.
+    // Not on floats, because x may be negative, infinite or NaN.
     Equation::strict("multiply by zero", "x * 0", "0", EXACT),
     Equation::real("multiply a float by zero", "x * 0", "0", FLOAT),
     Equation::strict("multiply by minus one", "x * -1", "neg(x)", SIGNED),

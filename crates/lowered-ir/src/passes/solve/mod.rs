@@ -214,12 +214,13 @@ impl<'a> EquationSystem<'a> {
         Some(open)
     }
 
-    /// The ranges that say that the value is one of the loop's.
+    /// The conditions under which `value` is one of the values of the loop variable.
     fn within_loop(&self, var: LoopId, value: &Affine) -> Vec<Range> {
         let Some(info) = self.ranges.get(var) else { return Vec::new() };
         let mut within = vec![Range { index: value.clone(), lo: info.lo, hi: info.hi.limit }];
         if let Some(symbol) = info.hi.symbol {
-            // lo <= value < symbol; the lower end repeats the range above, so that it never decides.
+            // The condition `value < symbol`. A range needs a lower end too; this one follows from the range
+            // above.
             let (_, most) = self.ranges.of_var(symbol.into());
             let lo = info.lo.saturating_sub(most).saturating_sub(1);
             within.push(Range { index: value.plus(&Affine::term(symbol, -1)), lo, hi: 0 });
