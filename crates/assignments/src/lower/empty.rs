@@ -1,8 +1,8 @@
 //! Assignments to nodes without values.
 //!
-//! Such an assignment has no loops, so without further measures the routine would not mention that it writes
-//! the node. A `zero` statement at the beginning of the routine, before every read, says so. The node may
-//! have margins; the statement sets them to 0.
+//! Such an assignment has no loops, so nothing else shows later passes that the routine writes the node. A
+//! `zero` statement at the beginning of the routine, before every read, shows this. The node may have
+//! margins; the statement sets them to 0.
 
 use std::collections::BTreeSet;
 

@@ -104,8 +104,8 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     result
 }
 
-/// Rejects the first accumulation into a target if `all` accumulations of its step leave elements of the
-/// target uninitialised.
+/// Rejects the first accumulation into a target if the accumulations of its step, `all`, together leave
+/// elements of the target uninitialised.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));

@@ -141,7 +141,7 @@ pub enum TextErrorKind {
         /// The size of that axis.
         found: usize,
     },
-    /// A component of concatenated axes has no target or no value, or several.
+    /// A component of concatenated axes does not have exactly one target and one value.
     #[error("ambiguous{}: expected one {what}, found {}", where_runs(letters), found_list(found))]
     Ambiguous {
         /// The active letters of the component.

@@ -33,7 +33,7 @@ impl Axis {
         if self.padded { self.window.padding(self.size).0 } else { 0 }
     }
 
-    /// The element of the axis under kernel element `k` of the window at position `o`; none outside of the
+    /// The element of the axis under kernel element `k` of the window at position `o`; `None` outside of the
     /// axis.
     fn at(self, o: usize, k: usize) -> Option<usize> {
         let at = (o * self.window.stride + k * self.window.dilation).checked_sub(self.left())?;

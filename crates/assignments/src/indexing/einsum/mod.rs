@@ -147,7 +147,7 @@ pub enum SpecErrorKind {
         /// Its size there.
         found: usize,
     },
-    /// A component of concatenated axes has no operand or array written, or several.
+    /// A component of concatenated axes does not have exactly one operand and one array written.
     #[error("ambiguous where {} runs: expected one {what}, found {}", labels.join(" and "), if found.is_empty() { "none".to_owned() } else { found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and ") })]
     Ambiguous {
         /// The active labels of the component.
