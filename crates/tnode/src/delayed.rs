@@ -93,7 +93,7 @@ thread_local! {
     static INFERRING: RefCell<Vec<TensorNode>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What `infer` returns, or `None` if this thread is inferring the type of `node` already.
+/// The result of `infer`, or `None` if this thread is inferring the type of `node` already.
 pub(crate) fn once_per_thread(node: &TensorNode, infer: impl FnOnce() -> DType) -> Option<DType> {
     if INFERRING.with_borrow(|nodes| nodes.contains(node)) {
         return None;

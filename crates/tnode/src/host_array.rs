@@ -95,7 +95,8 @@ impl HostArray {
         Ok(HostArray { dtype, dims, padding: None, bytes: copy.into() })
     }
 
-    /// The same bytes as an array whose outermost elements are margins.
+    /// An array with the same bytes, in which the elements at the edges are the margins that `padding`
+    /// describes.
     ///
     /// # Errors
     /// When the margins have another number of axes or exceed the dimensions.

@@ -1,8 +1,8 @@
 //! Questions about a memory mode.
 //!
 //! `known_…` predicates return whether a fact is certain, and settle nothing. `is_…_force` predicates first
-//! settle an open mode as near to the computation as possible. Both are defined on the named modes; the truth
-//! tables are committed with the tests.
+//! settle an open mode, so that the values live as near to the computation as possible. Both are defined on
+//! the named modes; the truth tables are committed with the tests.
 
 use crate::decision::Reason;
 use crate::dtype::DType;

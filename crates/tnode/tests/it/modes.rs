@@ -216,7 +216,7 @@ fn the_stack_threshold_is_inclusive() {
     assert_eq!(settled(1, 3), "on_device");
 }
 
-/// Removes source lines from a text, because lines of this file move.
+/// Removes the numbers of source lines from a text, because lines of this file move.
 fn without_lines(text: &str) -> String {
     let mut out = String::new();
     for part in text.split_inclusive(".rs:") {
