@@ -118,7 +118,8 @@ pub enum LoopKind {
     Serial,
     /// One after another, with a copy of the code for each iteration; the bounds are constants.
     Unrolled,
-    /// The lanes of vectors: independent iterations, the bounds `0..n` constants, no loop inside.
+    /// Independent iterations, which become the lanes of vectors. The bounds are `0..n` with a constant `n`,
+    /// and the body has no loop.
     Vector,
     /// Independent iterations, split over threads in contiguous ranges. In a kernel for a target with
     /// workgroups, each iteration of the outermost parallel loops is a thread, or a workgroup if there are

@@ -113,7 +113,7 @@ pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
     }
 }
 
-/// Rewrites every value that the statements of the block and of its loops evaluate with `f`.
+/// Rewrites with `f` every value that the statements of the block and of its loops evaluate.
 pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
     for stmt in block {
         map_own_values(stmt, f);
@@ -123,7 +123,7 @@ pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
     }
 }
 
-/// Rewrites every value that the statement itself evaluates with `f`.
+/// Rewrites with `f` every value that the statement itself evaluates.
 pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
     count_visit();
     for value in stmt.values_mut() {

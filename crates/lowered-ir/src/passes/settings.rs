@@ -29,7 +29,7 @@ pub struct OptimizeSettings {
     /// such check.
     pub half_constant_cutoff: Option<f64>,
     /// Count reads for [`max_visits`](Self::max_visits) as the project's predecessor did, by running at most
-    /// one more than this number of iterations of each loop, with symbols 0; `None` for the exact count.
+    /// this number plus one iterations of each loop, with 0 for every symbol; `None` for the exact count.
     pub max_tracing_dim: Option<u32>,
 }
 

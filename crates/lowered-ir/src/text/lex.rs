@@ -153,7 +153,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Reads text in quotes, which may not run over the end of a line.
+    /// Reads text in quotes, which must end on the line on which it begins.
     fn quoted(&mut self) -> Result<String, ParseError> {
         let start = self.at;
         self.at += 1;

@@ -80,7 +80,7 @@ enum RewriteMethod {
     Code(fn(&Expr, &SimplifyContext<'_>) -> Option<Expr>),
 }
 
-/// The table, by the operation at the root of left sides.
+/// The table of equations, indexed by the operation at the root of the left side.
 struct EquationTable {
     by_head: HashMap<RootOp, Vec<CompiledEquation>>,
     /// The equations that are applied by code.

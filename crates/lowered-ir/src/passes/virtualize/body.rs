@@ -93,7 +93,7 @@ impl IndexedBody {
         present.into_iter().filter(move |&top| self.touches[top].reads.contains(&node))
     }
 
-    /// Whether a statement from `from` to before `to` stores to the node.
+    /// Whether a statement from `from` up to, but not including, `to` stores to the node.
     pub(super) fn is_written_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         self.writers.get(&node).is_some_and(|tops| tops.range(from..to.max(from)).next().is_some())
     }

@@ -24,7 +24,7 @@ struct SetterAndUser {
     uses: usize,
 }
 
-/// Inlines the node, if its nest can be extended.
+/// Inlines the node, if the nest that sets it can be fused with the statement that uses it.
 pub(super) fn extend(
     body: &mut IndexedBody,
     node: NodeRef,
