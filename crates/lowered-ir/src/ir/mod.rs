@@ -9,7 +9,8 @@
 //!
 //! * **Total**: integer overflow wraps; division and remainder by zero give 0; shifts are modulo the width;
 //!   conversions are those of [`tnode::Scalar::convert`]; nothing traps. Both arms of `where` are always
-//!   evaluated, so a read in the arm that is not selected accesses memory too, unless it is guarded.
+//!   evaluated, so a read in the arm that is not selected accesses memory too, unless it has a guard that
+//!   fails.
 //! * **Order**: statements run in sequence; a serial loop runs its iterations in increasing order. The
 //!   iterations of a vector or parallel loop are independent by the verifier's rule, so their order cannot be
 //!   observed.

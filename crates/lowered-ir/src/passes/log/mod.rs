@@ -14,7 +14,7 @@
 //!   dimension, shows its alternative value. Logging reads no memory that the statement does not read.
 //! * A store at a computed index logs whether it is `inside` the dimension; outside of it nothing is stored.
 //! * Nodes appear by name, followed by their position if several nodes have the same name. Line ends within
-//!   them are written `\n`.
+//!   names are written `\n`.
 //!
 //! Vector loops become unrolled loops and parallel loops serial ones, since the order of logging iterations
 //! can be observed. Every value is computed once, before the line is logged, and nothing is stored in
