@@ -78,7 +78,7 @@ impl PassRunner<'_> {
     }
 }
 
-/// Runs the pass that a function is, under the function's name.
+/// Runs the pass of this name: calls the function, and reports the pass under the function's name.
 macro_rules! pass {
     ($runner:ident, $pass:ident $(, $argument:expr)*) => {
         $runner.run(stringify!($pass), |routine| $pass(routine $(, $argument)*))
@@ -107,7 +107,7 @@ fn cpu_pipeline(
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
     pass!(runner, vectorize, caps, options);
-    // What holds after `fuse_loops` and `forward_stores` also holds for strips and vector loops.
+    // The same as after `fuse_loops` and `forward_stores`, for loops over strips and for vector loops.
     pass!(runner, fuse_strips, caps);
     // Two local nodes of one nest share storage if one is dead when the other is written.
     pass!(runner, fold_storage);

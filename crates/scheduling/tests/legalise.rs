@@ -1,5 +1,5 @@
-//! Legalisation keeps every bit: the interpreter gives the same results before and after, and the legal
-//! routine is in L0.
+//! Legalisation keeps every bit: the interpreter gives the same results before and after. The legal routine
+//! has only operations of the set L0 (see `scheduling::legalise`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use codegen_core::{Caps, DTypeSet, Transcendental};

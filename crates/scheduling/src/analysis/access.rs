@@ -64,8 +64,8 @@ pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
 /// `second` accesses an element that a later iteration of `first` writes, or writes one that a later
 /// iteration of `first` accesses.
 ///
-/// The proof is that of [`independent`], for the nodes that both access and one writes. Iterations of one
-/// body may depend on each other, because their order stays.
+/// The proof is the one of [`independent`], for the nodes that both bodies access and at least one writes.
+/// Iterations of the same body may depend on each other, because fusion keeps their order.
 pub(crate) fn can_fuse(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &VariableRanges) -> bool {
     let (a, b) = (Effects::of(first), Effects::of(second));
     if !a.locals_apart(&b) || (a.logs && b.logs) {
@@ -121,7 +121,7 @@ impl Effects {
         self.locals_apart(other) && !(self.logs && other.logs) && self.conflicts(other).next().is_none()
     }
 
-    /// The nodes that both access and one writes.
+    /// The nodes that both pieces of IR access and that at least one of them writes.
     fn conflicts<'a>(&'a self, other: &'a Effects) -> impl Iterator<Item = NodeRef> + 'a {
         let both = self.nodes.intersection(&other.nodes).copied();
         both.filter(move |node| self.written.contains(node) || other.written.contains(node))
@@ -180,10 +180,11 @@ fn fills(index: &Affine, dim: i64, extent: impl Fn(Var) -> Option<i64>) -> bool 
     span == dim
 }
 
-/// Whether different values of `vars`, all of which the indices may mention, give different elements.
+/// Whether iterations that differ in some of the variables `vars` access different elements. The indices may
+/// mention all of these variables.
 ///
-/// The proof solves one dimension after another. A dimension whose unknown variables form a mixed-radix
-/// number determines them.
+/// The proof looks at one dimension after another. If the variables of a dimension that are not determined
+/// yet form a mixed-radix number, the value of this dimension's index determines them.
 pub(crate) fn injective(index: &Indices, vars: &[LoopId], ranges: &VariableRanges) -> bool {
     let several = |var: &LoopId| ranges.extent((*var).into()) > 1;
     let mut unknown: BTreeSet<LoopId> = vars.iter().copied().filter(several).collect();
@@ -200,7 +201,7 @@ pub(crate) fn injective(index: &Indices, vars: &[LoopId], ranges: &VariableRange
     }
 }
 
-/// Whether the value of an index determines its unknown variables.
+/// Whether the value of an index determines all variables of `unknown` in it.
 fn is_determined(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &VariableRanges) -> bool {
     let open = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(id) if unknown.contains(id)));
     let mut digits: Vec<(u64, u64)> =

@@ -169,7 +169,8 @@ fn bytes(routine: &Routine) -> f64 {
             whole.insert(*node);
         }
         Stmt::Set { node, index, .. } => note(*node, true, index),
-        // Each store may reach another element, so the whole node is the bound.
+        // Each iteration may store into another element, so the number of elements is bounded only by the
+        // size of the node.
         Stmt::SetDynamic { node, .. } => {
             whole.insert(*node);
         }

@@ -1,4 +1,4 @@
-//! Questions that passes ask of the IR.
+//! Analyses of the IR, which several passes use.
 
 pub(crate) mod access; // order, fusion, overwrites
 pub(crate) mod cost; // flops and distinct bytes

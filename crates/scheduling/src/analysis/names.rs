@@ -35,7 +35,7 @@ impl Names {
         }
     }
 
-    /// The nodes, followed by some locals as if they were nodes.
+    /// All nodes, followed by the given locals, which are treated like nodes.
     pub(crate) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays<'_> {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }

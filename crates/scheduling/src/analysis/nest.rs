@@ -43,8 +43,8 @@ impl Nest {
         Some(nest)
     }
 
-    /// The loops whose iterations are independent whatever the other loops do. Each may move to any place in
-    /// the chain.
+    /// The loops whose iterations are independent in every order of the other loops. Each of them may move to
+    /// any place in the chain.
     pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
         let whole = wrap(&self.loops, self.body.clone());
         self.loops.iter().copied().filter(|l| dependence::independent(l.var, &whole, &names.ranges)).collect()

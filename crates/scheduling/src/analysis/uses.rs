@@ -1,11 +1,14 @@
-//! The access of each kernel to each node: whether it reads values from before the kernel, and whether it
-//! keeps any.
+//! How each kernel accesses each node: whether it reads values from before the kernel, and whether some of
+//! them are still there after it.
 //!
-//! An exact analysis of the kernel's loops, tiles and remainders answers. If the loops are too complex for
-//! it, the routine before scheduling answers instead: the first kernel that accesses a node reads nothing
-//! from before if the routine reads nothing from before, and the only kernel that accesses it writes every
-//! element if the routine does. This is sound because passes keep the result of a routine, whatever memory
-//! holds before. If neither analysis has an answer, the access is taken to be both.
+//! An exact analysis examines the loops, tiles and remainders of the kernel. If they are too complex, the
+//! answer comes from an analysis of the routine before scheduling:
+//!
+//! * the first kernel that accesses a node reads no value from before if the routine reads none;
+//! * the only kernel that accesses a node writes every element if the routine does.
+//!
+//! This is sound because passes keep the result of a routine for all initial contents of memory. If neither
+//! analysis gives an answer, the kernel is assumed to read and to keep such values.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The gaps between allocated byte ranges. Neighbouring gaps are one.
+/// The gaps between allocated byte ranges. Adjacent gaps are merged into one.
 #[derive(Default)]
 pub(crate) struct FreeList {
     /// The lengths of the gaps by their offsets.

@@ -18,9 +18,9 @@ use codegen_core::dependence::{VariableRanges, mentions};
 
 /// Partial results of a contiguous reduction.
 const LANES: i64 = 32;
-/// Elements per set of partial results of a contiguous reduction.
+/// The most elements that one set of partial results of a contiguous reduction takes.
 const CONTIGUOUS_CHUNK: i64 = 65_536;
-/// Elements that a reduction along any other loop takes in sequence.
+/// The most elements that one accumulator takes in sequence, along a loop that is not contiguous.
 const SEQUENTIAL_CHUNK: i64 = 256;
 /// The most chunks whose results are combined at once.
 const CHUNKS: i64 = 65_536;
@@ -160,7 +160,7 @@ impl NumericsRewriter<'_> {
         body
     }
 
-    /// The levels of a reduction, followed by one combination with the initial value.
+    /// Reduces all levels, then combines the result with the initial value.
     fn reduction(&mut self, found: &Accumulation) -> Block {
         let dtype = self.dtype(found.target);
         let (mut body, value) = self.reduce(&levels(found), found.op, dtype, &found.element);
@@ -207,7 +207,8 @@ impl NumericsRewriter<'_> {
         })
     }
 
-    /// Chunks of `size`, which `emit` reduces as `from..from + len`. Several results are combined pairwise.
+    /// Splits `0..extent` into chunks of `size`, for each of which `emit` returns the reduction of the
+    /// elements `from..from + len`. The results of several chunks are combined pairwise.
     fn chunks(
         &mut self,
         extent: i64,
@@ -252,7 +253,8 @@ impl NumericsRewriter<'_> {
         block
     }
 
-    /// One accumulator over a group of loops, the first of which starts at `from`.
+    /// Accumulates in one scalar over nested loops, given with their extents. Indices along the first loop
+    /// start at `from`.
     fn chain(
         &mut self,
         group: &[(LoopId, i64)],
@@ -283,7 +285,7 @@ impl NumericsRewriter<'_> {
         (block, Expr::local(local))
     }
 
-    /// The 32 partial results of the elements `from..from + len`, and their combination.
+    /// Accumulates the elements `from..from + len` in 32 partial results, and combines these.
     fn partials(
         &mut self,
         var: LoopId,

@@ -63,8 +63,8 @@ fn lifetimes(
 /// The most overlapping lifetimes per temporary, on average, for which [`pack`] compares pairs.
 const CONFLICT_LIMIT: usize = 128;
 
-/// Plans offsets in time n log n: largest temporaries first while few lifetimes overlap, else in order of
-/// lifetime.
+/// Plans offsets in time n log n. If few lifetimes overlap, the largest temporaries get their offsets first;
+/// otherwise the temporaries with the earliest start do.
 fn pack(requests: &[TempRequest], alignment: usize) -> Vec<Temp> {
     let offsets = match conflicts(requests) {
         Some(conflicts) => largest_first(requests, &conflicts, alignment),
@@ -124,7 +124,8 @@ fn lowest_gap(placed: impl Iterator<Item = (usize, usize)>, bytes: usize, alignm
     })
 }
 
-/// Places temporaries as their lifetimes start, each in the smallest gap that ended lifetimes left.
+/// Places temporaries in the order in which their lifetimes start, each in the smallest gap that ended
+/// lifetimes have left and that is large enough.
 fn in_order_of_lifetime(requests: &[TempRequest], alignment: usize) -> Vec<usize> {
     let padded = |i: usize| requests[i].bytes.next_multiple_of(alignment);
     let mut by_end: Vec<usize> = (0..requests.len()).collect();

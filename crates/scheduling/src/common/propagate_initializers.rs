@@ -3,7 +3,8 @@
 //!
 //! `T[…] := c; for … { … T[i] … ; T[i] := … } = for … { … c … ; T[i] := … }`, if nothing accesses `T` in
 //! between, and the nest reads each element only before the one store into it, in the same iteration. The
-//! fill is removed if the nest writes every element. The bits are those of the element read.
+//! fill is removed if the nest writes every element. No bit changes, because the removed reads would return
+//! `c`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

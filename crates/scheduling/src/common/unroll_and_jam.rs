@@ -133,7 +133,8 @@ impl Jammer<'_> {
         *run = rest;
     }
 
-    /// The local that a statement makes differ between lanes, unless it is known already.
+    /// The local to which a statement gives a value that differs between lanes; none if `varying` already
+    /// contains the local.
     fn newly_varying(&self, stmt: &Stmt, varying: &BTreeSet<LocalId>) -> Option<LocalId> {
         let Stmt::SetLocal { local, index, value } = stmt else { return None };
         let block = std::slice::from_ref(stmt);
@@ -189,7 +190,9 @@ impl Jammer<'_> {
         declare
     }
 
-    /// Lanes of a vector are contiguous; unrolled iterations are whole vectors apart.
+    /// The position of the dimension that a wide local gets for the lane. For vector lanes it is the last
+    /// one, so that a vector is contiguous. For unrolled iterations it is the first one, so that each
+    /// iteration has vectors of its own.
     fn lane_dim(&self, rank: usize) -> usize {
         if self.strip.kind == LoopKind::Vector { rank } else { 0 }
     }

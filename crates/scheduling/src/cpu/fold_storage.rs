@@ -4,9 +4,9 @@
 //! shape that only this top-level statement accesses, if no element of `A` is read after the element of `B`
 //! with the same index is written. This halves the memory that passes through the caches.
 //!
-//! The proof descends: the first statement that mentions `B` must be the last that mentions `A`. If it is a
-//! loop that mentions both, its iterations must access different elements of the two taken as one array, and
-//! the same must hold for its body.
+//! The proof goes from the outermost block inwards. In each block, the first statement that mentions `B` must
+//! be the last one that mentions `A`. If this statement is a loop that mentions both, the same must hold in
+//! its body, and no element may be accessed by two iterations, even if `A` and `B` are regarded as one array.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) fn fold_storage(routine: &mut Routine) {
     }
 }
 
-/// Folds nodes that one statement owns.
+/// Folds the storage of nodes that only the statement at position `at` accesses.
 fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &VariableRanges) {
     nodes.truncate(NODES);
     nodes.retain(|&node| is_plain(&routine.body[at..=at], node));

@@ -179,9 +179,10 @@ impl Fuser<'_> {
         settled || independent(a) == independent(b)
     }
 
-    /// Whether lanes allow two nests to fuse. Nests of the same depth must have the same loop as lanes, or no
-    /// lanes. If only one of the nests has further loops in its body, the other one must not have the
-    /// outermost of several loops as lanes, because that loop would enclose the further loops.
+    /// Whether the loops that two nests would use as lanes allow them to fuse. Nests of the same depth must
+    /// use the same loop, or both none. If only one of the nests has further loops in its innermost body, the
+    /// other nest must not use its outermost loop of several, because in the fused nest this loop would
+    /// enclose the further loops.
     fn same_lanes(&self, first: &Stmt, second: &Stmt) -> bool {
         match (self.lanes(first), self.lanes(second)) {
             (Some(a), Some(b)) if a.depth == b.depth => a == b,

@@ -23,10 +23,10 @@ use codegen_core::Caps;
 /// Rows at a time. Their partial results leave half of 16 registers free.
 const ROWS: i64 = 2;
 
-/// The least bytes of a row that is a stream of its own: a page.
+/// The least length in bytes, one page, for which a row is worth a stream of its own.
 const LONG_ROW: i64 = 4096;
 
-/// Bytes that an element of a row counts as: lanes are at least this wide.
+/// The number of bytes that each element of a row counts as, because no lane is narrower.
 const LANE_BYTES: i64 = 4;
 
 /// The nest with its rows in pairs, if it reduces long rows that exceed the caches.

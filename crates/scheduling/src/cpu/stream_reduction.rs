@@ -1,4 +1,5 @@
-//! Streamed reductions: rows pass over many accumulators, where the contiguous axis is that of the outputs.
+//! Streamed reductions: adds one row after another to many accumulators, in nests whose contiguous axis is an
+//! axis of the outputs.
 //!
 //! ```text
 //! for j { for i { acc := acc + x[i, j] }; s[j] := acc }

@@ -227,7 +227,8 @@ impl ContractionTiler {
         strips
     }
 
-    /// The rows whose accumulators fill their registers. Fewer lanes than a vector take a register each.
+    /// The number of rows whose accumulators fill the registers. A row has a register for each vector of its
+    /// lanes; if it has fewer lanes than a vector, it has a register for each lane.
     fn row_tile(&self, lanes: i64) -> i64 {
         let each = if lanes < self.vector() { lanes } else { lanes / self.vector() };
         (self.registers / each).max(1)

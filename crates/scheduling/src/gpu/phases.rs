@@ -128,8 +128,8 @@ struct RowSharing {
     run: i64,
 }
 
-/// Sharing by vectorised accesses, if the target has registers for them. If a row fits into the registers of
-/// a workgroup, the workgroup has at least the threads that this takes.
+/// Sharing by vectorised accesses, if the target has registers for them. If the registers of a large enough
+/// workgroup can hold a row, the workgroup has at least as many threads as that needs.
 fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<RowSharing> {
     let inner = walk::loops_in(body);
     let sizes = vector_access::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
@@ -137,8 +137,8 @@ fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<RowSharing> {
     let words = sizes.into_iter().max()?.div_ceil(DType::F32.size_bytes()) as i64;
     let most = i64::from(gpu.workgroups.threads).min(WIDEST);
     let registers = registers(gpu);
-    // With fewer elements per thread, more threads fit on an SM. Rows that are too long for that use all
-    // registers.
+    // With fewer elements per thread, more threads fit on an SM. A row too long for so few elements uses all
+    // registers of each thread.
     let threads = iterations.saturating_mul(words) / FEW_REGISTERS.min(registers.max(1));
     let threads = power_of_two(2 * threads.max(1) - 1).min(most);
     let cached = iterations.saturating_mul(words) <= threads.saturating_mul(registers);

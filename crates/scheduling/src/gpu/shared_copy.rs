@@ -33,7 +33,7 @@ pub(crate) struct SplitCopy {
 
 impl SharedCopy {
     /// Plans a copy in which neighbouring threads load neighbouring elements, four each where possible. `own`
-    /// is the loop over the rows or columns of the tile, which is the last dimension of the array.
+    /// is the loop over the rows or columns of the tile; its variable is the last index of the array.
     pub(crate) fn of(
         gpu: &mut Gpu,
         value: Expr,

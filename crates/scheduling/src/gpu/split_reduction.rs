@@ -21,7 +21,7 @@ pub(crate) const FULL_GPU_WORKGROUPS: i64 = 64;
 const CHUNK: i64 = 4096;
 /// Rows of a chunk if threads use vectorised accesses along the columns.
 const ROWS: i64 = 32;
-/// The most chunks: the second pass reduces as many in one step.
+/// The most chunks. The second pass reduces this many partial results in one step.
 const CHUNKS: i64 = 256;
 
 /// Splits a nest into the two passes, if its outputs are few and the reduction is long.

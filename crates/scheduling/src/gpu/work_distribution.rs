@@ -1,8 +1,8 @@
 //! Work distribution: the iterations of a loop among the threads of a workgroup, cyclically.
 //!
-//! Thread `t` of `w` gets the iterations `t`, `t + w`, `t + 2·w`, …, or the adjacent sequences with these
-//! numbers. Neighbouring threads get neighbouring iterations. The IR cannot test a thread's number, so
-//! iterations beyond the last step of all threads are a share of their own, with fewer threads.
+//! Thread `t` of `w` gets the iterations `t`, `t + w`, `t + 2·w`, …, or the runs of consecutive iterations
+//! with these numbers. Neighbouring threads thus get neighbouring iterations. The IR cannot test a thread's
+//! number, so iterations that are too few for all threads are a share of their own, with fewer threads.
 
 use lowered_ir::ir::{Affine, Block, Indices, LoopId, LoopKind, Stmt, walk};
 

@@ -1,7 +1,7 @@
 //! Legalisation of expressions: operands first, then the operation, by the type in which it computes.
 //!
-//! A value is an expression with the type that it has in the routine. The expression itself has the carrier
-//! of that type.
+//! A [`Value`] is an expression together with the type that the value has in the routine. The expression
+//! itself has the type in which the target holds such values ([`Legaliser::carrier`]).
 
 use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};

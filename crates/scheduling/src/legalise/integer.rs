@@ -1,5 +1,5 @@
-//! Operations on integers that are not in L0, and narrow integers on targets that compute with wide ones
-//! only.
+//! Operations on integers that are not in the set L0 (see [`legalise`](super)), and narrow integers on
+//! targets that compute with wide ones only.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
@@ -111,7 +111,7 @@ impl Legaliser<'_> {
         Expr::select(is(0), zero, Expr::select(is(-1), negated, quotient))
     }
 
-    /// `a % b`, and 0 if `b` is 0. For 0 and −1 it is computed as the remainder by 1.
+    /// `a % b`, and 0 if `b` is 0. If `b` is 0 or −1, the remainder by 1 is computed instead.
     fn remainder(&mut self, dtype: DType, a: Expr, b: Expr) -> Expr {
         if is_safe_divisor(&b) {
             return Expr::binary(BinaryOp::Rem, a, b);

@@ -56,8 +56,8 @@ impl Legaliser<'_> {
         Ok(legal)
     }
 
-    /// Whether a statement converts narrow floats or sets a local of such a type: tiles load operands into
-    /// locals.
+    /// Whether a statement converts narrow floats, or declares or sets a local of such a type. Register tiles
+    /// contain these locals, because they load operands into locals.
     pub(super) fn is_narrow(&self, stmt: &Stmt) -> bool {
         let mut found = match stmt {
             Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {

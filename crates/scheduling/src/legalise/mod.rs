@@ -102,7 +102,8 @@ pub(crate) fn widen_operands(
     Ok(Routine { body, ..routine.clone() })
 }
 
-/// Nodes that no statement mentions, such as those inlined everywhere, need no storage.
+/// Rejects a node whose element type the target cannot store. A node that no statement mentions, such as a
+/// node that was inlined everywhere, needs no storage.
 fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
     let mentioned = mentioned(&routine.body);
     let missing =

@@ -28,7 +28,8 @@ impl Legaliser<'_> {
     }
 }
 
-/// The number of low bits of the exponent that may be set. A constant exponent has a smaller one.
+/// The number of low bits of the exponent that may be set: at most `bits`, and fewer if the exponent is a
+/// constant.
 fn bits_needed(exponent: &Expr, bits: i64) -> i64 {
     match exponent {
         Expr::Const(k) if k.dtype().is_signed() && k.as_i64() < 0 => 0,

@@ -43,7 +43,7 @@ pub(crate) fn lane_of(lane: u8, x: Expr) -> Expr {
     }
 }
 
-/// Words as locals, one per operation.
+/// Computes with words as expressions. The result of each operation becomes a local.
 struct WordSteps<'a, 'b> {
     legaliser: &'a mut Legaliser<'b>,
 }

@@ -163,8 +163,9 @@ fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
     results(&case.routine, &memory)
 }
 
-/// Runs a kernel with other garbage in memory that it must not read, and checks that memory which it must not
-/// write stays the same.
+/// Runs a kernel a second time, with other initial contents in the memory that it must not read. Checks that
+/// both runs leave the same elements. If the kernel may write a part of the memory only, an element may also
+/// keep its initial value in both runs.
 fn keeps_its_word(
     kernel: &Kernel,
     args: &[Vec<u8>],

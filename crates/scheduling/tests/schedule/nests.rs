@@ -393,7 +393,7 @@ fn costs_of_integer_kernels_are_counted() {
     assert_eq!(printed_cost("  zero %1"), "0 0 32");
 }
 
-/// The names in the list select dumps.
+/// [`PASS_NAMES`] contains exactly the names under which passes report the routine.
 #[test]
 fn every_step_has_a_name_in_the_list() {
     let routine = parse(&matmul(64, 32, 16));

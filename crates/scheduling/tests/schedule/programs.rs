@@ -323,7 +323,8 @@ fn attention_is_one_loop_over_heads() {
     assert_eq!((attention.kernels().len(), attention.temps().len()), (1, 0));
     assert_eq!(bytes(&attention), 4.0 * 4.0 * f64::from(8 * 256 * 64));
     assert_eq!(attention.kernels()[0].abi().launch.extent, 8);
-    // Scores of one head, in whose storage the exponentials are folded, sums of rows, and packed operands.
+    // Scratch memory holds the scores of one head, the sums of rows and the packed operands. The exponentials
+    // are stored in place of the scores.
     assert!(attention.kernels()[0].abi().scratch_bytes < 4 * (256 * 256 + 256) + 48 * 1024);
 }
 

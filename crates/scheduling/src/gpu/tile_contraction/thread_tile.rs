@@ -6,8 +6,8 @@ use crate::analysis::nest::Loop;
 use crate::gpu::context::{Gpu, QUAD};
 use crate::gpu::tile_contraction::tile_size::{MatmulTile, TileAxis};
 
-/// Neighbouring threads of a subgroup in a row. Together they read 128 bytes of shared memory, which is every
-/// bank once.
+/// The number of threads of a subgroup that are side by side in a row of the tile. Together they read 128
+/// bytes of shared memory, which is one access to every bank.
 const BESIDE: i64 = 8;
 
 /// The position of a thread in the tile, and its outputs.
@@ -27,11 +27,11 @@ pub(crate) struct ThreadTile {
 #[derive(Clone, Copy)]
 pub(crate) struct OutputRun {
     side: TileAxis,
-    /// The variable of the run, if there are several.
+    /// The variable of the loop over runs, if the thread has several.
     nth: LoopId,
-    /// The variable of the neighbour in its run.
+    /// The variable of the loop over the rows or columns of a run.
     at: LoopId,
-    /// The kind of the loop over neighbours.
+    /// The kind of the loop over the rows or columns of a run.
     kind: LoopKind,
 }
 
@@ -45,7 +45,7 @@ impl OutputRun {
         self.side.each() as usize
     }
 
-    /// The number of a row or column among those of the thread.
+    /// The number of a row or column, counted among the rows or columns of its thread.
     pub(crate) fn number(&self) -> Affine {
         self.spread(self.side.run)
     }

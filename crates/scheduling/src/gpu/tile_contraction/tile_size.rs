@@ -49,9 +49,10 @@ pub(crate) struct TileAxis {
     pub(crate) extent: i64,
     /// Rows or columns of a tile.
     pub(crate) tile: i64,
-    /// Neighbours of a thread, four at most, so that neighbouring threads read neighbouring vectors.
+    /// Consecutive rows or columns of a thread: a run. A run has four at most, so that neighbouring threads
+    /// read neighbouring vectors.
     pub(crate) run: i64,
-    /// Runs per thread. Consecutive runs are as far apart as the runs of all threads reach.
+    /// Runs per thread. Between two runs of a thread there is one run of each other thread.
     pub(crate) runs: i64,
 }
 
@@ -179,7 +180,8 @@ impl MatmulTile {
         whole * self.staged_length(inner)
     }
 
-    /// Iterations of the first of some loops over `k` in a block. Several loops are staged whole.
+    /// Iterations of the first of the loops `inner` in a block. If there are several loops, a block contains
+    /// all of their iterations.
     pub(crate) fn staged_length(&self, inner: &[Loop]) -> i64 {
         let (extent, depth) = (inner[0].hi.limit, self.depth);
         if inner.len() > 1 || extent <= depth {
