@@ -171,7 +171,7 @@ impl Context {
         self.0.finalized.load(Ordering::Relaxed)
     }
 
-    /// An error once the context was finalised; `what` names the node or routine of the failed call.
+    /// Returns an error if the context was finalised; `what` names the node or routine of the failed call.
     pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), RunError> {
         if self.is_finalized() {
             return Err(RunError::Finalized { what: what(), stream: self.0.stream.name() });

@@ -1,5 +1,5 @@
-//! Transfers from one context to another: into the node itself, or into the merge buffer for a routine that
-//! merges it.
+//! Transfers from one context to another: into the node itself, or into the merge buffer, from which a
+//! routine reads the copy.
 //!
 //! A transfer is a task of the destination's stream. If the destination's device can access the source's
 //! memory, the task copies the values or a routine reads them in place. Otherwise they are copied through the

@@ -190,7 +190,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task holds the lock.
+    /// [`DriverError::SelfWait`] inside a task or while the thread has locked a host array, if another link
+    /// holds the lock.
     pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, RunError> {
         lock_unless_holding(&self.0.candidates).map_err(|_| {
             let source = DriverError::SelfWait { stream: self.name(), doing: "waiting for a link" };

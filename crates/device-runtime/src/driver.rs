@@ -54,8 +54,8 @@ use crate::{
 /// * a task accesses memory only after all tasks submitted to its stream before it, and after every event
 ///   that its stream was made to [wait](Driver::wait) for before it; an event is done, successfully or not,
 ///   only after all tasks before it;
-/// * a task that it answers with an error does not run; a task that it submits only in part fails its stream
-///   and is answered as submitted, so that the runtime treats its destination as written;
+/// * if a call returns an error, its task does not run; if only a part of a task is submitted, the stream
+///   fails and the call succeeds, so that the runtime treats the destination of the task as written;
 /// * a task is submitted to the given stream and to no other.
 ///
 /// ```compile_fail,E0200
@@ -113,9 +113,10 @@ pub unsafe trait Driver: Send + Sync {
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
     }
 
-    /// Accesses existing memory: a pool that another driver exported, or a host array (the handle then has a
-    /// [`HostArray`]), which no task will write. Allocates nothing. If one memory is imported several times,
-    /// the driver either returns clones of one handle, or the imported memory is only read.
+    /// Makes existing memory accessible to the device: a pool that another driver exported, or a host array
+    /// (the handle then has a [`HostArray`]), which no task will write. Allocates nothing. If the same memory
+    /// is imported several times, the driver returns clones of one handle, or the imported memory is only
+    /// read.
     ///
     /// # Errors
     ///

@@ -4,8 +4,9 @@
 //! Faults are decided when a task is submitted, from the seed and the stream's name, so a program that uses
 //! each stream from one thread has the same faults in every run.
 //!
-//! The inner driver receives the caller's task, a part of it, or a kernel without memory. The handles
-//! of memory, modules and kernels come from the inner driver.
+//! The inner driver receives the caller's task or a part of it. To delay a stream, this driver also launches
+//! a kernel without memory parameters on it. The handles of memory, modules and kernels come from the inner
+//! driver.
 #![allow(unsafe_code, reason = "implements `Driver`, and launches a kernel without memory")]
 
 mod plan;

@@ -2,9 +2,9 @@
 //! its dependencies have run.
 //!
 //! A context remembers for each node the routine linked last that writes it, and the routines linked since
-//! then that read it. A routine's dependencies are the entries of its nodes with which it conflicts. A
-//! dependency only states that a routine has to have run at some time. Hazards order the runs themselves, in
-//! whatever order the caller chose, so nothing here prevents a run.
+//! then that read it. A routine depends on these routines where its access to the node conflicts with theirs.
+//! A dependency only states that the other routine must have run at some time before. It prevents no run: the
+//! caller chooses the order of runs, and the runtime orders their accesses by hazards.
 
 use std::sync::{
     Arc,
@@ -98,7 +98,7 @@ impl Frontier {
     }
 }
 
-/// The dependencies of a whole that consists of several linked routines, and whether the whole has run.
+/// The dependencies of several linked routines that count as one routine, and whether that routine has run.
 #[derive(Clone, Debug)]
 pub struct LinkOrder {
     ran: Arc<RunFlag>,
@@ -106,19 +106,19 @@ pub struct LinkOrder {
 }
 
 impl LinkOrder {
-    /// The dependencies of the whole; see
+    /// The dependencies of the combined routine; see
     /// [`LinkedRoutine::dependencies`](crate::LinkedRoutine::dependencies).
     pub fn dependencies(&self) -> &[Dependency] {
         &self.dependencies
     }
 
-    /// Whether all dependencies of the whole have run; see
+    /// Whether all dependencies of the combined routine have run; see
     /// [`LinkedRoutine::can_run`](crate::LinkedRoutine::can_run).
     pub fn can_run(&self) -> bool {
         self.dependencies.iter().all(Dependency::is_met)
     }
 
-    /// Notes that the whole has run.
+    /// Notes that the combined routine has run.
     pub fn set_ran(&self) {
         self.ran.set();
     }
@@ -126,8 +126,8 @@ impl LinkOrder {
 
 impl Context {
     /// A child in which one routine represents all routines that were linked since `before`: later routines
-    /// depend on it and not on its parts. `uses` has the access of the whole to each node, including nodes of
-    /// parts on other devices.
+    /// depend on it, and not on the routines that it combines. `uses` has the access of the combined routine
+    /// to each node, including nodes of routines on other devices.
     pub fn as_one_routine<'n>(
         &self,
         before: &Context,

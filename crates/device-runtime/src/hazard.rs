@@ -2,11 +2,15 @@
 //!
 //! Before a task is submitted, [`Hazards::collect_waits`] returns the events for which its stream must wait;
 //! afterwards [`Hazards::record`] stores the task's own event. Both happen under the buffer's lock, so two
-//! threads cannot both believe that they came first. Streams may belong to any device. Invariants: at most
-//! one read per stream is stored, since a later event of a stream implies the earlier ones; reads older than
-//! the last write are dropped, since the write waited for them; completed events are dropped when they are
-//! polled; the failure of a last write is kept until the whole buffer is written again; a buffer that is
-//! marked unwritten has had no use.
+//! threads cannot both believe that they came first. Streams may belong to any device.
+//!
+//! Invariants:
+//!
+//! * At most one read per stream is stored, because a later event of a stream implies the earlier ones.
+//! * Reads older than the last write are dropped, because the write waited for them.
+//! * Completed events are dropped when they are polled.
+//! * The failure of a last write is kept until the whole buffer is written again.
+//! * A buffer that is marked unwritten has had no use.
 
 use codegen_core::Access;
 use smallvec::SmallVec;

@@ -36,8 +36,8 @@ pub struct HostOptions {
     /// Whether a run uploads stale device copies first, and a read on the host downloads newer device copies
     /// first. True by default.
     pub automatic_transfers: bool,
-    /// Whether devices that can read host memory use the host arrays of constant nodes in place of copies.
-    /// If so, a link settles a node without a host array to be on the device only. False by default.
+    /// Whether devices that can read host memory use the host arrays of constant nodes directly, without
+    /// copies. If so, a link settles a node without a host array to be on the device only. False by default.
     pub use_host_memory: bool,
 }
 
@@ -421,8 +421,8 @@ impl Context {
             let Some(entry) = self.residence(node) else { continue };
             let Some(buffer) = self.get(node) else { continue };
             let place = buffer.order();
-            // This context has a handle of the host, and the host would own a handle of the context. The
-            // download therefore gets its own context, which has only this node.
+            // A handle of this context would form a cycle: the context refers to the host, and the host would
+            // refer to the context. The download therefore gets its own context, which has only this node.
             let context = Context::new(self.stream()).with([(node.clone(), buffer)]);
             let node = node.clone();
             entry.written(place, Prepare::transfer(event.clone(), move || context.to_host(&node)));

@@ -2,9 +2,9 @@
 //!
 //! A submission holds the locks of its buffers until the task is submitted. That may take until the stream's
 //! queue has room, or, on a device without threads of its own, until the task has run. If a task waited for
-//! such a lock, the submission and the task could deadlock. The same holds for a thread that has locked a
-//! host array while it runs the user's code, and wants another host array. It also holds for decisions about
-//! sharing, since a link uses host arrays while it makes them.
+//! such a lock, the submission and the task could deadlock. Threads could also deadlock if they wait while
+//! they run the user's code with a locked host array. So such a thread waits neither for another host array
+//! nor for the lock under which links decide about sharing, because links use host arrays under that lock.
 
 use std::{
     cell::Cell,

@@ -403,7 +403,8 @@ fn roles(code: &Code) -> (Roles, BTreeSet<NodeRef>) {
             }
         }
     }
-    // Some nodes are overwritten only by several calls together, and nodes without elements by no call.
+    // Some nodes are overwritten only by several calls together. Nodes without elements are overwritten
+    // although no call writes them.
     for node in code.schedule().overwritten() {
         let role = roles.entry(*node).or_insert(Role { first: Access::Write, all: Access::Write });
         role.first = Access::Write;

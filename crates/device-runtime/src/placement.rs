@@ -7,9 +7,9 @@ use tnode::{DEFAULT_STACK_THRESHOLD_BYTES, ForceCtx, HostArray, MemoryMode, Mode
 
 use crate::{context::Context, error::RunError};
 
-/// Returns whether the context must have memory for a node, as it must unless the device can read the host's
-/// memory; and the node's mode, if the decision settled it. A node without a host array is settled to be on
-/// the device, even if the device could have used host memory.
+/// Returns whether the context must have memory for a node: always, unless the device can read the host's
+/// memory. Also returns the node's mode, if the decision settled it. A node without a host array is settled
+/// to be on the device, even if the device could have used host memory.
 pub(crate) fn is_in_context(
     context: &Context,
     node: &TensorNode,

@@ -208,15 +208,15 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
     }
 }
 
-/// Fills memory with zeros that counts as zeros and that the task does not overwrite. No task has used it, so
-/// there is nothing to wait for.
+/// Fills unwritten memory, which counts as zeros, with zeros, unless the task overwrites all of it. No task
+/// has used the memory, so there is nothing to wait for.
 fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), RunError> {
     for (table, used) in tables.iter_mut().zip(uses) {
         if !table.needs_zeros(used.access) {
             continue;
         }
         let name = || format!("zeroing node `{}`", used.buffer.name());
-        // A task of another device accesses the memory by that device's import of it.
+        // A task of another device accesses the memory through that device's import of it.
         let foreign = DriverError::ForeignHandle { what: "memory" };
         let reached = used.buffer.accessible_from(stream.device()).ok_or(foreign);
         let range = reached.map_err(RunError::driver(name))?;

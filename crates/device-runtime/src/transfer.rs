@@ -154,7 +154,7 @@ impl Context {
         self.init_with(node, |buffer| self.copy_in(buffer, array))
     }
 
-    /// A child with the node, whose memory `fill` schedules to be filled.
+    /// A child context with memory for the node. `fill` schedules a task that fills the memory.
     pub(crate) fn init_with(
         &self,
         node: &TensorNode,
@@ -163,7 +163,7 @@ impl Context {
         self.init_by(node, |found| self.filled(node, found, fill))
     }
 
-    /// The memory of a node, `found` or allocated, that `fill` schedules to be filled.
+    /// Returns memory for a node: `found`, or newly allocated memory. `fill` schedules a task that fills it.
     fn filled(
         &self,
         node: &TensorNode,
@@ -180,8 +180,8 @@ impl Context {
         Ok(buffer)
     }
 
-    /// A child with the node in memory that `make` returns; `make` gets the memory that the device's streams
-    /// already share.
+    /// A child context in which the node has the memory that `make` returns. `make` gets the node's memory
+    /// that the device's streams share, if there is any.
     fn init_by(
         &self,
         node: &TensorNode,

@@ -1,5 +1,5 @@
-//! Kernels between artifact and launch: loaded, then bound to memory, with the facts by which launches are
-//! checked.
+//! A kernel between artifact and launch: first loaded, then bound to memory. Each of these values has the
+//! facts against which launches are checked.
 
 use std::sync::Arc;
 

@@ -102,7 +102,7 @@ impl PoolMemory {
     }
 }
 
-/// A range of bytes that lies in memory of a driver, which it keeps alive.
+/// A range of bytes in memory of a driver. The range keeps the memory alive.
 #[derive(Clone, Debug)]
 pub struct MemoryRange {
     pool: PoolId,

@@ -23,8 +23,9 @@ pub(super) enum Fault {
 
 const FAULT_KINDS: usize = 6;
 
-/// The faults that a [`FaultDevice`](crate::FaultDevice) injects: a seed, and for each kind of fault a rate,
-/// the probability from 0 to 1 that an opportunity is used. All rates are initially zero.
+/// The faults that a [`FaultDevice`](crate::FaultDevice) injects: a seed, and a rate for each kind of fault.
+/// The rate is the probability, from 0 to 1, with which the fault happens wherever it can happen. All rates
+/// are initially zero.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     pub(super) seed: u64,

@@ -151,7 +151,8 @@ impl FaultEvent {
         self.lost_first().map(lost).or_else(|| self.failure.clone())
     }
 
-    /// The outcome of the event, given that of the inner event, which is done.
+    /// The outcome of the event. `inner` is the outcome of the inner event, which is done, or the error of a
+    /// call that could not ask for it.
     pub(super) fn outcome(&self, inner: Result<(), DriverError>) -> Result<(), DriverError> {
         if !matches!(inner, Ok(()) | Err(DriverError::Failed(_))) {
             return inner; // not an event that is done

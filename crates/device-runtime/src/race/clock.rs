@@ -14,7 +14,7 @@ pub(super) struct Timestamp {
     time: u64,
 }
 
-/// For each thread, the last time that happens before.
+/// For each thread of work, the time up to which its accesses happen before this clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! Memory without contents: the accesses that a later one may conflict with.
+//! Memory without contents: only the accesses with which a later access may conflict.
 
 use std::{fmt, ops::Range};
 

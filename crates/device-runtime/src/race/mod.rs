@@ -2,9 +2,9 @@
 //!
 //! Every stream has a vector clock, and so has the host. A task advances its stream's clock. Waiting for an
 //! event, on a stream or on the host, joins the clock with which the event was recorded; submitting a task
-//! joins the host's clock. Two accesses of one byte, at least one a write, must be ordered by their clocks,
-//! or else they are reported as a race, even if they do not overlap in the actual run. So the detector checks
-//! the runtime's obligation to order all conflicting accesses by streams and events alone.
+//! joins the host's clock. Two accesses of one byte, at least one of them a write, are reported as a race if
+//! their clocks do not order them, even if they do not overlap in the actual run. The detector thus checks
+//! that the runtime orders all conflicting accesses by streams and events alone.
 //!
 //! The completion of tasks is random within the contract of [`Driver`](crate::Driver): the steps of a stream
 //! complete in order, a wait completes after the awaited event, and different streams are independent. The

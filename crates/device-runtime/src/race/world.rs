@@ -36,7 +36,7 @@ pub(super) struct WorldState {
     races: Vec<Race>,
 }
 
-/// The number of a memory.
+/// The number of a pool or host array in [`WorldState::memories`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryId(usize);
 
@@ -122,7 +122,8 @@ impl WorldState {
         MemoryId(self.memories.len() - 1)
     }
 
-    /// The host array of a copy. The array may be moved, but its bytes stay.
+    /// The memory of the host array that receives a copy. The array may be moved, but its bytes keep their
+    /// address.
     pub(super) fn readback(&mut self, readback: &HostReadback) -> MemoryId {
         let address = readback.address().expect("nobody has taken the array");
         if let Some((memory, _)) = self.readbacks.get(&address) {
@@ -133,8 +134,8 @@ impl WorldState {
         memory
     }
 
-    /// The array of a copy to a device, if the array received a copy that the host has not read. No task
-    /// writes other arrays while a task refers to them.
+    /// The memory of a host array that is copied to a device, if the array has received a copy that the host
+    /// has not read. Any other array needs no check, because no task writes it while a task refers to it.
     pub(super) fn reused_arrays(&mut self, array: &Arc<HostArray>) -> Option<MemoryId> {
         let (memory, _) = self.readbacks.get(&(array.bytes().as_ptr() as usize))?;
         self.reused_arrays.push(Arc::clone(array));
