@@ -1,6 +1,6 @@
-//! Prints the speedup of splitting a kernel over two threads: microseconds of kernels that only compute, on a
-//! device with one thread and on a device with two. The runs alternate between the devices, so that other
-//! load affects both alike.
+//! Measures the speedup of splitting a kernel over two threads. Prints the microseconds that kernels which
+//! only compute take on a device with one thread and on a device with two. The runs alternate between the
+//! devices, so that other load affects both alike.
 //!
 //! `warm`: the kernels follow one another; `cold`: the device is idle for a millisecond before each. Prints
 //! the median, and the tenth percentile, which is more reliable on a machine with other load.

@@ -7,8 +7,7 @@
 //! * A thread runs tasks only while it is the consumer, and at most one thread is the consumer at a time.
 //! * At most `capacity` tasks wait in the queue. The worker takes several tasks at once, so it may hold as
 //!   many more.
-//! * Every flag that decides who the consumer is or whether a thread is woken is read and written under the
-//!   one lock.
+//! * One lock protects all flags that decide which thread is the consumer, or whether a thread is woken.
 
 use std::{collections::VecDeque, mem, time::Duration};
 

@@ -47,8 +47,8 @@ pub(crate) unsafe fn release(base: NonNull<u8>, bytes: usize) {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) use {allocate_small as allocate, release_small as release};
 
-/// Maps one huge page more than needed and unmaps the surplus before and after the aligned range: a mapping
-/// may begin at any small page, and the parts of it that fill no huge page would not get one.
+/// Maps one huge page more than needed, and unmaps the surplus before and after the aligned range. A mapping
+/// may begin at any small page, and the system gives huge pages only to those parts that fill one.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
     let mapped = bytes.checked_next_multiple_of(PAGE)?.checked_add(HUGE_PAGE)?;

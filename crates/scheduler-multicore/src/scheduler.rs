@@ -1,4 +1,4 @@
-//! Two traits: a scheduler, which opens a queue for each stream, and such a queue.
+//! Two traits: a [`Scheduler`] opens a queue for each stream, and a [`StreamQueue`] is such a queue.
 
 use device_runtime::{DriverError, StreamStrategy};
 

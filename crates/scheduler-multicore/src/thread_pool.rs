@@ -2,9 +2,8 @@
 //!
 //! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left; pool
 //! workers do the same if they arrive in time. The initiator does not wait for a worker that has not begun:
-//! it cancels that worker's task. Invariant: the number of busy pool workers plus the number of threads that
-//! run tasks is at most the number of the pool's threads, unless the threads that run tasks are more than
-//! that by themselves.
+//! it cancels that worker's task. Invariant: a pool worker gets a task only while fewer threads are busy than
+//! the pool has. Pool workers with a task and threads that run tasks of queues count as busy.
 
 use std::{num::NonZero, panic::resume_unwind, time::Duration};
 

@@ -1,6 +1,6 @@
-//! A context shares its table of nodes with the context that it extends: in a chain, each takes memory only
-//! for the nodes that it adds. This program has only one test, since it counts the memory of the whole
-//! process.
+//! A context shares its table of nodes with the context that it extends: in a chain, each context takes
+//! memory only for the nodes that it adds. This program has only one test, since it counts the memory of the
+//! whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -138,7 +138,7 @@ fn idle_threads_help_with_a_large_kernel() {
     panic!("no pool worker ever arrived");
 }
 
-/// Writes in each iteration where the iteration's chunk begins.
+/// Each iteration writes the number of the first iteration of its chunk.
 unsafe extern "C" fn chunk(args: *const *mut u8, _: *const i64, _: *mut u8, begin: u64, end: u64) {
     for at in begin..end {
         // SAFETY: the only parameter is a node with one integer per iteration of the kernel.
