@@ -1,9 +1,10 @@
 //! Compiled epilogues that do more than store the accumulators.
 //!
-//! Most tiles have a microkernel that is generated together with the epilogue ([`crate::fused`]). A long
-//! epilogue has none, nor has a height or width that only few tiles have. For these, the tile's accumulators
-//! are stored in scratch memory, where they stay in the L1 cache, and the epilogue runs as a loop over the
-//! rows of the tile. The loop is compiled for some widths and keeps intermediate values in registers.
+//! Most tiles have a microkernel that is generated together with the epilogue ([`crate::fused`]). None is
+//! generated for a long epilogue, or for a height or width that few tiles have. In these cases, the tile's
+//! accumulators are stored in scratch memory, where they stay in the L1 cache, and the epilogue runs as a
+//! loop over the rows of the tile. The loop is compiled for some widths and keeps intermediate values in
+//! registers.
 
 use std::ops::Range;
 use std::ptr;

@@ -24,13 +24,14 @@ pub(crate) struct RowEpilogue<'a> {
     pub(crate) problem: &'a GemmProblem,
     /// The row's offset from the row binding; `None` if the first counter counts rows.
     pub(crate) row: Option<i64>,
-    /// The number of the value that the program's value 0 becomes.
+    /// The number that value 0 of the program gets in the compiled code; the other values follow.
     pub(crate) first_value: u32,
     /// The operation that reads the row's accumulators.
     pub(crate) accumulators: VectorOp,
 }
 
-/// The types with `lanes` in place of [`EPILOGUE_LANES`]; `None` if a type has neither these lanes nor one.
+/// The types with `lanes` in place of [`EPILOGUE_LANES`]; `None` if a type has neither [`EPILOGUE_LANES`]
+/// lanes nor one lane.
 pub(crate) fn widened(types: &[VectorType], lanes: u32) -> Option<Vec<VectorType>> {
     let of = |ty: &VectorType| match ty.lanes {
         EPILOGUE_LANES => Some(VectorType { lanes, ..*ty }),

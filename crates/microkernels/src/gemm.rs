@@ -206,7 +206,7 @@ impl GemmCall<'_> {
     }
 
     /// Does the same as [`GemmCall::unpacked`], for accumulators that start at zero and are only stored. It
-    /// computes less between tiles, which counts if tiles are small. The operands are those of row 0 and
+    /// computes less between tiles, which matters if tiles are small. The operands are those of row 0 and
     /// column 0.
     #[inline(always)]
     unsafe fn unpacked_and_stored<T: Float>(

@@ -11,8 +11,8 @@ pub(crate) struct Guarded {
 const PAGE: usize = 4096;
 
 impl Guarded {
-    /// Copies the bytes to directly before a page whose access faults if `at_end`, and directly after one if
-    /// not.
+    /// Copies the bytes into accessible memory. With `at_end`, a page whose access faults follows the last
+    /// byte; otherwise such a page precedes the first byte.
     pub(crate) fn new(bytes: &[u8], at_end: bool) -> Guarded {
         let inside = bytes.len().next_multiple_of(PAGE);
         let mapped = inside + 2 * PAGE;
