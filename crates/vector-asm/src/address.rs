@@ -1,11 +1,11 @@
 //! General registers for the pointers of each loop.
 //!
 //! An instruction's address is a stream, `base + Σ coefficient · index`, plus a constant. Each loop has a
-//! pointer for each stream that its instructions use directly. The pointer starts from the enclosing loop's
-//! pointer for the same stream without the loop's own counter, and advances once per iteration. An enclosing
-//! loop therefore also has pointers for the streams from which its inner loops start. The function itself
-//! computes the streams that depend on no counter. Inner loops choose general registers first; the remaining
-//! pointers are in the stack frame.
+//! pointer for each stream that its instructions use directly, and advances it once per iteration. When the
+//! loop begins, the pointer starts from a pointer of the enclosing loop, for the stream without the term of
+//! the loop's own counter. An enclosing loop therefore also has pointers for the streams from which its inner
+//! loops start. The function itself computes the streams that depend on no counter. Inner loops choose
+//! general registers first; the remaining pointers are in the stack frame.
 
 use crate::allocate::{Item, LinearCode};
 use crate::machine::{Address, MachineProgram, Stream};

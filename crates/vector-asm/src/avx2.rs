@@ -161,8 +161,8 @@ pub(crate) const FMA: &str = "fma";
 /// The shape of [`AvxOp::Integer`], which moves the integer of a stream to a vector register.
 pub(crate) const INTEGER: &str = "integer";
 
-/// The encodings of a fused multiply-add `a · b + c`: the result replaces `a` with `b` in memory (132),
-/// replaces `a` with `c` in memory (213), or replaces `c` (231).
+/// The three encodings of a fused multiply-add `a · b + c`: 132 (the result replaces `a`, and `b` may be in
+/// memory), 213 (the result replaces `a`, and `c` may be in memory), and 231 (the result replaces `c`).
 pub(crate) fn fma_codes(op: AvxOp) -> [Code; 3] {
     match op {
         AvxOp::FmaF32 => [

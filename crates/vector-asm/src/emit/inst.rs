@@ -72,8 +72,9 @@ impl FunctionEmitter<'_> {
         pointer.expect("loops have pointers for what they use").location
     }
 
-    /// Encodes a fused multiply-add. Its three encodings differ in the operand that the result replaces: one
-    /// whose last use is this instruction, or else a copy.
+    /// Encodes a fused multiply-add. Its three encodings differ in the operand that the result replaces. The
+    /// allocator may have given the result the machine register of an operand that is not used afterwards;
+    /// if not, `c` is copied to the result first.
     fn fma(&mut self, inst: &Inst) {
         let memory = inst.address.map(|address| self.memory_operand(address));
         let [a, b, c] = inst.srcs.map(|src| self.source(src, memory));

@@ -1,4 +1,4 @@
-//! Lane-wise operations on one part.
+//! Lane-wise operations on one part of a value, that is, on one register.
 
 use super::Lowering;
 use crate::avx2::AvxOp;

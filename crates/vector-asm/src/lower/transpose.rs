@@ -213,9 +213,8 @@ impl Lowering<'_> {
         if members[0].write { self.transpose_to_memory(members) } else { self.transpose_from_memory(members) }
     }
 
-    /// Loads one register for each lane of half a register. Its lower half is the row with the lane's number,
-    /// and its upper half is the row as many rows further on as half a register has lanes. The first register
-    /// stands for missing rows.
+    /// Loads the rows, two to a register. If half a register has `n` lanes, the lower half of register `i`
+    /// has row `i`, and its upper half has row `i + n`. A copy of the first register stands for missing rows.
     fn rows(&mut self, first: &StridedAccess) -> SmallVec<[Reg; 4]> {
         let half = 16 / first.size as usize;
         let mut rows: SmallVec<[Reg; 4]> = SmallVec::new();
