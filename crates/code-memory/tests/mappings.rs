@@ -19,7 +19,7 @@ fn ten_thousand_codes_are_some_forty_mappings() {
     assert!(chunks <= 40, "{chunks} chunks of 256 pages each");
     let most = before + chunks + 4;
     assert!(mappings() <= most, "{} of {most} mappings", mappings());
-    // Every other code is freed, and others come in its place.
+    // Every second piece of code is freed, and new pieces take some of the freed pages.
     let all = std::mem::take(&mut codes);
     codes.extend(all.into_iter().step_by(2));
     codes.extend((0..3_000).map(|_| LoadedCode::load(&[&code]).expect("memory")));
