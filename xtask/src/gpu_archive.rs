@@ -1,5 +1,6 @@
-//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the main job, with
-//! all files that they read and a script that runs them, for a machine with a GPU and without Rust.
+//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the example
+//! `digits`, with all files that they read and a script that runs them, for a machine with a GPU and without
+//! Rust.
 
 mod build; // programs, found in Cargo's messages
 mod check; // a test of the archive on this machine

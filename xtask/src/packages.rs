@@ -1,7 +1,8 @@
 //! The crates that are meant for a registry: all of the workspace but those with `publish = false`.
 //!
 //! `cargo xtask package` packs each of them as a registry would get it. Cargo rejects a package whose
-//! dependencies have no version or are not published; `tidy` checks that the other facts are there.
+//! dependencies have no version or are not published; `tidy` checks that the manifest has the other fields
+//! that registries show.
 
 use std::{
     path::{Path, PathBuf},

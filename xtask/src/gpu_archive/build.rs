@@ -26,7 +26,8 @@ pub(super) fn tests() -> Result<Programs> {
     Ok(tests)
 }
 
-/// The benchmarks and the main job, built one after the other: together, Cargo would unify their features.
+/// The benchmarks and the example `digits`. They are built one after the other, because Cargo would unify
+/// their features in one build.
 pub(super) fn programs() -> Result<Programs> {
     let is = |name: &'static str| move |artifact: &Artifact| artifact.target.name == name;
     let main_job = ["build", "-p", "digits", "--features", "digits/cuda"];

@@ -143,7 +143,8 @@ fn machine_sources() -> Result<Vec<(String, String)>> {
     readable.collect()
 }
 
-/// The suites to use of an entry with the suites `found`, if it belongs to the release.
+/// Selects the suites to use from the suites `found` of a package source; `None` if the source does not
+/// belong to the release.
 fn choose(found: &[&str], release: &str, suites: Suites) -> Option<String> {
     let of_release = |suite: &&str| suite.split(['-', '/']).next() == Some(release);
     match suites {

@@ -35,7 +35,7 @@ fn check_crate(folder: &Path) -> Result<Vec<String>> {
     Ok(unprinted(&files))
 }
 
-/// A finding for each public error type of the files that none of them names in [`MACRO`].
+/// Reports each public error type that none of the files names in [`MACRO`].
 fn unprinted(files: &[(String, File)]) -> Vec<String> {
     let mut errors = BTreeMap::new();
     let mut printed = Vec::new();

@@ -176,8 +176,8 @@ fn names_in(entries: &[RetiredEntry], phrases: &Phrases<'_>, path: &str) -> BTre
     found
 }
 
-/// The texts in which phrases are looked for, each with its offset: of a Rust file each identifier, each
-/// string literal and each run of comments, else the whole file.
+/// The texts in which phrases are looked for, each with its offset. In a Rust file these are the identifiers,
+/// the string literals and the runs of comments; any other file is a single text.
 fn segments(file: &TextFile) -> Vec<(usize, &str)> {
     let text = &file.text;
     if !file.path.ends_with(".rs") {
