@@ -48,8 +48,8 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// The name, dimensions and element type of every node of both texts, for `train` training images, `test`
-/// test images, and mini-batches of `rows` rows.
+/// The name, dimensions and element type of every node of [`TRAIN`] and [`EVALUATE`](crate::state::EVALUATE),
+/// for `train` training images, `test` test images, and mini-batches of `rows` rows.
 pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![

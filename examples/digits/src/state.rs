@@ -18,7 +18,7 @@ ttop[n]  :max= ty[n,k]
 correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
 ";
 
-/// Every node of both texts, found by name.
+/// The nodes of [`TRAIN`](crate::network::TRAIN) and [`EVALUATE`], found by name.
 pub struct Network {
     nodes: Vec<TensorNode>,
 }
@@ -28,7 +28,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// An error of the builder, which accepts the dimensions of this network.
+    /// An error of the node builder. None occurs with the dimensions of this network.
     pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
         Network::with_rows(train, test, BATCH)
     }

@@ -30,8 +30,8 @@ pub fn rows(streams: usize) -> usize {
     BATCH.div_ceil(streams)
 }
 
-/// Splits [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` selects, where
-/// rows past the end of the mini-batch contribute nothing; and the update.
+/// Splits [`network::TRAIN`] into two texts. The first computes the gradient of the rows of a mini-batch that
+/// `@shard` selects; rows past the end of the mini-batch contribute nothing. The second is the update.
 pub fn texts(streams: usize) -> (String, &'static str) {
     let at = network::TRAIN.find("# update").expect("the text has that heading");
     let (gradient, update) = network::TRAIN.split_at(at);

@@ -124,7 +124,8 @@ fn parameters(initial: &[(TensorNode, HostArray)]) -> [Matrix; 4] {
     })
 }
 
-/// Training by hand in `f64` differs after five steps only by rounding in single precision.
+/// Training by the hand-written network in `f64` differs after five steps only by rounding in single
+/// precision.
 #[test]
 fn training_follows_the_mathematics() {
     const STEPS: usize = 5;
