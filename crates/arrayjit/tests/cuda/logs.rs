@@ -1,4 +1,5 @@
-//! Logs of routines on the GPU equal the interpreter's text; with a small buffer, its beginning.
+//! The log of a routine on the GPU equals the interpreter's log. With a small buffer, it is the beginning of
+//! that log.
 
 use std::sync::{Arc, Mutex};
 

@@ -54,7 +54,7 @@ fn routines_share_contexts_with_others() {
     assert!((values(&last, &z)[0] - (128f64.sqrt().sqrt() + 256.0)).abs() < 1e-3);
 }
 
-/// Dependencies are also known through nodes that only the fallback touches, such as `y`.
+/// A routine depends on an earlier one even if both use a common node, such as `y`, on the fallback only.
 #[test]
 fn divided_routines_know_what_comes_before() {
     let backend = backend();

@@ -188,7 +188,8 @@ fn unreadable_data_files() {
         let error = tnode::npy::read(bytes).map(|_| ()).expect_err("garbage");
         assert!(!error.to_string().is_empty());
     }
-    // The shapes have more elements than bytes follow, and more than fit in memory.
+    // The file has the bytes of two elements. Each shape has more elements, and two of the shapes have more
+    // than fit in memory.
     for shape in ["(3,)", "(9223372036854775807, 9223372036854775807)", "(4611686018427387904,)"] {
         let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
         let mut file = b"\x93NUMPY\x01\x00".to_vec();

@@ -73,7 +73,8 @@ fn matrix(name: &str, side: usize) -> TensorNode {
     TensorNode::builder(name).dims([side, side]).build().unwrap()
 }
 
-/// An artifact whose kernels have the same ABIs runs on its own memory and computes the values of its code.
+/// An artifact of another routine runs if its kernels have the same ABIs. It then computes the values of that
+/// other routine, on the memory of this one.
 #[test]
 fn an_artifact_with_the_same_abi_computes_what_it_computes() {
     let backend = backend();

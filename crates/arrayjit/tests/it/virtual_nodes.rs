@@ -48,8 +48,8 @@ fn computations_are_carried_through_a_chain_of_routines() {
         let backend = Backend::open(name).unwrap();
         let (x, d, e, y) =
             (node("x", &[2]), virtual_node("d", &[2, 2]), virtual_node("e", &[2, 2]), node("y", &[2, 2]));
-        // The routines are: a diagonal with zeros elsewhere; a routine that computes nothing by itself; a
-        // routine that adds to values of another one.
+        // The first computation is a diagonal with zeros elsewhere, the second reads only a virtual node, and
+        // the third adds to values of the second.
         backend.compile("d[i,i] :+= x[i]", [&x, &d]).unwrap();
         backend.compile("e[i,j] := d[j,i] + 10 * i", [&d, &e]).unwrap();
         let last = backend.compile("e[0,j] += 0.5\ny[i,j] := e[i,j]", [&e, &y]).unwrap();

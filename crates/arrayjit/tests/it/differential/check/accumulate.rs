@@ -52,9 +52,9 @@ fn step(class: Class, op: Accumulation, dtype: DType, old: Value, new: Value) ->
     }
 }
 
-/// Combines the old value of an element with the values that reach it, in the order of the loops.
-/// `is_gathered` says that class `Fast` may skip the factors that a sum of products with comparisons
-/// multiplies by 0.
+/// Combines the old value of an element with the values that reach it, in the order of the loops. With
+/// `is_gathered`, class `Fast` may skip those terms of a sum that a comparison multiplies by 0, so their
+/// infinities and NaNs may be missing.
 pub(crate) fn combine(
     class: Class,
     op: Accumulation,

@@ -75,7 +75,7 @@ fn configurations() -> &'static [Configuration] {
 /// A result that the evaluator does not allow, or an error that is not a user error.
 pub(crate) fn check(program: &RandomProgram) -> Result<Report, String> {
     let mut report = Report::default();
-    // A program that every configuration rejects need not have a meaning.
+    // Evaluated only when needed, because a program that every configuration rejects need not have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
     for configuration in configurations() {
         let vector = configuration.backend.settings().optimization.vector;

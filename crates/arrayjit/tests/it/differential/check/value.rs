@@ -768,8 +768,8 @@ pub(crate) fn fma(class: Class, dtype: DType, a: Value, b: Value, c: Value) -> V
             return Value::anything(dtype);
         }
         let (low, high) = (product.low + c.low, product.high + c.high);
-        // For `f32` the definition rounds a sum once that was computed in `f64`, whose own rounding must be
-        // allowed for.
+        // For `f32`, the definition computes the sum in `f64` and then rounds it to `f32`. The interval
+        // allows for the rounding in `f64` too.
         widened(dtype, Class::Fast, low.next_down(), high.next_up(), product.nan || c.nan)
     } else {
         ONLY_NAN
