@@ -73,7 +73,7 @@ impl<'r> Division<'r> {
         self.rejected.insert(unit, rejection);
     }
 
-    /// Makes a part smaller that is rejected although each of its units is accepted: splits it in two halves,
+    /// Handles a part that is rejected although each of its units is accepted: splits the part in two halves
     /// or, if it is a single unit, marks the unit as rejected.
     pub(super) fn narrow(&mut self, units: Range<usize>, rejection: Rejection) {
         match units.len() {

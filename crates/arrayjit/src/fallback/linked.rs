@@ -217,7 +217,7 @@ impl LinkedParts {
         &self.context
     }
 
-    /// The non-constant nodes whose values from before a run the run reads.
+    /// The non-constant nodes whose earlier values a run reads.
     pub(crate) fn inputs(&self) -> &[TensorNode] {
         &self.inputs
     }

@@ -23,7 +23,7 @@ pub struct DataParallelJob<'a> {
     pub gradient: &'a Compiled,
     /// Computes new parameters from summed gradients; runs on stream 0, and has no static symbols.
     pub update: &'a Compiled,
-    /// The nodes that `gradient` writes and `update` reads the sum of: gradients, and the loss if it is of
+    /// The nodes that `gradient` writes and whose sums `update` reads: gradients, and the loss if it is of
     /// interest.
     pub summed: &'a [TensorNode],
     /// The nodes that `update` writes and `gradient` reads.

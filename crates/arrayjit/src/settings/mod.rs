@@ -99,7 +99,7 @@ pub struct OptimizationSettings {
     pub enable_device_only: bool,
     /// The size above which such intermediates stay on the device after a run. Smaller intermediates live
     /// during the run only, and have no memory where their loops are fused. With 0, intermediates of every
-    /// size do.
+    /// size live during the run only.
     pub stack_threshold_in_bytes: usize,
 }
 

@@ -3,10 +3,12 @@
 //! The file has the trace-event format, which <https://ui.perfetto.dev> and `chrome://tracing` display. Each
 //! stream has a track with the stream's name: a slice for each task, and in it one for each kernel. Each
 //! thread of the host has a track with slices for compiling, linking, launching, copying and waiting. Events
-//! are written as they occur; memory is needed for one buffer only. Between two writes the file is valid
-//! JSON: after a panic, after the end of the process, and on a full disk, with the events that fitted. A
-//! process that is killed in the middle of a write may leave a file without the last events and the closing
-//! brackets, and so may a reader find it there; [`TraceFile::flush`] before reading prevents that.
+//! are written as they occur; memory is needed for one buffer only.
+//!
+//! Between two writes the file is valid JSON: after a panic, after the end of the process, and on a full
+//! disk, with the events that fitted. In the middle of a write, the file may lack the last events and the
+//! closing brackets. A process that is killed there leaves such a file, and a reader may find one;
+//! [`TraceFile::flush`] before reading prevents the latter.
 //!
 //! ```
 //! use arrayjit::{Backend, HostArray, TensorNode, trace::TraceFile};
