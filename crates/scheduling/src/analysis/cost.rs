@@ -6,9 +6,9 @@
 //! * **Integer operations**: the same on integers and booleans, where signs and operations on bits count 1 as
 //!   well. The arithmetic of indices is left out.
 //! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the
-//!   element size. Distinct elements of one index are exact where each loop variable occurs in one dimension
-//!   and dimensions are mixed-radix numbers; several indices into one node count as their sum, but never as
-//!   more than their bounding box. Locals cost nothing.
+//!   element size. The number of distinct elements of one index is exact if each loop variable occurs in one
+//!   dimension only and every dimension is a mixed-radix number. The numbers of several indices into one node
+//!   are added, but their sum counts at most as much as their bounding box. Locals cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;

@@ -434,7 +434,8 @@ fn levels(found: &Accumulation) -> Vec<Level> {
     levels
 }
 
-/// Whether the loop advances some read by one element of its last dimension, and no read otherwise.
+/// Whether each iteration of the loop advances every read by one element of its last dimension or not at all,
+/// and at least one read by one element.
 fn is_contiguous(element: &Expr, var: LoopId) -> bool {
     let mut moved = false;
     let mut otherwise = false;

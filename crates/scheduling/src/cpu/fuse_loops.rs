@@ -13,8 +13,8 @@
 //! * they access no common element at an index that moves with the loop: there is nothing to gain;
 //! * only one of them has independent iterations: the other would keep it from running on several threads, or
 //!   in lanes;
-//! * a contraction would lose a loop of its own ([`fusible_contractions`]): its tiles need rows and columns,
-//!   and no loop beside its own;
+//! * a contraction would lose its form ([`fusible_contractions`]): its tiles need loops over rows and over
+//!   columns, and inside of these no loop but its own;
 //! * different loops are contiguous, so that one nest would stride through memory, or only one of them can
 //!   run in lanes;
 //! * the innermost loop would access more arrays than a cache keeps apart, or need more registers for

@@ -148,8 +148,9 @@ impl TreeReduction<'_> {
         all.run.extend(whole.on_threads(store, &mut gpu.names));
     }
 
-    /// Accumulates into an array after each share, because another thread may continue with the next one.
-    /// Subgroups copy from there into `partials`.
+    /// Stores the partial results into an array after each share, because in the next share another thread
+    /// may continue the accumulation. If subgroups combine partial results, these are copied from the array
+    /// into `partials`.
     fn accumulate_together(
         &self,
         partials: LocalId,

@@ -1,7 +1,8 @@
 //! Legalisation: rewrites a routine into the few operations that every code generator implements.
 //!
-//! It keeps every bit of the result, with two exceptions, which keep error bounds of their own: `sin`, `cos`
-//! and `pow` on `f32` on targets without `f64`, and `sin` and `cos` on `f32` on targets with workgroups.
+//! It keeps every bit of the result, with two exceptions, whose results have error bounds instead: `sin`,
+//! `cos` and `pow` on `f32` on targets without `f64`, and `sin` and `cos` on `f32` on targets with
+//! workgroups.
 //!
 //! A code generator's `match` covers the closed set **L0**, whose operations all have types in
 //! [`Caps::arithmetic`]:
