@@ -25,12 +25,12 @@ use crate::{
 /// The last uses of a buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Hazards {
-    /// The last write: pending, or failed, or both; none once it is done.
+    /// The last write, if it is pending or has failed; `None` once it is done without failure.
     write: Option<LastWrite>,
     /// Reads since that write that were pending at the last poll.
     reads: SmallVec<[Event; 2]>,
-    /// The memory has arbitrary contents and counts as zeros: it is filled with zeros before the first use,
-    /// unless that use overwrites all of it.
+    /// Whether no task has used the memory. Its contents are arbitrary, but count as zeros: it is filled with
+    /// zeros before the first use, unless that use overwrites all of it.
     is_unwritten: bool,
 }
 
