@@ -87,7 +87,8 @@ impl Lowering<'_> {
         covered.then(|| self.values[value.0 as usize].parts[(at / lanes) as usize])
     }
 
-    /// The source of a word of a value's lane; `word` is its destination.
+    /// The register, and the word in it, that hold a word of lane `lane` of a value. `word` is the
+    /// destination of that word, and selects the half of a 64-bit lane.
     fn word_of(&self, value: Value, lane: u32, word: usize, size: u32) -> (Reg, u8) {
         let lanes = &self.values[value.0 as usize];
         if self.ty(value).lanes == 1 {
