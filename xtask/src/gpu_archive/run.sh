@@ -1,13 +1,13 @@
 #!/bin/sh
 # Runs the tests and the benchmarks of this archive on the NVIDIA GPU of this machine. README.md says more.
 #
-#   ./run.sh [PART ..]     parts: driver, backend, digits, bench, warps; without any, all of them in this order
+#   ./run.sh [PART ..]     parts: driver, backend, digits, bench, warps; by default all, in this order
 #
 # Environment:
 #   OUT      where results go; ./out if it is not set
 #   LIMIT    seconds after which a step is ended; 1200 if it is not set
 #   BENCH    further arguments of the benchmark program, such as `--filter gemm,softmax`
-#   CUBLAS   the library to compare with, if it is not where the loader, CUDA's toolkit or Python's packages have it
+#   CUBLAS   the library to compare with, if the loader, CUDA's toolkit and Python's packages lack it
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$PWD/out}
@@ -16,7 +16,7 @@ out=$(cd "$out" && pwd)
 BENCH_COMMIT=$(cat "$here/COMMIT")
 export REQUIRE_CUDA=1 DEVICE_CUDA_TEST_REAL=1 ARRAYJIT_FILES="$here/files" BENCH_COMMIT
 
-# Whatever follows would fail for this reason alone.
+# Without a usable GPU every part would fail, so the script ends at once.
 if ! gpu=$("$here/bin/benches" --backend cuda --describe 2>&1); then
     echo "run.sh: REQUIRE_CUDA=1, and ${gpu#error: }" >&2
     exit 1
@@ -25,7 +25,8 @@ echo "$gpu, commit $BENCH_COMMIT, results in $out"
 { echo "$gpu"; date -u; nvidia-smi 2>&1; } >"$out/machine.txt"
 
 failed=
-# step NAME COMMAND ..: runs it, keeps what it says, and goes on, also where it hangs, as kernels that wait for each other do.
+# step NAME COMMAND ..: runs the command, writes its output to a file, and continues after a failure. It ends
+# a command that hangs, such as kernels that wait for each other, after the limit.
 step() {
     name=$1
     shift
@@ -42,8 +43,8 @@ step() {
     return $status
 }
 
-# apart TEST: runs each test of a program in a process of its own. A device that is lost is lost to the whole process, so that one failure hides what
-# the tests behind it would have said.
+# apart TEST: runs each test of a program in a process of its own. A lost device is lost for the whole
+# process. One such failure would therefore make all later tests of the process fail.
 apart() {
     count=0
     bad=0
@@ -55,14 +56,14 @@ apart() {
     echo "$1: by themselves, $bad of its $count tests fail"
 }
 
-# The first of some files that is there.
+# Prints the first of the given files that exists.
 first() {
     for file in "$@"; do
         if [ -e "$file" ]; then echo "$file"; return; fi
     done
 }
 
-# Puts cuBLAS where the benchmark program looks for it.
+# Finds cuBLAS and links it in a folder where the benchmark program looks for it.
 find_cublas() {
     packages=$(python3 -c 'import site; print(" ".join(site.getsitepackages() + [site.getusersitepackages()]))' 2>/dev/null)
     found=${CUBLAS:-}
