@@ -56,7 +56,7 @@ pub const PASS_NAMES: &[&str] = &[
     "legalise",
 ];
 
-/// A routine on its way through the passes, and the observer who sees it after each of them.
+/// A routine on its way through the passes, and the function that is called with it after each of them.
 struct PassRunner<'a> {
     routine: Routine,
     on_pass: &'a mut dyn FnMut(&str, &Routine),

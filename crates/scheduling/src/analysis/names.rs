@@ -40,7 +40,7 @@ impl Names {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
-    /// Recognises a nest as a contraction. Locals declared outside of it are taken for nodes.
+    /// Recognises a nest as a contraction. Locals declared outside of it are treated like nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;
         let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);

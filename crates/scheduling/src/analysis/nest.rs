@@ -106,10 +106,10 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     score
 }
 
-/// The size in bytes of the widest elements that differ between iterations of a loop, at least that of `f32`,
-/// because narrower elements are computed in lanes of that size. None if one of these elements has a type
-/// without useful vectors: random bits have no lanes, and conversions and products of 64-bit integers are
-/// computed one by one.
+/// The size in bytes of the widest elements that differ between iterations of a loop, or the size of `f32` if
+/// that is larger, because narrower elements are computed in lanes of that size. None if one of these
+/// elements has a type without useful vectors: random bits have no lanes, and conversions and products of
+/// 64-bit integers are computed one by one.
 ///
 /// Values that are equal in all iterations may have any type: they are computed once, outside the lanes.
 pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {

@@ -382,7 +382,7 @@ fn tile_rows(block: &mut Block, rows: i64, tile: Strip, names: &mut Names) {
     }
 }
 
-/// Whether the body is that of a loop over rows: it contains loops over `k` and no copy of `b`.
+/// Whether a loop with this body is a loop over rows: the body contains loops over `k` and no copy of `b`.
 fn is_row(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. }))
         && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))

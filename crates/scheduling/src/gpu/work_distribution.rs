@@ -128,8 +128,8 @@ impl LoopShare {
         self.threads.iter().map(|thread| Affine::var(thread.var)).chain(others).collect()
     }
 
-    /// The index of an element among those of its thread: the thread, the step of the innermost loop, the
-    /// number in the run.
+    /// The index of an element in an array with an entry for each iteration of a thread: the variables of the
+    /// threads, the step of the innermost loop, and the number of the iteration in its run.
     pub(crate) fn place(&self) -> Indices {
         self.own([self.step.clone(), self.lane()])
     }

@@ -1,5 +1,5 @@
 //! Conversions. Between two types of the target a conversion is one operation. Other types are converted by
-//! way of a type of the target, and the result is rounded once all the same.
+//! way of a type of the target; nevertheless the result is rounded only once.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};

@@ -121,7 +121,7 @@ fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
     }
 }
 
-/// The nodes whose memory, or a copy of it, the block touches.
+/// The nodes that the block accesses, in their own memory or in the merge buffer.
 fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
     let Effects { mut reads, mut writes, .. } = Effects::of(block);
     reads.append(&mut writes);

@@ -199,7 +199,8 @@ fn a_total_is_a_two_pass_reduction_of_many_workgroups() {
              }}"
         ));
         assert_eq!(launches(&schedule)[0], (groups, 256), "{n}: {:?}", launches(&schedule));
-        // The last partial sums may belong to another kernel.
+        // Each kernel writes one node: the partial sums of whole chunks, the partial sum of the last chunk,
+        // or the total.
         let writes =
             |param: &&Param| matches!(param, Param::Node { access: Access::Write | Access::WritePart, .. });
         assert!(schedule.kernels().iter().all(|k| k.abi().params.iter().filter(writes).count() == 1));

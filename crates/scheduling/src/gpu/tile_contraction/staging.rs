@@ -37,7 +37,7 @@ struct KSplit {
     inner: Vec<Loop>,
     /// The loop over whole blocks.
     step: Loop,
-    /// Iterations of the first inner loop in a block, and the first of them.
+    /// The number of iterations of the first inner loop in a block; `from` is the first of them.
     len: i64,
     from: Affine,
     /// Iterations that remain after whole blocks.
