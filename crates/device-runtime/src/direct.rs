@@ -26,9 +26,10 @@ use crate::{
 /// A driver with numbered pools, for tests of drivers and for tasks without contexts.
 ///
 /// Everything is checked as the runtime checks it, with the runtime's errors. The runtime ensures one further
-/// condition that here is up to the caller of the unsafe methods: **order**. While a task runs, no other task
-/// writes the bytes that it reads, and no other task accesses the bytes that it writes. Tasks are ordered by
-/// being on one stream of this driver, or by [`Driver::wait`] on an event recorded behind the earlier task.
+/// condition, which here the caller of the unsafe methods must ensure: **order**. While a task runs, no other
+/// task writes the bytes that it reads, and no other task accesses the bytes that it writes. Tasks are
+/// ordered if they are on one stream of this driver, or if the stream of the later one was made to wait, by
+/// [`Driver::wait`], for an event recorded after the earlier one.
 ///
 /// It dereferences to the driver, for streams, events and properties.
 ///

@@ -221,7 +221,8 @@ pub unsafe trait Driver: Send + Sync {
     /// Fails like [`Driver::launch`].
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError>;
 
-    /// Submits a copy of memory to a host array. The host takes the array after the event behind the copy.
+    /// Submits a copy of memory to a host array. The host takes the array once an event recorded after the
+    /// copy is done.
     ///
     /// # Errors
     ///
@@ -355,7 +356,7 @@ pub enum StreamStrategy {
     MostParallelStreams,
 }
 
-/// A function of the user among the tasks of a stream. An error or a panic of it fails the stream.
+/// A function of the user among the tasks of a stream. If it returns an error or panics, the stream fails.
 pub struct HostTask {
     /// The task's name in messages.
     pub name: String,

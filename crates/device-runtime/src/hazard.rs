@@ -135,7 +135,7 @@ impl Hazards {
         Ok(())
     }
 
-    /// Records a task that was submitted, with the event behind it.
+    /// Records a task that was submitted; `event` was recorded after it.
     pub(crate) fn record(&mut self, access: Access, event: &Event) {
         if writes(access) {
             self.is_unwritten = false;
@@ -148,7 +148,8 @@ impl Hazards {
         }
     }
 
-    /// Records a task that was submitted only in part; `event`, if it could be recorded, is behind that part.
+    /// Records a task that was submitted only in part. `event` was recorded after that part; it is `None` if
+    /// that failed.
     pub(crate) fn record_failed(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
         if writes(access) {
             self.is_unwritten = false;

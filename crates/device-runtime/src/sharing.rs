@@ -111,8 +111,8 @@ pub(crate) fn decide_read(
     Ok(Decided { mode: refined(node, Sharing::Shared, INFERRED)?, found: true, ..Decided::default() })
 }
 
-/// Decides about a node that the linked code writes; `buffer` is the context's, or the one that it would
-/// share.
+/// Decides about a node that the linked code writes. `buffer` is the node's buffer in the context, or else
+/// the buffer that the context would share.
 pub(crate) fn decide_write(
     node: &TensorNode,
     buffer: Option<&Buffer>,

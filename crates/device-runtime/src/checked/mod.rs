@@ -15,7 +15,7 @@
 //! A task proves one further fact: it is **ordered against all conflicting tasks**. While a submitted task
 //! runs on its stream, no other task writes the bytes that it reads, and no other task accesses the bytes
 //! that it writes. Two tasks are ordered if they are on one stream, or if the stream of the later one
-//! [waits](crate::Driver::wait) for an event that was recorded behind the earlier one. No check of a single
+//! [waits](crate::Driver::wait) for an event that was recorded after the earlier one. No check of a single
 //! task can establish that, so the constructors of tasks are unsafe. The runtime calls them in `submit`,
 //! after it has made the stream wait; all other code uses [`DirectDriver`](crate::DirectDriver).
 //!

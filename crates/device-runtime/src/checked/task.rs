@@ -179,8 +179,8 @@ impl CopyInTask {
     }
 }
 
-/// A copy of memory to a host array of the same size. The host takes the array after the event behind the
-/// task.
+/// A copy of memory to a host array of the same size. The host takes the array once an event recorded after
+/// the task is done.
 #[derive(Debug)]
 pub struct CopyOutTask {
     src: MemoryRange,

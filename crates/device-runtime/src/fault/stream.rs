@@ -31,7 +31,8 @@ pub(super) struct FaultStream {
 #[derive(Debug)]
 struct InjectedFailure {
     failure: Failure,
-    /// An event of the inner driver behind all earlier tasks: a failure of these takes precedence.
+    /// An event that the inner driver recorded after all earlier tasks. A failure of these tasks takes
+    /// precedence.
     behind: Option<EventHandle>,
     /// The number of tasks that are still accepted and skipped before the stream reports its failure, because
     /// a real driver notices failures late too.
@@ -103,8 +104,8 @@ impl FaultStream {
         self.seen.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// An event of the stream around one of the inner driver; `late` polls more than necessary are answered
-    /// with "pending".
+    /// An event of the stream around an event of the inner driver. It answers up to `late` polls with
+    /// "pending" although it is done.
     pub(super) fn event(self: &Arc<Self>, inner: EventHandle, late: u32) -> FaultEvent {
         FaultEvent {
             inner,

@@ -55,7 +55,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 /// Whether every access that races with the old one also races with the new one: the new one is later, covers
-/// all the bytes, and conflicts with at least as much.
+/// all bytes of the old one, and is a write if the old one is.
 fn stands_for(new: &RecordedAccess, old: &RecordedAccess, clock: &Clock) -> bool {
     let covers = new.range.start <= old.range.start && old.range.end <= new.range.end;
     covers && clock.knows(old.moment) && (new.writes || !old.writes)

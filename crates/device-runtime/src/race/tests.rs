@@ -44,7 +44,7 @@ impl ByHand {
         self.devices[device].new_stream("by hand").unwrap()
     }
 
-    /// Writes some bytes of the first device's pool; returns the event behind the write.
+    /// Writes some bytes of the first device's pool; returns an event recorded after the write.
     fn write(&self, stream: &StreamHandle, offset: usize, bytes: usize) -> EventHandle {
         let at = Location { pool: PoolId(1), offset };
         // SAFETY: the device runs nothing.
