@@ -5,8 +5,8 @@
 //!
 //! * Tasks leave in the order in which they entered.
 //! * A thread runs tasks only while it is the consumer, and at most one thread is the consumer at a time.
-//! * At most `capacity` tasks wait in the queue. The worker takes several tasks at once, so it may hold as
-//!   many more.
+//! * At most `capacity` tasks wait in the queue. The worker takes several tasks at once, so it may hold up to
+//!   `capacity` further tasks.
 //! * One lock protects all flags that decide which thread is the consumer, or whether a thread is woken.
 
 use std::{collections::VecDeque, mem, time::Duration};

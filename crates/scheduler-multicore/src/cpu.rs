@@ -32,7 +32,7 @@ pub struct Config {
     /// machine's available parallelism. Clamped to `1..=MAX_THREADS`.
     pub threads: usize,
     /// Number of tasks that may wait in a stream's queue before a producer blocks. The stream's worker may
-    /// hold as many more. At least 1.
+    /// hold the same number in addition. At least 1.
     pub queue_capacity: usize,
     /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
