@@ -59,10 +59,9 @@ impl ExecutableCode {
     /// The function of the program at `position` among those loaded.
     ///
     /// Calling the function is unsafe. It may be called while this object lives, on a processor with the
-    /// instructions of the code's [`Isa`](crate::Isa). The base addresses are aligned to 64 bytes and valid
-    /// for every access of the program, `bindings` points to all bindings that the program uses, and the
-    /// scratch memory is aligned and valid likewise. Memory accessed through different bases does not overlap
-    /// if the program writes either.
+    /// instructions of the code's [`Isa`](crate::Isa). The base addresses and the scratch memory are aligned
+    /// to 64 bytes and valid for every access of the program, and `bindings` points to all bindings that the
+    /// program uses. Memory accessed through different bases does not overlap if the program writes either.
     ///
     /// # Panics
     ///
