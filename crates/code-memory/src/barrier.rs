@@ -14,8 +14,7 @@ pub(crate) fn discard_fetched_instructions() -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn synchronise_processors() -> io::Result<()> {
-    // Elsewhere the system's own call for clearing instruction caches, which `clear-cache` makes, reaches all
-    // processors.
+    // On other systems, `clear-cache` calls a function of the system, which takes effect on all processors.
     Ok(())
 }
 
