@@ -105,8 +105,9 @@ impl DebugReporter {
     }
 
     /// Dumps the routine after `lower` and `optimize` and each kernel after `schedule`, on level 5, and the
-    /// routine after every pass, on level 6. A dump that the filter selects is printed on every level. With a
-    /// folder, the dumps that the filter selects are files in it, or all dumps if there is no filter.
+    /// routine after every pass, on level 6. Without a folder, a dump that the filter selects is printed on
+    /// every level. If there is a folder, the dumps that the filter selects, or all dumps without a filter,
+    /// are written to files in it instead.
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
         let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));

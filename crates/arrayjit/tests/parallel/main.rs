@@ -26,7 +26,7 @@ fn array(values: &[f32], dims: &[usize]) -> HostArray {
     HostArray::from_slice(values, dims.iter().copied()).unwrap()
 }
 
-/// Contexts on streams of the backend's device, or in turn on `devices` devices of the same kind.
+/// Contexts on streams of the backend's device, or of `devices` devices of the same kind in turn.
 fn contexts(backend: &Backend, streams: usize, devices: usize) -> Vec<Context> {
     let more = (1..devices).map(|n| Device::new(Arc::new(Cpu::multicore(Config::default())), n));
     let devices: Vec<Device> = std::iter::once(backend.device().clone()).chain(more).collect();
