@@ -19,8 +19,8 @@ use xtask::gpu_tools::{
 #[derive(clap::Args)]
 pub(crate) struct CiArgs {
     /// Add the long checks: accuracy over long sweeps, many random programs, the growth of compile time,
-    /// 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another
-    /// GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
+    /// 100,000 programs in bounded memory, many routines on the GPU, the archive of tests for machines with
+    /// an NVIDIA GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
