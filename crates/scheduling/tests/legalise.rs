@@ -331,7 +331,8 @@ fn floats_are_encoded_exactly() {
             .map(|bits| Scalar::new(to, bits).as_f32());
         let mut values = Vec::new();
         for x in representable {
-            // Ties are at half a step, a power of two above the last bits of an `f32`.
+            // A tie is half a step of the narrow type away. In the bits of an `f32` that is one bit, whose
+            // position depends on the type.
             for half_step in [0u32, 1 << 12, 1 << 15, 1 << 19, 1 << 20] {
                 let tie = x.to_bits() | half_step;
                 values.extend([tie.wrapping_sub(1), tie, tie.wrapping_add(1)].map(u128::from));
