@@ -310,8 +310,8 @@ impl AvxOp {
     /// The load instruction that a memory operand of this instruction replaces.
     fn operand_load(self, isa: Isa) -> AvxOp {
         match self {
-            // These operands have a half or a quarter of a wide register's length, which no load instruction
-            // of this table matches.
+            // No load instruction of this table has the length of these operands, which is a half or a
+            // quarter of a wide register.
             _ if isa == Isa::Avx512 && self.shape().contains('X') => self,
             AvxOp::ExtendU8 | AvxOp::ExtendI8 => AvxOp::Load64,
             _ if self.shape().contains('X') => AvxOp::Load128,

@@ -185,7 +185,7 @@ fn halves(words: &WordSources, low: Reg, high: Reg) -> Option<u16> {
         }
         imm |= choice.unwrap_or(0) << (4 * half);
     }
-    // These immediates are blends, which are cheaper.
+    // With these two immediates the result is a blend, for which there is a cheaper instruction.
     (imm != 0x30 && imm != 0x12).then_some(imm)
 }
 
