@@ -105,7 +105,7 @@ impl Writer {
         (0..self.ranks[node.index()])
             .map(|dim| {
                 let mut index = Affine::constant([0, 0, 1, -1, 2, -3, 8][c.below(7)]);
-                // Innermost loops last, as in most programs.
+                // The last dimensions get the innermost loops, as in most programs.
                 let own =
                     (open.len() + dim).checked_sub(self.ranks[node.index()]).and_then(|at| open.get(at));
                 match (c.below(6), own, open.is_empty()) {

@@ -20,8 +20,8 @@ fn the_corpus_on_the_adapter() {
     let unexpected = report.unexpected_skips(SKIPS);
     assert!(unexpected.is_empty(), "unexpected skips: {unexpected:#?}");
     // Enough elements are compared. The only result without a bound is a product of a computed 0 with
-    // infinity. It counts as written and optimised, and in each case for the interpreter's value and for the
-    // expected value.
+    // infinity. It may be counted four times: in the routine as written and as optimised, compared with the
+    // interpreter's value and with the expected value.
     let close = report.closeness;
     assert!(close.elements > 10_000 && close.open <= 4, "{close}");
 }
