@@ -115,8 +115,8 @@ pub unsafe trait Driver: Send + Sync {
 
     /// Makes existing memory accessible to the device: a pool that another driver exported, or a host array
     /// (the handle then has a [`HostArray`]), which no task will write. Allocates nothing. If the same memory
-    /// is imported several times, the driver returns clones of one handle, or the imported memory is only
-    /// read.
+    /// is imported several times, either the driver returns clones of one handle, or no task writes the
+    /// imported memory.
     ///
     /// # Errors
     ///
