@@ -2,9 +2,9 @@
 //! NVIDIA's assembler.
 //!
 //! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under
-//! `target/gpu-tools`, so that the machine's drivers are not changed: the package manager installs only the
-//! libraries that it needs. Chromium is installed as a whole package. Tools that are present are left alone,
-//! so a second call costs milliseconds.
+//! `target/gpu-tools`, so that the machine's drivers are not changed. The package manager installs only the
+//! libraries that this driver needs. Chromium is installed as a whole package. Tools that are present are
+//! left alone, so a second call costs milliseconds.
 
 mod apt;
 mod chromium;
