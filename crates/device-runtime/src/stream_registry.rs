@@ -1,4 +1,4 @@
-//! The streams of a device that are still in use, and what drivers of GPUs do with them alike.
+//! The streams of a device that are still in use, and the operations on them that drivers of GPUs share.
 
 use std::{
     fmt,
