@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Trains as the arguments say, of which the first is the name of the program. Returns the fraction of the
+/// Trains as the arguments say; the first argument is the name of the program. Returns the fraction of the
 /// test images that the network classifies correctly, from 0 to 1; `None` if the arguments only ask for a
 /// list. Wrong arguments, and `--help`, end the process.
 ///

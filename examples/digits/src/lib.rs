@@ -2,7 +2,7 @@
 //! compiled routine.
 //!
 //! The program `digits` trains and prints the accuracy on images that training did not see. The library has
-//! its parts, for the tests, benchmarks and web pages that train the same network, and all of it as
+//! its parts, for the tests, benchmarks and web pages that train the same network, and the whole program as
 //! [`command_line::main`], for programs that link further backends.
 #![forbid(unsafe_code)]
 
