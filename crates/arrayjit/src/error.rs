@@ -25,20 +25,20 @@ pub enum OpenError {
     Ambiguous {
         /// The requested name.
         name: String,
-        /// The description of one of them.
+        /// The description of one of the two backends.
         first: String,
-        /// The description of another one.
+        /// The description of the other one.
         second: String,
     },
     /// A registered backend does not open.
     #[error("the registered backend `{name}` does not open: {source}")]
     Registered {
-        /// Its name.
+        /// The name of the backend.
         name: String,
         /// The error of the crate that registered it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// None of the backends opens that `auto` may choose.
+    /// None of the backends that `auto` may choose opens.
     #[error("no backend that `auto` may choose opens: {}", reasons(tried))]
     NoneOpens {
         /// The names of these backends, in order, each with the reason.

@@ -16,7 +16,7 @@ arrayjit::register_backend!("relay", "the interpreter under another name", relay
 arrayjit::register_backend!("twice", "the first of two", relay);
 arrayjit::register_backend!("twice", "the second of two", relay);
 
-/// As many devices as the settings say.
+/// Opens a backend with as many devices as the settings say.
 fn relay(settings: &Settings) -> OpenResult {
     let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
     let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0));
@@ -53,7 +53,7 @@ fn a_linked_crate_is_a_backend() {
     assert_eq!(doubled(&backend), [2.0, 4.0, 6.0]);
 }
 
-/// In a process of its own, whose environment says which backend to open.
+/// The test runs itself in another process, whose environment says which backend to open.
 #[test]
 fn the_environment_names_a_registered_backend() {
     const CHILD: &str = "BACKEND_REGISTRY_CHILD";

@@ -9,7 +9,7 @@ use crate::{error::OpenError, settings::Settings};
 /// The name that stands for the first backend of [`ORDER`] that opens.
 pub(super) const NAME: &str = "auto";
 
-/// A few words about it, as lists of backends say them.
+/// A short description of `auto`, for lists of backends.
 pub(super) const ABOUT: &str = "the first that opens of cuda, wgpu on a GPU and multicore";
 
 /// A backend that `auto` may choose.
@@ -31,7 +31,7 @@ pub(super) const ORDER: &[Candidate] = &[
 pub(super) struct Choice {
     pub(super) name: &'static str,
     pub(super) parts: BackendParts,
-    /// The candidates before it, with the reasons why they did not open.
+    /// The candidates before the chosen one, with the reasons why they did not open.
     pub(super) skipped: Vec<(&'static str, OpenError)>,
 }
 

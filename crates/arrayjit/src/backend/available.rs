@@ -36,7 +36,8 @@ pub struct DeviceListing {
     pub ordinal: usize,
     /// The name, and facts that distinguish the device from others.
     pub text: String,
-    /// Whether a program on the CPU emulates a GPU, so that its speed says nothing about one.
+    /// Whether the device is a GPU that a program on the CPU emulates. Its speed then says nothing about the
+    /// speed of a GPU.
     pub is_software: bool,
 }
 
@@ -110,7 +111,7 @@ impl Backend {
         let status = |entry: BackendEntry| BackendStatus {
             name: entry.name.to_string(),
             about: entry.about.to_string(),
-            // By name, since two crates may have registered the same one.
+            // Looked up by name, because a name that two crates have registered is an error.
             devices: find(&entry.name).and_then(|named| with_enough(|| (named.list)(settings))),
         };
         entries().into_iter().map(status).collect()

@@ -60,9 +60,10 @@ impl LinkedBackend {
     }
 }
 
-/// Registers a backend in every program that the calling crate is linked into: by then [`Backend::open`] and
-/// the setting `backend` know its name, and errors list it. Takes the name, a few words about the backend,
-/// and a function `fn(&Settings) -> OpenResult` that opens it. Stands outside of functions.
+/// Registers a backend in every program that the calling crate is linked into. In such a program,
+/// [`Backend::open`] and the setting `backend` know its name, and errors list it. Takes the name, a few words
+/// about the backend, and a function `fn(&Settings) -> OpenResult` that opens it. The call must stand outside
+/// of functions.
 ///
 /// ```
 /// use std::sync::Arc;
