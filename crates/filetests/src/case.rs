@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use lowered_ir::{
     interp::{InterpError, Memory},
-    ir::{NodeRef, Routine},
+    ir::{Expr, NodeDecl, NodeRef, Numerics, Routine, walk},
 };
 use tnode::{DType, Scalar};
 
-use crate::values;
+use crate::{
+    File,
+    run_line::{self, RunLine},
+    values,
+};
 
 /// One run of a routine: a `; run:` line of the corpus.
 #[derive(Clone, Debug)]
@@ -53,6 +57,62 @@ impl RunCase {
             bindings: vec![0; routine.symbols.len()],
             expected: Vec::new(),
         }
+    }
+
+    /// The runs of a test file's text that are expected to succeed.
+    ///
+    /// # Errors
+    ///
+    /// The first routine or run line that does not parse.
+    pub fn parse_all(path: impl Into<PathBuf>, text: &str) -> Result<Vec<RunCase>, String> {
+        let file = File::new(path, text);
+        let mut cases = Vec::new();
+        for chunk in file.chunks() {
+            let parsed = chunk.parse().map_err(|error| error.to_string())?;
+            for (line, text) in chunk.annotations("run") {
+                if let RunLine::Runs(case) = run_line::parse(text, &parsed.routine, &file.path, line)? {
+                    cases.push(case);
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The run as a test file that [`RunCase::parse_all`] reads back. Its expectations are the interpreter's
+    /// results, within 1 ‰ in class `Fast`.
+    pub fn to_lir(&self) -> String {
+        let named = |nodes: &[Vec<u8>]| -> Vec<String> {
+            let named = self.routine.node_refs().zip(nodes);
+            named.map(|((node, decl), bytes)| format!("{node} = {}", values::print(bytes, decl.dtype))).collect()
+        };
+        let mut inputs = named(&self.inputs);
+        if let Some((merge, (node, decl))) = self.merge.as_ref().zip(self.merged()) {
+            inputs.push(format!("merge {node} = {}", values::print(merge, decl.dtype)));
+        }
+        let symbols = self.routine.symbols.iter().zip(&self.bindings);
+        inputs.extend(symbols.map(|(symbol, value)| format!("@{} = {value}", symbol.name)));
+        let outputs = named(&self.interpret().unwrap_or_else(|_| self.inputs.clone()));
+        let tolerance = if self.routine.numerics == Numerics::Fast { " approx 1e-3" } else { "" };
+        let routine = lowered_ir::text::print(&self.routine);
+        format!(
+            "test run\n{}\n; run: {} => {}{tolerance}\n",
+            routine.trim_end(),
+            inputs.join(", "),
+            outputs.join(", ")
+        )
+    }
+
+    /// The node that the routine reads from the merge buffer.
+    fn merged(&self) -> Option<(NodeRef, &NodeDecl)> {
+        let mut found = None;
+        walk::each_value(&self.routine.body, &mut |value| {
+            walk::each_expr(value, &mut |expr| {
+                if let Expr::GetMerge { node, .. } = expr {
+                    found = Some(*node);
+                }
+            });
+        });
+        found.map(|node| (node, self.routine.node(node)))
     }
 
     /// Interprets the routine and returns the bytes of its nodes.

@@ -42,6 +42,7 @@ mod golden; // comparing with, and rewriting, sections
 pub mod kernels; // kernels without the scheduler
 pub mod kinds; // the kinds of test lines
 mod listings; // the code that code generators write for the corpus
+pub mod reduce; // failing runs to small ones
 pub mod run_line; // `; run:` lines
 mod values; // element lists and generators
 

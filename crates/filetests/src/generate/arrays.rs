@@ -3,7 +3,7 @@
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, Space, Stmt};
 use tnode::{DType, ModeState};
 
-use super::{Maker, types::TYPES};
+use super::Maker;
 
 /// A local of one dimension.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ impl Maker<'_, '_> {
     pub(super) fn tile(&mut self) -> Block {
         let tile = Tile {
             local: self.fresh.local_id(),
-            dtype: *self.choices.pick(&TYPES),
+            dtype: *self.choices.pick(&self.types.all),
             extent: 1 + self.choices.below(5) as i64,
             space: *self.choices.pick(&[Space::Register, Space::Stack, Space::Workgroup, Space::Thread]),
         };
@@ -72,7 +72,7 @@ impl Maker<'_, '_> {
 
     /// A loop that stores the elements in a new node.
     fn drained(&mut self, tile: Tile) -> Block {
-        let dtype = *self.choices.pick(&TYPES);
+        let dtype = *self.choices.pick(&self.types.all);
         let dims = [tile.extent as usize].into_iter().collect();
         let node = self.declare(dtype, dims, ModeState::undecided());
         self.target = Some(node);

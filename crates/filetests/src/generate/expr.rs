@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 
 use super::{
     Maker,
-    types::{COMMON, NUMBERS, binary_ops, castable_to, comparisons, random_ops},
+    types::{COMMON, binary_ops, comparisons, random_ops},
 };
 
 impl Maker<'_, '_> {
@@ -31,13 +31,13 @@ impl Maker<'_, '_> {
             }
             7 => self.product(dtype, depth),
             8 => {
-                let from = *self.choices.pick(&NUMBERS);
+                let from = *self.choices.pick(&self.types.numbers);
                 Expr::convert(dtype, self.expr(from, depth - 1))
             }
             9 | 10 => self.near_identity(dtype, depth),
             11 => self.gather_as(dtype, depth),
             12 => self.bitcast(dtype, depth),
-            13 if dtype == DType::U32 => self.lane(depth),
+            13 if dtype == DType::U32 && self.types.has_random_bits() => self.lane(depth),
             _ => {
                 let op = self.binary_op(dtype);
                 let a = self.expr(dtype, depth - 1);
@@ -72,7 +72,7 @@ impl Maker<'_, '_> {
 
     /// A comparison of two numbers of some type.
     pub(super) fn comparison(&mut self, depth: usize) -> Expr {
-        let dtype = *self.choices.pick(&NUMBERS);
+        let dtype = *self.choices.pick(&self.types.numbers);
         let op = *self.choices.pick(&comparisons());
         let a = self.expr(dtype, depth - 1);
         Expr::binary(op, a, self.expr(dtype, depth - 1))
@@ -80,7 +80,7 @@ impl Maker<'_, '_> {
 
     /// The bits of a number of the same size. The bits of a NaN are unspecified, so they are not used.
     fn bitcast(&mut self, dtype: DType, depth: usize) -> Expr {
-        let from = *self.choices.pick(&castable_to(dtype));
+        let from = *self.choices.pick(&self.types.castable_to(dtype));
         let x = self.expr(from, depth - 1);
         if !from.is_float() {
             return Expr::bitcast(dtype, x);

@@ -3,7 +3,7 @@
 use lowered_ir::ir::{Affine, BinaryOp, Expr, Indices, NodeRef};
 use tnode::{DType, ModeState, Scalar};
 
-use super::{Maker, types::INTEGERS};
+use super::Maker;
 
 impl Maker<'_, '_> {
     /// A read, a local, an embedded index or a constant, converted if it has another type.
@@ -12,7 +12,7 @@ impl Maker<'_, '_> {
             6 => self.constant(dtype),
             7 if !self.scope.is_empty() => {
                 let index = self.drawn(4);
-                let found = *self.choices.pick(&[DType::I32, DType::I64]);
+                let found = *self.choices.pick(&self.types.embedded);
                 self.as_type(dtype, found, Expr::Index { index, dtype: found })
             }
             4 | 5 | 8 if !self.locals.is_empty() => {
@@ -99,11 +99,11 @@ impl Maker<'_, '_> {
     /// A computed index of a dimension of the node: mostly in bounds, sometimes not.
     pub(super) fn computed(&mut self, node: NodeRef, axis: usize, depth: usize) -> Expr {
         let dim = self.decl(node).dims[axis];
-        let dtype = *self.choices.pick(&INTEGERS);
+        let dtype = *self.choices.pick(&self.types.integers);
         match self.choices.below(5) {
             0 | 1 if !self.scope.is_empty() => {
                 let index = self.drawn(dim as i64);
-                let found = *self.choices.pick(&[DType::I32, DType::I64]);
+                let found = *self.choices.pick(&self.types.embedded);
                 self.as_type(dtype, found, Expr::Index { index, dtype: found })
             }
             2 => {

@@ -29,11 +29,17 @@ use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Sharing};
 pub use memory::{alike, bindings_from_bytes, memory_from_bytes};
 pub use program::{Program, program_from_bytes, program_from_seed, without_rejected};
 pub use random_programs::{Choices, bytes_of_seed};
+pub use types::TypeChoice;
 
 /// The routine that the bytes describe.
 pub fn routine_from_bytes(bytes: &[u8]) -> Routine {
+    routine_of_types(bytes, &TypeChoice::all())
+}
+
+/// The routine that the bytes describe, with these element types only.
+pub fn routine_of_types(bytes: &[u8], types: &TypeChoice) -> Routine {
     let mut choices = Choices::new(bytes);
-    let mut maker = Maker::new(&mut choices);
+    let mut maker = Maker::new(&mut choices, types);
     maker.statements();
     maker.routine
 }
@@ -74,6 +80,7 @@ struct Scoped {
 /// A routine under construction.
 struct Maker<'c, 'b> {
     choices: &'c mut Choices<'b>,
+    types: &'c TypeChoice,
     routine: Routine,
     fresh: Fresh,
     scope: Vec<Scoped>,
@@ -86,11 +93,12 @@ struct Maker<'c, 'b> {
 }
 
 impl<'c, 'b> Maker<'c, 'b> {
-    fn new(choices: &'c mut Choices<'b>) -> Self {
+    fn new(choices: &'c mut Choices<'b>, types: &'c TypeChoice) -> Self {
         let numerics = if choices.chance(1, 4) { Numerics::Fast } else { Numerics::Strict };
         let (symbols, nodes, body) = (Vec::new(), Vec::new(), Block::new());
         let mut maker = Maker {
             choices,
+            types,
             routine: Routine { name: "random".into(), numerics, symbols, nodes, body },
             fresh: Fresh::default(),
             scope: Vec::new(),
@@ -129,7 +137,7 @@ impl<'c, 'b> Maker<'c, 'b> {
     }
 
     fn node(&mut self, mode: ModeState) -> NodeRef {
-        let dtype = *self.choices.pick(&types::TYPES);
+        let dtype = *self.choices.pick(&self.types.all);
         let dims: Dims = (0..self.choices.below(4)).map(|_| 1 + self.choices.below(5)).collect();
         self.declare(dtype, dims, mode)
     }

@@ -5,7 +5,7 @@ use lowered_ir::ir::{
 };
 use tnode::{DType, ModeState, Scalar};
 
-use super::{Maker, types::TYPES};
+use super::Maker;
 
 impl Maker<'_, '_> {
     /// `node[i, j] := e` for all elements.
@@ -98,7 +98,7 @@ impl Maker<'_, '_> {
     /// A nest of several statements: stores to this node and others, accumulations, a local, repeated values.
     pub(super) fn fused(&mut self, node: NodeRef) -> Block {
         let local = self.fresh.local_id();
-        let ldtype = *self.choices.pick(&TYPES);
+        let ldtype = *self.choices.pick(&self.types.all);
         let declare = Stmt::scalar(local, ldtype);
         let carried = self.choices.chance(1, 4);
         let mut block = if carried { vec![declare.clone()] } else { Block::new() };

@@ -5,7 +5,7 @@ use tnode::DType;
 
 use super::{
     Maker,
-    types::{TYPES, accumulating_ops},
+    types::accumulating_ops,
 };
 
 impl Maker<'_, '_> {
@@ -42,7 +42,7 @@ impl Maker<'_, '_> {
         }
         let mut parts = vec![LogPart::Text("value ".into())];
         for _ in 0..self.choices.below(3) {
-            let dtype = *self.choices.pick(&TYPES);
+            let dtype = *self.choices.pick(&self.types.all);
             parts.push(LogPart::Value(self.expr(dtype, 1)));
             parts.push(LogPart::Text("; \"text\"".into()));
         }
