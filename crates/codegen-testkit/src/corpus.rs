@@ -1,38 +1,15 @@
 //! Compiles every run of the corpus with a code generator and compares the results with the interpreter's.
 
-use codegen_core::{Artifact, Codegen, CodegenError, Interpreted, ScheduledRoutine};
+use codegen_core::{Artifact, Code, Codegen, CodegenError, Interpreted, ScheduledRoutine, Transcendental};
 use filetests::RunCase;
 use lowered_ir::{
-    ir::{NodeDecl, Routine},
+    ir::{NodeDecl, Numerics, Routine},
     pipeline::{self, optimize},
 };
 use scheduling::{ScheduleError, ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Scalar};
 
-use crate::{
-    host, logged,
-    report::{Outcome, Report},
-};
-
-/// Runs the whole corpus on a code generator for this process: each run as written, optimised, and with
-/// logged values.
-///
-/// Code for memory other than this process's is compiled but not run; such runs are skipped.
-pub fn run_corpus(codegen: &dyn Codegen) -> Report {
-    let mut report = Report { subject: codegen.name().to_owned(), ..Report::default() };
-    for case in filetests::run_cases() {
-        for (variant, routine) in variants(&case.routine) {
-            let outcome = routine.and_then(|routine| run_case(codegen, &RunCase { routine, ..case.clone() }));
-            report.outcomes.insert(name(&case, variant), outcome.unwrap_or_else(|outcome| outcome));
-        }
-        for (variant, routine) in variants(&case.routine).into_iter().take(1) {
-            let run = |routine| logged::run_case(codegen, &RunCase { routine, ..case.clone() });
-            let outcome = routine.and_then(run).unwrap_or_else(|outcome| outcome);
-            report.outcomes.insert(name(&case, &format!("{variant}, logging")), outcome);
-        }
-    }
-    report
-}
+use crate::{bounds::Bounds, float_env, host, report::Outcome, threads};
 
 /// The file, line and variant of the run.
 pub(crate) fn name(case: &RunCase, variant: &str) -> String {
@@ -43,12 +20,16 @@ pub(crate) fn name(case: &RunCase, variant: &str) -> String {
 /// The variants of a routine: optimised, and as written unless it has nodes that only the optimiser can
 /// remove.
 pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, Outcome>)> {
-    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
-    let mut variants = vec![("optimised", optimised.map(|o| o.routine).map_err(|e| failed("optimising", e)))];
+    let mut variants = vec![("optimised", optimised(routine))];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
         variants.push(("as written", Ok(routine.clone())));
     }
     variants
+}
+
+pub(crate) fn optimised(routine: &Routine) -> Result<Routine, Outcome> {
+    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
+    optimised.map(|optimised| optimised.routine).map_err(|e| failed("optimising", e))
 }
 
 /// Schedules the routine of a run for a code generator and compiles it.
@@ -81,12 +62,39 @@ pub(crate) fn failed(stage: &str, error: impl std::fmt::Display) -> Outcome {
     Outcome::Failed(format!("{stage}: {error}"))
 }
 
+/// Compiles a scheduled routine in the default floating-point environment.
+fn compile(codegen: &dyn Codegen, scheduled: &ScheduledRoutine) -> Result<Artifact, Outcome> {
+    let (artifact, change) = float_env::guarded(|| codegen.compile(scheduled));
+    match change {
+        Some(change) => Err(failed("compiling", change)),
+        None => artifact.map_err(rejected),
+    }
+}
+
+/// Compiles a run and compares its results with the interpreter's: for the scheduled kernels, in class
+/// `Strict` also for the routine itself, and with the expectations. Native kernels then run on several
+/// threads.
+///
+/// The references are computed before any code under test is made, so that it cannot influence them.
 pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
-    let (scheduled, artifact) = compile_case(codegen, case)?;
+    let scheduled = schedule(&case.routine, codegen, &ScheduleOptions::default()).map_err(illegal)?;
     let defined = defined(codegen, &scheduled, case)?;
+    let meaning = case.interpret().map_err(|e| failed("interpreting", e))?;
+    let artifact = compile(codegen, &scheduled)?;
     let found = host::run(&scheduled, &artifact, codegen.caps(), case, 0xa5)?;
-    compare(&case.routine, &found, &defined)?;
-    case.check(&found).map_err(Outcome::Failed)?;
+    let is_strict = case.routine.numerics == Numerics::Strict;
+    if !is_strict && codegen.caps().transcendental == Transcendental::Approximate {
+        let bounds = Bounds::of(case).map_err(|e| failed("bounding", e))?;
+        bounds.check(&case.routine, &found, 1.0).map_err(|e| failed("out of bounds", e))?;
+    } else {
+        compare(&case.routine, &found, &defined)?;
+    }
+    if is_strict {
+        compare(&case.routine, &found, &meaning)?;
+    }
+    case.check(&found).map_err(|e| failed("expectation", e))?;
+    threads::check(&scheduled, &artifact, codegen.caps(), case, &found)?;
+    Code::new(scheduled, artifact).map_err(|e| failed("pairing code with its schedule", e))?;
     Ok(Outcome::Passed)
 }
 
@@ -108,12 +116,29 @@ pub(crate) fn compare(routine: &Routine, found: &[Vec<u8>], defined: &[Vec<u8>])
         let differs = |(_, (a, b)): &(usize, (Scalar, Scalar))| a != b && !(is_nan(*a) && is_nan(*b));
         if let Some((at, (found, defined))) = outlives(decl).then(|| at.into_iter().find(differs)).flatten() {
             let name = &decl.name;
-            let message =
-                format!("node {node} {name:?}, element {at}: {found:?}, but by the interpreter {defined:?}");
-            return Err(Outcome::Failed(message));
+            let by = distance(found, defined);
+            let message = format!(
+                "node {node} {name:?}, element {at}: {found:?}, but by the interpreter {defined:?}{by}"
+            );
+            return Err(failed("wrong value", message));
         }
     }
     Ok(())
+}
+
+/// How far two floats are apart, in units in the last place, in parentheses; empty for other values.
+fn distance(a: Scalar, b: Scalar) -> String {
+    if !a.dtype().is_float() || is_nan(a) || is_nan(b) {
+        return String::new();
+    }
+    let width = a.dtype().size_bytes() * 8;
+    // Neighbouring floats have neighbouring numbers.
+    let number = |x: Scalar| {
+        let magnitude = (x.bits() & ((1 << (width - 1)) - 1)) as i128;
+        if x.bits() >> (width - 1) == 1 { -magnitude } else { magnitude }
+    };
+    let ulps = (number(a) - number(b)).unsigned_abs();
+    format!(" ({ulps} ulp apart)")
 }
 
 pub(crate) fn outlives(decl: &NodeDecl) -> bool {

@@ -6,18 +6,23 @@
 //! scratch memory, temporaries and memory that the kernel overwrites are filled with garbage before.
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use codegen_core::{
-    Access, Artifact, Caps, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot,
+    Access, Artifact, BASE_ALIGNMENT, Caps, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot,
     host::{HostModule, HostPtr},
 };
 use filetests::RunCase;
 
-use crate::report::Outcome;
+use crate::{float_env, report::Outcome};
 
 /// The fill of unwritten memory.
 const GARBAGE: u8 = 0xa5;
 /// The least number of guard bytes before and after each buffer.
 const GUARD: usize = 256;
+/// The least number of guard bytes before and after scratch memory: a kernel that uses more scratch memory
+/// than it asks for has mostly asked for none.
+const SCRATCH_GUARD: usize = 1 << 14;
 
 /// Runs every call of a scheduled routine on a case's inputs and returns the bytes of the nodes. Before each
 /// call, memory that it claims to overwrite is filled with `soil`: if a call does not overwrite it, runs with
@@ -29,13 +34,34 @@ pub(crate) fn run(
     case: &RunCase,
     soil: u8,
 ) -> Result<Vec<Vec<u8>>, Outcome> {
+    run_in(scheduled, artifact, caps, case, soil, Order::InTurn)
+}
+
+/// The order of the parts of a split kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// One after the other, out of order.
+    InTurn,
+    /// Each on a thread, all at the same time.
+    AtOnce,
+}
+
+/// [`run`] with the parts of split kernels in this order.
+pub(crate) fn run_in(
+    scheduled: &ScheduledRoutine,
+    artifact: &Artifact,
+    caps: &Caps,
+    case: &RunCase,
+    soil: u8,
+    order: Order,
+) -> Result<Vec<Vec<u8>>, Outcome> {
     let Some(module) = artifact.host_module() else {
         return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
     };
     let mut memory = Memory::new(scheduled, caps, case, soil);
     for (position, call) in scheduled.calls().iter().enumerate() {
         let abi = artifact.kernels().get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
-        memory.call(&module, abi, call, case).map_err(|message| wrong(position, &message))?;
+        memory.call(&module, abi, call, case, order).map_err(|message| wrong(position, &message))?;
     }
     Ok(memory.nodes.iter().map(|node| node.bytes().to_vec()).collect())
 }
@@ -53,9 +79,13 @@ struct Buffer {
 
 impl Buffer {
     fn new(bytes: &[u8], alignment: usize) -> Buffer {
-        let alignment = alignment.max(1);
-        let mut memory = vec![GARBAGE; bytes.len() + 2 * GUARD + alignment];
-        let start = GUARD + (memory.as_ptr() as usize + GUARD).wrapping_neg() % alignment;
+        Buffer::guarded(bytes, alignment, GUARD)
+    }
+
+    fn guarded(bytes: &[u8], alignment: usize, guard: usize) -> Buffer {
+        let alignment = alignment.max(BASE_ALIGNMENT);
+        let mut memory = vec![GARBAGE; bytes.len() + 2 * guard + alignment];
+        let start = guard + (memory.as_ptr() as usize + guard).wrapping_neg() % alignment;
         memory[start..start + bytes.len()].copy_from_slice(bytes);
         Buffer { memory, start, len: bytes.len() }
     }
@@ -112,6 +142,7 @@ impl Memory {
         abi: &KernelAbi,
         call: &KernelCall,
         case: &RunCase,
+        order: Order,
     ) -> Result<(), String> {
         let args = self.args(abi, call)?;
         let bindings: Option<Vec<i64>> =
@@ -122,17 +153,18 @@ impl Memory {
             return Err(format!("has {expected} static indices, and {} bindings", bindings.len()));
         }
         let before: Vec<Vec<u8>> = self.buffers().map(|buffer| buffer.bytes().to_vec()).collect();
-        for (begin, end) in parts(abi.launch.extent, module.is_splittable(call.kernel)) {
-            let mut scratch = Buffer::garbage(abi.scratch_bytes, self.alignment);
-            let scratch_ptr = scratch.ptr(0, abi.scratch_bytes, Access::ReadWrite)?.base;
-            // SAFETY: `args` checked that its pointers are live, aligned, of the right length and disjoint
-            // from written memory; bindings were counted above; scratch memory belongs to this call; `parts`
-            // stays within the extent; no other thread runs the kernel. Whether the code keeps its side of
-            // the contract is the subject of the test.
-            unsafe { module.call(call.kernel, &args, &bindings, scratch_ptr, begin, end) };
-            if !scratch.is_guarded() {
-                return Err("writes outside its scratch memory".into());
-            }
+        let parts = parts(abi.launch.extent, module.is_splittable(call.kernel));
+        let kernel = KernelCallArgs {
+            module,
+            kernel: call.kernel,
+            args: &args,
+            bindings: &bindings,
+            scratch_bytes: abi.scratch_bytes,
+            alignment: self.alignment,
+        };
+        match order {
+            Order::InTurn => parts.into_iter().try_for_each(|part| kernel.run(part))?,
+            Order::AtOnce => kernel.run_at_once(&parts)?,
         }
         self.check_untouched(&args, &before)
     }
@@ -198,6 +230,80 @@ impl Memory {
             }
         }
         Ok(())
+    }
+}
+
+/// A call of a kernel, without its range.
+struct KernelCallArgs<'a> {
+    module: &'a HostModule,
+    kernel: usize,
+    args: &'a [HostPtr],
+    bindings: &'a [i64],
+    scratch_bytes: usize,
+    alignment: usize,
+}
+
+// SAFETY: the addresses in `args` are passed on to kernels and not dereferenced here; parts of one kernel
+// call may run on several threads at once, by `HostModule::native`.
+unsafe impl Sync for KernelCallArgs<'_> {}
+
+impl KernelCallArgs<'_> {
+    /// Runs a part of the kernel with scratch memory of its own.
+    fn run(&self, (begin, end): (u64, u64)) -> Result<(), String> {
+        let mut scratch = Buffer::guarded(&vec![GARBAGE; self.scratch_bytes], self.alignment, SCRATCH_GUARD);
+        let base = scratch.ptr(0, self.scratch_bytes, Access::ReadWrite)?.base;
+        let ((), change) = float_env::guarded(|| {
+            // SAFETY: `Memory::args` checked that the pointers are live, aligned, of the right length and
+            // disjoint from written memory, and `Memory::call` counted the bindings; scratch memory belongs
+            // to this call; `parts` stays within the extent; other threads run other parts only. Whether the
+            // code keeps its side of the contract is the subject of the test.
+            unsafe { self.module.call(self.kernel, self.args, self.bindings, base, begin, end) };
+        });
+        match change {
+            Some(change) => Err(change),
+            None if !scratch.is_guarded() => Err("writes outside its scratch memory".into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the parts at the same time, each on a thread.
+    fn run_at_once(&self, parts: &[(u64, u64)]) -> Result<(), String> {
+        let start = StartLine::new(parts.len());
+        std::thread::scope(|scope| {
+            let run = |part| {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    self.run(part)
+                })
+            };
+            let threads: Vec<_> = parts.iter().map(|part| run(*part)).collect();
+            let joined = threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| "panics on a thread".to_owned())?);
+            joined.collect::<Result<Vec<()>, String>>().map(drop)
+        })
+    }
+}
+
+/// Lets threads start at the same time: closer together than a barrier of the system would.
+pub(crate) struct StartLine(AtomicUsize);
+
+impl StartLine {
+    /// A line for this many threads.
+    pub(crate) fn new(threads: usize) -> StartLine {
+        StartLine(AtomicUsize::new(threads))
+    }
+
+    /// Returns when all threads have arrived.
+    pub(crate) fn wait(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+        let mut spins = 0u32;
+        while self.0.load(Ordering::Acquire) > 0 {
+            spins += 1;
+            // A machine with fewer processors than threads makes progress as well.
+            if spins.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
     }
 }
 

@@ -6,9 +6,13 @@ use codegen_testkit::{Agreement, conformance, run_corpus_on};
 use device_runtime::Device;
 use scheduler_multicore::{Config, Cpu, Inline};
 
-conformance!(the_interpreter, Interpreted::new);
-conformance!(the_interpreter_of_a_machine_with_vectors, || Interpreted::of_target(vectors(32)));
-conformance!(the_interpreter_of_a_machine_without_narrow_arithmetic, || Interpreted::of_target(narrow()));
+conformance!(the_interpreter, Interpreted::new, level = L4);
+conformance!(the_interpreter_of_a_machine_with_vectors, || Interpreted::of_target(vectors(32)), level = L4);
+conformance!(
+    the_interpreter_of_a_machine_without_narrow_arithmetic,
+    || Interpreted::of_target(narrow()),
+    level = L4
+);
 
 /// The capabilities of the interpreter with vectors and threads.
 fn vectors(vector_bytes: usize) -> Caps {

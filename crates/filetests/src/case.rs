@@ -83,7 +83,9 @@ impl RunCase {
     pub fn to_lir(&self) -> String {
         let named = |nodes: &[Vec<u8>]| -> Vec<String> {
             let named = self.routine.node_refs().zip(nodes);
-            named.map(|((node, decl), bytes)| format!("{node} = {}", values::print(bytes, decl.dtype))).collect()
+            named
+                .map(|((node, decl), bytes)| format!("{node} = {}", values::print(bytes, decl.dtype)))
+                .collect()
         };
         let mut inputs = named(&self.inputs);
         if let Some((merge, (node, decl))) = self.merge.as_ref().zip(self.merged()) {

@@ -14,7 +14,11 @@ fn width(vector: VectorWidth) -> CraneliftOptions {
     CraneliftOptions { vector, ..CraneliftOptions::default() }
 }
 
-conformance!(widest, || with(CraneliftOptions::default()));
-conformance!(vectors, || with(width(VectorWidth::Bits128)));
-conformance!(scalars, || with(width(VectorWidth::None)));
-conformance!(optimised, || with(CraneliftOptions { optimise: true, ..width(VectorWidth::Bits128) }));
+conformance!(widest, || with(CraneliftOptions::default()), level = L4);
+conformance!(vectors, || with(width(VectorWidth::Bits128)), level = L4);
+conformance!(scalars, || with(width(VectorWidth::None)), level = L4);
+conformance!(
+    optimised,
+    || with(CraneliftOptions { optimise: true, ..width(VectorWidth::Bits128) }),
+    level = L4
+);

@@ -3,10 +3,7 @@
 use lowered_ir::ir::{Block, LogPart, NodeRef, Stmt};
 use tnode::DType;
 
-use super::{
-    Maker,
-    types::accumulating_ops,
-};
+use super::{Maker, types::accumulating_ops};
 
 impl Maker<'_, '_> {
     /// Loops around a computed store.

@@ -17,11 +17,7 @@ fn stmts(block: &[Stmt]) -> usize {
 }
 
 /// Replaces the statement at a position, outer before inner.
-fn replace_stmt(
-    case: &RunCase,
-    position: usize,
-    by: impl FnOnce(Stmt) -> Vec<Stmt>,
-) -> Option<RunCase> {
+fn replace_stmt(case: &RunCase, position: usize, by: impl FnOnce(Stmt) -> Vec<Stmt>) -> Option<RunCase> {
     if position >= stmts(&case.routine.body) {
         return None;
     }

@@ -83,9 +83,12 @@ fn each_stored(block: &mut [Stmt], f: &mut impl FnMut(&mut NodeRef)) {
 
 /// Resizes one dimension of one node; the position counts the dimensions of all nodes.
 fn resize(case: &RunCase, position: usize, size: impl Fn(usize) -> usize) -> Option<RunCase> {
-    let mut dims = case.routine.nodes.iter().enumerate().flat_map(|(node, decl)| {
-        (0..decl.dims.len()).map(move |axis| (node, axis))
-    });
+    let mut dims = case
+        .routine
+        .nodes
+        .iter()
+        .enumerate()
+        .flat_map(|(node, decl)| (0..decl.dims.len()).map(move |axis| (node, axis)));
     let (node, axis) = dims.nth(position)?;
     let mut case = case.clone();
     let decl = &mut case.routine.nodes[node];

@@ -1,0 +1,148 @@
+//! The cases of the kit: runs of the corpus, probes of single operations, and random routines.
+
+use codegen_core::{Caps, Codegen};
+use filetests::{
+    RunCase,
+    generate::{TypeChoice, bytes_of_seed, routine_of_types},
+};
+use lowered_ir::text;
+
+use crate::{
+    corpus, generated,
+    level::{Level, types},
+    logged, probe,
+    report::Outcome,
+};
+
+/// Random routines of each kind: of the first level's types, and of all types that a target stores.
+const RANDOM: usize = 40;
+
+/// One case: a run in one of its variants.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The name, unique among the cases of a target.
+    pub name: String,
+    /// The level that needs it.
+    pub level: Level,
+    /// The claim of the target's [`Caps`] that it tests, if it tests one.
+    pub claim: Option<String>,
+    /// The routine as written, with inputs and expectations.
+    pub run: RunCase,
+    /// The form in which it is compiled.
+    pub variant: Variant,
+}
+
+/// The form in which the routine of a case is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// As written.
+    AsWritten,
+    /// Optimised.
+    Optimised,
+    /// With every value logged.
+    Logged,
+    /// As written and optimised.
+    Both,
+}
+
+/// Every case for a target, in a fixed order.
+pub fn cases(caps: &Caps) -> Vec<Case> {
+    let corpus = filetests::run_cases().flat_map(|run| of_corpus(&run));
+    let probes = probe::probes(caps).into_iter().map(|probe| Case {
+        name: format!("probe {}", probe.name),
+        level: Level::of(&probe.run.routine),
+        claim: probe.claim,
+        run: probe.run,
+        variant: Variant::AsWritten,
+    });
+    corpus.chain(probes).chain(random(caps)).collect()
+}
+
+/// The variants of a run of the corpus.
+fn of_corpus(run: &RunCase) -> Vec<Case> {
+    let level = Level::of(&run.routine);
+    let has_memory = run.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
+    let case = |variant, level, name: &str| Case {
+        name: corpus::name(run, name),
+        level,
+        claim: None,
+        run: run.clone(),
+        variant,
+    };
+    let mut cases = vec![
+        case(Variant::Optimised, level, "optimised"),
+        case(Variant::Logged, level.max(Level::L2), "optimised, logging"),
+    ];
+    if has_memory {
+        cases.push(case(Variant::AsWritten, level, "as written"));
+    }
+    cases
+}
+
+/// Random routines: of `f32`, `i32` and `bool` up to the first level, and of the types that the target
+/// claims to store.
+fn random(caps: &Caps) -> Vec<Case> {
+    let first = TypeChoice::only(|_| false);
+    let claimed = TypeChoice::only(|dtype| caps.storage.contains(dtype));
+    let simple = (0u64..).map(|seed| drawn(seed, &first, "first-level types"));
+    let simple = simple.filter(|case| case.level <= Level::L1).take(RANDOM);
+    simple.chain((1000u64..).map(|seed| drawn(seed, &claimed, "claimed types")).take(RANDOM)).collect()
+}
+
+fn drawn(seed: u64, types: &TypeChoice, of: &str) -> Case {
+    let routine = routine_of_types(&bytes_of_seed(seed, 200), types);
+    let run = generated::drawn(&routine, &bytes_of_seed(seed ^ 0x5eed, 4096));
+    let level = Level::of(&routine);
+    Case { name: format!("random routine {seed} of {of}"), level, claim: None, run, variant: Variant::Both }
+}
+
+impl Case {
+    /// A case for any run, such as a reduced one: as written and optimised.
+    pub fn of_run(run: RunCase) -> Case {
+        let (name, level) = (run.path.display().to_string(), Level::of(&run.routine));
+        Case { name, level, claim: None, run, variant: Variant::Both }
+    }
+
+    /// Whether a target may reject the case at its level: it uses a type that the target does not store. The
+    /// first level's types are needed in any case.
+    pub fn is_optional(&self, caps: &Caps) -> bool {
+        self.level >= Level::L2 && types(&self.run.routine).iter().any(|dtype| !caps.storage.contains(*dtype))
+    }
+
+    /// Compiles and runs the case in this process.
+    pub fn run(&self, codegen: &dyn Codegen) -> Outcome {
+        let outcome = match self.variant {
+            Variant::Both => self.run_both(codegen),
+            Variant::Logged => self
+                .routine()
+                .and_then(|routine| logged::run_case(codegen, &RunCase { routine, ..self.run.clone() })),
+            Variant::AsWritten | Variant::Optimised => self
+                .routine()
+                .and_then(|routine| corpus::run_case(codegen, &RunCase { routine, ..self.run.clone() })),
+        };
+        outcome.unwrap_or_else(|outcome| outcome)
+    }
+
+    fn run_both(&self, codegen: &dyn Codegen) -> Result<Outcome, Outcome> {
+        let mut outcome = Outcome::Passed;
+        for (_, routine) in corpus::variants(&self.run.routine) {
+            // The optimiser rejects a node that is declared virtual and cannot be.
+            let Ok(routine) = routine else { continue };
+            outcome = corpus::run_case(codegen, &RunCase { routine, ..self.run.clone() })?;
+        }
+        Ok(outcome)
+    }
+
+    /// The routine in the form of the variant.
+    fn routine(&self) -> Result<lowered_ir::ir::Routine, Outcome> {
+        match self.variant {
+            Variant::AsWritten | Variant::Both => Ok(self.run.routine.clone()),
+            Variant::Optimised | Variant::Logged => corpus::optimised(&self.run.routine),
+        }
+    }
+
+    /// The routine as text.
+    pub fn text(&self) -> String {
+        text::print(&self.run.routine)
+    }
+}

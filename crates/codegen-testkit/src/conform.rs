@@ -1,0 +1,257 @@
+//! The test that [`conformance!`](crate::conformance) makes: runs all cases in child processes, scores them,
+//! and shrinks failures.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use codegen_core::Codegen;
+use filetests::{
+    RunCase,
+    reduce::{TRIES, reduce},
+};
+use scheduling::{ScheduleOptions, schedule};
+use serde_json::{Value, json};
+
+use crate::{
+    case::{Case, Variant, cases},
+    child::{self, CHILD, Request, Worker, decode, encode},
+    level::Level,
+    report::Outcome,
+    score::{Conformance, judge},
+};
+
+/// The environment variable with the folder for `conformance.json` and shrunk failures. The default is
+/// `conformance` beside the build profile's folder.
+pub const DIR: &str = "CONFORMANCE_DIR";
+/// The environment variable with a test file that is run instead of the cases, in the test's own process.
+pub const LIR: &str = "CONFORMANCE_LIR";
+/// The environment variable with a part of the names of the cases to run.
+pub const CASE: &str = "CONFORMANCE_CASE";
+/// The environment variable with the time limit of a case in seconds.
+pub const SECONDS: &str = "CONFORMANCE_SECONDS";
+
+/// The time for one case. Slow machines need far less.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The most children that may die before the rest of the cases is given up.
+const DEATHS: usize = 20;
+/// Failures that are shrunk, and the time for each.
+const SHRUNK: usize = 2;
+const SHRINKING: Duration = Duration::from_secs(20);
+/// The time for one case while it is shrunk.
+const SHRINKING_LIMIT: Duration = Duration::from_secs(3);
+
+/// A test of a code generator: where it is, and how long a case may take.
+#[derive(Clone, Debug)]
+pub struct ConformanceTest {
+    name: String,
+    package: &'static str,
+    limit: Duration,
+}
+
+impl ConformanceTest {
+    /// The test `name` in a module (`module_path!()`) of a package.
+    pub fn new(module: &str, name: &str, package: &'static str) -> ConformanceTest {
+        let name = match module.split_once("::") {
+            Some((_, module)) => format!("{module}::{name}"),
+            None => name.to_owned(),
+        };
+        let seconds = env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok());
+        ConformanceTest { name, package, limit: seconds.map_or(LIMIT, Duration::from_secs) }
+    }
+
+    /// The same test with a time limit for each case.
+    #[must_use]
+    pub fn limit(self, limit: Duration) -> ConformanceTest {
+        ConformanceTest { limit, ..self }
+    }
+
+    fn dir(&self) -> PathBuf {
+        let beside = || {
+            let exe = env::current_exe().ok()?;
+            Some(exe.ancestors().nth(2)?.join("conformance"))
+        };
+        let dir = env::var_os(DIR).map(PathBuf::from).or_else(beside).unwrap_or_else(env::temp_dir);
+        dir.join(self.package).join(self.name.replace("::", "-"))
+    }
+}
+
+/// Scores a code generator in child processes, prints the score with the coverage matrix, and writes
+/// `conformance.json`.
+///
+/// # Panics
+///
+/// If the code generator does not have the level, or any case fails.
+pub fn conform<C: Codegen>(test: &ConformanceTest, make: impl Fn() -> C, level: Level) {
+    if env::var_os(CHILD).is_some() {
+        return work(&make());
+    }
+    if let Some(path) = env::var_os(LIR) {
+        return replay(&make(), &PathBuf::from(path));
+    }
+    let score = measure(test, &make());
+    let text = score.to_string();
+    report(&format!("{text}{}", score.matrix()));
+    write(test, &score);
+    assert!(score.conforms(level), "expected {level}\n{text}{}", shrunk(test, &score));
+}
+
+/// Runs every case in children and returns the score.
+pub fn measure(test: &ConformanceTest, codegen: &dyn Codegen) -> Conformance {
+    let mut score = Conformance::new(codegen);
+    if !score.is_schedulable() {
+        return score;
+    }
+    let wanted = env::var(CASE).unwrap_or_default();
+    let (mut worker, mut deaths) = (None, 0);
+    for (number, case) in cases(codegen.caps()).into_iter().enumerate() {
+        if !case.name.contains(&wanted) {
+            continue;
+        }
+        let outcome = match deaths < DEATHS {
+            true => ask(test, &mut worker, Request::Case(number), test.limit),
+            false => Outcome::Failed(format!("not run: {DEATHS} child processes died before")),
+        };
+        deaths += usize::from(worker.is_none());
+        score.record(codegen.caps(), case, outcome);
+    }
+    score
+}
+
+/// Asks the child, or a new one if there is none; a child that dies is gone, and names its end.
+fn ask(
+    test: &ConformanceTest,
+    worker: &mut Option<Worker>,
+    request: Request<'_>,
+    limit: Duration,
+) -> Outcome {
+    let started = match worker.take().map_or_else(|| Worker::start(&test.name), Ok) {
+        Ok(started) => worker.insert(started),
+        Err(error) => return Outcome::Failed(format!("no child process: {error}")),
+    };
+    match started.ask(request, limit) {
+        Ok(answer) => decode(&answer),
+        Err(end) => {
+            *worker = None;
+            Outcome::Failed(end)
+        }
+    }
+}
+
+/// The child's side: runs cases in this process.
+fn work(codegen: &dyn Codegen) {
+    let cases = cases(codegen.caps());
+    child::serve(|kind, argument| match kind {
+        "case" => {
+            let case = argument.parse().ok().and_then(|number: usize| cases.get(number));
+            case.map_or_else(|| json!("no such case"), |case| encode(&judge(codegen, case)))
+        }
+        "lir" => encode(&run_file(codegen, argument)),
+        _ => source(codegen, argument),
+    });
+}
+
+/// Runs the first run of a test file as written, optimised and with logs.
+fn run_file(codegen: &dyn Codegen, path: &str) -> Outcome {
+    let run = match read(path) {
+        Ok(run) => run,
+        Err(error) => return Outcome::Failed(format!("reading {path}: {error}")),
+    };
+    let mut outcome = Outcome::Passed;
+    for variant in [Variant::Both, Variant::Logged] {
+        let found = judge(codegen, &Case { variant, ..Case::of_run(run.clone()) });
+        match found {
+            Outcome::Failed(_) => return found,
+            Outcome::Skipped(_) => outcome = found,
+            Outcome::Passed => {}
+        }
+    }
+    outcome
+}
+
+fn read(path: &str) -> Result<RunCase, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    RunCase::parse_all(path, &text)?.into_iter().next().ok_or_else(|| "it has no run".to_owned())
+}
+
+/// The source of the kernels of a test file's first run, as the code generator shows it.
+fn source(codegen: &dyn Codegen, path: &str) -> Value {
+    let sources = || -> Option<String> {
+        let scheduled = schedule(&read(path).ok()?.routine, codegen, &ScheduleOptions::default()).ok()?;
+        let listings = scheduled.kernels().iter().map(|kernel| Some(codegen.listing(kernel).ok()?.source));
+        Some(listings.collect::<Option<Vec<_>>>()?.join("\n"))
+    };
+    json!(sources().unwrap_or_default())
+}
+
+fn replay(codegen: &dyn Codegen, path: &std::path::Path) {
+    let outcome = run_file(codegen, &path.display().to_string());
+    report(&format!("{}: {outcome:?}\n", path.display()));
+    assert!(!matches!(outcome, Outcome::Failed(_)), "{}: {outcome:?}", path.display());
+}
+
+/// Prints to the test's output.
+#[allow(clippy::print_stdout, reason = "the score is for people who run the test")]
+fn report(text: &str) {
+    println!("{text}");
+}
+
+fn write(test: &ConformanceTest, score: &Conformance) {
+    let path = test.dir().join("conformance.json");
+    let written =
+        fs::create_dir_all(test.dir()).and_then(|()| fs::write(&path, format!("{:#}\n", score.to_json())));
+    match written {
+        Ok(()) => report(&format!("written to {}", path.display())),
+        Err(error) => report(&format!("{} could not be written: {error}", path.display())),
+    }
+}
+
+/// The first failures, reduced to small test files.
+fn shrunk(test: &ConformanceTest, score: &Conformance) -> String {
+    let first = score.failures().take(SHRUNK);
+    first.map(|(case, how)| shrink(test, case, how)).collect::<Vec<_>>().join("\n")
+}
+
+fn shrink(test: &ConformanceTest, case: &Case, how: &str) -> String {
+    let name: String = case.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let path = test.dir().join(format!("{name}.lir"));
+    let (mut worker, mut last) = (None, None);
+    let deadline = Instant::now() + SHRINKING;
+    let small = reduce(case.run.clone(), TRIES, &mut |candidate| {
+        if Instant::now() > deadline || fs::write(&path, candidate.to_lir()).is_err() {
+            return false;
+        }
+        match ask(test, &mut worker, Request::Lir(&path), SHRINKING_LIMIT.min(test.limit)) {
+            Outcome::Failed(found) if kind(&found) == kind(how) => {
+                last = Some(found);
+                true
+            }
+            _ => false,
+        }
+    });
+    let text = small.to_lir();
+    if let Err(error) = fs::write(&path, &text) {
+        return format!("{} could not be written: {error}\n", path.display());
+    }
+    let source = worker.or_else(|| Worker::start(&test.name).ok()).and_then(|mut worker| {
+        let source = worker.ask(Request::Source(&path), SHRINKING_LIMIT).ok()?;
+        source.as_str().filter(|source| !source.is_empty()).map(|source| format!("rendered as\n{source}\n"))
+    });
+    format!(
+        "\n{}, shrunk: {}\n{text}{}replay: {LIR}={} cargo test -p {} {} -- --exact\n",
+        case.name,
+        last.as_deref().unwrap_or(how),
+        source.unwrap_or_default(),
+        path.display(),
+        test.package,
+        test.name,
+    )
+}
+
+/// How a case fails: the words before the details.
+fn kind(message: &str) -> String {
+    let words = message.split(':').next().unwrap_or_default().split_whitespace();
+    words.filter(|word| !word.contains(|c: char| c.is_ascii_digit())).take(4).collect::<Vec<_>>().join(" ")
+}

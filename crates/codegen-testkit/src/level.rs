@@ -1,0 +1,121 @@
+//! The levels of conformance, and the level that a routine needs.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use lowered_ir::ir::{BinaryOp, Expr, LoopKind, Numerics, Routine, Space, Stmt, UnaryOp, walk};
+use tnode::DType;
+
+use crate::access::{Access, accesses};
+
+/// A level of conformance. Each includes the lower ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Maps over dense arrays of `f32`.
+    L0,
+    /// `f32`, `i32` and `bool`; reductions, contractions, broadcasts, guards, symbols, locals in registers.
+    L1,
+    /// Every type that the target stores; transcendental operations, gather and scatter, random bits, logs.
+    L2,
+    /// Parallel and vector loops, workgroups, scratch memory, merge buffers.
+    L3,
+    /// Class `Fast`, within the bounds that the target states.
+    L4,
+}
+
+impl Level {
+    /// Every level, lowest first.
+    pub const ALL: [Level; 5] = [Level::L0, Level::L1, Level::L2, Level::L3, Level::L4];
+
+    /// The lowest level that covers every construct of the routine.
+    pub fn of(routine: &Routine) -> Level {
+        let types = types(routine);
+        let first = [DType::F32, DType::I32, DType::Bool];
+        let is_dense = || accesses(routine).iter().all(|access| *access == Access::Dense);
+        let is_map = |stmt: &Stmt| matches!(stmt, Stmt::For { .. } | Stmt::Set { .. } | Stmt::Comment(_));
+        if routine.numerics == Numerics::Fast {
+            Level::L4
+        } else if any_stmt(routine, is_threaded) || any_expr(routine, |e| matches!(e, Expr::GetMerge { .. }))
+        {
+            Level::L3
+        } else if !types.iter().all(|dtype| first.contains(dtype))
+            || any_stmt(routine, |stmt| matches!(stmt, Stmt::SetDynamic { .. } | Stmt::Log { .. }))
+            || any_expr(routine, is_advanced)
+        {
+            Level::L2
+        } else if types.iter().all(|dtype| *dtype == DType::F32)
+            && !any_stmt(routine, |stmt| !is_map(stmt))
+            && is_dense()
+        {
+            Level::L0
+        } else {
+            Level::L1
+        }
+    }
+}
+
+/// Whether a statement needs threads, vectors or scratch memory.
+fn is_threaded(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For { kind, .. } => {
+            matches!(kind, LoopKind::Parallel | LoopKind::Workgroup | LoopKind::Vector)
+        }
+        Stmt::Declare { space, .. } => *space != Space::Register,
+        _ => false,
+    }
+}
+
+/// Whether an operation belongs to the second level whatever its types are.
+fn is_advanced(expr: &Expr) -> bool {
+    match expr {
+        Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_) => true,
+        Expr::Unary { op, .. } => is_transcendental(*op),
+        Expr::Binary { op, .. } => op.is_random() || *op == BinaryOp::Pow,
+        _ => false,
+    }
+}
+
+/// Whether the operation is computed by polynomials unless a target has it.
+pub(crate) fn is_transcendental(op: UnaryOp) -> bool {
+    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
+    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
+}
+
+/// The types of all nodes, locals and expressions of a routine.
+pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
+    let locals = routine.locals();
+    let mut types: BTreeSet<DType> = routine.nodes.iter().map(|decl| decl.dtype).collect();
+    types.extend(locals.values().map(|decl| decl.dtype));
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |expr| {
+            types.insert(routine.dtype_of(expr, &locals));
+        });
+    });
+    types
+}
+
+fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {
+    let mut any = false;
+    walk::each_stmt(&routine.body, &mut |stmt| any |= test(stmt));
+    any
+}
+
+fn any_expr(routine: &Routine, test: impl Fn(&Expr) -> bool) -> bool {
+    let mut any = false;
+    walk::each_value(&routine.body, &mut |value| walk::each_expr(value, &mut |expr| any |= test(expr)));
+    any
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Level, String> {
+        let named = Level::ALL.into_iter().find(|level| level.to_string() == text);
+        named.ok_or_else(|| format!("`{text}` is no level: expected L0, L1, L2, L3 or L4"))
+    }
+}

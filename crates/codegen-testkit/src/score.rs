@@ -1,0 +1,246 @@
+//! The score of a code generator: what passed of each level, and the coverage matrix.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use codegen_core::{Caps, Codegen};
+use serde_json::json;
+use tnode::DType;
+
+use crate::{
+    access::{Access, Use, uses},
+    case::Case,
+    claims::false_claims,
+    level::Level,
+    report::Outcome,
+};
+
+/// What a code generator passed out of what each level needs.
+#[derive(Clone, Debug)]
+pub struct Conformance {
+    /// The code generator and its target.
+    pub subject: String,
+    /// False claims of its capabilities, each with the level that it rules out.
+    pub claims: Vec<(Level, String)>,
+    /// The cases, with their outcomes, in order.
+    pub results: Vec<Judged>,
+}
+
+/// A case with its outcome.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The case.
+    pub case: Case,
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// Whether the target may reject it ([`Case::is_optional`]).
+    pub optional: bool,
+}
+
+/// The counts of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelScore {
+    /// Cases that the level needs; optional ones count where they were not rejected.
+    pub needed: usize,
+    /// Cases that passed.
+    pub passed: usize,
+    /// Cases that were rejected and may not be.
+    pub rejected: usize,
+    /// Cases with wrong values, errors, crashes.
+    pub failed: usize,
+    /// Cases that were rejected, for a type that the target does not store.
+    pub excused: usize,
+}
+
+impl Conformance {
+    /// A score without results yet.
+    pub fn new(codegen: &dyn Codegen) -> Conformance {
+        let caps = codegen.caps();
+        let subject = format!("{} for {}", codegen.name(), caps.target);
+        Conformance { subject, claims: false_claims(caps), results: Vec::new() }
+    }
+
+    /// Whether routines can be scheduled: the capabilities do not contradict themselves at the lowest level.
+    pub(crate) fn is_schedulable(&self) -> bool {
+        self.claims.iter().all(|(level, _)| *level > Level::L0)
+    }
+
+    /// Adds the outcome of a case.
+    pub fn record(&mut self, caps: &Caps, case: Case, outcome: Outcome) {
+        let outcome = match (&case.claim, outcome) {
+            (Some(claim), Outcome::Failed(how)) => {
+                Outcome::Failed(format!("{how}\n(the claim of {claim} is false)"))
+            }
+            (_, outcome) => outcome,
+        };
+        let optional = case.is_optional(caps);
+        self.results.push(Judged { case, outcome, optional });
+    }
+
+    /// The counts of a level, without those of lower ones.
+    pub fn level(&self, level: Level) -> LevelScore {
+        let mut score = LevelScore::default();
+        for Judged { outcome, optional, .. } in self.results.iter().filter(|r| r.case.level == level) {
+            match outcome {
+                Outcome::Passed => score.passed += 1,
+                Outcome::Skipped(_) if *optional => score.excused += 1,
+                Outcome::Skipped(_) => score.rejected += 1,
+                Outcome::Failed(_) => score.failed += 1,
+            }
+        }
+        score.needed = score.passed + score.rejected + score.failed;
+        score
+    }
+
+    /// The highest level of which everything needed passed, with all lower levels; `None` without the lowest.
+    pub fn awarded(&self) -> Option<Level> {
+        let has = |level: &Level| {
+            let score = self.level(*level);
+            let honest = !self.claims.iter().any(|(lost, _)| lost <= level);
+            honest && score.needed > 0 && score.passed == score.needed
+        };
+        Level::ALL.into_iter().take_while(has).last()
+    }
+
+    /// Whether the code generator has the level, and no case of any level failed. Above the level it may
+    /// reject anything.
+    pub fn conforms(&self, level: Level) -> bool {
+        self.awarded() >= Some(level) && self.failures().next().is_none()
+    }
+
+    /// The failed cases, with the details.
+    pub fn failures(&self) -> impl Iterator<Item = (&Case, &str)> {
+        self.results.iter().filter_map(|judged| match &judged.outcome {
+            Outcome::Failed(how) => Some((&judged.case, how.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The rejected cases that a level needs, with the reasons.
+    pub fn rejections(&self) -> impl Iterator<Item = (&Case, &str)> {
+        self.results.iter().filter_map(|judged| match &judged.outcome {
+            Outcome::Skipped(why) if !judged.optional => Some((&judged.case, why.as_str())),
+            _ => None,
+        })
+    }
+
+    /// How many cases exercise each combination of operation, type and access, and how many of them passed.
+    pub fn coverage(&self) -> BTreeMap<Use, (usize, usize)> {
+        let mut coverage: BTreeMap<Use, (usize, usize)> = BTreeMap::new();
+        for Judged { case, outcome, .. } in &self.results {
+            for found in uses(&case.run.routine) {
+                let (cases, passed) = coverage.entry(found).or_default();
+                *cases += 1;
+                *passed += usize::from(*outcome == Outcome::Passed);
+            }
+        }
+        coverage
+    }
+
+    /// The whole score for other programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        let levels: Vec<_> = Level::ALL
+            .into_iter()
+            .map(|level| {
+                let score = self.level(level);
+                json!({
+                    "level": level.to_string(), "needed": score.needed, "passed": score.passed,
+                    "rejected": score.rejected, "failed": score.failed, "excused": score.excused,
+                })
+            })
+            .collect();
+        let coverage = self.coverage().into_iter().map(|(found, (cases, passed))| {
+            json!({
+                "operation": found.operation, "type": found.dtype.token(),
+                "access": found.access.to_string(), "cases": cases, "passed": passed,
+            })
+        });
+        let listed = |cases: Vec<(&Case, &str)>| -> Vec<_> {
+            cases.into_iter().map(|(case, text)| json!({ "case": case.name, "level": case.level.to_string(), "text": text })).collect()
+        };
+        json!({
+            "subject": self.subject,
+            "awarded": self.awarded().map(|level| level.to_string()),
+            "false_claims": self.claims.iter().map(|(_, claim)| claim).collect::<Vec<_>>(),
+            "levels": levels,
+            "failures": listed(self.failures().collect()),
+            "rejections": listed(self.rejections().collect()),
+            "coverage": coverage.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The matrix as text: a line per operation, and for each type the letters of the forms of access of which
+    /// all cases passed, or `!` with the letters of the others.
+    pub fn matrix(&self) -> String {
+        let coverage = self.coverage();
+        let mut rows: BTreeMap<&str, BTreeMap<DType, Vec<(Access, bool)>>> = BTreeMap::new();
+        for (found, (cases, passed)) in &coverage {
+            let row = rows.entry(&found.operation).or_default();
+            row.entry(found.dtype).or_default().push((found.access, cases == passed));
+        }
+        let mut text = String::from("operation x type: access forms passed (!: not all passed)\n");
+        for (operation, row) in rows {
+            text += &format!("  {operation:<18}");
+            for (dtype, forms) in row {
+                let good: String =
+                    forms.iter().filter(|(_, all)| *all).map(|(form, _)| form.letter()).collect();
+                let bad: String =
+                    forms.iter().filter(|(_, all)| !*all).map(|(form, _)| form.letter()).collect();
+                let bad = if bad.is_empty() { bad } else { format!("!{bad}") };
+                text += &format!(" {dtype}:{good}{bad}");
+            }
+            text.push('\n');
+        }
+        let letters = Access::ALL.map(|form| format!("{} {form}", form.letter()));
+        text + &format!("  ({})\n", letters.join(", "))
+    }
+}
+
+impl fmt::Display for Conformance {
+    /// The levels, false claims, rejections by reason, and failures.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let awarded = self.awarded().map_or("no level".to_owned(), |level| level.to_string());
+        writeln!(f, "{}: {awarded}", self.subject)?;
+        for level in Level::ALL {
+            let LevelScore { needed, passed, rejected, failed, excused } = self.level(level);
+            writeln!(
+                f,
+                "  {level}: {passed} of {needed} passed, {rejected} rejected, {failed} failed \
+                 ({excused} not needed: types that the target does not store)"
+            )?;
+        }
+        for (level, claim) in &self.claims {
+            writeln!(f, "false claim, no {level}: {claim}")?;
+        }
+        let mut shown = BTreeSet::new();
+        for (case, why) in self.rejections() {
+            if shown.insert(why) {
+                writeln!(f, "rejected at {}, {}: {why}", case.level, case.name)?;
+            }
+        }
+        self.failures()
+            .try_for_each(|(case, how)| writeln!(f, "FAILED at {}, {}: {how}", case.level, case.name))
+    }
+}
+
+/// Scores a code generator on cases in this process, which a faulty one may end: [`conform`](crate::conform)
+/// scores in child processes.
+pub fn score(codegen: &dyn Codegen, cases: &[Case]) -> Conformance {
+    let mut score = Conformance::new(codegen);
+    if score.is_schedulable() {
+        for case in cases {
+            score.record(codegen.caps(), case.clone(), judge(codegen, case));
+        }
+    }
+    score
+}
+
+/// The outcome of a case in this process, also if the code generator panics.
+pub(crate) fn judge(codegen: &dyn Codegen, case: &Case) -> Outcome {
+    let run = std::panic::AssertUnwindSafe(|| case.run(codegen));
+    std::panic::catch_unwind(run).unwrap_or_else(|payload| {
+        Outcome::Failed(format!("panicked: {}", codegen_core::panic_message(payload)))
+    })
+}
