@@ -49,6 +49,7 @@ pub struct ConformanceTest {
     name: String,
     package: &'static str,
     limit: Duration,
+    only: String,
 }
 
 impl ConformanceTest {
@@ -59,13 +60,20 @@ impl ConformanceTest {
             None => name.to_owned(),
         };
         let seconds = env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok());
-        ConformanceTest { name, package, limit: seconds.map_or(LIMIT, Duration::from_secs) }
+        let limit = seconds.map_or(LIMIT, Duration::from_secs);
+        ConformanceTest { name, package, limit, only: env::var(CASE).unwrap_or_default() }
     }
 
     /// The same test with a time limit for each case.
     #[must_use]
     pub fn limit(self, limit: Duration) -> ConformanceTest {
         ConformanceTest { limit, ..self }
+    }
+
+    /// The same test with only the cases whose names contain the text.
+    #[must_use]
+    pub fn only(self, text: &str) -> ConformanceTest {
+        ConformanceTest { only: text.to_owned(), ..self }
     }
 
     fn dir(&self) -> PathBuf {
@@ -85,7 +93,7 @@ impl ConformanceTest {
 ///
 /// If the code generator does not have the level, or any case fails.
 pub fn conform<C: Codegen>(test: &ConformanceTest, make: impl Fn() -> C, level: Level) {
-    if env::var_os(CHILD).is_some() {
+    if is_child() {
         return work(&make());
     }
     if let Some(path) = env::var_os(LIR) {
@@ -98,16 +106,20 @@ pub fn conform<C: Codegen>(test: &ConformanceTest, make: impl Fn() -> C, level: 
     assert!(score.conforms(level), "expected {level}\n{text}{}", shrunk(test, &score));
 }
 
+/// Whether this process is a child that runs cases: [`conform`] then serves its parent.
+pub fn is_child() -> bool {
+    env::var_os(CHILD).is_some()
+}
+
 /// Runs every case in children and returns the score.
 pub fn measure(test: &ConformanceTest, codegen: &dyn Codegen) -> Conformance {
     let mut score = Conformance::new(codegen);
     if !score.is_schedulable() {
         return score;
     }
-    let wanted = env::var(CASE).unwrap_or_default();
     let (mut worker, mut deaths) = (None, 0);
     for (number, case) in cases(codegen.caps()).into_iter().enumerate() {
-        if !case.name.contains(&wanted) {
+        if !case.name.contains(&test.only) {
             continue;
         }
         let outcome = match deaths < DEATHS {

@@ -9,7 +9,7 @@ use lowered_ir::{
 use scheduling::{ScheduleError, ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Scalar};
 
-use crate::{bounds::Bounds, float_env, host, report::Outcome, threads};
+use crate::{bounds::Bounds, float_env, host, level::has_functions, report::Outcome, threads};
 
 /// The file, line and variant of the run.
 pub(crate) fn name(case: &RunCase, variant: &str) -> String {
@@ -89,7 +89,9 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
     } else {
         compare(&case.routine, &found, &defined)?;
     }
-    if is_strict {
+    // Legalisation keeps the bits of functions on targets with f64 and i64, and is shorter on others.
+    let is_wide = [DType::F64, DType::I64].iter().all(|dtype| codegen.caps().arithmetic.contains(*dtype));
+    if is_strict && (is_wide || !has_functions(&case.routine)) {
         compare(&case.routine, &found, &meaning)?;
     }
     case.check(&found).map_err(|e| failed("expectation", e))?;

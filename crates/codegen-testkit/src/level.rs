@@ -80,17 +80,36 @@ pub(crate) fn is_transcendental(op: UnaryOp) -> bool {
     matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
 }
 
-/// The types of all nodes, locals and expressions of a routine.
+/// The types of all nodes, locals and expressions of a routine, and `f64` if a function of an integer is
+/// computed in it.
 pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
     let locals = routine.locals();
     let mut types: BTreeSet<DType> = routine.nodes.iter().map(|decl| decl.dtype).collect();
     types.extend(locals.values().map(|decl| decl.dtype));
     walk::each_value(&routine.body, &mut |value| {
         walk::each_expr(value, &mut |expr| {
-            types.insert(routine.dtype_of(expr, &locals));
+            let dtype = routine.dtype_of(expr, &locals);
+            types.insert(dtype);
+            if !dtype.is_float() && matches!(expr, Expr::Unary { op, .. } if is_function(*op)) {
+                types.insert(DType::F64);
+            }
         });
     });
     types
+}
+
+/// Whether a routine has operations that are computed by polynomials unless a target has them.
+pub(crate) fn has_functions(routine: &Routine) -> bool {
+    any_expr(routine, |expr| match expr {
+        Expr::Unary { op, .. } => is_transcendental(*op),
+        Expr::Binary { op, .. } => *op == BinaryOp::Pow,
+        _ => false,
+    })
+}
+
+/// Whether the operation on an integer is that on its value in `f64`, converted back.
+fn is_function(op: UnaryOp) -> bool {
+    is_transcendental(op) || matches!(op, UnaryOp::Sqrt | UnaryOp::RecipSqrt)
 }
 
 fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {

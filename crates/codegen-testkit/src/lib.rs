@@ -103,7 +103,7 @@ mod threads; // kernels on several threads
 pub use access::{Access, Use};
 pub use case::{Case, Variant, cases};
 pub use claims::false_claims;
-pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, measure};
+pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, is_child, measure};
 pub use corpus::compile_case;
 pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::run_generated;

@@ -32,14 +32,17 @@ pub(crate) fn probes(caps: &Caps) -> Vec<Probe> {
         .into_iter()
         .filter(|d| !first.contains(d) && *d != DType::U32x4 && caps.storage.contains(*d));
     let mut all = Vec::new();
+    let stored: Vec<DType> = DType::ALL.into_iter().filter(|d| caps.storage.contains(*d)).collect();
     for dtype in first {
         let each = families(dtype, &first).into_iter().flat_map(|(_, ops)| ops);
         all.extend(each.filter_map(|op| probe(caps, dtype, &op.name.clone(), vec![op])));
+        let others: Vec<DType> = stored.iter().copied().filter(|to| !first.contains(to)).collect();
+        let conversions = families(dtype, &others).pop();
+        all.extend(conversions.and_then(|(_, ops)| probe(caps, dtype, "conversions to other types", ops)));
     }
     for dtype in other {
-        let targets: Vec<DType> = DType::ALL.into_iter().filter(|d| caps.storage.contains(*d)).collect();
         all.extend(
-            families(dtype, &targets).into_iter().filter_map(|(name, ops)| probe(caps, dtype, name, ops)),
+            families(dtype, &stored).into_iter().filter_map(|(name, ops)| probe(caps, dtype, name, ops)),
         );
     }
     all
@@ -175,12 +178,17 @@ fn bytes(values: &[Scalar]) -> Vec<u8> {
     values.iter().flat_map(each).collect()
 }
 
-/// All pairs of special values of a type, and a third operand that varies faster than both.
+/// All pairs of special values of a type, and a third operand that varies faster than both. The last row is
+/// a product halfway between two numbers of `f16`, and a sum that is not.
 fn pairs(dtype: DType) -> (Vec<Scalar>, Vec<Scalar>, Vec<Scalar>) {
     let values = special(dtype);
     let len = values.len();
-    let column = |pick: &dyn Fn(usize) -> usize| (0..len * len).map(|at| values[pick(at) % len]).collect();
-    (column(&|at| at / len), column(&|at| at % len), column(&|at| at / len * 3 + at * 5 + 1))
+    let column = |pick: &dyn Fn(usize) -> usize, last: Scalar| {
+        (0..len * len).map(|at| values[pick(at) % len]).chain([last]).collect()
+    };
+    let (a, b) = (Scalar::from_f64(dtype, 683.0 / 512.0), Scalar::from_f64(dtype, 0.75));
+    let least = Scalar::new(dtype, 1);
+    (column(&|at| at / len, a), column(&|at| at % len, b), column(&|at| at / len * 3 + at * 5 + 1, least))
 }
 
 /// The values that operations on a type treat specially, and some ordinary ones.
@@ -195,7 +203,10 @@ fn special(dtype: DType) -> Vec<Scalar> {
         let all_ones = (1u128 << bits) - 1;
         let values = [0, 1, 2, 3, 7, all_ones, all_ones - 1, least, least + 1, greatest, greatest - 1];
         let shifts = [u128::from(bits) - 1, u128::from(bits), u128::from(bits) + 1, 100];
-        return values.into_iter().chain(shifts).map(|bits| Scalar::new(dtype, bits)).collect();
+        // Rounded twice, through `f64`, this is another `f32` than rounded once.
+        let between = (1 << 60) + (1 << 36) + 1;
+        let all = values.into_iter().chain(shifts).chain((bits == 64).then_some(between));
+        return all.map(|bits| Scalar::new(dtype, bits)).collect();
     }
     let fraction = dtype.significand_bits().unwrap_or(24) - 1;
     let infinity = Scalar::from_f64(dtype, f64::INFINITY).bits();
@@ -212,6 +223,9 @@ fn special(dtype: DType) -> Vec<Scalar> {
         Scalar::one(dtype).bits() - 1, // 1 less half an ulp
     ];
     let by_value = [0.0, 1.0, -1.0, 0.5, 2.5, -3.75, 1.1, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
-    let numbers = by_value.into_iter().map(|value| Scalar::from_f64(dtype, value));
+    // Rounded twice, through `f32`, these are other numbers of `f16` and `bf16` than rounded once.
+    let between = [11, 8].map(|half| 1.0 + (-f64::from(half)).exp2() + (-40f64).exp2());
+    let between = between.into_iter().filter(|_| dtype == DType::F64);
+    let numbers = by_value.into_iter().chain(between).map(|value| Scalar::from_f64(dtype, value));
     numbers.chain(by_bits.map(|bits| Scalar::new(dtype, bits))).collect()
 }

@@ -1,0 +1,231 @@
+//! The kit catches code generators with one fault each, at the level where the fault matters.
+//!
+//! A faulty code generator is the interpreter behind a change: of the kernels that it compiles (`rewrites`,
+//! `statements`), of its capabilities (`claims`), or of the call itself (`native`). The last ones may end the
+//! process, and run in children (`lethal`).
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
+
+mod claims; // false claims, rejections
+mod lethal; // ends of the process
+mod native; // faults of calls
+mod rewrites; // wrong operations
+mod statements; // wrong loops, guards, stores
+
+use codegen_core::{
+    Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, RoutineParts, ScheduledRoutine,
+    Transcendental,
+};
+use codegen_testkit::{Case, Level, Outcome, cases, false_claims};
+use lowered_ir::ir::{Expr, Locals, Routine, Stmt, walk};
+use tnode::{DType, Scalar};
+
+/// A routine whose expressions are rewritten.
+pub(crate) struct Scope {
+    routine: Routine,
+    locals: Locals,
+}
+
+impl Scope {
+    pub(crate) fn dtype(&self, expr: &Expr) -> DType {
+        self.routine.dtype_of(expr, &self.locals)
+    }
+}
+
+/// One change of what the interpreter does.
+#[derive(Clone, Copy)]
+pub(crate) enum Fault {
+    /// No change.
+    None,
+    /// Of each expression, inner before outer.
+    Expr(fn(&Scope, Expr) -> Expr),
+    /// Of each constant.
+    Constant(fn(Scalar) -> Scalar),
+    /// Of each statement, outer before inner.
+    Stmt(fn(Stmt) -> Vec<Stmt>),
+    /// Rejects kernels for which the function holds.
+    Rejects(fn(&Routine) -> bool),
+    /// Of calls.
+    Native(native::Call),
+}
+
+/// A row of the table.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// The level whose cases must catch the fault.
+    pub(crate) level: Level,
+    pub(crate) caps: fn() -> Caps,
+    pub(crate) fault: Fault,
+}
+
+/// A code generator with a fault.
+pub(crate) struct Faulty {
+    pub(crate) caps: Caps,
+    pub(crate) fault: Fault,
+}
+
+impl Codegen for Faulty {
+    fn name(&self) -> &str {
+        "faulty"
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        if let Fault::Native(call) = self.fault {
+            return Ok(native::compile(routine, call));
+        }
+        let kernels = routine.kernels().iter().map(|kernel| self.kernel(kernel)).collect::<Result<_, _>>()?;
+        let parts = RoutineParts { kernels, ..routine.clone().into_parts() };
+        Interpreted::of_target(self.caps.clone()).compile(&ScheduledRoutine::new(parts).unwrap())
+    }
+}
+
+impl Faulty {
+    fn kernel(&self, kernel: &Kernel) -> Result<Kernel, CodegenError> {
+        let (ir, abi) = kernel.clone().into_parts();
+        let mut routine = ir.into_inner();
+        match self.fault {
+            Fault::Expr(rewrite) => {
+                let scope = Scope { locals: routine.locals(), routine: routine.clone() };
+                walk::map_values(&mut routine.body, &mut |value| {
+                    walk::map_expr(value, &mut |expr| rewrite(&scope, expr))
+                });
+            }
+            Fault::Constant(change) => walk::map_values(&mut routine.body, &mut |value| {
+                walk::map_expr(value, &mut |expr| match expr {
+                    Expr::Const(value) => Expr::Const(change(value)),
+                    other => other,
+                })
+            }),
+            Fault::Stmt(change) => routine.body = statements::changed(routine.body, change),
+            Fault::Rejects(holds) if holds(&routine) => {
+                return Err(CodegenError::Unsupported {
+                    codegen: "faulty".into(),
+                    kernel: routine.name,
+                    op: "this".into(),
+                    why: "it rejects much".into(),
+                });
+            }
+            Fault::None | Fault::Rejects(_) | Fault::Native(_) => {}
+        }
+        // Where the change would break the contract of kernels, the code generator is correct.
+        Ok(Kernel::verified(routine, abi).unwrap_or_else(|_| kernel.clone()))
+    }
+}
+
+/// A target of the first level: `f32`, `i32` and `bool`.
+pub(crate) fn first_level() -> Caps {
+    let types = [DType::F32, DType::I32, DType::Bool];
+    Caps {
+        storage: types.into_iter().collect(),
+        arithmetic: types.into_iter().collect(),
+        ..Caps::host("first level")
+    }
+}
+
+/// A target of all types, with native arithmetic and functions.
+pub(crate) fn everything() -> Caps {
+    Caps {
+        arithmetic: DType::ALL.into_iter().collect(),
+        transcendental: Transcendental::Native,
+        ..Caps::host("everything")
+    }
+}
+
+/// A target whose kernels are divided over threads and have vectors.
+pub(crate) fn threaded() -> Caps {
+    Caps { threads: 4, vector_bytes: 16, vector_registers: 16, ..everything() }
+}
+
+/// The first case of the levels up to this one that shows a fault, with its message.
+pub(crate) fn caught(codegen: &Faulty, level: Level, cases: &[Case]) -> Option<(String, String)> {
+    let caps = codegen.caps();
+    let claim = false_claims(caps).into_iter().find(|(lost, _)| *lost <= level);
+    if let Some((_, claim)) = claim {
+        return Some(("claims".into(), claim));
+    }
+    // The cases of the level first, then those below.
+    let own = cases.iter().filter(|case| case.level == level);
+    own.chain(cases.iter().filter(|case| case.level < level)).find_map(|case| {
+        let score = codegen_testkit::score(codegen, std::slice::from_ref(case));
+        let judged = &score.results[0];
+        match &judged.outcome {
+            Outcome::Failed(how) => Some((case.name.clone(), how.clone())),
+            Outcome::Skipped(why) if !judged.optional => Some((case.name.clone(), why.clone())),
+            _ => None,
+        }
+    })
+}
+
+/// The cases for a target: probes first, which most faults fail.
+fn sorted(caps: &Caps) -> Vec<Case> {
+    let mut cases = cases(caps);
+    let rank = |case: &Case| match &case.name {
+        name if name.starts_with("probe") => 0,
+        name if name.contains("first_level") => 1,
+        _ => 2,
+    };
+    cases.sort_by_key(rank);
+    cases
+}
+
+/// Every row of the table.
+fn rows() -> Vec<Row> {
+    [rewrites::table(), statements::table(), claims::table(), native::table()].into_iter().flatten().collect()
+}
+
+/// Every fault of the rows is caught at its level.
+fn check(rows: &[Row], targets: &[fn() -> Caps]) {
+    let cases: Vec<(Caps, Vec<Case>)> = targets.iter().map(|caps| (caps(), sorted(&caps()))).collect();
+    let mut missed = Vec::new();
+    for row in rows {
+        let codegen = Faulty { caps: (row.caps)(), fault: row.fault };
+        // A target with a false claim has the cases of the honest one.
+        let known = cases.iter().find(|(caps, _)| *caps == codegen.caps);
+        let cases = known.map_or(&cases[0].1, |(_, cases)| cases);
+        match caught(&codegen, row.level, cases) {
+            Some((case, how)) => {
+                println!("{}: {case}: {}", row.name, how.lines().next().unwrap_or_default());
+            }
+            None => missed.push(row.name),
+        }
+    }
+    assert!(missed.is_empty(), "{} of {} faults are not caught: {missed:#?}", missed.len(), rows.len());
+}
+
+#[test]
+fn faults_of_the_first_levels_are_caught() {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.level <= Level::L1).collect();
+    check(&rows, &[first_level]);
+}
+
+#[test]
+fn faults_of_higher_levels_are_caught() {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.level > Level::L1).collect();
+    check(&rows, &[everything, threaded]);
+}
+
+#[test]
+fn each_fault_has_a_name_of_its_own() {
+    let rows = rows();
+    let names: std::collections::BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), rows.len());
+    assert!(rows.len() >= 140, "{} faults", rows.len());
+}
+
+#[test]
+fn the_wrapper_alone_conforms() {
+    let first = (first_level(), Fault::None, Level::L1);
+    let native = (threaded(), Fault::Native(native::Call::Correct), Level::L4);
+    for (caps, fault, expected) in [first, native] {
+        let score = codegen_testkit::score(&Faulty { caps: caps.clone(), fault }, &cases(&caps));
+        println!("{score}");
+        assert!(score.conforms(expected), "{score}");
+    }
+}
