@@ -1,10 +1,13 @@
 //! `cargo xtask lir`: prints, checks, transforms and runs the routines of a `.lir` file with the tools of the
 //! tests.
 
+mod bisect; // the first pass that changes results
+mod diff; // differences between dumps
+
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use filetests::{File, run_line::RunLine};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use filetests::{File, RunCase, run_line::RunLine};
 use lowered_ir::{
     passes, pipeline,
     text::{ParsedRoutine, print},
@@ -42,6 +45,18 @@ enum LirTask {
         /// A `.lir` file.
         file: PathBuf,
     },
+    /// Interpret each `; run:` line after every pass, and name the first pass that changes the results.
+    Bisect {
+        /// A `.lir` file, such as a capsule.
+        file: PathBuf,
+    },
+    /// Compare two dumps: two `.lir` files, or two folders of the setting `dump_folder`.
+    Diff {
+        /// A file or a folder.
+        old: PathBuf,
+        /// A file or a folder.
+        new: PathBuf,
+    },
 }
 
 /// Runs the subcommand.
@@ -57,7 +72,32 @@ pub(crate) fn run(args: &LirArgs) -> Result<()> {
             names.split(',').try_fold(parsed, pass).map(|p| print(&p.routine))
         }),
         LirTask::Run { file } => run_lines(&read(file)?),
+        LirTask::Bisect { file } => bisect(file),
+        LirTask::Diff { old, new } => {
+            let differences = diff::diff(old, new)?;
+            print!("{differences}");
+            if differences.is_empty() { Ok(()) } else { bail!("the dumps differ") }
+        }
     }
+}
+
+/// Searches each run of a file for the first wrong pass.
+fn bisect(path: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let cases = RunCase::parse_all(path, &text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    ensure!(!cases.is_empty(), "{} has no `; run:` line that expects results", path.display());
+    let mut wrong = 0;
+    for case in &cases {
+        print!("{}:{}: ", path.display(), case.line);
+        match bisect::bisect(case, &bisect::stages()).map_err(|why| anyhow!(why))? {
+            None => println!("no pass changes the results"),
+            Some(finding) => {
+                println!("{finding}");
+                wrong += 1;
+            }
+        }
+    }
+    if wrong == 0 { Ok(()) } else { bail!("a pass is wrong in {wrong} of {} runs", cases.len()) }
 }
 
 fn read(path: &Path) -> Result<File> {
