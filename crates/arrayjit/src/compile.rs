@@ -25,6 +25,7 @@ use tnode::{ModeState, Pending, TensorNode, View};
 use crate::{
     backend::Backend,
     calls::{CallReport, Statements},
+    capsule::CapsuleSource,
     error::CompileError,
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
@@ -43,6 +44,8 @@ pub struct Compiled {
     warnings: Vec<Warning>,
     /// The log folder and style of linked routines, if they log.
     logs: Option<(LogFolder, LogStyle)>,
+    /// The source of capsules, if the settings ask for them.
+    capsules: Option<CapsuleSource>,
 }
 
 #[derive(Clone, Debug)]
@@ -134,10 +137,10 @@ impl Compiled {
         self.link_as(context, Some(&Logging { sink, style }))
     }
 
-    /// The code, if all of it runs on the backend itself and does not log.
+    /// The code, if all of it runs on the backend itself, does not log and is not watched.
     pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
         match &self.form {
-            CompiledForm::Whole(code) if self.logs.is_none() => Some(code),
+            CompiledForm::Whole(code) if self.logs.is_none() && self.capsules.is_none() => Some(code),
             CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
         }
     }
@@ -164,7 +167,9 @@ impl Compiled {
         // Some drivers generate code when linking, because code for them contains addresses.
         with_enough(|| match &self.form {
             CompiledForm::Whole(code) => {
-                context.link(&logging_to(logging, code), &self.nodes).map(Routine::from)
+                let linked = context.link(&logging_to(logging, code), &self.nodes)?;
+                let watch = self.capsules.as_ref().and_then(|capsules| capsules.watch(&linked));
+                Ok(Routine::from(linked).watched(watch))
             }
             CompiledForm::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
         })
@@ -261,7 +266,13 @@ impl Backend {
         // Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
         // routines.
         let settings = optimize_settings(self.settings());
-        let on_pass = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
+        let mut source = self.captures().then(|| Arc::new(lowered.routine.clone()));
+        let on_pass = &mut |name: &str, routine: &ir::Routine| {
+            reporter.pass(name, routine);
+            if name == "import" && source.is_some() {
+                source = Some(Arc::new(routine.clone()));
+            }
+        };
         let handles = lowered.nodes.clone();
         let InContext { optimized, nodes, changes, .. } =
             pipeline::optimize_in(known, lowered, &settings, on_pass)
@@ -271,7 +282,9 @@ impl Backend {
         laps.end("optimize");
         let statements =
             if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
-        Ok((PlannedRoutine { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
+        let planned =
+            PlannedRoutine { source, optimized, nodes, views, warnings, statements, took: laps.took };
+        Ok((planned, changes))
     }
 
     /// Schedules a planned routine and generates its code.
@@ -311,14 +324,23 @@ impl Backend {
 
     /// Reports the compiled routine, whose decisions are committed.
     pub(crate) fn finish(&self, planned: PlannedRoutine, form: CompiledForm) -> Compiled {
-        let PlannedRoutine { optimized, nodes, views, warnings, statements, took } = planned;
+        let PlannedRoutine { source, optimized, nodes, views, warnings, statements, took } = planned;
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
-        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs };
+        let capsules = match (source, &form) {
+            (Some(source), CompiledForm::Whole(code)) => Some(CapsuleSource::new(self, source, &nodes, code)),
+            _ => None,
+        };
+        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs, capsules };
         self.reporter().warnings(compiled.name(), compiled.warnings());
         compiled.report(self, &statements, &took);
         compiled
+    }
+
+    /// Whether the settings ask for capsules.
+    fn captures(&self) -> bool {
+        !self.settings().debugging.capsules.is_empty()
     }
 
     /// The number of distinct routines in the code cache, at most
@@ -349,6 +371,8 @@ fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[Tens
 
 /// An optimised routine that is not compiled yet.
 pub(crate) struct PlannedRoutine {
+    /// The routine before the optimiser, if the settings ask for capsules.
+    source: Option<Arc<ir::Routine>>,
     optimized: Optimized,
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,

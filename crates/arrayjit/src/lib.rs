@@ -61,6 +61,7 @@
 //! * `cuda`: NVIDIA's GPUs.
 #![forbid(unsafe_code)]
 
+pub mod capsule; // files that repeat a run elsewhere
 pub mod parallel; // work divided over streams
 pub mod settings; // choices that need no change of a program
 pub mod trace; // timelines for trace viewers

@@ -6,7 +6,7 @@ use device_runtime::{Context, Dependency, Event, RunError, Task};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
-use crate::fallback::LinkedParts;
+use crate::{capsule::CapsuleWatch, fallback::LinkedParts};
 
 /// A linked callable. Cheap to clone.
 ///
@@ -14,7 +14,11 @@ use crate::fallback::LinkedParts;
 /// when the last of these statements is done, and a task that another thread schedules on the same nodes
 /// meanwhile may run between two parts.
 #[derive(Clone, Debug)]
-pub struct Routine(RoutineForm);
+pub struct Routine {
+    form: RoutineForm,
+    /// Writes capsules of suspicious runs, if the settings ask for them.
+    watch: Option<Arc<CapsuleWatch>>,
+}
 
 #[derive(Clone, Debug)]
 enum RoutineForm {
@@ -24,12 +28,17 @@ enum RoutineForm {
 
 impl Routine {
     pub(crate) fn divided(parts: LinkedParts) -> Routine {
-        Routine(RoutineForm::Divided(Arc::new(parts)))
+        Routine { form: RoutineForm::Divided(Arc::new(parts)), watch: None }
+    }
+
+    /// The routine with a watch over its runs.
+    pub(crate) fn watched(self, watch: Option<Arc<CapsuleWatch>>) -> Routine {
+        Routine { watch, ..self }
     }
 
     /// The context that contains every node of the routine.
     pub fn context(&self) -> &Context {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.context(),
             RoutineForm::Divided(parts) => parts.context(),
         }
@@ -37,7 +46,7 @@ impl Routine {
 
     /// The name that errors, dumps and profiles show.
     pub fn name(&self) -> &str {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.name(),
             RoutineForm::Divided(parts) => parts.name(),
         }
@@ -56,7 +65,7 @@ impl Routine {
 
     /// The non-constant nodes whose earlier values a run reads, in order.
     pub fn inputs(&self) -> &[TensorNode] {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.inputs(),
             RoutineForm::Divided(parts) => parts.inputs(),
         }
@@ -64,7 +73,7 @@ impl Routine {
 
     /// The nodes that a run writes, in order.
     pub fn outputs(&self) -> &[TensorNode] {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.outputs(),
             RoutineForm::Divided(parts) => parts.outputs(),
         }
@@ -72,7 +81,7 @@ impl Routine {
 
     /// The node that a run reads from the merge buffer, if any.
     pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.merge_buffer_input(),
             RoutineForm::Divided(parts) => parts.merge_buffer_input(),
         }
@@ -87,8 +96,11 @@ impl Routine {
     /// [`RunError::Poisoned`] if an input has no value; a device error. A run with statements that fall back
     /// also returns their errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
-        match &self.0 {
-            RoutineForm::Whole(routine) => routine.run(bindings),
+        match &self.form {
+            RoutineForm::Whole(routine) => match &self.watch {
+                Some(watch) => watch.run(routine, bindings),
+                None => routine.run(bindings),
+            },
             RoutineForm::Divided(parts) => parts.run(bindings),
         }
     }
@@ -101,7 +113,7 @@ impl Routine {
     ///
     /// A wrong number of bindings or one outside its range.
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.schedule(bindings),
             RoutineForm::Divided(parts) => {
                 parts.check_bindings(bindings)?;
@@ -113,7 +125,7 @@ impl Routine {
 
     /// The earlier routines of its context's ancestry that use a common node, if either of the two writes it.
     pub fn dependencies(&self) -> &[Dependency] {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.dependencies(),
             RoutineForm::Divided(parts) => parts.order().dependencies(),
         }
@@ -122,7 +134,7 @@ impl Routine {
     /// Whether all [dependencies](Routine::dependencies) have run, so that the routine reads the values it
     /// was linked for. A run may be scheduled earlier: it reads the values that are present.
     pub fn can_run(&self) -> bool {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => routine.can_run(),
             RoutineForm::Divided(parts) => parts.order().can_run(),
         }
@@ -132,7 +144,7 @@ impl Routine {
     /// [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); `None` where
     /// statements fall back.
     pub fn whole(&self) -> Option<&device_runtime::LinkedRoutine> {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(_) => None,
         }
@@ -140,7 +152,7 @@ impl Routine {
 
     /// Any part, for facts that are the same for all parts.
     fn any_part(&self) -> Option<&device_runtime::LinkedRoutine> {
-        match &self.0 {
+        match &self.form {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(parts) => parts.any_part(),
         }
@@ -149,6 +161,6 @@ impl Routine {
 
 impl From<device_runtime::LinkedRoutine> for Routine {
     fn from(routine: device_runtime::LinkedRoutine) -> Routine {
-        Routine(RoutineForm::Whole(routine))
+        Routine { form: RoutineForm::Whole(routine), watch: None }
     }
 }

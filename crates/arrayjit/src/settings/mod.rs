@@ -157,6 +157,10 @@ pub struct DebugSettings {
     /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none.
     /// Without `dump`, every form is written.
     pub dump_folder: String,
+    /// The folder for capsules: files with which a run is repeated elsewhere, written if a result is not
+    /// finite or has other bits than it should; empty for none. Runs are then waited for. See
+    /// [`crate::capsule`].
+    pub capsules: String,
     /// The file for a timeline of the process; empty for none. A process that already has a `tracing`
     /// subscriber writes no timeline. See [`crate::trace`].
     pub trace: String,
