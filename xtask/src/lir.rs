@@ -3,8 +3,12 @@
 
 mod bisect; // the first pass that changes results
 mod diff; // differences between dumps
+mod replay; // runs on backends
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use filetests::{File, RunCase, run_line::RunLine};
@@ -50,6 +54,24 @@ enum LirTask {
         /// A `.lir` file, such as a capsule.
         file: PathBuf,
     },
+    /// Run each `; run:` line on a backend, and compare with its expectations and with the digests of a
+    /// capsule.
+    Replay {
+        /// A `.lir` file, such as a capsule.
+        file: PathBuf,
+        /// The backend, by name.
+        #[arg(long)]
+        backend: String,
+    },
+    /// Print the smallest run, made of the first `; run:` line on which two backends differ, on which they
+    /// still do.
+    Reduce {
+        /// A `.lir` file, such as a capsule.
+        file: PathBuf,
+        /// Two backends by name, or one to compare with the definition.
+        #[arg(long, value_delimiter = ',', required = true)]
+        with: Vec<String>,
+    },
     /// Compare two dumps: two `.lir` files, or two folders of the setting `dump_folder`.
     Diff {
         /// A file or a folder.
@@ -73,6 +95,14 @@ pub(crate) fn run(args: &LirArgs) -> Result<()> {
         }),
         LirTask::Run { file } => run_lines(&read(file)?),
         LirTask::Bisect { file } => bisect(file),
+        LirTask::Replay { file, backend } => replay::run(
+            &[OsStr::new("replay"), file.as_os_str(), OsStr::new("--backend"), OsStr::new(backend)],
+            std::slice::from_ref(backend),
+        ),
+        LirTask::Reduce { file, with } => replay::run(
+            &[OsStr::new("reduce"), file.as_os_str(), OsStr::new("--with"), OsStr::new(&with.join(","))],
+            with,
+        ),
         LirTask::Diff { old, new } => {
             let differences = diff::diff(old, new)?;
             print!("{differences}");

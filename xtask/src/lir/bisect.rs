@@ -1,9 +1,10 @@
 //! `cargo xtask lir bisect`: finds the first stage of compilation that changes what a routine computes.
 //!
-//! Every run of a file is interpreted after each pass of the optimiser, after each pass of the scheduler for a
-//! CPU and for a GPU, legalisation included, and as kernels. The results are compared with the interpreter's
-//! results before the pass. A pass keeps every bit, with these exceptions in class `fast`, where results may
-//! differ by rounding: the passes of the optimiser, `make_numerics_explicit`, and `map_threads` on a GPU.
+//! Every run of a file is interpreted after each pass of the optimiser, after each pass of the scheduler for
+//! a CPU and for a GPU, legalisation included, and as kernels. The results are compared with the
+//! interpreter's results before the pass. A pass keeps every bit, with these exceptions in class `fast`,
+//! where results may differ by rounding: the passes of the optimiser, `make_numerics_explicit`, and
+//! `map_threads` on a GPU.
 //!
 //! A run whose expectations the routine itself does not meet is reported as such: then the file is wrong, or
 //! lowering is.
@@ -29,7 +30,7 @@ const ROUNDING: f64 = 1e-3;
 const GARBAGE: u8 = 0xa5;
 
 /// Passes that change a routine, each shown to the callback with its name. Returns the changed routine.
-type RunPasses<'a> = dyn Fn(&Routine, &mut dyn FnMut(Step<'_>)) -> Result<Routine, String> + 'a;
+type RunPasses<'a> = dyn Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'a;
 
 /// A list of passes with a name.
 pub(super) struct Pipeline<'a> {
@@ -38,7 +39,7 @@ pub(super) struct Pipeline<'a> {
 }
 
 /// A form of the routine after a pass.
-enum Step<'a> {
+enum PassOutput<'a> {
     /// A routine.
     Routine(&'a str, &'a Routine),
     /// The kernels and calls of a scheduled routine.
@@ -68,13 +69,13 @@ impl fmt::Display for Finding {
 
 /// The stages of compilation: the optimiser, and on its result the scheduler for each kind of target.
 pub(super) fn stages() -> Vec<Pipeline<'static>> {
-    let optimizer = |routine: &Routine, show: &mut dyn FnMut(Step<'_>)| {
-        let on_pass = &mut |pass: &str, routine: &Routine| show(Step::Routine(pass, routine));
+    let optimizer = |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
+        let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
         let optimized = optimize_traced(routine.clone(), &OptimizeSettings::default(), on_pass);
         optimized.map(|optimized| optimized.routine).map_err(|error| error.to_string())
     };
     let on = |caps: Caps| {
-        Box::new(move |routine: &Routine, show: &mut dyn FnMut(Step<'_>)| scheduled(&caps, routine, show))
+        Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| scheduled(&caps, routine, show))
     };
     vec![
         Pipeline { name: "optimiser", run: Box::new(optimizer) },
@@ -85,14 +86,14 @@ pub(super) fn stages() -> Vec<Pipeline<'static>> {
 
 /// The scheduler shows its passes and then the kernels. The routine stays as it is, so that another scheduler
 /// can begin with it.
-fn scheduled(caps: &Caps, routine: &Routine, show: &mut dyn FnMut(Step<'_>)) -> Result<Routine, String> {
+fn scheduled(caps: &Caps, routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> {
     let target = Interpreted::of_target(caps.clone());
-    let on_pass = &mut |pass: &str, routine: &Routine| show(Step::Routine(pass, routine));
+    let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
     // Small amounts of work are divided as well, so that small runs reach the passes that divide.
     let options = ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() };
     let scheduled =
         schedule_traced(routine, &target, &options, on_pass).map_err(|error| error.to_string())?;
-    show(Step::Kernels(&scheduled));
+    show(PassOutput::Kernels(&scheduled));
     Ok(routine.clone())
 }
 
@@ -121,8 +122,8 @@ fn gpu() -> Caps {
 ///
 /// # Errors
 ///
-/// A routine that does not verify, a run that the interpreter does not take, or whose expectations the routine does not meet before any pass;
-/// and a stage that rejects the routine.
+/// A routine that does not verify, a run that the interpreter does not take, or whose expectations the
+/// routine does not meet before any pass; and a stage that rejects the routine.
 pub(super) fn bisect(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Option<Finding>, String> {
     verify(&case.routine).map_err(|error| format!("the routine does not verify: {error}"))?;
     let nodes = case.interpret().map_err(|error| format!("the routine does not run: {error}"))?;
@@ -158,13 +159,13 @@ impl<'a> StageCheck<'a> {
         StageCheck { case, pipeline, before: text::print(routine), results, finding: None }
     }
 
-    fn step(&mut self, step: Step<'_>) {
+    fn step(&mut self, step: PassOutput<'_>) {
         if self.finding.is_some() {
             return;
         }
         let (pass, after, outcome) = match step {
-            Step::Routine(pass, routine) => (pass, text::print(routine), self.routine(pass, routine)),
-            Step::Kernels(scheduled) => {
+            PassOutput::Routine(pass, routine) => (pass, text::print(routine), self.routine(pass, routine)),
+            PassOutput::Kernels(scheduled) => {
                 let kernels = scheduled.kernels().iter().map(|kernel| text::print(kernel.ir())).collect();
                 ("partition", kernels, self.kernels(scheduled))
             }
@@ -297,9 +298,9 @@ mod tests {
     }
 
     /// Shows a pass and its result.
-    fn pass(name: &str, routine: &mut Routine, show: &mut dyn FnMut(Step<'_>)) {
+    fn pass(name: &str, routine: &mut Routine, show: &mut dyn FnMut(PassOutput<'_>)) {
         passes::by_name(name).expect("a pass")(routine).expect("it applies");
-        show(Step::Routine(name, routine));
+        show(PassOutput::Routine(name, routine));
     }
 
     /// Doubles become triples: wrong.
@@ -317,7 +318,7 @@ mod tests {
                 pass("simplify", &mut routine, show);
                 pass("cse", &mut routine, show);
                 routine = wrong(&routine);
-                show(Step::Routine("triple", &routine));
+                show(PassOutput::Routine("triple", &routine));
                 pass("dce", &mut routine, show);
                 Ok(routine)
             }),
@@ -339,7 +340,7 @@ mod tests {
             run: Box::new(|routine, show| {
                 let text = text::print(routine).replace("for i1 in 0..30", "for i1 in 0..31");
                 let routine = text::parse(&text).expect("it parses");
-                show(Step::Routine("widen", &routine));
+                show(PassOutput::Routine("widen", &routine));
                 Ok(routine)
             }),
         };
