@@ -10,9 +10,9 @@
 //!    aligned.
 //! 5. Every path to a read of a register writes it first. A write by a predicated instruction does not count.
 //!    ([`defined`])
-//! 6. All threads that take part in a barrier or a collective instruction reach it together: the threads of
-//!    the block for `bar.sync`, those of the cluster, warpgroup or warp for an instruction of one of these.
-//!    ([`uniform`])
+//! 6. All threads of a group reach a barrier or collective instruction of the group together. The group is
+//!    the cluster for `barrier.cluster`, the block for `bar.sync` of all its threads, the warpgroup for
+//!    `wgmma` and `setmaxnreg`, and the warp for all others. ([`uniform`])
 //! 7. Statements nest at most 256 deep.
 
 mod defined;
@@ -29,7 +29,7 @@ use crate::program::{ArrayDecl, PtxKernel, PtxProgram, PtxStmt, Reg, Target};
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PtxError {
-    /// The name of a kernel is not a name of PTX entry points, or another kernel has it.
+    /// The name of a kernel is no valid name of a PTX entry point, or another kernel has the same name.
     #[error("kernel `{kernel}`: expected a name that no other has: a letter, then letters, digits and `_`")]
     Name {
         /// Name of the kernel.
@@ -54,7 +54,7 @@ pub enum PtxError {
         kernel: String,
         /// The instruction.
         inst: Box<Inst>,
-        /// The mistake in words: expectation and finding.
+        /// The mistake in words: what was expected, and what was found.
         what: String,
     },
     /// A register is read on a path that has not written it.

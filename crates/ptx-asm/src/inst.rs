@@ -198,7 +198,7 @@ pub enum Inst {
     /// `bar.sync`: synchronises the threads of the block, or `threads` threads in whole warps. Their memory
     /// accesses before the barrier are ordered ahead of those after it.
     Barrier {
-        /// Which of the block's 16 named barriers.
+        /// Number of one of the block's named barriers: 0 to 15.
         id: u32,
         /// Number of threads that take part, a multiple of 32; `None` for the whole block.
         threads: Option<u32>,
@@ -277,7 +277,7 @@ pub enum Inst {
     TensorMapAddress {
         /// Destination, class `B64`.
         dst: Reg,
-        /// Index of the tensor map among the kernel's.
+        /// Index of the tensor map among the tensor maps of the kernel.
         map: u32,
     },
     /// `prefetch.tensormap`: brings a tensor map into the cache.
@@ -285,8 +285,8 @@ pub enum Inst {
         /// Address of the tensor map.
         map: Reg,
     },
-    /// `mbarrier.init`: initialises an mbarrier of 8 bytes in shared memory. A phase completes when `count`
-    /// arrivals are in and the expected transaction bytes have been copied.
+    /// `mbarrier.init`: initialises an mbarrier of 8 bytes in shared memory. A phase is complete after
+    /// `count` arrivals, once the expected transaction bytes have been copied.
     MbarrierInit {
         /// Address of the mbarrier, aligned to 8.
         at: AddressOperand,
@@ -302,8 +302,9 @@ pub enum Inst {
         at: AddressOperand,
     },
     /// `mbarrier.arrive` on an mbarrier of any block of the cluster. A thread of that block that waits for
-    /// the phase sees the asynchronous copies and `wgmma` operations that completed before the arrival. It
-    /// need not see ordinary stores: that would take a fence of device scope.
+    /// the phase sees the asynchronous copies and `wgmma` operations that completed before the arrival.
+    /// Ordinary stores before the arrival may be invisible to that thread, because making them visible would
+    /// take a fence of device scope.
     MbarrierArriveCluster {
         /// Address of the mbarrier, from [`Inst::Mapa`].
         at: AddressOperand,

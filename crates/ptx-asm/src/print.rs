@@ -2,8 +2,9 @@
 //!
 //! Every instruction has a line of its own, nested blocks are indented, and registers are numbered within
 //! their class. Float arithmetic is printed with its rounding, because an assembler may contract operations
-//! without one. The shared arrays of a kernel are parts of one array, which is declared statically if it has
-//! at most 48 KiB; the launch allocates a larger one ([`PtxKernel::dynamic_shared_bytes`]).
+//! without a rounding modifier. The shared arrays of a kernel are parts of one array, which is declared
+//! statically if it has at most 48 KiB; the launch allocates a larger one
+//! ([`PtxKernel::dynamic_shared_bytes`]).
 
 mod hopper; // instructions of sm_90a
 mod names; // mnemonics, types and special registers

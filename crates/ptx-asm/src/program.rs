@@ -3,8 +3,8 @@
 //! A [`PtxProgram`] is the content of one PTX file. The body of a [`PtxKernel`] is a tree of statements:
 //! instructions, predicated instructions, branches, and loops with one entry and one exit. Threads that
 //! diverge at a branch reconverge after it. Registers are typed and need no declaration; [`Reg::number`]
-//! counts within a register class. A register may be written any number of times. Every path to a read must
-//! write it first.
+//! counts within a register class. A register may be written any number of times. Every path to a read of a
+//! register must write the register first.
 //!
 //! # Memory
 //!
@@ -43,7 +43,7 @@ pub enum Target {
 pub struct PtxKernel {
     /// The name of the entry point: a letter, then letters, digits and `_`.
     pub name: String,
-    /// Number of 64-bit parameters: addresses, mostly. At most 4 KiB with the tensor maps.
+    /// Number of 64-bit parameters, mostly addresses. Parameters and tensor maps together take at most 4 KiB.
     pub params: u32,
     /// Arrays in shared memory.
     pub shared: Vec<ArrayDecl>,
@@ -215,7 +215,7 @@ impl Target {
         }
     }
 
-    /// The most shared memory of a block, in bytes.
+    /// The greatest size of a block's shared memory, in bytes.
     pub fn shared_bytes(self) -> u32 {
         match self {
             Target::Sm70 => 96 << 10,
@@ -235,7 +235,8 @@ impl Target {
     }
 }
 
-/// The most shared memory that a kernel may declare statically, in bytes. More is allocated at the launch.
+/// Maximum size of the shared memory that a kernel declares statically, in bytes. If its arrays are larger,
+/// the launch allocates the memory.
 pub(crate) const STATIC_SHARED_BYTES: u32 = 48 << 10;
 
 impl PtxKernel {

@@ -10,7 +10,7 @@ use ptx_asm::{
 };
 use smallvec::smallvec;
 
-/// Combinations of instructions, types and operands, of which the checker accepts some.
+/// Combinations of instructions, types and operands. The checker accepts only some of them.
 fn candidates() -> Vec<Inst> {
     let mut found = Vec::new();
     for &ty in Ty::ALL {
@@ -203,7 +203,7 @@ fn register(class: RegClass, number: u32) -> Reg {
     Reg { class, number }
 }
 
-/// A kernel that initialises four registers of every class and then executes these instructions.
+/// A kernel that initialises four registers of every class and then executes `insts`.
 fn with(name: String, insts: &[Inst]) -> PtxKernel {
     let mut b = PtxBuilder::new(name, 2, 64);
     for class in RegClass::ALL {

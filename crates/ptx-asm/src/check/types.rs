@@ -377,7 +377,8 @@ impl Checker<'_> {
         self.aligned(space, place, bytes, bytes)
     }
 
-    /// Checks an address of `bytes` bytes with alignment `align`, as far as it is constant.
+    /// Checks the address of an access to `bytes` bytes: the class of a base register, or the bounds and the
+    /// alignment `align` of an address in an array.
     fn aligned(&self, space: StateSpace, place: AddressOperand, bytes: u32, align: u32) -> CheckResult {
         match (place.base, space) {
             (AddressBase::Reg(base), StateSpace::Global) => class(base, RegClass::B64),

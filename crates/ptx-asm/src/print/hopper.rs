@@ -9,13 +9,13 @@ pub(super) fn map_name(kernel: &PtxKernel, map: u32) -> String {
     format!("{}_m{map}", kernel.name)
 }
 
-/// Whether an instruction is printed as several PTX instructions, so that one guard cannot apply to all of
-/// it.
+/// Whether an instruction is printed as several PTX instructions. No guard can apply to all of them, so the
+/// printer writes a branch around a predicated one.
 pub(super) fn is_several(inst: &Inst) -> bool {
     matches!(inst, Inst::TensorMapAddress { .. } | Inst::MbarrierWait { .. } | Inst::ClusterBarrier)
 }
 
-/// TMA instructions take the generic address of a tensor map.
+/// Writes the generic address of a tensor map, which TMA instructions take, to a register.
 pub(super) fn map_address(dst: Reg, name: &str) -> String {
     let dst = reg(dst);
     format!("mov.b64 {dst}, {name}; cvta.param.u64 {dst}, {dst}")

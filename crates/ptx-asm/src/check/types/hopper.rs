@@ -4,7 +4,7 @@ use super::{CheckResult, Checker, class, exists, operands, same, within};
 use crate::inst::Ty;
 use crate::program::{AddressOperand, PtxOperand, Reg, RegClass, StateSpace, Target};
 
-/// The most arrivals and the most transaction bytes of a phase of an mbarrier.
+/// Maximum number of arrivals, and of transaction bytes, of a phase of an mbarrier.
 pub(super) const MAX_MBARRIER_COUNT: u32 = (1 << 20) - 1;
 
 impl Checker<'_> {
@@ -26,7 +26,8 @@ impl Checker<'_> {
         self.place(StateSpace::Shared, at, 8)
     }
 
-    /// Checks the operands of a TMA load or store. The tensor map, known at the launch, has the tile's size.
+    /// Checks the operands of a TMA load or store, except the bounds of the tile in shared memory: the tensor
+    /// map, which is known only at the launch, has the tile's size.
     pub(super) fn tile(&self, map: Reg, at: &[PtxOperand], shared: AddressOperand) -> CheckResult {
         self.hopper_register(map, RegClass::B64)?;
         within("axes", at.len() as u32, 1, 5)?;
@@ -50,7 +51,7 @@ impl Checker<'_> {
             return Err(format!("{count} registers, expected a multiple of 8"));
         }
         if self.kernel.min_blocks_per_sm.is_none() {
-            // Without it, an assembler ignores the instruction and only prints a remark.
+            // Without this number, an assembler ignores the instruction and only prints a remark.
             return Err("the kernel has no minimum number of blocks per SM".into());
         }
         Ok(())

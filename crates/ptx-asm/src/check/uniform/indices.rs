@@ -1,9 +1,9 @@
 //! Values computed from a thread or block index, and how many consecutive threads or blocks agree on them.
 //!
-//! A register that is written once may hold the index plus a multiple of some `m`. If `c` divides `m`, then
-//! `⌊register / c⌋` is equal for each aligned run of `c` consecutive indices. Comparisons with a multiple of
-//! `c`, right shifts and divisions by `c`, and masks without the bits below `c` depend on that quotient
-//! alone.
+//! The analysis finds registers that are written once and hold the index plus a multiple of some `m`. If `c`
+//! divides `m`, then `⌊register / c⌋` is equal for each aligned run of `c` consecutive indices. Comparisons
+//! with a multiple of `c`, right shifts and divisions by `c`, and masks without the bits below `c` depend on
+//! that quotient alone.
 
 use std::collections::{HashMap, HashSet};
 
