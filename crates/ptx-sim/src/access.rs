@@ -156,7 +156,7 @@ impl LaunchState<'_> {
         }
     }
 
-    /// The fault of a conflict with an asynchronous operation.
+    /// The fault that reports a conflict with an asynchronous operation.
     pub(super) fn proxy_fault(
         &self,
         located: ResolvedAddress,

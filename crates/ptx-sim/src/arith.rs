@@ -3,9 +3,9 @@
 //! Every function takes registers as 64-bit words, uses the low bits that the type has, and returns a word
 //! whose other bits are zero. `None` means that the operation does not exist for the type.
 //!
-//! Approximate functions are computed in `f64` and rounded to `f32`. The hardware's results differ within the
-//! errors that the operations state, so no test may compare their bits. Where PTX defines a result exactly
-//! (zeros, infinities, subnormals), the result is exact.
+//! Approximate functions are computed in `f64` and rounded to `f32`. The hardware's results differ, within
+//! the errors that [`PtxUnaryOp`] and [`PtxBinaryOp`] state, so no test may compare their bits. Where PTX
+//! defines a result exactly (zeros, infinities, subnormals), the result is exact.
 
 use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::StateSpace;
@@ -238,8 +238,8 @@ fn shift(by: u64, width: u32, gone: u64, within: impl Fn(u32) -> u64) -> u64 {
     if by >= width { gone } else { within(by) }
 }
 
-/// A result on which no program may depend. It differs from hardware's and the host's, so that a test which
-/// depends on it fails.
+/// A result on which no program may depend. It differs from the results of the hardware and of the host, so a
+/// test that depends on it fails.
 fn nonsense(a: u64) -> u64 {
     a ^ 0x9e37_79b9_7f4a_7c15
 }
@@ -254,7 +254,8 @@ pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Optio
         PtxTernaryOp::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
             Some(binary_bits(PtxBinaryOp::MulWide, ty, a, b)?.wrapping_add(c))
         }
-        // Bit 3 of a selector means sign replication on hardware, which the operation lacks.
+        // On hardware, bit 3 of a selector requests sign replication. `PtxTernaryOp::Permute` has no such
+        // mode.
         PtxTernaryOp::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
         PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(truncate(pair(a, b) << (c & 31) >> 32, 32)),
         PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(truncate(pair(a, b) >> (c & 31), 32)),

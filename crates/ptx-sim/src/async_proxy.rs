@@ -41,7 +41,7 @@ pub(super) enum ProxyConflict {
     Read { at: usize, by: Accessor },
     /// No wait orders a completed access before this one.
     Race { at: usize, other: Accessor, other_access: AccessKind },
-    /// A thread wrote the byte and did not fence.
+    /// A thread wrote the byte and has executed no fence since.
     Unfenced { at: usize, writer: Accessor },
 }
 

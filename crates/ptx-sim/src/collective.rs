@@ -70,8 +70,8 @@ impl LaunchState<'_> {
 /// The source lane of a shuffle.
 fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> CheckResult<u32> {
     let first = lane & !(width - 1);
-    // The hardware takes five bits of the operand and may reach other segments; larger operands are faults
-    // here.
+    // The hardware uses the low five bits of the operand, which may select a lane of another segment. Here an
+    // operand that is too large is a fault.
     let limit = match mode {
         ShuffleMode::Up | ShuffleMode::Down => 32,
         ShuffleMode::Xor | ShuffleMode::Index => width,

@@ -169,7 +169,7 @@ pub enum FaultCause {
     Accumulator {
         /// The register.
         reg: Reg,
-        /// The state of the register that forbids the access.
+        /// Why the access is a fault, as a noun phrase for the register.
         what: &'static str,
     },
     /// Warps of a warpgroup execute different instructions, or lanes pass different operands.
@@ -196,7 +196,7 @@ pub enum FaultCause {
     /// A block or warp ends before it has waited for an asynchronous operation or a remote arrival.
     #[error("the end comes before {0}")]
     Outstanding(String),
-    /// An instruction of whole warps is executed by some of the lanes.
+    /// Only some lanes execute an instruction that all lanes of a warp must execute together.
     #[error("expected lanes {expected:#010x} of the warp together, found {active:#010x}")]
     PartialWarp {
         /// Mask of the lanes that execute it.
@@ -231,10 +231,10 @@ pub enum FaultCause {
         /// Number of threads that this warp expects.
         found: u32,
     },
-    /// Every warp waits.
+    /// No warp can run, and at least one waits. The text describes the state of each warp.
     #[error("deadlock: {0}")]
     Deadlock(String),
-    /// The run exceeds the limit on instructions.
+    /// The run exceeds its limit on the number of instructions.
     #[error("expected an end within {0} instructions of warps")]
     Limit(u64),
 }

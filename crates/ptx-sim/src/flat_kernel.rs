@@ -46,10 +46,10 @@ pub(super) struct FlatKernel<'k> {
     pub(super) has_wgmma: bool,
 }
 
-/// The most registers of a thread; far more than any GPU has.
+/// Maximum number of registers of a thread; far more than any GPU has.
 const MAX_REGISTERS: u64 = 1 << 16;
 
-/// The most threads of a block on any GPU.
+/// Maximum number of threads of a block on any GPU.
 const MAX_THREADS: u32 = 1024;
 
 impl<'k> FlatKernel<'k> {

@@ -1,7 +1,7 @@
 //! Float formats: decoding, and rounding exact values once.
 //!
-//! Arithmetic on 16-bit floats is exact, or rounds to odd ([`add_odd`]), before it is rounded here. Every
-//! result is thus rounded once, as on hardware.
+//! Arithmetic on 16-bit floats computes an `f64` that is exact or rounded to odd ([`add_odd`]), and rounds it
+//! here. Both give the same bits as rounding the exact result once, as hardware does.
 
 use ptx_asm::Ty;
 
@@ -122,7 +122,7 @@ impl FloatFormat {
         if scale > self.bias {
             return sign | self.overflow(negative, direction);
         }
-        let cut = scale - self.fraction as i32 - exponent; // bits that the format has no room for
+        let cut = scale - self.fraction as i32 - exponent; // number of low bits that do not fit the format
         let kept = if cut <= 0 { mantissa << -cut } else { shorten(mantissa, cut, negative, direction) };
         // The leading bit of the mantissa, if there is one, adds 1 to the exponent, and so does a carry from
         // rounding.

@@ -113,7 +113,8 @@ pub struct SimLaunch<'a> {
     pub params: &'a [u64],
     /// The kernel's tensor maps.
     pub maps: &'a [SimTensorMap],
-    /// The most instructions that all warps together may execute, so that an endless loop ends in a fault.
+    /// Maximum number of instructions that all warps together may execute, so that an endless loop ends in a
+    /// fault.
     pub limit: u64,
 }
 
@@ -130,7 +131,7 @@ impl<'a> SimLaunch<'a> {
     }
 }
 
-/// The most blocks of a cluster on any GPU.
+/// Maximum number of blocks of a cluster on any GPU.
 const MAX_CLUSTER: u32 = 16;
 
 /// The order in which a run schedules blocks, warps and asynchronous copies. PTX leaves this order open.

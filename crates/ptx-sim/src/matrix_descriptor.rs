@@ -8,10 +8,10 @@
 //! In a K-major operand with a swizzle, lines begin at multiples of the swizzle span, and groups of eight
 //! lines are `stride` bytes apart. Without a swizzle, a group consists of two blocks, one for each half of K.
 //! A block has eight half-lines of 16 bytes, and the two blocks are `leading` bytes apart. In an M- or
-//! N-major operand, a block has eight rows for eight indices along K. A row is as long as the swizzle span
-//! and has the elements of adjacent lines at its index. Blocks for the next eight indices along K are
-//! `stride` bytes apart, and blocks for the next lines are `leading` bytes apart; without a swizzle the two
-//! offsets swap roles. The swizzle is applied to the bits of addresses.
+//! N-major operand, a block has eight rows, one for each of eight indices along K. A row is as long as the
+//! swizzle span and has the elements of adjacent lines at the row's index. Blocks for the next eight indices
+//! along K are `stride` bytes apart, and blocks for the next lines are `leading` bytes apart; without a
+//! swizzle the two offsets swap roles. The swizzle is applied to the bits of addresses.
 
 use super::tensor_map::Swizzle;
 
@@ -47,8 +47,9 @@ impl MatrixDescriptor {
         Ok(descriptor)
     }
 
-    /// Addresses of the operand's chunks of 16 bytes. K-major: two chunks per line, line after line. M- or
-    /// N-major: for each index along K, the chunks of eight adjacent lines, whose elements have 16 bits.
+    /// Addresses of the operand's chunks of 16 bytes. A K-major operand has two chunks per line, and its
+    /// chunks are in the order of lines. An M- or N-major operand has elements of 16 bits; its chunks have
+    /// one element of each of eight adjacent lines, and are in the order of indices along K.
     pub(super) fn chunks(&self, lines: usize, lines_innermost: bool) -> Vec<usize> {
         if lines_innermost {
             let steps = (0..16).flat_map(|step| (0..lines / 8).map(move |chunk| (step, chunk)));
@@ -58,7 +59,7 @@ impl MatrixDescriptor {
         }
     }
 
-    /// The address of one half of a line, K-major.
+    /// The address of one half of a line of a K-major operand.
     fn of_depth(&self, line: usize, half: usize) -> usize {
         let (span, group) = (self.swizzle.span(), line / 8 * self.stride);
         let half = if self.swizzle == Swizzle::None { half * self.leading } else { 16 * half };

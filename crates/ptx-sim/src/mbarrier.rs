@@ -18,8 +18,9 @@ pub(super) type Mbarriers = BTreeMap<(u32, usize), Mbarrier>;
 /// State of an mbarrier.
 #[derive(Debug)]
 pub(super) struct Mbarrier {
-    /// Expected arrivals per phase, and the arrivals that the current phase lacks.
+    /// Number of arrivals that complete a phase.
     count: u32,
+    /// Number of arrivals that the current phase lacks.
     pending: u32,
     /// Transaction bytes that the current phase still expects; negative while bytes have arrived that no
     /// thread has announced yet.
@@ -28,11 +29,13 @@ pub(super) struct Mbarrier {
     phases: u32,
     /// Vector-clock component that counts completed phases.
     column: usize,
-    /// Joined vector clocks of the arrivals at the current phase, and of those at all completed phases.
+    /// Joined vector clocks of the arrivals at the current phase.
     gathered: VectorClock,
+    /// Joined vector clocks of the arrivals at all completed phases.
     complete: VectorClock,
-    /// The thread that initialised the mbarrier, and the rank of its block.
+    /// The thread that initialised the mbarrier.
     made: AccessSet,
+    /// Rank of the initialising thread's block in the cluster.
     rank: u32,
     /// Whether the initialising thread has executed [`ptx_asm::Inst::FenceMbarrierInit`] since.
     fenced: bool,
@@ -43,7 +46,7 @@ pub(super) struct Mbarrier {
 /// Size and alignment of an mbarrier in bytes.
 const BYTES: u32 = 8;
 
-/// The most arrivals and transaction bytes of a phase.
+/// Maximum number of arrivals, and of transaction bytes, of a phase.
 const MAX_COUNT: i64 = (1 << 20) - 1;
 
 impl Mbarrier {
@@ -62,7 +65,7 @@ impl Mbarrier {
         Timestamp { column: self.column, time: self.phases + 1 }
     }
 
-    /// Counts an arrival with a thread's vector clock, after adding to the expected bytes.
+    /// Adds `bytes` to the expected transaction bytes, then counts an arrival with the thread's vector clock.
     fn arrive(&mut self, bytes: u32, clock: &[u32]) -> Result<(), String> {
         self.bytes += i64::from(bytes);
         if self.pending == 0 {
@@ -286,7 +289,8 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// Executes [`ptx_asm::Inst::MbarrierWait`]; the scheduler lets the warp continue.
+    /// Executes [`ptx_asm::Inst::MbarrierWait`]. The scheduler blocks the warp until the returned phases are
+    /// complete.
     pub(super) fn wait(
         &self,
         warp: &Warp,
@@ -347,7 +351,7 @@ impl LaunchState<'_> {
             }
             let clock = barrier.complete.clone();
             if whole && alike {
-                // One acquire covers all lanes, which waited for one mbarrier.
+                // All lanes of the warp waited for the same mbarrier, so one acquire serves all of them.
                 who.thread = SEVERAL_THREADS;
                 shared.clocks.acquire(&who, &clock);
                 break;

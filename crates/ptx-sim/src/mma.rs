@@ -1,7 +1,7 @@
 //! Matrix instructions of a warp: `mma`, `ldmatrix`, `stmatrix`.
 //!
 //! A fragment has groups of eight rows (or columns). In each group, lane `l` holds elements of row (or
-//! column) `l / 4`; `l mod 4` determines which of them.
+//! column) `l / 4`; `l mod 4` determines which elements.
 
 use super::arith::truncate;
 use super::collective::whole;
@@ -47,7 +47,7 @@ impl FragmentLayout {
         self.format.decode(truncate(bits >> (16 * element), 16))
     }
 
-    /// A, 16 rows: register `i` holds rows from `8 (i mod 2)` and half `i / 2` of K.
+    /// The 16 rows of A. Register `i` holds eight rows, from row `8 (i mod 2)`, in half `i / 2` of K.
     fn a_rows(self, registers: &[LaneValues]) -> [[f64; 16]; 16] {
         let mut matrix = [[0.0; 16]; 16];
         for (i, values) in registers.iter().enumerate() {
@@ -61,7 +61,7 @@ impl FragmentLayout {
         matrix
     }
 
-    /// B, 8 columns, column-major: register `i` holds half `i` of K.
+    /// The 8 columns of B. Register `i` holds half `i` of K.
     fn b_columns(self, registers: &[LaneValues]) -> [[f64; 16]; 8] {
         let mut matrix = [[0.0; 16]; 8];
         for (i, values) in registers.iter().enumerate() {

@@ -91,7 +91,8 @@ pub(super) struct RaceConflict {
     /// Offset of the byte.
     pub(super) at: usize,
     pub(super) other: Accessor,
-    /// The other access; `None` if the fault is that one of the two is a constant read.
+    /// Kind of the other access; `None` if one of the two accesses is a constant read, and the other one
+    /// writes.
     pub(super) access: Option<AccessKind>,
 }
 
@@ -303,8 +304,8 @@ impl ShadowCell {
         })
     }
 
-    /// The accessor that violates a constant read: a writer of constant data, or a constant reader of written
-    /// data.
+    /// The accessor with which this access violates the rule that no thread writes constant data: an earlier
+    /// writer for a constant read, or an earlier reader for a write of constant data.
     fn not_constant(&self, access: AccessKind) -> Option<Accessor> {
         let kinds: &[usize] = match access {
             AccessKind::Constant => &[WRITE, ATOMIC],

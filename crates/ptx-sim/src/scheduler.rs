@@ -33,8 +33,9 @@ pub(super) struct LaunchState<'a> {
     pub(super) chance: Option<fastrand::Rng>,
     /// The number of scheduling steps out of eight that complete a TMA load even if a warp could run.
     eager: u32,
-    /// Instructions that warps may still execute, and the limit they started from.
+    /// Number of instructions that warps may still execute.
     pub(super) left: u64,
+    /// Number of instructions that warps may execute in the whole launch.
     pub(super) limit: u64,
 }
 
@@ -48,8 +49,8 @@ pub(super) struct ClusterState {
     /// TMA loads in flight.
     pub(super) tma_loads: Vec<PendingTmaLoad>,
     pub(super) stores: PendingTmaStores,
-    /// For each block, the events that some thread of the block must have waited for before the block ends:
-    /// by vector-clock component, the time and a description.
+    /// For each block, the events for which some thread of the block must wait before the block ends. The key
+    /// is the vector-clock component of an event; the value is its time and description.
     pub(super) expects: Vec<BTreeMap<usize, (u32, String)>>,
 }
 
@@ -219,7 +220,7 @@ impl<'a> LaunchState<'a> {
         Ok(())
     }
 
-    /// Releases the warps at a barrier once all of its threads have arrived.
+    /// Releases the warps that wait at a barrier once all threads of the barrier have arrived.
     fn arrive_at_barrier(
         &mut self,
         warps: &mut [Warp],

@@ -97,7 +97,8 @@ impl SimTensorMap {
             && self.tile.iter().all(|tile| (1..=256).contains(tile));
         let aligned =
             [&[self.address], &self.strides[..]].concat().iter().all(|bytes| bytes.is_multiple_of(16));
-        // The driver accepts shorter rows, but gives each the room of a whole span.
+        // The driver also accepts shorter rows, each of which takes a whole span in shared memory. The
+        // simulator does not model these.
         let line_fits = sizes
             && self.is_near()
             && line.is_multiple_of(16)

@@ -22,7 +22,7 @@ pub(super) struct PendingTmaLoad {
     pub(super) issuer: ThreadRef,
     /// Rank of the destination block in the cluster.
     rank: usize,
-    /// Offset of the destination in the block's shared memory, and the tile.
+    /// Offset of the destination in the block's shared memory.
     to: usize,
     data: TileData,
     /// Offset of the mbarrier in the destination block's shared memory.
@@ -66,7 +66,7 @@ struct PendingTmaStore {
 struct TileRequest<'m> {
     map: &'m SimTensorMap,
     at: Vec<i32>,
-    /// The tile's place in shared memory.
+    /// Address of the tile in shared memory.
     shared: ResolvedAddress,
 }
 

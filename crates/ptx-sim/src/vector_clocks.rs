@@ -48,8 +48,9 @@ pub(super) struct VectorClocks {
 struct LaneClock {
     /// Times that the lane knows beyond its warp's clock.
     knows: VectorClock,
-    /// Number of arrivals without the other lanes, and the component that counts them.
+    /// Number of arrivals without the other lanes.
     turns: u32,
+    /// The component that counts these arrivals.
     column: usize,
 }
 
@@ -128,7 +129,8 @@ impl VectorClocks {
         }
     }
 
-    /// Synchronises warps: the accesses of each are ordered before the later ones of all.
+    /// Synchronises warps: the earlier accesses of each warp are ordered before the later accesses of all of
+    /// them.
     pub(super) fn synchronise(&mut self, rows: &[usize]) {
         let mut all = VectorClock::new();
         for &row in rows {

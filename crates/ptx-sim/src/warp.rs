@@ -16,8 +16,9 @@ use ptx_asm::{GuardPredicate, PtxOperand, Reg, SpecialReg, StateSpace};
 /// Execution state of a warp.
 #[derive(Debug)]
 pub(super) struct Warp {
-    /// Index of the warp's block in the grid, and its rank in the cluster.
+    /// Index of the warp's block in the grid.
     pub(super) block: u32,
+    /// Rank of the block in its cluster.
     pub(super) rank: u32,
     /// Index of the warp in its block.
     pub(super) number: u32,
@@ -223,7 +224,8 @@ impl LaunchState<'_> {
         Ok(StepEvent::Continues)
     }
 
-    /// Executes [`Inst::Barrier`]; the scheduler lets the warp continue.
+    /// Executes [`Inst::Barrier`]. The scheduler blocks the warp until all threads of the barrier have
+    /// arrived.
     fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> CheckResult<StepEvent> {
         let most = self.program.kernel.threads.next_multiple_of(32);
         let threads = threads.unwrap_or(most);

@@ -87,8 +87,8 @@ impl WgmmaShape {
 }
 
 impl WarpgroupProgress {
-    /// Records that a warp executes its next instruction of the warpgroup. It is an error if the other warps
-    /// executed another instruction there, or with other operands.
+    /// Records that a warp executes its next instruction of the warpgroup. If another warp executed a
+    /// different one at this point, or the same one with other operands, that is an error.
     fn step(&mut self, warp: u32, inst: usize, operands: [u64; 3]) -> Result<&mut JointStep, String> {
         let done = &mut self.done[warp as usize % 4];
         let at = *done - self.gone;
@@ -106,7 +106,7 @@ impl WarpgroupProgress {
         Ok(&mut self.steps[at - drop])
     }
 
-    /// Whether all warps have executed equally many instructions.
+    /// Whether all warps have executed the same number of instructions.
     pub(super) fn is_even(&self) -> bool {
         self.done.iter().all(|&done| done == self.done[0])
     }
@@ -259,7 +259,8 @@ impl LaunchState<'_> {
             None => {
                 let inputs =
                     Rc::new(self.read_inputs(warp, shared, shape, [values[0], values[1]]).in_lane(0)?);
-                // The instruction is the latest one of the warpgroup.
+                // This warp is the first one at the instruction, so the instruction is the last one in
+                // `steps`.
                 let group = &mut shared.block_states[warp.rank as usize].warpgroups[warp.number as usize / 4];
                 if let Some(joint) = group.steps.back_mut() {
                     joint.inputs = Some(Rc::clone(&inputs));
@@ -354,8 +355,7 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// Executes [`Inst::SetMaxRegisters`]; the scheduler lets the warp continue when enough registers are
-    /// free.
+    /// Executes [`Inst::SetMaxRegisters`]. The scheduler blocks the warp until enough registers are free.
     pub(super) fn set_max_registers(
         &self,
         warp: &mut Warp,

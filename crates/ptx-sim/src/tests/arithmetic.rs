@@ -127,7 +127,7 @@ fn bits_are_counted_and_moved() {
             for by in [0, 1, 31, 32, 33] {
                 let pair = u64::from(b as u32) << 32 | u64::from(low);
                 let left = (pair.rotate_left(by as u32 % 32) >> 32) as u32;
-                // A rotation of a narrower field brings in only the bits below it.
+                // `rotate_left` moves the highest bits of the pair into its low half, which is cut off.
                 assert_eq!(ternary(PtxTernaryOp::FunnelLeft, Ty::B32, a, b, by), Some(u64::from(left)));
                 let right = (pair >> (by % 32)) as u32;
                 assert_eq!(ternary(PtxTernaryOp::FunnelRight, Ty::B32, a, b, by), Some(u64::from(right)));

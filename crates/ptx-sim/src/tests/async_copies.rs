@@ -14,7 +14,7 @@ fn begin(b: &mut PtxBuilder, to: Reg, read: Option<Reg>) {
     b.push(Inst::CpAsync { bytes: 4, to: AddressOperand::at(to), from: AddressOperand::at(from), read });
 }
 
-/// The 64 words of the output after a run.
+/// Runs a kernel on a buffer of 64 words, which is its source and output, and returns the words afterwards.
 fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u32>, KernelStats), SimFault> {
     let mut gpu = SimulatedGpu::new();
     let x = gpu.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
@@ -26,7 +26,8 @@ fn cause(kernel: &PtxKernel, order: ExecutionOrder) -> FaultCause {
     *outcome(kernel, order).expect_err("it is wrong").cause
 }
 
-/// Each thread reads the word of the thread `distance` away after `between`, then stores it.
+/// Each thread starts a copy of its own word, executes `between`, reads the word of the thread `distance`
+/// away, and stores the word.
 fn exchange(distance: u32, between: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     kernel(64, |b| {
         let array = b.shared(256, 16);

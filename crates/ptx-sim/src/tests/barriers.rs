@@ -19,7 +19,7 @@ fn a_partial_warp_cannot_synchronise() {
         })
     };
     assert_eq!(cause(&k(8), 1), FaultCause::PartialWarp { active: 0xff, expected: u32::MAX });
-    // The existing lanes of the last warp suffice.
+    // In the last warp, 8 lanes exist. All of them execute the barrier, which is enough.
     words(&k(40), 1, 0);
     let guarded = kernel(32, |b| {
         let some = below(b, 31);

@@ -77,7 +77,7 @@ enum MissingSync {
     Nothing,
     FenceOfBarriers,
     FirstBarrier,
-    /// A block barrier instead of the cluster barrier.
+    /// The first cluster barrier. The kernel has a block barrier in its place.
     FirstClusterBarrier,
     LastBarrier,
     Expectation,

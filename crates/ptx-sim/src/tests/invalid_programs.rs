@@ -23,7 +23,8 @@ const TERNARY: [PtxTernaryOp; 7] = [
     PtxTernaryOp::Logic(0x96),
 ];
 
-/// Registers per class that the kernel writes first; one more is never written.
+/// Number of registers per class that the kernel writes at its beginning. Instructions also use one further
+/// register per class, which the beginning does not write.
 const REGISTERS: u32 = 3;
 
 impl KernelSampler {
@@ -71,7 +72,7 @@ impl KernelSampler {
         (0..count).map(|_| self.reg(class)).collect()
     }
 
-    /// An instruction, which mostly exists for its types.
+    /// An instruction that usually exists for its types.
     fn inst(&mut self) -> Inst {
         loop {
             let inst = self.any_inst();
@@ -270,8 +271,8 @@ fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u8>, Kernel
     Ok((gpu.bytes(x).to_vec(), stats))
 }
 
-/// Random kernels have the same outcome whenever they run in the same order. Together they end in every way
-/// that is not very rare.
+/// Random kernels have the same outcome whenever they run in the same order. Among their outcomes are success
+/// and the common kinds of fault.
 #[test]
 fn random_kernels_end() {
     let mut sampler = KernelSampler { chance: fastrand::Rng::with_seed(2) };

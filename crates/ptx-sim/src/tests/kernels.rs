@@ -241,7 +241,8 @@ impl MmaMatmul {
         let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
         let [left, right] = [0, 1].map(|operand| self.tile(b, operand, step));
-        // Rows and chunks of this lane's matrices: A's are in column order, B's in row order.
+        // The row and chunk whose address this lane gives to `ldmatrix`. The instruction loads four matrices:
+        // for A in column order, for B in row order.
         let (low, chunk_left) = (field(b, lane, 0, 15), field(b, lane, 4, 1));
         let row_left = b.mul_add(Ty::U32, warp_row, 32_u32, low);
         let (low, high, chunk_right) = (field(b, lane, 0, 7), field(b, lane, 4, 1), field(b, lane, 3, 1));

@@ -1,6 +1,6 @@
 //! Matrix instructions of a warp, and fragments in shared memory.
 //!
-//! The tests build fragments from PTX's tables of lanes and registers, unlike the simulator.
+//! The tests build fragments by other formulas than the simulator: by PTX's tables of lanes and registers.
 
 use super::{ExecutionOrder, FaultCause, cause, kernel};
 use crate::float::{BF16, F16, FloatFormat, RoundingDirection};
@@ -179,7 +179,7 @@ fn matrices_from_shared_memory() {
     }
 }
 
-/// `stmatrix` stores a fragment, transposed or not, that `ldmatrix` loads again.
+/// `stmatrix` stores a fragment. `ldmatrix` loads it again, transposed or not.
 #[test]
 fn matrices_into_shared_memory() {
     for (count, transposed) in [1, 2, 4].into_iter().flat_map(|n| [(n, false), (n, true)]) {

@@ -168,8 +168,8 @@ fn every_reader_counts() {
     }
 }
 
-/// Readers at different times, of which a later barrier orders only the latest. The write covers all bytes
-/// read, or some.
+/// Warps 0 and 1 read a word at different times, then warp 2 writes it, or one byte of it. The write is a
+/// race if a barrier orders only the read of warp 1 before it.
 #[test]
 fn early_readers_are_not_forgotten() {
     let k = |meet_early_reader: bool, write: Ty| {

@@ -1,7 +1,7 @@
 //! `wgmma`: operand layouts, accumulator layout, and synchronisation.
 //!
-//! The tests place operands by PTX's tables of core matrices (8 rows of 16 bytes) and swizzles, unlike the
-//! simulator.
+//! The tests place operands by other formulas than the simulator: by PTX's tables of core matrices (8 rows of
+//! 16 bytes) and swizzles.
 
 use super::{ExecutionOrder, FaultCause, ORDERS};
 use crate::{SimFault, SimLaunch, SimulatedGpu, run};
