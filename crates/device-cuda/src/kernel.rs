@@ -16,7 +16,8 @@ use crate::{
     stream::logs::LogBuffer,
 };
 
-/// The hardware allocates registers for whole warps; the number per thread is a multiple of this one.
+/// The hardware rounds the number of registers per thread up to a multiple of this number, and allocates
+/// registers for whole warps.
 const REGISTER_UNIT: usize = 8;
 const WARP: u32 = 32;
 

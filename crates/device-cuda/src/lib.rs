@@ -87,7 +87,7 @@ mod device; // the driver
 mod caps; // capabilities of a device
 mod open; // finding and opening devices
 
-// Work.
+// Running kernels and copies.
 mod event; // points in a stream
 mod kernel; // text to functions bound to memory
 mod maps; // tensor maps of kernels

@@ -5,7 +5,7 @@
 //! If the driver rejects a task, the stream fails: later tasks are not submitted, and later events have the
 //! failure. These events are reached no sooner than the tasks before them, so that a stream that overwrites
 //! the memory of those tasks waits for them. An error *during* a task makes the whole context unusable: the
-//! device is lost, and every task on it fails that is not known to be done.
+//! device is lost, and every task on it that is not known to be done fails.
 //!
 //! # Progress
 //!
@@ -291,8 +291,8 @@ impl Stream {
         }
     }
 
-    /// Marks the device as lost: an error of a query or a wait leaves the state of its tasks unknown,
-    /// whatever its code.
+    /// Marks the device as lost because of an error of a query or a wait. Whatever the code of such an error,
+    /// the state of the tasks before the event is unknown.
     fn mark_lost(&self, state: &StreamState, error: &CallError) {
         self.shared.lose(format!("{error}{}", self.pending(state)));
     }

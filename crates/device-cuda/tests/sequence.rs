@@ -342,8 +342,9 @@ fn graphs_own_what_they_use() {
     assert_eq!((notes.count("instantiate"), notes.count("lost")), (10, 0));
 }
 
-/// Faults around graphs: if one of three kernels that each count fails, exactly the kernels before it have
-/// counted.
+/// A graph of four kernels, each of which adds one to a counter, is one task. An injected fault makes the
+/// task fail after none, two or all of its kernels have run. The failure names the first kernel that has not
+/// run, or else the last one.
 #[test]
 fn a_fault_strikes_between_kernels() {
     on_fake("", || {

@@ -23,8 +23,8 @@ fn random_programs_equal_the_model_in_every_order() {
     on_fake("order=eager pools=0", || random_programs(&Cuda, 0..3));
 }
 
-/// Two kernels of a routine, of which the first is good and the second is rejected: the second's output has
-/// no value, and the stream works again after a reset.
+/// A routine has two kernels that write one node. The driver accepts the first kernel and rejects the second,
+/// so the node has no value, and other nodes keep theirs. After a reset the stream works again.
 #[test]
 fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
     on_fake("", || {

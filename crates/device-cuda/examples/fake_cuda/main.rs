@@ -25,7 +25,7 @@ use crate::{
 mod graph; // launches
 mod maps; // tensor maps
 mod ptx; // kernels
-mod world; // everything else
+mod world; // the simulated machine: devices, memory, streams, events
 
 /// The driver's return code: 0 for success.
 type Answer = c_uint;

@@ -39,7 +39,7 @@ struct Inst {
 /// An error in a text, in an assembler's words.
 pub(crate) struct Complaint(pub(crate) String);
 
-/// Access to memory of the device, by words.
+/// Loads and stores of 32-bit words in device memory; `None` if the address is invalid.
 pub(crate) trait Reach {
     fn load(&mut self, address: u64) -> Option<u32>;
     fn store(&mut self, address: u64, value: u32) -> Option<()>;

@@ -58,7 +58,7 @@ pub(crate) struct Context {
 struct Block {
     device: u64,
     pool: Option<u64>,
-    /// Whether the stream of the allocation has executed it.
+    /// Whether the stream of the allocation has executed the allocation.
     is_there: bool,
     bytes: Vec<u8>,
 }
@@ -232,7 +232,8 @@ impl World {
         }
     }
 
-    /// Runs a task of a stream that can run one; returns whether there was one.
+    /// Runs the next task of a random stream among those whose next task can run. Returns false if there is
+    /// no such stream.
     pub(crate) fn step(&mut self) -> bool {
         let ready = |stream: &Stream| match stream.tasks.front() {
             Some(Task::Wait(event, ticket)) => {

@@ -168,8 +168,8 @@ pub(super) type ParameterList = *mut *mut c_void;
 const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
 const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
 
-/// Calls `call` with a parameter list for `params`, which has the words of the parameters in the layout that
-/// the code expects. The list exists during the call only.
+/// Calls `call` with a parameter list for `params`: the words of the parameters, in the layout that the code
+/// expects. The list exists only during the call.
 pub(super) fn with_parameter_list<R>(params: &[u64], call: impl FnOnce(ParameterList) -> R) -> R {
     let mut bytes = size_of_val(params);
     let mut list: [*mut c_void; 5] = [

@@ -1,7 +1,7 @@
 //! A device and its context, to which all other handles belong.
 //!
-//! The context is the device's primary one, which other users of CUDA in the process share. So their memory
-//! is accessible to this crate and vice versa, and the device does not switch contexts.
+//! The context is the device's primary one, which other users of CUDA in the process share. This crate and
+//! the other users can therefore access each other's memory, and the device does not switch contexts.
 
 use std::{
     ffi::{CStr, c_char},

@@ -77,7 +77,8 @@ impl Drop for RecordedEvent {
     }
 }
 
-/// An event that can be reused: making one takes longer than all other steps of a task.
+/// An event that can be reused. Events are reused because making one takes longer than all other steps of a
+/// task.
 #[derive(Debug)]
 pub(super) struct FreeEvent(pub(super) CUevent);
 
@@ -198,7 +199,8 @@ impl<E> TaskQueue<E> {
         Ok(())
     }
 
-    /// Copies a region to a staging range, and to `array` from byte `offset` on when the copy is done.
+    /// Copies a region to a staging range. When the copy is done, the range is copied to `array`, from byte
+    /// `offset` on.
     pub(crate) fn download(
         &mut self,
         src: &MemoryRegion,

@@ -79,7 +79,8 @@ impl fmt::Debug for StagingPool {
     }
 }
 
-/// A chunk that a stream uses; returned with its last range.
+/// A chunk that a stream uses. It returns to the pool when the stream has left it and its last range is
+/// dropped.
 struct SharedChunk {
     pinned: Option<PinnedChunk>,
     staging: Arc<StagingPool>,
@@ -123,7 +124,8 @@ impl StagingAllocator {
     pub(crate) fn allocate(&mut self, bytes: usize) -> Result<Option<StagingRange>, CallError> {
         let bytes = bytes.clamp(1, CHUNK_BYTES);
         if !self.current.as_mut().is_some_and(|current| has_room(current, bytes)) {
-            // The rest of the chunk stays unused; the chunk is returned with its last range.
+            // The rest of the chunk stays unused. The chunk returns to the pool when its last range is
+            // dropped.
             self.current = None;
             if self.count.load(Ordering::Relaxed) >= MAX_CHUNKS {
                 return Ok(None);

@@ -3,7 +3,8 @@
 //! A run clears the buffer's header, runs the kernel, and copies the buffer to the host. The thread that
 //! observes the end of the copy reports the log: it passes the text to the sink. Events after a log are
 //! reached after the log is reported, so a thread that has waited for a run has its log. One thread at a time
-//! reports the logs of a stream, in order. Tasks that wait on the device do not wait for logs.
+//! reports the logs of a stream, in order. A task of another stream that waits for an event may begin before
+//! the logs in front of the event are reported.
 //!
 //! A sink is the user's code: it runs without locks held, and it must not wait. If it panics, the stream
 //! fails as if the kernel had.
@@ -197,8 +198,8 @@ impl Stream {
             return Ok(());
         }
         let copied = self.download(&log.region, &bytes).map_err(|rejected| rejected.error);
-        // The kernel has been submitted. If its log is rejected, the stream fails, and the event after the
-        // kernel has that failure.
+        // The kernel has been submitted, so its launch is a success. If the copy of its log, or the event
+        // after it, is rejected, the stream fails, and later events have that failure.
         let _ = copied.and_then(|()| self.report_when_done(RunLog { kernel: Arc::clone(kernel), bytes }));
         Ok(())
     }

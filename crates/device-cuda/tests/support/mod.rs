@@ -27,8 +27,8 @@ const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
 /// Set if tests that need no injected failures shall run on the machine's own driver.
 const REAL: &str = "DEVICE_CUDA_TEST_REAL";
 
-/// Runs a test on the fake driver with default settings, and returns the driver's notes; none inside of the
-/// child process, or if the test runs on the machine's own driver.
+/// Runs a test on the fake driver with default settings, and returns the notes of that driver. Returns `None`
+/// inside of the child process, and if the test runs on the machine's own driver.
 pub fn on_device(test: impl FnOnce()) -> Option<Notes> {
     if env::var_os(REAL).is_some() {
         test();
@@ -37,7 +37,8 @@ pub fn on_device(test: impl FnOnce()) -> Option<Notes> {
     on_fake("", test)
 }
 
-/// Runs a test on the fake driver with settings, which the driver's front page explains.
+/// Runs a test on the fake driver with settings. The first comment of `examples/fake_cuda/main.rs` explains
+/// them.
 pub fn on_fake(settings: &str, test: impl FnOnce()) -> Option<Notes> {
     on_library(&fake(), settings, test)
 }
@@ -91,9 +92,9 @@ pub fn folder() -> PathBuf {
     PathBuf::from(env::var_os("DEVICE_CUDA_TEST_FOLDER").unwrap())
 }
 
-/// The path of the fake driver. `cargo test` builds it with the examples, unless it is told to build some
-/// tests alone. Where the tests run from an archive of programs, the sources are missing, and the library is
-/// as new as the tests.
+/// The path of the fake driver. `cargo test` builds it with the other examples, but not if it builds only
+/// some of the test programs; the check of its age reports that. If the tests run from an archive of compiled
+/// programs, there are no sources, and the library is as new as the tests.
 fn fake() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
