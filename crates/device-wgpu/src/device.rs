@@ -30,11 +30,14 @@ pub struct Config {
     pub adapter: AdapterChoice,
     /// Limit on the total size of the device's pools, in bytes; `None` by default.
     pub memory_limit: Option<usize>,
-    /// Maximum size in bytes of a binding, and so of a pool, if the adapter's limit is higher.
+    /// Lowers the adapter's limit on the size in bytes of a binding, and so of a pool. A value above that
+    /// limit has no effect.
     pub binding_bytes: Option<u64>,
-    /// Maximum number of buffers per kernel, if the adapter's limit is higher; browsers offer about eight.
+    /// Lowers the adapter's limit on the number of buffers per kernel. A value above that limit has no
+    /// effect. Browsers offer about eight buffers.
     pub storage_buffers: Option<u32>,
-    /// Maximum number of workgroups in one dimension, if the adapter's limit is higher.
+    /// Lowers the adapter's limit on the number of workgroups in one dimension. A value above that limit has
+    /// no effect.
     pub groups_per_dimension: Option<u32>,
 }
 

@@ -292,8 +292,8 @@ fn track(encoder: &CommandEncoder, readbacks: Option<&ReadbackBuffer>) -> Arc<Ba
     progress
 }
 
-/// The offset and size, in bytes, of a range in its slab. The size is rounded up to whole words, whose
-/// padding belongs to no node.
+/// The offset and size, in bytes, of a range in its slab. The size is rounded up to whole words; the padding
+/// belongs to no node.
 fn words(region: &MemoryRegion) -> (u64, u64) {
     (region.begin() as u64, region.bytes.next_multiple_of(4) as u64)
 }

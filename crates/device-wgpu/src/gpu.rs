@@ -20,9 +20,9 @@ use wgpu::{ErrorFilter, Limits, PollType, SubmissionIndex};
 
 use crate::adapter::OpenedAdapter;
 
-/// How long a wait may take before it checks whether the device is lost. It is longer than kernels take: if a
-/// wait times out just before its submission completes while another thread observes the completion, wgpu 30
-/// panics because its queue is already empty.
+/// Time after which a wait ends to check whether the device is lost. It is longer than kernels take, so that
+/// waits rarely time out: wgpu 30 panics if a wait times out just before its submission completes, and
+/// another thread observes the completion and empties wgpu's queue.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum interval between polls that do not wait. A poll costs as much as recording several tasks.

@@ -49,7 +49,7 @@ mod free_list; // free ranges of a slab
 mod slab; // pools in slabs, slabs in buffers
 mod staging; // buffers between host and device
 
-// Work.
+// Running kernels and copies.
 mod command; // the tasks of streams
 mod encode; // commands to a command buffer
 mod event; // points in a stream

@@ -109,8 +109,8 @@ impl SlabAllocator {
         }
     }
 
-    /// Rounds a size up to the alignment. An empty pool gets one alignment, so that every pool has an address
-    /// of its own.
+    /// Rounds a size up to the alignment. An empty pool takes as many bytes as the alignment, so that every
+    /// pool has an address of its own.
     fn rounded(&self, bytes: usize) -> usize {
         bytes.max(1).next_multiple_of(self.alignment)
     }
