@@ -1,5 +1,5 @@
 //! Compares whole programs in assignment text with an independent evaluator;
-//! `crates/arrayjit/tests/it/differential` has generator and evaluator.
+//! `crates/arrayjit/tests/it/differential` contains the generator of the programs and the evaluator.
 #![no_main]
 
 #[path = "../../crates/arrayjit/tests/it/differential/check/mod.rs"]

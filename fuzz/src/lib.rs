@@ -21,15 +21,16 @@ use lowered_ir::{
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Registry, TensorNode};
 
-/// The most bytes of a routine's nodes; a larger routine is compiled but not run.
+/// Maximum total size of a routine's nodes and locals, in bytes. A larger routine is compiled but not run.
 const MAX_BYTES: u64 = 1 << 16;
-/// The most statements that a routine executes; a longer routine is compiled but not run.
+/// Maximum number of statements that a routine executes. A longer routine is compiled but not run.
 const MAX_STEPS: u64 = 1 << 14;
-/// The most bytes of a routine's text; a larger routine is not compiled, because huge unrolled bodies are
-/// slow.
+/// Size of a routine's text, in bytes, from which on the routine is not compiled, because huge unrolled
+/// bodies take long to compile.
 const MAX_TEXT: usize = 4096;
 
-/// The parser of the loop IR returns, and an accepted text prints and parses to the same text again.
+/// The parser of the loop IR terminates on any bytes. If it accepts a text, the printed routine parses again,
+/// and prints as the same text.
 pub fn parse(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     if let Ok(routine) = text::parse(source) {
@@ -39,8 +40,8 @@ pub fn parse(data: &[u8]) {
     }
 }
 
-/// The parser of assignment text returns, and accepted texts lower to IR that verifies. The same holds for
-/// valid programs derived from the bytes.
+/// The parser of assignment text terminates on any bytes, and accepted texts lower to IR that verifies. The
+/// same holds for valid programs derived from the bytes.
 pub fn assignments(data: &[u8]) {
     if let Ok(source) = std::str::from_utf8(data) {
         assigned(source, &some_nodes());
@@ -72,8 +73,8 @@ fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
     true
 }
 
-/// For every text that verifies, every stage returns and its result verifies, and small routines compute the
-/// same values at every stage.
+/// For the routine of every text that verifies, every stage terminates and its result verifies. A small
+/// routine computes the same values after every stage.
 pub fn verified(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     let Ok(routine) = text::parse(source) else { return };
