@@ -28,8 +28,8 @@ function answered(device, promise, doing) {
 }
 
 /**
- * Calls `work` and returns its result. Throws errors that the device reports meanwhile: of validation,
- * memory, or its own.
+ * Calls `work` and returns its result. Throws an error if `work` fails, or if the device reports a validation
+ * error, an out-of-memory error or an internal error meanwhile.
  */
 async function checked(device, doing, work) {
   const filters = ["validation", "out-of-memory", "internal"];

@@ -1,7 +1,8 @@
 //! A page of the digits example: the network that `examples/digits` trains, on the same data.
 //!
 //! This machine's CPU trains the network. The CPU also evaluates the test images, makes one more training
-//! step, and trains for one epoch from the initial weights; the browser's results are compared with these.
+//! step, and trains for one epoch from the initial weights. The page compares the browser's results with the
+//! results of the CPU.
 
 use std::path::Path;
 

@@ -18,7 +18,7 @@
 //!   limit.
 #![forbid(unsafe_code)]
 
-pub mod page; // what a page holds, and the file made of it
+pub mod page; // the content of a page, and its HTML file
 
 mod link; // nodes and calls -> slabs and tables
 
@@ -26,4 +26,4 @@ pub mod digits; // pages of the digits example
 pub mod lir; // pages of `.lir` files
 
 pub mod browser; // opening a page and bringing back its report
-mod server; // the page on this machine's own address
+mod server; // serves a page at 127.0.0.1

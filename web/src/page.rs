@@ -201,7 +201,7 @@ pub struct Outcome {
     pub kernels: Vec<KernelOutcome>,
     /// The outcome of each run of the page.
     pub runs: Vec<RunOutcome>,
-    /// The duration of everything, in seconds.
+    /// The time to open the device, compile all kernels and execute all runs, in seconds.
     pub seconds: f64,
 }
 

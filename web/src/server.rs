@@ -16,9 +16,9 @@ use anyhow::{Context, Result, bail};
 const PER_CONNECTION: Duration = Duration::from_secs(5);
 /// How long the server sleeps if no connection is waiting.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// The most bytes of a report that is accepted.
+/// Maximum size of a report, in bytes.
 const MAX_REPORT: usize = 64 << 20;
-/// The most bytes that are read of the head of a request.
+/// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
 
 /// A server that listens at its address.

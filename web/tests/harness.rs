@@ -36,8 +36,8 @@ fn node(name: &str, slab: usize, offset: usize) -> Node {
     Node { name: name.into(), dtype: "f32".into(), dims: vec![GROUPS], slab, offset, bytes: 4 * GROUPS }
 }
 
-/// A page with two steps of `y += @factor · x`. The nodes lie in different slabs, and not at the beginnings
-/// of these.
+/// A page with two steps of `y += @factor · x`. The nodes lie in different slabs, and not at the beginning of
+/// a slab.
 fn scaled(expected: impl Fn(usize) -> f32) -> Page {
     let mut data = Data::default();
     let x = data.add(&floats((0..GROUPS).map(|i| i as f32)));
