@@ -1,5 +1,5 @@
-"""JAX as a peer. Operations are jitted, and a call waits for the result. Inputs are on the device before the first call.
-A step that updates arrays donates them.
+"""JAX as a peer. Operations are jitted, and a call waits for the result. Inputs are on the device before the
+first call. A step that updates arrays donates them.
 """
 
 import os
@@ -34,7 +34,9 @@ class Step:
 
 
 def open_peer(threads):
-    """Loads JAX while the process may use only `threads` cores, so that its pools have that size, and then lifts the limit."""
+    """Loads JAX while the process may use only `threads` cores, so that JAX's thread pools have `threads` threads.
+    Lifts the limit afterwards.
+    """
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(all_cores)[:threads])
     import jax
@@ -63,7 +65,7 @@ class Jax:
         return operation in self.steps
 
     def step(self, operation, inputs):
-        # Each call makes a new function, so that it is compiled each time.
+        # Each step has a function of its own, so that JAX compiles the operation for each step.
         function, updated = self.steps[operation]
         self.jax.clear_caches()
         jitted = self.jax.jit(lambda state, *fixed: function(*state, *fixed), donate_argnums=0 if updated else None)
@@ -74,7 +76,9 @@ class Jax:
 
 
 def operations(jax):
-    """Each operation with the positions of the inputs that it updates, which come first among its arguments and results."""
+    """The operations, each with the positions of the inputs that it updates. The updated arrays come first
+    among the arguments and the results of an operation.
+    """
     lax, numpy = jax.lax, jax.numpy
 
     def layer_norm(x, scale, shift):
