@@ -180,7 +180,7 @@ impl AccumulatorLayout {
     }
 }
 
-/// The outputs from element `first` of a fragment's four.
+/// `count` adjacent outputs of a fragment, from number `first` of the thread's four elements on.
 fn outputs(origin: &TileOrigin, [down, along]: [u32; 2], first: usize, count: usize) -> OutputElements {
     let (down, along) = (down + 8 * (first / 2) as u32, along + (first % 2) as u32);
     OutputElements { row: (origin.row, down), column: (origin.half, along), count }

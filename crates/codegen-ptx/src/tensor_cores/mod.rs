@@ -175,8 +175,8 @@ pub(crate) trait MatmulCallbacks {
     /// The builder of the kernel.
     fn builder(&mut self) -> &mut PtxBuilder;
 
-    /// Selects a matmul of the batch by its index. Later calls refer to it, until the end of the block that
-    /// is being written.
+    /// Selects a matmul of the batch by its index. Later calls refer to this matmul, until the end of the
+    /// list of statements that is being written.
     fn enter_batch(&mut self, number: Reg);
 
     /// The address of the first element of an operand or output.

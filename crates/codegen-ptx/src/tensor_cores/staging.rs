@@ -1,4 +1,4 @@
-//! Epilogue staging tiles: 16 rows of 128 bytes in shared memory, each of one warp.
+//! Epilogue staging tiles: 16 rows of 128 bytes in shared memory. Each warp has its own staging tiles.
 //!
 //! A thread holds two adjacent elements in each of two rows of a fragment, which is 4 or 8 bytes of a row in
 //! memory. A warp therefore writes its results to staging tiles, from which whole rows are stored. In a

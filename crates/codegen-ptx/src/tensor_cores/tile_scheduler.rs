@@ -1,6 +1,6 @@
-//! The tile scheduler: maps the index of a block or cluster to a tile of the output. Tiles are grouped by
-//! rows of tiles and go column by column within a group, so that blocks which run at about the same time
-//! share operand tiles in L2.
+//! The tile scheduler: maps the index of a block or cluster to a tile of the output. A group consists of
+//! several rows of tiles. Groups follow each other, and the tiles of a group are in column order, so that
+//! blocks that run at about the same time share operand tiles in L2.
 
 use ptx_asm::{PtxBinaryOp, PtxBuilder, Reg, Ty};
 

@@ -67,12 +67,13 @@ pub(super) struct OperandLoader {
     to: Reg,
     /// Bytes between tiles in global memory.
     next: u64,
-    /// Number of copies per thread and tile, and bytes between them in global and in shared memory.
+    /// Number of copies per thread and tile.
     count: u32,
+    /// Bytes between these copies, in global and in shared memory.
     step: (u64, u32),
     /// For each copy, a predicate for rows that exist; `None` if all do.
     inside: Vec<Option<Reg>>,
-    /// The bounds check along K, if K is not a multiple of the tile's.
+    /// The bounds check along K, if K of the matmul is not a multiple of K of the tile.
     ragged: Option<RaggedK>,
 }
 

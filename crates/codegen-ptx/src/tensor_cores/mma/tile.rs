@@ -17,8 +17,8 @@ pub(crate) struct MmaTile {
     pub(crate) stages: u32,
 }
 
-/// The largest tile first, which loads each element least often. With every tile, a fragment is used at least
-/// twice.
+/// Tiles in order of decreasing size. With a larger tile, a kernel loads each element fewer times. With each
+/// tile, a warp uses a loaded fragment at least twice.
 const TILES: [MmaTile; 3] = [
     MmaTile { rows: 128, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },
     MmaTile { rows: 64, columns: 128, k_bytes: 64, warps: [2, 2], stages: 4 },

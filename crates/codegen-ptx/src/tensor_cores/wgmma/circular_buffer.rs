@@ -1,8 +1,8 @@
 //! The circular buffer of pipeline stages in shared memory, with a *full* and an *empty* mbarrier per stage.
 //!
-//! A phase of a *full* mbarrier completes when the announced bytes have arrived, one of an *empty* mbarrier
-//! when all consumer warps have released the stage. A wait names the parity of a phase, which alternates from
-//! one round of [`PipelineState`] through the buffer to the next.
+//! A phase of a *full* mbarrier completes when the announced bytes have arrived, and a phase of an *empty*
+//! mbarrier when all consumer warps have released the stage. A wait names the parity of a phase, which
+//! alternates from one round of [`PipelineState`] through the buffer to the next.
 
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxOperand, PtxStmt, Reg, RegClass,

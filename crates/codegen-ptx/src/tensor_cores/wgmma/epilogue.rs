@@ -22,8 +22,8 @@ use crate::tensor_cores::staging::{self, StagedResults, StagingWriter};
 use crate::tensor_cores::tile_scheduler::TileCoord;
 use crate::tensor_cores::{Matmul, MatmulCallbacks, MatmulMemory, OutputView};
 
-/// The most staging tiles of a warp: one is written while TMA reads the other. More would take the memory of
-/// a pipeline stage.
+/// Maximum number of staging tiles of a warp: the warp writes one while TMA reads the other. More staging
+/// tiles would take the memory of a pipeline stage.
 const MAX_STAGING_TILES: u32 = 2;
 
 impl WgmmaTile {
@@ -33,7 +33,8 @@ impl WgmmaTile {
         operands.chain(stores(matmul).unwrap_or_default()).collect()
     }
 
-    /// Staging tiles per warp, such that each output tile begins with the first one.
+    /// Number of staging tiles per warp. It divides the number of times that an output tile uses one, so that
+    /// each output tile begins with the first staging tile.
     fn staging_tiles(&self, matmul: &Matmul) -> u32 {
         let bytes: u32 = matmul.outputs.iter().map(|store| store.element.bytes()).sum();
         let uses = self.columns * bytes / staging::LINE;
@@ -41,7 +42,8 @@ impl WgmmaTile {
     }
 }
 
-/// The outputs as tensors with staging tiles as their tiles; `None` if a batch cannot be tensor axes.
+/// The outputs as tensors whose tiles are the staging tiles; `None` if a tensor map cannot describe the batch
+/// of an output.
 fn stores(matmul: &Matmul) -> Option<Vec<TmaTensor>> {
     let [rows, columns, _] = matmul.sizes;
     let tensor = |store: &OutputView| {

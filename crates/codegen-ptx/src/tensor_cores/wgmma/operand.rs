@@ -51,7 +51,7 @@ impl TmaTensor {
 }
 
 impl WgmmaTile {
-    /// A and B as tensors; `None` if a batch cannot be tensor axes.
+    /// A and B as tensors; `None` if a tensor map cannot describe the batch of an operand.
     pub(crate) fn operands(&self, matmul: &Matmul) -> Option<[TmaTensor; 2]> {
         let k = matmul.sizes[2];
         let tensor = |matrix: &OperandView, at| {
@@ -76,8 +76,9 @@ pub(super) struct TmaLoader {
     k_contiguous: bool,
     /// Offset of the operand in a stage.
     to: u32,
-    /// Number of loads per tile, and distance between them in rows and in bytes.
+    /// Number of loads per tile.
     count: u32,
+    /// Distance between these loads, in rows and in bytes.
     step: (u32, u32),
     /// For a multicast operand: the rank of this block, the rows and bytes that each block loads, and the
     /// mask of blocks.
@@ -158,9 +159,11 @@ pub(super) struct DescriptorIterator {
 
 /// Bytes of a descriptor unit.
 const UNIT: u32 = 16;
-/// Bit positions of the leading-dimension and stride-dimension offsets, and the 128-byte swizzle mode.
+/// Bit position of the leading-dimension offset.
 const LEADING: u32 = 16;
+/// Bit position of the stride-dimension offset.
 const STRIDE: u32 = 32;
+/// The swizzle mode of 128 bytes, in its bits of a descriptor.
 const SWIZZLE_128: u64 = 1 << 62;
 
 impl DescriptorIterator {

@@ -74,7 +74,7 @@ fn a_block_has_several_tiles() {
     // More tiles than SMs: the pipeline continues from tile to tile.
     let sizes = [64 * 17, 64 * 9, 64];
     multiply(&matmul(sizes, [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 5 });
-    // With one staging tile per warp, an output tile reuses that of the one before.
+    // With one staging tile per warp, an output tile reuses the staging tile of the output tile before.
     let narrow = stored(matmul([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
     multiply(&narrow, &SMALL, false, ExecutionOrder::Random { seed: 6 });
 }

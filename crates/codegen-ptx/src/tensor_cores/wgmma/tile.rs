@@ -41,7 +41,8 @@ pub(super) const WARPS: u32 = 4;
 pub(super) const ROWS: u32 = 64;
 
 impl WgmmaTile {
-    /// The tile with the least estimated time, which counts waves: the last wave may be nearly empty.
+    /// The tile with the shortest estimated time. The estimate counts whole waves of blocks, because a wave
+    /// takes its full time even if it is nearly empty.
     pub(crate) fn of(matmul: &Matmul) -> WgmmaTile {
         let time = |(tile, each): &(WgmmaTile, u64)| {
             let tiles = tile.tiles(matmul).saturating_mul(u64::from(tile.cluster));
