@@ -96,7 +96,7 @@ fn random_routines_log_what_the_interpreter_logs() {
     assert!(passed > 45, "{passed} passed");
 }
 
-/// A routine with its inputs that logs values of every type, loaded and known, in an unrolled loop.
+/// A routine with its inputs that logs a loaded value and a constant of every type, in an unrolled loop.
 fn every_type() -> RunCase {
     let (mut nodes, mut logs) = (String::new(), String::new());
     for (at, dtype) in DType::ALL.into_iter().enumerate() {

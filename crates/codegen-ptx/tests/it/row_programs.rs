@@ -196,7 +196,7 @@ impl RowProgram {
     }
 }
 
-/// A value with so many operations that passes are not unrolled.
+/// A value with so many operations that loops over a row are not unrolled.
 fn much(x: &str, dtype: &str) -> String {
     let polynomial = |from: usize| {
         (from..from + 25).fold(x.to_owned(), |value, last| format!("({value} * {x} + {last}{dtype})"))

@@ -254,8 +254,8 @@ fn results_that_other_threads_read_are_combined_by_warps() {
            zero %1
            for i0 in 0..3 { for i1 in 0..28 { for i2 in 0..28 { %1[i0] := %1[i0] + %0[i0, i1, i2] } } }
          }");
-    // Barriers: after each of three parts except the first, before warps combine the partial sums, and
-    // after that.
+    // The threads add the 28 × 28 elements in four parts of at most 16 × 16 elements. There is a barrier
+    // after each part, and one between the reductions by warps and the sum of their results.
     assert_eq!((found.threads, found.text.matches("shfl.sync").count()), (256, 7), "{}", found.text);
     assert_eq!(found.barriers(), 5, "{}", found.text);
 }

@@ -150,7 +150,8 @@ pub(crate) fn run_kernel(
 ) -> Result<KernelResult, String> {
     let mut machine = SimulatedGpu::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
-        // A parameter that is overwritten whole is not read first.
+        // The kernel overwrites the whole parameter and must not read it before, so its memory begins
+        // uninitialised.
         Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
         _ => machine.put(format!("p{nth}"), bytes.clone()),
     };

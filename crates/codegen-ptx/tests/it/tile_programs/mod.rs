@@ -78,8 +78,8 @@ fn programs_take_every_scheduling_decision() {
     assert_eq!(seen.len(), WAYS, "{seen:?}");
 }
 
-/// The rest of the matrix has one thread per row and several per column, so the store that follows has a loop
-/// of its own.
+/// The partial tile at the end of the matrix has one thread per row and several threads per column, so the
+/// store after it has a loop of its own.
 #[test]
 fn a_store_follows_a_partial_tile_of_several_threads() {
     let text = "routine @tiles fast {
@@ -97,8 +97,8 @@ fn a_store_follows_a_partial_tile_of_several_threads() {
     }
 }
 
-/// Of a thread's four columns, the first reads the last element of a window; a vector load would read beyond
-/// the window.
+/// A thread has four columns. The first of them reads the last element of a window, so a vector load for all
+/// four would read beyond the window.
 #[test]
 fn a_window_ends_within_a_vector() {
     let text = "routine @tiles strict {

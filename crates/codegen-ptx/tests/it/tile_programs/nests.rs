@@ -115,7 +115,7 @@ impl MatrixProgram {
         }
     }
 
-    /// How an accumulator takes a value, and its bound after a number of steps.
+    /// The expression for an accumulator after it takes a value, with its bound after `count` values.
     pub(crate) fn accumulated(&mut self, acc: &str, value: BoundedExpr, count: usize) -> BoundedExpr {
         let kind = self.random.u8(..6);
         let value = if value.bound * count as f64 > EXACT { self.clamped(value) } else { value };

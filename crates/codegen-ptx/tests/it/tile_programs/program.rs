@@ -28,7 +28,7 @@ pub(crate) struct MatrixProgram {
     pub(crate) stored: Vec<&'static str>,
     /// Batch, rows, columns, K.
     pub(crate) extents: [usize; 4],
-    /// The most iterations of a nest.
+    /// Maximum number of iterations of a nest.
     pub(crate) most: usize,
     /// Declarations of nodes, with their modes.
     pub(crate) declared: Vec<(String, &'static str)>,
