@@ -17,8 +17,8 @@ use tnode::ModeState;
 
 use crate::emit::scan;
 
-/// The fewest multiply-adds of a contraction with a plan. For smaller ones, packing and calls cost more than
-/// they save.
+/// The least number of multiply-adds for which a contraction gets a plan. For fewer multiply-adds, packing
+/// and calls cost more than they save.
 const MIN_PLAN_FMAS: i64 = 1 << 11;
 
 /// A kernel divided into parts.
@@ -27,7 +27,7 @@ pub(super) struct DividedKernel {
     pub(super) parts: Vec<KernelPart>,
     /// Locals that several parts share, which are nodes after the kernel's own.
     pub(super) shared: Vec<LocalDecl>,
-    /// The number of symbols of a part, at most.
+    /// The largest number of symbols of any part.
     pub(super) symbols: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Translates a contraction in canonical form to a [`GemmProblem`].
 //!
-//! A dimension of several loops numbers their iterations consecutively. An array that is not linear in that
-//! number gets a table of offsets.
+//! If several loops form one dimension, their iterations are numbered consecutively. If the position in an
+//! array is not linear in that number, the array gets a table of offsets.
 
 use codegen_core::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
@@ -101,7 +101,7 @@ impl ProblemBuilder<'_> {
         })
     }
 
-    /// The place of an element for each output.
+    /// The address of a node's element, in terms of the row and the column of the output.
     fn place(&self, node: NodeRef, index: &Indices) -> Option<VectorAddress> {
         let at = self.bytes(node, index);
         let (offset, mut terms) = self.fixed(&at, &[&self.nest.rows, &self.nest.columns])?;

@@ -22,7 +22,7 @@ pub(crate) type CompilePart<'a> = &'a mut dyn FnMut(&Kernel) -> Result<(Compiled
 ///
 /// # Errors
 ///
-/// The errors of compiling its other parts.
+/// The errors of compiling the parts without a GEMM plan.
 pub(crate) fn compose(
     kernel: &Kernel,
     plan: &CompositePlan,
@@ -53,7 +53,7 @@ pub(crate) fn compose(
 struct Composer<'a> {
     threads: usize,
     parts: Vec<Compiled>,
-    /// The most scratch memory of any part, in bytes.
+    /// The largest scratch memory of any part, in bytes.
     scratch: usize,
     launch: Launch,
     compile: CompilePart<'a>,
@@ -94,8 +94,9 @@ impl Composer<'_> {
     }
 }
 
-/// The launch with one part per thread, because each part packs operands for itself. A part has `extent /
-/// threads` iterations, rounded down, but at least `grain`.
+/// Changes the grain of a launch so that its iterations are divided into one range per thread, because each
+/// range packs operands for itself. A range has `extent / threads` iterations, rounded down, but at least
+/// `grain`.
 fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
     let each = launch.extent / threads.max(1);
     Launch { grain: each.max(grain).clamp(1, launch.extent.max(1)), ..launch }
@@ -109,7 +110,7 @@ mod tests {
     fn every_thread_gets_one_part_that_is_worth_it() {
         let grain =
             |extent, grain, threads| launch(Launch { extent, grain: 1, threads: 1 }, grain, threads).grain;
-        // 512 rows are not a multiple of a tile's height, but make two equal parts.
+        // 512 rows are not a multiple of a tile's height, but make two equal ranges.
         assert_eq!(grain(512, 6, 2), 256);
         assert_eq!(grain(785, 16, 2), 392);
         assert_eq!(grain(64, 60, 2), 60, "which makes one part");

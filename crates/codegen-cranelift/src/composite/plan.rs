@@ -1,8 +1,8 @@
 //! The plan of a kernel with contractions: its parts, each with a GEMM plan or compiled like any other
 //! kernel.
 //!
-//! A kernel keeps its plan from the scheduler's question, which contractions are compiled whole, until it is
-//! compiled.
+//! The scheduler asks which contractions of a kernel are compiled whole. The plan that answers this question
+//! is kept with the kernel until the kernel is compiled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::vector::{self, Target};
 pub(crate) struct CompositePlan {
     /// The parts, in order.
     pub(super) parts: Vec<PlannedPart>,
-    /// Locals that several parts share, which are nodes behind the kernel's own.
+    /// Locals that several parts share, which are nodes after the kernel's own.
     pub(super) shared: Vec<LocalDecl>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum FlatPart<'p> {
     Alone(&'p Kernel),
 }
 
-/// The plan that a kernel keeps, with everything but the kernel on which it depends.
+/// The plan that a kernel keeps, with the CPU and the target for which it was made.
 struct KeptPlan {
     cpu: CpuTarget,
     target: Target,
@@ -125,8 +125,8 @@ impl Planner<'_> {
 /// Divides a kernel into parts, if it may run as a composite.
 fn divided(kernel: &Kernel) -> Result<Option<DividedKernel>, CodegenError> {
     if !kernel.abi().log.is_empty() {
-        // The address of a log is behind the kernel's own nodes among the arguments, where parts have shared
-        // nodes.
+        // A kernel that logs gets the address of its log as the argument after its own nodes. Parts have
+        // shared nodes at that position, so such a kernel is not divided.
         return Ok(None);
     }
     let fits = |divided: &DividedKernel| {

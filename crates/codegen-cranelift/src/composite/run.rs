@@ -4,7 +4,7 @@
 //!
 //! * Every part is a kernel of its own, made by [`super::divide`]. Its memory parameters are those of the
 //!   composite, followed by the shared nodes; its symbols are those of the composite, followed by the symbols
-//!   of loops. In all else, the guarantees of the composite's caller hold for the part.
+//!   of loops. All other guarantees of the composite's caller hold for the part as well.
 //! * The shared nodes are in the composite's scratch memory, one after the other; the scratch memory of the
 //!   parts follows.
 #![allow(unsafe_code, reason = "compiled code and contractions are called here")]
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use codegen_core::host::{NativeCode, NativeKernel};
 use microkernels::GemmPlan;
 
-/// The most arguments, and the most bindings, of a part; they are on the stack during a call.
+/// Maximum number of arguments, and of bindings, of a part. Both are on the stack during a call.
 pub(crate) const MAX_PARAMETERS: usize = 64;
 
 /// A kernel that runs as a sequence of steps.
@@ -35,7 +35,8 @@ pub(crate) struct CompositeKernel {
 
 /// A step of a composite kernel.
 pub(crate) enum CompositeStep {
-    /// Runs steps for each value of a binding; the parallel loop covers the call's range only.
+    /// Runs steps for each value of a binding: for the values in the call's range if the loop is parallel,
+    /// otherwise for all values below `extent`.
     Loop { binding: usize, extent: u64, is_parallel: bool, steps: Vec<CompositeStep> },
     /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
     /// plan's parallel axis.

@@ -280,7 +280,7 @@ fn registers(ty: VectorType) -> usize {
     (ty.lanes * repr::lane_bytes(ty.element)).div_ceil(32) as usize
 }
 
-/// The bytes that a place's elements cover, without its terms.
+/// The range of bytes that an access covers if all terms of its address are 0.
 fn span(place: &VectorAddress, ty: VectorType) -> (i64, i64) {
     let last = place.step.saturating_mul(i64::from(ty.lanes) - 1);
     (

@@ -40,7 +40,8 @@ pub(crate) fn epilogue(
         translator.axis(std::slice::from_ref(axis), Counter(FIXED + at as u32));
     }
     translator.lane = found.columns.last().map(|axis| (axis.var, EPILOGUE_LANES));
-    // If K is cut, partial sums are stored in the outputs, so stores go through the caches.
+    // A GEMM plan may divide K into blocks. It then keeps partial sums in the outputs between the blocks, so
+    // the stores must not bypass the caches.
     translator.streamed.fill(false);
     translator.block(&found.epilogue)?;
     Ok(translator.build.finish())

@@ -1,5 +1,5 @@
-//! Scalar expressions: one lane, or as many lanes as the current vector loop has if operands differ between
-//! them.
+//! Scalar expressions. A value has one lane if all lanes of the current vector loop have equal operands;
+//! otherwise it has as many lanes as that loop.
 
 use lowered_ir::ir::{Expr, TernaryOp};
 use tnode::DType;

@@ -1,9 +1,9 @@
 //! Declared locals in registers: values within straight-line code, variables if loops carry them.
 //!
-//! A local is divided into *rows*: its last dimension if a vector loop indexes along it, else single
-//! elements. The known contents of a row are *segments*, values of neighbouring lanes; lanes outside of the
-//! segments are in the row's variable. Before a loop that assigns the local, and at the end of its body, new
-//! segments are stored to the variable.
+//! A local is divided into *rows*. If a vector loop indexes along its last dimension, a row consists of the
+//! elements along that dimension; otherwise each element is a row. The known contents of a row are
+//! *segments*, values of neighbouring lanes. Lanes outside of the segments are in the row's variable. Before
+//! a loop that assigns the local, and at the end of its body, new segments are stored to the variable.
 
 use lowered_ir::ir::{Affine, Indices, LocalId, LoopKind, Stmt, walk};
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ struct LaneSegment {
     start: u32,
     value: Value,
     lanes: u32,
-    /// Whether the row's variable has another value.
+    /// Whether the value has not been stored to the row's variable yet.
     is_new: bool,
 }
 
@@ -201,8 +201,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Reads an element of a local in registers: an element for each lane of the current vector loop, if they
-    /// differ.
+    /// Reads an element of a local in registers. If the element differs between the lanes of the current
+    /// vector loop, reads one element per lane.
     pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value, BailoutReason> {
         let (at, walks) = self.position(local, index)?;
         let lanes = self.lane.filter(|_| walks).map_or(1, |(_, lanes)| lanes);
@@ -305,7 +305,7 @@ impl Translator<'_> {
     }
 }
 
-/// The most rows of a local in registers. No register file is as large.
+/// Maximum number of rows of a local in registers. No register file is as large.
 const MAX_ROWS: usize = 1 << 10;
 
 const DECLARED: &str = "the verifier checks that locals are declared before use";

@@ -279,7 +279,7 @@ impl Translator<'_> {
         Ok(self.loaded(at.dtype, value))
     }
 
-    /// Where a guard holds, as a 32-bit mask; `None` if it always holds.
+    /// A 32-bit mask of the lanes in which a guard holds; `None` if it always holds.
     fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, BailoutReason> {
         let mut all: Option<Value> = None;
         for range in guard {

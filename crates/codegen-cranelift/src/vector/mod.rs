@@ -106,7 +106,7 @@ struct Translator<'k> {
     ranges: HashMap<LoopId, (i64, i64)>,
     /// Locals in scope.
     homes: BTreeMap<LocalId, LocalStorage>,
-    /// For a mask that was converted to the number 0 or 1, the mask.
+    /// For each value of numbers 0 and 1 that was converted from a mask, that mask.
     stored_masks: HashMap<Value, Value>,
     /// Register needs of expressions: the number of values that are live during their computation.
     needs: HashMap<*const Expr, u32>,

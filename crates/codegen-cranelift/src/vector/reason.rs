@@ -1,4 +1,4 @@
-//! Why a kernel is compiled by Cranelift.
+//! The reasons why Cranelift compiles a kernel instead of `vector-asm`.
 
 use lowered_ir::ir::LocalId;
 use tnode::DType;

@@ -11,22 +11,23 @@ use super::build::Array;
 use super::reason::BailoutReason;
 use crate::emit::scan;
 
-/// The most iterations of a loop that is replicated although it need not be.
+/// Maximum number of iterations of a loop that is replicated although it need not be.
 const MAX_REPLICAS: i64 = 64;
 
-/// The most operations, by estimate, of a loop that is replicated although it need not be.
+/// Maximum estimated number of operations of a loop that is replicated although it need not be.
 const MAX_REPLICATED_SIZE: usize = 1 << 11;
 
-/// The most operations, by estimate, of a program.
+/// Maximum estimated number of operations of a program.
 const MAX_SIZE: usize = 1 << 15;
 
-/// The most lanes of a value.
+/// Maximum number of lanes of a value.
 const MAX_LANES: i64 = 64;
 
-/// The most strips of a vector loop that are emitted one after the other; more strips become a loop.
+/// Maximum number of strips of a vector loop that are emitted one after the other. More strips become a loop.
 const MAX_STRIPS: i64 = 4;
 
-/// The operations that an unrolled iteration should have, so that the loop overhead is negligible.
+/// The number of operations that an iteration of an unrolled loop should have, so that the loop overhead is
+/// negligible.
 const ROUND_SIZE: usize = 24;
 
 /// The largest unroll factor.

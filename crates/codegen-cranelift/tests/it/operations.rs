@@ -135,8 +135,8 @@ fn unary_operations() {
     }
 }
 
-/// The functions that kernels call: sine and cosine of `f64`. They are computed unconditionally, and where a
-/// condition fails in all lanes or in some.
+/// The functions that kernels call: sine and cosine of `f64`. They are computed unconditionally, and under
+/// conditions that fail in some or in all lanes of a vector.
 #[test]
 fn called_operations() {
     for op in [UnaryOp::Sin, UnaryOp::Cos] {
