@@ -85,7 +85,7 @@ routine @vectors strict {
   }
 }"#;
     check(text, &[0, 0, 0], &expect_file!["../text/vectors.wgsl"]);
-    // A single store into one lane makes the slab's elements words.
+    // A store of a single lane makes the slab an array of words instead of vectors.
     let shader = rendered(
         &kernel(&text.replace("for i2 in 0..4 vector {", "%2[i0, 4*i1] := 0.0f32 for i2 in 0..4 vector {")),
         &[0, 0, 1],
