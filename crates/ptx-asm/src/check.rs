@@ -1,6 +1,6 @@
 //! Checks programs against the rules that make them assemble and run.
 //!
-//! 1. The names of kernels differ; a name is a letter, then letters, digits and `_`.
+//! 1. No two kernels have the same name. A name is a letter, followed by letters, digits and `_`.
 //! 2. A kernel has 1 to 1024 threads and at most 4 KiB of parameters. Tensor maps and clusters, of up to 8
 //!    blocks, need a target that has them. An array has at least one byte and an alignment that is a power of
 //!    two; shared arrays fit into the shared memory of a block.
@@ -88,7 +88,7 @@ pub enum PtxError {
     },
 }
 
-/// The deepest nesting of statements, which bounds the recursion of later checks and of the printer.
+/// Maximum depth of nested statements. It bounds the recursion of later checks and of the printer.
 const MAX_DEPTH: usize = 256;
 
 /// Checks a program against every rule of the language and of its target.

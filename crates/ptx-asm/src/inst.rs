@@ -385,9 +385,9 @@ pub enum Inst {
     /// `wgmma.fence`: orders the warpgroup's register writes before the `wgmma` operations that follow.
     WgmmaFence,
     /// `wgmma.mma_async`: `d = a b` or `d += a b` on a 64×N accumulator tile of a warpgroup, asynchronously.
-    /// Lane `l` of warp `w` holds row `16 w + l / 4`: columns `8 j + 2 (l mod 4)` and the next one in
-    /// registers `4 j` and `4 j + 1`, and the same columns of row `16 w + l / 4 + 8` in `4 j + 2` and `4 j +
-    /// 3`. K is 32 bytes: 16 elements, or 8 of `tf32`.
+    /// For each `j`, lane `l` of warp `w` holds two adjacent columns, `8 j + 2 (l mod 4)` and the next one,
+    /// of two rows: of row `16 w + l / 4` in registers `4 j` and `4 j + 1`, and of row `16 w + l / 4 + 8` in
+    /// registers `4 j + 2` and `4 j + 3`. K is 32 bytes: 16 elements, or 8 of `tf32`.
     Wgmma {
         /// Element type of A and B: `F16`, `Bf16`, or `F32` for `tf32`.
         element: Ty,

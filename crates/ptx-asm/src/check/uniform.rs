@@ -30,7 +30,8 @@ enum UniformGroup {
 }
 
 impl UniformGroup {
-    /// The group for a value that is equal for each aligned run of `threads` consecutive threads.
+    /// The group of threads that agree on a value, if the value is equal within each aligned run of `threads`
+    /// consecutive threads.
     fn of_consecutive_threads(threads: u32) -> UniformGroup {
         match threads {
             128.. => UniformGroup::Warpgroup,

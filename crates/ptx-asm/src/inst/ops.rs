@@ -131,7 +131,8 @@ choices! {
 
 choices! {
     /// Rounding modifiers of conversions. A conversion from float to integer clamps to the range of the
-    /// integer type; NaN becomes 0 if neither type has 64 bits, else the integer with only the top bit set.
+    /// integer type. NaN becomes 0 if neither type has 64 bits; otherwise it becomes the integer in which
+    /// only the top bit is set.
     RoundingMode {
         /// No rounding: integers to integers, floats to wider floats.
         None,

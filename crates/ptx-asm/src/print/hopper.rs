@@ -21,7 +21,8 @@ pub(super) fn map_address(dst: Reg, name: &str) -> String {
     format!("mov.b64 {dst}, {name}; cvta.param.u64 {dst}, {dst}")
 }
 
-/// A wait on an mbarrier. `try_wait` returns after a time limit, hence the loop; the braces scope its names.
+/// A wait on an mbarrier. The text is a loop, because `try_wait` also returns after a time limit. Braces
+/// limit the scope of its predicate and label.
 pub(super) fn wait(at: &str, parity: Reg, cluster: bool) -> String {
     let order = if cluster { ".acquire.cluster" } else { "" };
     let wait = format!("mbarrier.try_wait.parity{order}.shared::cta.b64 %done, {at}, {}", reg(parity));
