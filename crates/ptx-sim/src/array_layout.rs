@@ -76,7 +76,7 @@ impl ArrayLayout {
     }
 }
 
-/// The size and start of an array, for faults of accesses that miss it.
+/// Describes the size and the start of an array, for the fault of an access that misses the array.
 pub(super) fn describe(name: &str, start: u64, size: u64) -> String {
     format!("`{name}` has {size} bytes from {start:#x} on")
 }

@@ -15,8 +15,8 @@ use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClocks};
 #[derive(Debug, Default)]
 pub(super) struct AsyncProxy {
     chunks: Vec<ProxyChunk>,
-    /// For each byte: 0 if no write awaits a fence; else the last thread that wrote it, plus one, or [`WARP`]
-    /// plus the warp if several lanes of the warp wrote it.
+    /// For each byte, the last thread that wrote it without a later fence, plus one. [`WARP`] plus the warp
+    /// stands for several lanes of a warp, and 0 for no such write.
     unfenced: Vec<u16>,
     bytes: usize,
 }

@@ -140,8 +140,9 @@ pub enum ExecutionOrder {
     /// Blocks or clusters run one after another. Within them, the first warp that is not blocked runs as far
     /// as it can. TMA loads complete as late as possible.
     Sequential,
-    /// The order is random for blocks and clusters, for the completion of TMA loads, for warps, which run a
-    /// few instructions at a time, and for the lanes of an atomic instruction. Equal seeds give equal orders.
+    /// Blocks or clusters run one after another in random order. Within them, random warps run a few
+    /// instructions at a time, TMA loads complete at random times, and the lanes of an atomic instruction
+    /// take effect in random order. Equal seeds give equal orders.
     Random {
         /// Seed of the random-number generator.
         seed: u64,

@@ -35,8 +35,8 @@ pub struct InstStats {
 }
 
 impl KernelStats {
-    /// Number of executions by warps of instructions of a kind: the variant of [`Inst`] in lower case, with
-    /// the type for arithmetic and the state space for memory, as in `fma.f32`, `convert.f32.s32`,
+    /// How many times warps executed instructions of a kind. The kind is the variant of [`Inst`] in lower
+    /// case, with the type for arithmetic and the state space for memory, as in `fma.f32`, `convert.f32.s32`,
     /// `load.global`, `atomic.shared`, `barrier`, `cpasync`, `ldmatrix`, `mma`.
     pub fn count(&self, opcode: &str) -> u64 {
         self.of(opcode).map(|inst| inst.warps).sum()

@@ -2,7 +2,8 @@
 //!
 //! A load completes at any time after its issue, by completing its transaction bytes on an mbarrier. The
 //! scheduler picks the time: at random, or as late as possible. A store completes at the end of its cluster.
-//! Sources are read at the issue, because changing them before completion is a fault.
+//! Sources are read at the issue. No program can observe this, because changing a source before the
+//! completion is a fault.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

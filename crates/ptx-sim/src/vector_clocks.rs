@@ -121,7 +121,7 @@ impl VectorClocks {
         turns.try_into().unwrap_or(u16::MAX)
     }
 
-    /// Whether an arrival of `thread` after its `turn`-th is ordered before the next access of `who`.
+    /// Whether an arrival of `thread` with a number above `turn` is ordered before the next access of `who`.
     pub(super) fn knows_turn(&self, who: &ThreadRef, rank: u32, thread: u16, turn: u16) -> bool {
         match self.lanes.get(&(rank, thread)) {
             Some(lane) => turn < u16::MAX && self.over(lane.column, who) > u32::from(turn),

@@ -86,7 +86,7 @@ enum MissingSync {
     Release,
 }
 
-/// Bytes of half a tile; the tensor has two halves for each of two rounds.
+/// Bytes of half a tile. The tensor has one tile for each of two rounds.
 const HALF: usize = 1024;
 
 fn only(b: &mut PtxBuilder, special: SpecialReg, number: u32, write: impl FnOnce(&mut PtxBuilder)) {
@@ -100,8 +100,8 @@ fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: u32, cluster: bool) {
     b.push(Inst::MbarrierWait { at, parity, cluster });
 }
 
-/// Each block loads its half of both blocks' tiles by multicast, twice. After each round all threads read the
-/// tile, and warps arrive at both blocks' mbarriers.
+/// In each of two rounds, each block loads one half of a tile and multicasts it to both blocks. Then one warp
+/// of each block reads the whole tile, and arrives at the mbarriers of both blocks.
 fn halves(missing: MissingSync) -> PtxKernel {
     let mut b = PtxBuilder::new("halves", 1, 64);
     b.cluster(2);
