@@ -55,8 +55,8 @@ impl CodeLoader<'_> {
     ///
     /// # Errors
     ///
-    /// [`DriverError::UnsupportedPayload`] for code that needs another device or a newer driver, and errors
-    /// for code that contradicts the artifact, code that the driver rejects, and kernels that exceed the
+    /// [`DriverError::UnsupportedPayload`] for code that needs another device or a newer driver. Other errors
+    /// report code that contradicts the artifact, code that the driver rejects, and kernels that exceed the
     /// device's limits per block.
     pub(crate) fn load(
         &self,

@@ -17,9 +17,9 @@
 //! # Locks
 //!
 //! A stream holds the lock of its state while it submits or polls tasks, but never while a thread waits for
-//! the device or reports a log, and a thread never holds two such locks. The lock of a log buffer is taken
-//! before the lock of the state. While a thread holds the lock of the state, it takes the locks of sequences,
-//! host arrays, staging memory and free events for short times.
+//! the device or reports a log, and a thread never holds the state locks of two streams. The lock of a log
+//! buffer is taken before the lock of the state. While a thread holds the lock of the state, it takes the
+//! locks of sequences, host arrays, staging memory and free events for short times.
 
 use std::{
     fmt,

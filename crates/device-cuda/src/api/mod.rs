@@ -1,8 +1,8 @@
 //! NVIDIA's driver as a safe interface: all unsafe code of the crate, except the implementation of `Driver`.
 //!
-//! cudarc finds the library and declares its types. This module looks the functions up, all of them when the
-//! first device is opened, so that a driver that lacks one is reported as an error, instead of a panic at the
-//! first call. The functions are declared to return a plain number, since newer drivers have error codes that
+//! cudarc finds the library and declares its types. This module looks up all functions when the first device
+//! is opened. If the driver lacks a function, opening the device fails with an error, and no later call
+//! panics. The functions are declared to return a plain number, since newer drivers have error codes that
 //! cudarc's enumeration lacks.
 //!
 //! Invariants relied on:
