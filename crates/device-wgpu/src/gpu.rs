@@ -1,9 +1,9 @@
 //! A wgpu device and its queue, with all of wgpu's ways of reporting errors turned into values.
 //!
 //! wgpu reports errors in four ways: error scopes (one stack per thread), a callback when the device is lost,
-//! results, and panics (a wait that finds the device lost panics). Only [`Gpu::checked`] and [`Gpu::poll`]
-//! handle them. Once a device is lost, every call fails with that error, and nothing waits for the device any
-//! more.
+//! results, and panics (a wait panics if it finds that the device is lost). Only [`Gpu::checked`] and
+//! [`Gpu::poll`] handle them. Once a device is lost, every call fails with that error, and nothing waits for
+//! the device any more.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,8 +21,8 @@ use wgpu::{ErrorFilter, Limits, PollType, SubmissionIndex};
 use crate::adapter::OpenedAdapter;
 
 /// Time after which a wait ends to check whether the device is lost. It is longer than kernels take, so that
-/// waits rarely time out: wgpu 30 panics if a wait times out just before its submission completes, and
-/// another thread observes the completion and empties wgpu's queue.
+/// waits rarely time out. A timeout is a risk: wgpu 30 panics if a wait times out just before its submission
+/// completes, and another thread observes the completion and empties wgpu's queue.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum interval between polls that do not wait. A poll costs as much as recording several tasks.

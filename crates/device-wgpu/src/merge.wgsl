@@ -1,4 +1,5 @@
-// Copies bytes between any positions: each invocation makes one word of the destination from its old bytes and new ones.
+// Copies bytes between any positions. Each invocation computes one word of the destination: it keeps the
+// bytes outside of the copy and replaces the others.
 @group(0) @binding(0) var<uniform> job: vec4<u32>; // first byte written, first byte read, number of bytes
 @group(0) @binding(1) var<storage, read_write> to: array<u32>;
 @group(0) @binding(2) var<storage, read_write> source: array<u32>;

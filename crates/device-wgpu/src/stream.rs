@@ -25,8 +25,8 @@
 //! # Locks
 //!
 //! A stream holds the lock of its state while it records and submits, but never while a thread waits for the
-//! device, and a thread never holds two such locks. While it holds this lock, it takes the locks of memory,
-//! pipelines and host arrays for short times.
+//! device, and a thread never holds the state locks of two streams. While a thread holds the lock of the
+//! state, it takes the locks of memory, pipelines and host arrays for short times.
 
 use std::{
     collections::VecDeque,
