@@ -48,8 +48,8 @@ pub(super) enum StagingWriter {
     Stmatrix(Reg),
     /// 16-bit results, two at a time.
     Words(Reg),
-    /// 32-bit results, two at a time, which are 8 bytes. Half of the lanes, those of four rows, write at
-    /// once. To avoid bank conflicts, lanes of odd rows write another fragment than lanes of even rows.
+    /// 32-bit results, two at a time, which are 8 bytes. Half of the lanes write at once: the lanes of four
+    /// rows. To avoid bank conflicts, lanes of odd rows write another fragment than lanes of even rows.
     Pairs {
         first: Reg,
         /// Whether the lane's row is odd. If it is, `first` is two fragments further.
@@ -152,8 +152,8 @@ fn words(b: &mut PtxBuilder, &[left, right, below_left, below_right]: &[Reg; 4])
     [[left, right], [below_left, below_right]].map(|[low, high]| b.pack(RegClass::B32, low, high))
 }
 
-/// Lanes of odd rows write the fragments of the second half first, so that they differ from those that lanes
-/// of even rows write at the same time.
+/// Lanes of odd rows begin with the fragments of the second half, so they never write the fragment that the
+/// lanes of even rows write at the same time.
 fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), results: &StagedResults, number: u32) {
     let (near, far) = results.values.split_at(results.values.len() / 2);
     for (at, (near, far)) in (0..).zip(near.iter().zip(far)) {

@@ -4,8 +4,8 @@
 //! otherwise an index along K. The threads of a block copy chunk by chunk. Chunk `c` of line `l` lies at `c ^
 //! s(l)`, so that the eight lines that `ldmatrix` reads at one chunk are in different banks. With lines of 64
 //! bytes, two lines cover all banks, and `s(l) = l / 2 mod 4`; with longer lines, `s(l) = l mod 8`. 32-bit
-//! elements that are not K-major are read one by one, from four lines and eight elements at a time, which is
-//! two chunks; for them `s(l) = 2 l mod 8`.
+//! elements that are not K-major are read one by one. A warp then reads eight elements, which are two chunks,
+//! of each of four lines at a time, so for them `s(l) = 2 l mod 8`.
 
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, RegClass, Ty,

@@ -1,10 +1,10 @@
 //! Operands of `wgmma`: TMA loads of their tiles, the layout in shared memory, and matrix descriptors.
 //!
 //! A tile in shared memory consists of lines of 128 bytes, or 64 elements. In a K-major operand, a line is a
-//! row of A or column of B, and all lines follow each other. Otherwise a line is 64 rows or columns at one
-//! index along K; the lines of 64 such indices follow each other, and after them come the next 64 rows or
-//! columns. In both layouts, chunk `c` of 16 bytes of line `l` lies at `c ^ (l mod 8)`: the 128-byte swizzle,
-//! which repeats every eight lines.
+//! row of A or column of B, and all lines follow each other. Otherwise a line has 64 rows or columns at one
+//! index along K. The lines of 64 such indices follow each other. After them come the lines of the next 64
+//! rows or columns. In both layouts, chunk `c` of 16 bytes of line `l` lies at `c ^ (l mod 8)`: the 128-byte
+//! swizzle, which repeats every eight lines.
 
 use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxBuilder, Reg, RegClass, RoundingMode, Ty};
 use smallvec::{SmallVec, smallvec};
