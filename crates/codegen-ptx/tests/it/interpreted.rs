@@ -1,5 +1,5 @@
-//! Programs compute what the interpreter of the IR computes: the corpus and random routines on the simulated
-//! GPU, which also reports races, uninitialised reads and accesses out of bounds.
+//! The corpus and random routines compute the same results on the simulated GPU as by the interpreter of the
+//! IR. The simulated GPU also reports races, uninitialised reads and accesses out of bounds.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -7,7 +7,8 @@ use super::program::{Loop, MatrixProgram};
 use super::values::{BoundedExpr, DimIndex, EXACT, NARROW, ProgramNode};
 
 impl MatrixProgram {
-    /// An operand of a contraction, with a dimension for each of some loops or windows.
+    /// An operand of a contraction. Each of its dimensions belongs to one loop, or to a window over two
+    /// loops.
     pub(crate) fn operand(
         &mut self,
         side: &Loop,

@@ -3,9 +3,9 @@
 use super::extents::Shape;
 use super::program::{Loop, MatrixProgram};
 
-/// Floats up to this magnitude are exact on tensor cores, even truncated.
+/// Whole numbers up to this magnitude are exact as `f16`, and as `f32` truncated to `tf32`.
 pub(crate) const NARROW: f64 = 1024.0;
-/// Sums of floats up to this magnitude are exact.
+/// Sums of whole numbers are exact in floats up to this magnitude.
 pub(crate) const EXACT: f64 = (1 << 22) as f64;
 
 /// An array of the program.
@@ -38,7 +38,7 @@ impl MatrixProgram {
         if self.dtype == "f32" { format!("{number}.0{dtype}") } else { format!("{number}{dtype}") }
     }
 
-    /// An index into a dimension: mostly a loop of its extent.
+    /// An index into a dimension: mostly the variable of a loop with the dimension's extent.
     pub(crate) fn place(&mut self, dim: usize, loops: &[Loop], used: &mut Vec<String>) -> DimIndex {
         let plain = |at: String| DimIndex { at, dim, guarded: false };
         let same: Vec<&Loop> = loops.iter().filter(|l| l.extent == dim).collect();
