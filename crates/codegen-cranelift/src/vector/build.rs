@@ -47,14 +47,14 @@ type Key = (VectorType, VectorOp);
 #[derive(Clone, Copy)]
 struct KnownValue {
     value: Value,
-    /// The number of values in the program when this one was last used.
+    /// The number of values that the program had when this value was last used.
     asked: usize,
     /// Whether the value was loaded rather than stored.
     is_loaded: bool,
 }
 
-/// A loaded value of several registers that was not used during this many operations is loaded again: keeping
-/// it would occupy registers, and the new load often becomes a memory operand.
+/// A loaded value that takes several registers is loaded again if it was not used during this many
+/// operations. Keeping it would occupy the registers, and the new load often becomes a memory operand.
 const RELOAD_DISTANCE: usize = 20;
 
 /// An open block.

@@ -1,4 +1,5 @@
-//! Translated programs, run by the evaluator, against the interpreter. No vector instructions are needed.
+//! Compares translated programs, run by the evaluator of `vector-asm`, with the interpreter of the IR. The
+//! tests need no vector instructions.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +59,9 @@ fn merged(ir: &Routine) -> BTreeSet<usize> {
     merged
 }
 
-/// Runs a kernel both ways, in two parts if it is divisible, and compares the results. Returns the reason if
-/// the kernel has no program.
+/// Runs a kernel by the interpreter, and translated by the evaluator, and compares the results. The evaluator
+/// runs the iterations in two ranges if the kernel is divisible. Returns the reason if the kernel has no
+/// program.
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), BailoutReason> {
     let translated = translate(kernel, TARGET)?;
     let mut expected = memory.clone();

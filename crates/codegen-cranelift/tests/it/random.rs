@@ -16,7 +16,7 @@ use scheduling::legalise;
 
 const SEEDS: u64 = 400;
 
-/// Runs a kernel both ways and compares the results.
+/// Runs a kernel by the interpreter and as machine code, and compares the results.
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64], options: &CraneliftOptions) {
     let mut expected = memory.clone();
     interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");

@@ -1,4 +1,4 @@
-//! Runs a kernel both ways: by the interpreter, and compiled with all options.
+//! Runs a kernel by the interpreter, and compiled with all options.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -177,7 +177,7 @@ fn run_some(
     after
 }
 
-/// Asserts that the compiled routine computes what the interpreter computes, with every set of options.
+/// Asserts that the compiled routine computes the same values as the interpreter, with every set of options.
 pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     let mut expected = memory.clone();
     interp::run(&ir, &mut expected, bindings)
