@@ -116,7 +116,8 @@ impl LaunchState<'_> {
         self.check_thread_accesses(shared, who, located, bytes, access)
     }
 
-    /// Checks an access against the accesses of threads: races and uninitialised memory.
+    /// Checks that an access races with no access of a thread, accesses no destination of a pending
+    /// `cp.async` copy, and reads no uninitialised memory.
     pub(super) fn check_thread_accesses(
         &mut self,
         shared: &mut ClusterState,

@@ -46,8 +46,8 @@ impl LaunchState<'_> {
         Ok(())
     }
 
-    /// Checks that a cluster whose warps have all ended may end: nothing may arrive in a block's shared
-    /// memory later.
+    /// Checks that a cluster whose warps have all ended may end. Asynchronous operations and arrivals from
+    /// other blocks must have been waited for, so that nothing accesses a block's shared memory later.
     pub(super) fn may_end(
         &self,
         warps: &[Warp],

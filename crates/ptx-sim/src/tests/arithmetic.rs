@@ -282,7 +282,7 @@ fn small_floats_are_rounded_once() {
     assert_eq!(unary(PtxUnaryOp::Neg, Ty::F16x2, pair(1.0, -2.0)), Some(pair(-1.0, 2.0)));
 }
 
-/// An `f16` as a multiple of 2⁻⁴⁸.
+/// A number in units of 2⁻⁴⁸, of which every `f16` and every product of two is a multiple.
 fn fixed(value: f64) -> i128 {
     (value * 2_f64.powi(48)) as i128
 }
@@ -324,7 +324,7 @@ fn fused_multiply_adds_of_f16_round_to_nearest() {
     assert!(exact > 1.0 + 2.0 * 2_f64.powi(-10));
 }
 
-/// A sum whose terms are further apart than an `f64` is wide.
+/// A sum of two terms whose exponents differ by more than the 53 bits of an `f64`.
 #[test]
 fn distant_addends_break_ties() {
     let (ulp, far) = (2_f64.powi(-7), 2_f64.powi(-130));

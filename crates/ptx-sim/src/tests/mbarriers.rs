@@ -26,7 +26,7 @@ fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: impl Into<ptx_asm::PtxOp
     b.push(Inst::MbarrierWait { at, parity, cluster: false });
 }
 
-/// The word of the thread half a block away.
+/// Loads the word of the thread half a block away.
 fn other_word(b: &mut PtxBuilder, array: u32, threads: u32) -> Reg {
     let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
     let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, threads / 2);

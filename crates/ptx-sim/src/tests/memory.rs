@@ -92,7 +92,7 @@ fn accesses_stay_within_one_array() {
     }
 }
 
-/// An access one byte beyond an array is a fault.
+/// An access of the byte just after an array, or just before it, is a fault.
 #[test]
 fn arrays_end_after_their_last_byte() {
     for space in [StateSpace::Shared, StateSpace::Local] {

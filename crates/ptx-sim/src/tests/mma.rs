@@ -10,7 +10,7 @@ use ptx_asm::{
     StateSpace, Ty,
 };
 
-/// Small integers that every format represents, with exact sums.
+/// Multiples of 1/8 from -7.5 to 7.5. Every format represents them, and sums of their products are exact.
 fn matrix(rows: usize, columns: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut chance = fastrand::Rng::with_seed(seed);
     (0..rows).map(|_| (0..columns).map(|_| f64::from(chance.i32(-60..=60)) / 8.0).collect()).collect()

@@ -22,7 +22,7 @@ mod wgmma;
 use super::{ExecutionOrder, FaultCause, GlobalBuffer, KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{AddressOperand, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty};
 
-/// The execution orders that every test tries.
+/// The execution orders in which most tests run their kernels.
 const ORDERS: [ExecutionOrder; 4] = [
     ExecutionOrder::Sequential,
     ExecutionOrder::Random { seed: 1 },
@@ -61,7 +61,7 @@ fn words(kernel: &PtxKernel, blocks: u32, words: usize) -> Vec<u32> {
     std::mem::take(&mut results[0])
 }
 
-/// The fault's cause in every order, which must agree.
+/// The cause of the fault in the sequential order. It must be of the same kind in every order.
 fn cause(kernel: &PtxKernel, blocks: u32) -> FaultCause {
     let causes = ORDERS.map(|order| *outcome(kernel, blocks, 1024, order).expect_err("it is wrong").cause);
     let kind = |cause: &FaultCause| std::mem::discriminant(cause);
