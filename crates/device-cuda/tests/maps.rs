@@ -13,7 +13,7 @@ use device_runtime::{BoundKernel, DriverError, Location, PoolId};
 use support::*;
 use tnode::DType;
 
-/// A map of 8 lines of 32 elements, with tiles of 4 by 16.
+/// A map of 8 lines of 32 elements, with tiles of 4 lines of 16 elements.
 fn map() -> TensorMap {
     TensorMap {
         param: 1,
@@ -40,7 +40,8 @@ fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKerne
     driver.bind(&module.kernel(0).unwrap(), args)
 }
 
-/// The map is the last parameter, is aligned, and refers to the memory to which the kernel is bound.
+/// The maps of a kernel come after all its other parameters, are aligned, and refer to the memory to which
+/// the kernel is bound.
 #[test]
 fn a_kernel_gets_its_maps_behind_all_else() {
     let notes = on_fake("", || {

@@ -42,7 +42,7 @@ fn started(x: &TensorNode) -> Context {
     context(&device(&open(&Config::default()))).init_from_host(x, &array(&[1])).unwrap()
 }
 
-/// The routine multiplies by 2, 3 and 5 and adds 1 each time, ten times over.
+/// Runs a routine ten times. Its three kernels multiply by 2, 3 and 5, and each adds 1.
 fn three_kernels_run_ten_times() {
     let x = node("x", 1);
     let kernels = [step("two", 2), step("three", 3), step("five", 5)];
@@ -227,8 +227,7 @@ fn what_is_no_sequence() {
     });
 }
 
-/// No kernel after a rejected one runs, and every kernel before it does; the second run behaves like the
-/// first.
+/// In every run of a routine, the kernels before a rejected one run, and the kernels after it do not.
 #[test]
 fn a_kernel_that_is_rejected_fails_as_if_it_were_alone() {
     let notes = on_fake("", || {

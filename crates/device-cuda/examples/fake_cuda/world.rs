@@ -208,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs the tasks before an event, as far as they can run.
+    /// Runs tasks of all streams in random order until the event is reached.
     pub(crate) fn reach(&mut self, event: u64) -> Result<(), u32> {
         loop {
             let Event { device, recorded, reached } = *self.events.get(&event).ok_or(INVALID_HANDLE)?;
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Runs the tasks of a stream.
+    /// Runs tasks of all streams in random order until the stream has none.
     pub(crate) fn drain(&mut self, stream: u64) -> Result<(), u32> {
         loop {
             let Stream { device, tasks } = self.streams.get(&stream).ok_or(INVALID_HANDLE)?;

@@ -101,7 +101,8 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Makes the context of a device.
+    /// Retains the primary context of a device, and makes its allocation stream and, if the device supports
+    /// pools, its pool.
     pub(crate) fn open(gpu: Gpu) -> Result<Arc<Context>, CallError> {
         let api = gpu.api;
         let mut raw = ptr::null_mut();

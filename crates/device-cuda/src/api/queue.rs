@@ -218,8 +218,8 @@ impl<E> TaskQueue<E> {
         Ok(())
     }
 
-    /// Copies a region to another; the shorter of the two determines the size. Either may belong to another
-    /// device to which this one has access.
+    /// Copies one region to another; the shorter of the two determines the size. Either region may belong to
+    /// another device to which this device has access.
     pub(crate) fn copy(&mut self, dst: &MemoryRegion, src: &MemoryRegion) -> Result<(), CallError> {
         self.context.enter()?;
         let bytes = dst.bytes().min(src.bytes());
