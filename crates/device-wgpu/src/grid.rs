@@ -3,8 +3,8 @@
 use device_runtime::DriverError;
 
 /// The number of workgroups in each dimension; `None` if `groups` is 0. Their product is at least `groups`,
-/// and exceeds it as little as possible. A kernel computes the linear number of its workgroup, and does
-/// nothing if that is `groups` or more.
+/// and exceeds it by less than the product of the second and the third dimension. A kernel computes the
+/// linear number of its workgroup, and does nothing if that is `groups` or more.
 ///
 /// # Errors
 ///

@@ -36,7 +36,8 @@ fn test() -> String {
     thread::current().name().unwrap_or("a test").to_owned()
 }
 
-/// A device that the tests of one program share, unless they check its memory: opening one is slow.
+/// A device that the tests of one program share, because opening one is slow. Tests that check a device's
+/// memory open their own.
 pub fn shared() -> Option<Device> {
     static SHARED: OnceLock<Option<Device>> = OnceLock::new();
     let device = SHARED.get_or_init(|| open(&Config::default()).map(|driver| device(&driver)));
