@@ -120,7 +120,7 @@ pub(super) fn kernel(matmul: &Matmul, method: &MatmulKernel, accumulates: bool) 
     harness.b.finish()
 }
 
-/// A pseudo-random integer from -3 to 3.
+/// A pseudo-random integer from 0 to 3.
 fn element(side: u32, k: u32) -> i32 {
     let mixed = (side.wrapping_mul(0x9E37_79B9) ^ k.wrapping_mul(0x85EB_CA6B)).rotate_left(13);
     (mixed.wrapping_mul(0xC2B2_AE35) >> 16) as i32 % 4

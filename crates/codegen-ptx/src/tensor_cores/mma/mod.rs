@@ -70,7 +70,8 @@ struct StageCopies<'a> {
 }
 
 impl StageCopies<'_> {
-    /// Starts the copies of the next stage to the buffer at an offset, for threads whose guard is true.
+    /// Starts the copies of the next step along K, to the pipeline stage at offset `stage`, by the threads
+    /// whose guard is true.
     fn issue(&mut self, b: &mut PtxBuilder, stage: PtxOperand, when: Option<GuardPredicate>) {
         let to = b.add(Ty::U32, self.window, stage);
         self.left.copy(b, to, 0, when);
