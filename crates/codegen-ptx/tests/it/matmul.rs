@@ -17,7 +17,8 @@ struct MatmulProgram {
     on_cores: bool,
 }
 
-/// `c[i, j] := …` from a matmul of `a` and `b` with this element type and these dimensions.
+/// A routine that adds the matmul of `a` and `b`, whose elements are of type `dtype`, to `c`, and then
+/// executes `after`.
 fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], after: &str) -> String {
     let [dims_a, dims_b, dims_c] = dims;
     let [batch, rows, columns, depth] = sizes;

@@ -60,7 +60,8 @@ impl RowProgram {
         name
     }
 
-    /// A node that the program writes; in half of all cases no other statement may read it.
+    /// A node that the program writes. In half of all cases it is local to a run, so its values are not
+    /// observed afterwards.
     fn result(&mut self, of: usize) -> String {
         let mode = if self.random.bool() { "local" } else { "on_device" };
         self.node(of, mode)
@@ -71,8 +72,8 @@ impl RowProgram {
         format!("i{}", self.loops - 1)
     }
 
-    /// The element of a node of rows that a pass reads: mostly at its own position, else counted from the
-    /// other end of the row.
+    /// The index at which a loop reads a node of rows: mostly its own position, otherwise the position
+    /// counted from the other end of the row.
     fn position(&mut self, row: &str, column: &str) -> String {
         match self.random.u8(..9) {
             0 => format!("{row}, {} - {column}", self.columns - 1),
@@ -216,7 +217,8 @@ fn programs_on_rows_keep_their_results() {
     }
 }
 
-/// The maximum of each row, and the row plus that maximum and the result `s` of a first pass.
+/// A routine that executes the loops `first` on each row, which compute `s`, then the maximum of the row,
+/// then the row plus its maximum and `s`.
 fn after(first: &str, columns: usize) -> String {
     format!(
         "routine @rows fast {{

@@ -56,7 +56,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// Runs the first block, whose outputs must be the sums in the order of `k`, to the bit.
+/// Runs the first block, and checks that its outputs have the bits of sums in the order of `k`.
 fn first_block(matmul: &TiledMatmul, order: ExecutionOrder) -> KernelStats {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&matmul.text()).unwrap();

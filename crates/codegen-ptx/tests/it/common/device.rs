@@ -33,7 +33,8 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> 
     }
 }
 
-/// The log of a case, compiled with logging. Memory is compared as by [`run_case`].
+/// The log of a case, compiled with logging. Every kernel must leave the results of the interpreter of the
+/// IR, as in [`run_case`].
 pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Result<String, Outcome> {
     let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {});
     let scheduled = scheduled.map_err(|error| match error {
@@ -43,7 +44,7 @@ pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -
     run_scheduled(codegen, &scheduled, case, order).map(|(_, log)| log)
 }
 
-/// The final values of the nodes, and the log.
+/// Runs the kernels of a scheduled routine. Returns the final values of the nodes, and the log.
 fn run_scheduled(
     codegen: &Ptx,
     scheduled: &ScheduledRoutine,

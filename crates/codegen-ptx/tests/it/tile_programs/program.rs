@@ -123,7 +123,8 @@ impl MatrixProgram {
         node
     }
 
-    /// A node that the program writes; in half of all cases no other statement may read it.
+    /// A node that the program writes. In half of all cases it is local to a run, so its values are not
+    /// observed afterwards.
     pub(crate) fn result(&mut self, dims: &[usize], dtype: &'static str, bound: f64) -> ProgramNode {
         let mode = if self.random.bool() { "local" } else { "on_device" };
         self.node(dims, dtype, mode, bound)
