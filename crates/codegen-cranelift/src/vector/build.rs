@@ -275,7 +275,7 @@ impl ProgramBuilder {
     }
 }
 
-/// The number of machine registers of a value.
+/// The number of machine registers of 32 bytes that a value takes.
 fn registers(ty: VectorType) -> usize {
     (ty.lanes * repr::lane_bytes(ty.element)).div_ceil(32) as usize
 }

@@ -263,7 +263,9 @@ impl Translator<'_> {
         index.offset as u32
     }
 
-    /// Before a loop: stores the locals that it assigns to their variables, and forgets their segments.
+    /// Before a loop: stores new segments of the locals that the loop accesses to their variables, except
+    /// rows that the loop only reads and that one value covers. Forgets the segments of locals that the loop
+    /// assigns.
     pub(super) fn enter_loop(&mut self, body: &[Stmt]) {
         let assigned = scan::assigned(body);
         let mut mentioned = BTreeSet::new();

@@ -29,7 +29,8 @@ fn is_planned(routine: &Routine, dimensions: &str) -> bool {
         || host_caps(options.vector).contractions.is_empty()
 }
 
-/// Compares the scheduled and compiled kernel with the routine as written, with all options.
+/// Compares the compiled kernel of the scheduled routine with the interpretation of that kernel, for all
+/// options.
 fn keeps_bits(routine: &Routine) {
     for options in all_options() {
         let kernel = only_kernel(routine, options.vector);
