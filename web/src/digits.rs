@@ -170,7 +170,8 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     Ok(codes)
 }
 
-/// Links a routine into the context. Nodes with the name of a node of the context are that node.
+/// Links a routine into the context. A node of the routine that has the name of a node of the context is that
+/// node.
 fn add_routine(page: &mut Page, context: &mut Context, code: &Code) -> Result<()> {
     let known = context.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
     let nodes = add_nodes(context, code, &known)?;

@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// Answers one request. Returns the report if the request was one.
+/// Answers one request. If the request was a report, returns the report.
 fn answer(stream: &TcpStream, html: &str) -> Result<Option<String>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PER_CONNECTION))?;

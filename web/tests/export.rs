@@ -27,7 +27,7 @@ fn exported_files_pass() {
     }
 }
 
-/// The last expected value of the page is replaced by a wrong one. Only a comparison with the values that the
+/// The expected contents of one node are replaced by wrong ones. Only a comparison with the contents that the
 /// kernels computed detects that.
 #[test]
 fn a_page_with_a_wrong_expectation_fails() {
