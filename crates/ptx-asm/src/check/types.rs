@@ -458,7 +458,7 @@ fn vector(count: usize) -> CheckResult {
     Err(format!("{count} registers, expected one, two or four"))
 }
 
-/// Checks the classes of operands of type `ty`. PTX has no immediates of 16-bit floats and predicates.
+/// Checks the classes of operands of type `ty`. PTX has no immediates of 16-bit floats or of predicates.
 fn operands(ty: Ty, values: &[PtxOperand]) -> CheckResult {
     let constant = values.iter().any(|value| matches!(value, PtxOperand::Const(_)));
     if constant && matches!(ty, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::Pred) {

@@ -15,7 +15,7 @@ pub(super) fn is_several(inst: &Inst) -> bool {
     matches!(inst, Inst::TensorMapAddress { .. } | Inst::MbarrierWait { .. } | Inst::ClusterBarrier)
 }
 
-/// Writes the generic address of a tensor map, which TMA instructions take, to a register.
+/// The text that writes the generic address of a tensor map, which TMA instructions take, to `dst`.
 pub(super) fn map_address(dst: Reg, name: &str) -> String {
     let dst = reg(dst);
     format!("mov.b64 {dst}, {name}; cvta.param.u64 {dst}, {dst}")

@@ -48,7 +48,8 @@ fn sums(b: &mut PtxBuilder) -> crate::Regs {
     (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect()
 }
 
-/// A warp-specialised kernel: a producer warp fills pipeline stages, consumer warpgroups empty them.
+/// A warp-specialised kernel: one thread of the producer warpgroup fills pipeline stages, and consumer
+/// warpgroups empty them.
 #[test]
 fn warp_specialised_kernels() {
     let specialised = |all_multiply: bool| {
