@@ -34,8 +34,8 @@ class Step:
 
 
 def open_peer(threads):
-    """Loads JAX while the process may use only `threads` cores, so that JAX's thread pools have `threads` threads.
-    Lifts the limit afterwards.
+    """Loads JAX while the process may use only `threads` cores, so that JAX's thread pools have that many
+    threads. Lifts the limit afterwards.
     """
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(all_cores)[:threads])

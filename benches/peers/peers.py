@@ -10,10 +10,10 @@ Each line on standard input is a request, and a line on standard output is its a
                                                             -> {"has": true, "cold_ms": 1.5} or {"has": false}
     {"run": 20}                                             -> {"seconds": 0.01}
 
-`prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the files.
-For peers that compile, `cold_ms` is the time of the first call minus the time of a later call. `run` makes one
-untimed call, then the given number of timed calls, and waits until all are done. The answer to a request that
-fails is {"error": ".."}.
+`prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the
+files. For peers that compile, `cold_ms` is the time of the first call minus the time of a later call. `run` makes
+one untimed call, then the given number of timed calls, and waits until all are done. The answer to a request
+that fails is {"error": ".."}.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Torch as two peers, eager and compiled. Both have the same steps, except where `torch.compile` makes faster
 code of another form.
 
-Operations that can write into a given array do so, and only `mlp_step` records operations for differentiation.
+Operations that can write into a given array do so. Only `mlp_step` records operations for differentiation.
 """
 
 import torch
@@ -207,8 +207,8 @@ class Torch:
         return operation in OPERATIONS
 
     def step(self, operation, inputs):
-        # Clones are aligned like all arrays of torch, and updating a clone does not change the inputs of other
-        # measurements.
+        # Clones are aligned like all arrays of torch, and updating a clone does not change the inputs of
+        # other measurements.
         arrays = [torch.from_numpy(array).clone() for array in inputs]
         if not self.COMPILES:
             return Step(*OPERATIONS[operation](*arrays))
@@ -223,8 +223,8 @@ def open_peer(threads, compiles):
     if compiles:
         from torch._inductor import config
 
-        # The time to compile is measured, so no compiled graph may come from an earlier run: the folder of this
-        # run's caches is empty at its start. The compiler is loaded before the first case.
+        # The time to compile is measured, so no compiled graph may come from an earlier run: the folder of
+        # this run's caches is empty at its start. The compiler is loaded before the first case.
         config.fx_graph_cache = False
         torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
     return Torch(compiles)
