@@ -325,7 +325,7 @@ impl PolledStream for Stream {
         }
     }
 
-    /// Whether all submitted tasks are done.
+    /// Whether all submitted tasks are done and their logs reported.
     fn is_idle(&self) -> bool {
         self.advance();
         let state = lock(&self.state);
