@@ -7,7 +7,7 @@ use tnode::DType;
 
 /// A form of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Access {
+pub enum AccessForm {
     /// The indices are the variables of all loops around, outermost first.
     Dense,
     /// Some loop around does not move the access: a broadcast, or a reduction if it is a store.
@@ -28,37 +28,37 @@ pub enum Access {
     Constant,
 }
 
-impl Access {
+impl AccessForm {
     /// Every form, in the order of the matrix.
-    pub const ALL: [Access; 9] = [
-        Access::Dense,
-        Access::Repeated,
-        Access::Permuted,
-        Access::Affine,
-        Access::Guarded,
-        Access::Computed,
-        Access::Merge,
-        Access::Local,
-        Access::Constant,
+    pub const ALL: [AccessForm; 9] = [
+        AccessForm::Dense,
+        AccessForm::Repeated,
+        AccessForm::Permuted,
+        AccessForm::Affine,
+        AccessForm::Guarded,
+        AccessForm::Computed,
+        AccessForm::Merge,
+        AccessForm::Local,
+        AccessForm::Constant,
     ];
 
     /// The letter of the form in the printed matrix.
     pub fn letter(self) -> char {
         match self {
-            Access::Dense => 'D',
-            Access::Repeated => 'R',
-            Access::Permuted => 'P',
-            Access::Affine => 'A',
-            Access::Guarded => 'G',
-            Access::Computed => 'C',
-            Access::Merge => 'M',
-            Access::Local => 'L',
-            Access::Constant => 'K',
+            AccessForm::Dense => 'D',
+            AccessForm::Repeated => 'R',
+            AccessForm::Permuted => 'P',
+            AccessForm::Affine => 'A',
+            AccessForm::Guarded => 'G',
+            AccessForm::Computed => 'C',
+            AccessForm::Merge => 'M',
+            AccessForm::Local => 'L',
+            AccessForm::Constant => 'K',
         }
     }
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for AccessForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format!("{self:?}").to_lowercase())
     }
@@ -72,11 +72,11 @@ pub struct Use {
     /// The type of its first operand.
     pub dtype: DType,
     /// The access.
-    pub access: Access,
+    pub access: AccessForm,
 }
 
 /// The forms of access in a routine.
-pub(crate) fn accesses(routine: &Routine) -> BTreeSet<Access> {
+pub(crate) fn accesses(routine: &Routine) -> BTreeSet<AccessForm> {
     let mut all = BTreeSet::new();
     each_statement(&routine.body, &mut Vec::new(), &mut |stmt, loops| {
         all.extend(forms(stmt, loops));
@@ -132,44 +132,44 @@ fn each_statement<'a>(block: &'a [Stmt], loops: &mut Vec<LoopId>, f: &mut impl F
 }
 
 /// The forms of access of one statement.
-fn forms(stmt: &Stmt, loops: &[LoopId]) -> BTreeSet<Access> {
+fn forms(stmt: &Stmt, loops: &[LoopId]) -> BTreeSet<AccessForm> {
     let mut forms = BTreeSet::new();
     match stmt {
         Stmt::Set { index, .. } => drop(forms.insert(form(index, loops))),
-        Stmt::SetDynamic { .. } => drop(forms.insert(Access::Computed)),
-        Stmt::SetLocal { .. } => drop(forms.insert(Access::Local)),
+        Stmt::SetDynamic { .. } => drop(forms.insert(AccessForm::Computed)),
+        Stmt::SetLocal { .. } => drop(forms.insert(AccessForm::Local)),
         _ => {}
     }
     for value in stmt.values() {
         walk::each_expr(value, &mut |expr| match expr {
             Expr::Get { index, .. } => drop(forms.insert(form(index, loops))),
-            Expr::GetGuarded { .. } => drop(forms.insert(Access::Guarded)),
-            Expr::GetDynamic { .. } => drop(forms.insert(Access::Computed)),
-            Expr::GetMerge { .. } => drop(forms.insert(Access::Merge)),
-            Expr::GetLocal { .. } => drop(forms.insert(Access::Local)),
-            Expr::Index { .. } => drop(forms.insert(Access::Constant)),
+            Expr::GetGuarded { .. } => drop(forms.insert(AccessForm::Guarded)),
+            Expr::GetDynamic { .. } => drop(forms.insert(AccessForm::Computed)),
+            Expr::GetMerge { .. } => drop(forms.insert(AccessForm::Merge)),
+            Expr::GetLocal { .. } => drop(forms.insert(AccessForm::Local)),
+            Expr::Index { .. } => drop(forms.insert(AccessForm::Constant)),
             _ => {}
         });
     }
     if forms.is_empty() {
-        forms.insert(Access::Constant);
+        forms.insert(AccessForm::Constant);
     }
     forms
 }
 
 /// The form of an index under these loops.
-fn form(index: &Indices, loops: &[LoopId]) -> Access {
+fn form(index: &Indices, loops: &[LoopId]) -> AccessForm {
     let plain: Option<Vec<LoopId>> = index.iter().map(plain_loop).collect();
-    let Some(used) = plain else { return Access::Affine };
+    let Some(used) = plain else { return AccessForm::Affine };
     let distinct: BTreeSet<LoopId> = used.iter().copied().collect();
     if used == loops {
-        Access::Dense
+        AccessForm::Dense
     } else if distinct.len() < used.len() {
-        Access::Affine
+        AccessForm::Affine
     } else if distinct.len() == loops.len() {
-        Access::Permuted
+        AccessForm::Permuted
     } else {
-        Access::Repeated
+        AccessForm::Repeated
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 use lowered_ir::ir::{BinaryOp, Expr, LoopKind, Numerics, Routine, Space, Stmt, UnaryOp, walk};
 use tnode::DType;
 
-use crate::access::{Access, accesses};
+use crate::access::{AccessForm, accesses};
 
 /// A level of conformance. Each includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +30,7 @@ impl Level {
     pub fn of(routine: &Routine) -> Level {
         let types = types(routine);
         let first = [DType::F32, DType::I32, DType::Bool];
-        let is_dense = || accesses(routine).iter().all(|access| *access == Access::Dense);
+        let is_dense = || accesses(routine).iter().all(|access| *access == AccessForm::Dense);
         let is_map = |stmt: &Stmt| matches!(stmt, Stmt::For { .. } | Stmt::Set { .. } | Stmt::Comment(_));
         if routine.numerics == Numerics::Fast {
             Level::L4

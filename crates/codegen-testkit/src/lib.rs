@@ -34,9 +34,9 @@
 //! `Caps::storage` lacks: these are *excused*. A false claim of `Caps` costs the levels that rely on it
 //! ([`false_claims`]).
 //!
-//! The test states the level that it expects. It fails if the code generator has a lower level, or if any case
-//! of any level computes a wrong value or ends its process. Above the expected level, a code generator may
-//! reject cases.
+//! The test states the level that it expects. It fails if the code generator has a lower level, or if any
+//! case of any level computes a wrong value or ends its process. Above the expected level, a code generator
+//! may reject cases.
 //!
 //! # Cases
 //!
@@ -100,7 +100,7 @@ pub mod runtime; // streams, hazards, failures and memory of a driver
 mod score; // counts per level, and coverage
 mod threads; // kernels on several threads
 
-pub use access::{Access, Use};
+pub use access::{AccessForm, Use};
 pub use case::{Case, Variant, cases};
 pub use claims::false_claims;
 pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, is_child, measure};

@@ -10,12 +10,15 @@ use serde_json::json;
 use tnode::DType;
 
 use crate::{
-    access::{Access, Use, uses},
+    access::{AccessForm, Use, uses},
     case::Case,
     claims::false_claims,
     level::Level,
     report::Outcome,
 };
+
+/// A row of the matrix: for each type the forms of access, and whether all of their cases passed.
+type OperationRow = BTreeMap<DType, Vec<(AccessForm, bool)>>;
 
 /// What a code generator passed out of what each level needs.
 #[derive(Clone, Debug)]
@@ -171,11 +174,11 @@ impl Conformance {
         })
     }
 
-    /// The matrix as text: a line per operation, and for each type the letters of the forms of access of which
-    /// all cases passed, or `!` with the letters of the others.
+    /// The matrix as text: a line per operation, and for each type the letters of the forms of access of
+    /// which all cases passed, or `!` with the letters of the others.
     pub fn matrix(&self) -> String {
         let coverage = self.coverage();
-        let mut rows: BTreeMap<&str, BTreeMap<DType, Vec<(Access, bool)>>> = BTreeMap::new();
+        let mut rows: BTreeMap<&str, OperationRow> = BTreeMap::new();
         for (found, (cases, passed)) in &coverage {
             let row = rows.entry(&found.operation).or_default();
             row.entry(found.dtype).or_default().push((found.access, cases == passed));
@@ -193,7 +196,7 @@ impl Conformance {
             }
             text.push('\n');
         }
-        let letters = Access::ALL.map(|form| format!("{} {form}", form.letter()));
+        let letters = AccessForm::ALL.map(|form| format!("{} {form}", form.letter()));
         text + &format!("  ({})\n", letters.join(", "))
     }
 }

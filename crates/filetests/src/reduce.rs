@@ -22,7 +22,10 @@ pub fn reduce(case: RunCase, tries: usize, fails: &mut dyn FnMut(&RunCase) -> bo
     let mut search = Search { best: RunCase { expected: Vec::new(), ..case }, tries, fails };
     loop {
         let before = search.tries;
-        let progress = PROPOSALS.iter().fold(false, |any, proposal| search.descend(*proposal) || any);
+        let mut progress = false;
+        for proposal in PROPOSALS {
+            progress |= search.descend(*proposal);
+        }
         if !progress || search.tries == 0 || before == search.tries {
             return search.best;
         }

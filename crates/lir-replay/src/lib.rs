@@ -83,8 +83,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<String> {
             replay::replay(&text, &cases, &Backend::open(&backend)?)
         }
         Cli::Reduce { file, with } => {
-            let backends: Vec<Backend> =
-                with.iter().map(|name| Backend::open(name)).collect::<Result<_, _>>()?;
+            let open = |name: &String| -> Result<Backend> { Ok(Backend::open(name)?) };
+            let backends = with.iter().map(open).collect::<Result<Vec<_>>>()?;
             reduce::reduce(read(&file)?.1, &backends)
         }
     }

@@ -75,7 +75,9 @@ pub(super) fn stages() -> Vec<Pipeline<'static>> {
         optimized.map(|optimized| optimized.routine).map_err(|error| error.to_string())
     };
     let on = |caps: Caps| {
-        Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| scheduled(&caps, routine, show))
+        Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
+            scheduled(&caps, routine, show)
+        })
     };
     vec![
         Pipeline { name: "optimiser", run: Box::new(optimizer) },
@@ -86,7 +88,11 @@ pub(super) fn stages() -> Vec<Pipeline<'static>> {
 
 /// The scheduler shows its passes and then the kernels. The routine stays as it is, so that another scheduler
 /// can begin with it.
-fn scheduled(caps: &Caps, routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> {
+fn scheduled(
+    caps: &Caps,
+    routine: &Routine,
+    show: &mut dyn FnMut(PassOutput<'_>),
+) -> Result<Routine, String> {
     let target = Interpreted::of_target(caps.clone());
     let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
     // Small amounts of work are divided as well, so that small runs reach the passes that divide.

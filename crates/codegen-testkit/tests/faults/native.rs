@@ -235,7 +235,8 @@ impl Object {
 
     fn write_outside(&self, pointers: &[HostPtr], scratch: *mut u8) {
         let input = pointers.iter().find(|p| p.access == Access::Read && p.bytes > 0);
-        // SAFETY: the kit lays at least 256 guard bytes before and after each buffer, more for scratch memory.
+        // SAFETY: the kit lays at least 256 guard bytes before and after each buffer, more for scratch
+        // memory.
         unsafe {
             match (self.call, pointers.first(), input) {
                 (Call::WritesBehind, Some(first), _) => *first.base.add(first.bytes + 8) = 1,
