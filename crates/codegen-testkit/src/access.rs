@@ -66,7 +66,7 @@ impl fmt::Display for AccessForm {
 
 /// An operation on a type, with a form of access to its operands or its result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Use {
+pub struct OperationUse {
     /// The operation, as the text form writes it; `copy` for a store without one.
     pub operation: String,
     /// The type of its first operand.
@@ -85,7 +85,7 @@ pub(crate) fn accesses(routine: &Routine) -> BTreeSet<AccessForm> {
 }
 
 /// The combinations that a routine exercises.
-pub(crate) fn uses(routine: &Routine) -> BTreeSet<Use> {
+pub(crate) fn uses(routine: &Routine) -> BTreeSet<OperationUse> {
     let locals = routine.locals();
     let mut all = BTreeSet::new();
     each_statement(&routine.body, &mut Vec::new(), &mut |stmt, loops| {
@@ -97,7 +97,11 @@ pub(crate) fn uses(routine: &Routine) -> BTreeSet<Use> {
                 found.push(("copy".to_owned(), routine.dtype_of(value, &locals)));
             }
             for (operation, dtype) in found {
-                all.extend(forms.iter().map(|&access| Use { operation: operation.clone(), dtype, access }));
+                all.extend(forms.iter().map(|&access| OperationUse {
+                    operation: operation.clone(),
+                    dtype,
+                    access,
+                }));
             }
         }
     });

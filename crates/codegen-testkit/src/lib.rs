@@ -25,7 +25,7 @@
 //! |---|---|
 //! | [`L0`](Level::L0) | `f32`: maps over dense arrays |
 //! | [`L1`](Level::L1) | `f32`, `i32`, `bool`: reductions, contractions, broadcasts, guards, symbols |
-//! | [`L2`](Level::L2) | every type that the target stores; functions, gather and scatter, random bits, logs |
+//! | [`L2`](Level::L2) | every type that the target stores; functions, gather, scatter, random, logs |
 //! | [`L3`](Level::L3) | parallel and vector loops, workgroups, scratch memory, merge buffers |
 //! | [`L4`](Level::L4) | class `fast` |
 //!
@@ -100,7 +100,7 @@ pub mod runtime; // streams, hazards, failures and memory of a driver
 mod score; // counts per level, and coverage
 mod threads; // kernels on several threads
 
-pub use access::{AccessForm, Use};
+pub use access::{AccessForm, OperationUse};
 pub use case::{Case, Variant, cases};
 pub use claims::false_claims;
 pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, is_child, measure};

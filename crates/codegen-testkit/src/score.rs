@@ -10,7 +10,7 @@ use serde_json::json;
 use tnode::DType;
 
 use crate::{
-    access::{AccessForm, Use, uses},
+    access::{AccessForm, OperationUse, uses},
     case::Case,
     claims::false_claims,
     level::Level,
@@ -130,8 +130,8 @@ impl Conformance {
     }
 
     /// How many cases exercise each combination of operation, type and access, and how many of them passed.
-    pub fn coverage(&self) -> BTreeMap<Use, (usize, usize)> {
-        let mut coverage: BTreeMap<Use, (usize, usize)> = BTreeMap::new();
+    pub fn coverage(&self) -> BTreeMap<OperationUse, (usize, usize)> {
+        let mut coverage: BTreeMap<OperationUse, (usize, usize)> = BTreeMap::new();
         for Judged { case, outcome, .. } in &self.results {
             for found in uses(&case.run.routine) {
                 let (cases, passed) = coverage.entry(found).or_default();
@@ -175,7 +175,7 @@ impl Conformance {
     }
 
     /// The matrix as text: a line per operation, and for each type the letters of the forms of access of
-    /// which all cases passed, or `!` with the letters of the others.
+    /// which all cases passed, then `!` with the letters of the others.
     pub fn matrix(&self) -> String {
         let coverage = self.coverage();
         let mut rows: BTreeMap<&str, OperationRow> = BTreeMap::new();

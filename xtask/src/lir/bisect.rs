@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn our_own_passes_differ_in_nothing_on_the_corpus() {
         let mut steps = 0;
-        for case in filetests::run_cases().into_iter().step_by(7) {
+        for case in filetests::run_cases().step_by(7) {
             match bisect(&case, &stages()) {
                 Ok(found) => assert_eq!(found, None),
                 // A virtual node that cannot be inlined, and types that a target lacks.

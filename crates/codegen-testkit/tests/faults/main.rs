@@ -9,10 +9,11 @@ mod claims; // false claims, rejections
 mod lethal; // ends of the process
 mod native; // faults of calls
 mod rewrites; // wrong operations
+mod shrinking; // small test files of failures
 mod statements; // wrong loops, guards, stores
 
 use codegen_core::{
-    Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, RoutineParts, ScheduledRoutine,
+    Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, Listing, RoutineParts, ScheduledRoutine,
     Transcendental,
 };
 use codegen_testkit::{Case, Level, Outcome, cases, false_claims};
@@ -83,6 +84,11 @@ impl Codegen for Faulty {
         let kernels = routine.kernels().iter().map(|kernel| self.kernel(kernel)).collect::<Result<_, _>>()?;
         let parts = RoutineParts { kernels, ..routine.clone().into_parts() };
         Interpreted::of_target(self.caps.clone()).compile(&ScheduledRoutine::new(parts).unwrap())
+    }
+
+    fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
+        let source = lowered_ir::text::print(self.kernel(kernel)?.ir());
+        Ok(Listing { source, machine_code: String::new() })
     }
 }
 
