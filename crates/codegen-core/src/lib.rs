@@ -5,7 +5,8 @@
 //! # Should I be using this crate?
 //!
 //! To write a code generator: yes, implement [`Renderer`] and [`Compiler`] (or [`Codegen`]) and test it with
-//! `codegen-testkit`. To write a device, start from `device-runtime`, which names the types of this crate
+//! `codegen-testkit`. The types of the loop IR are here as well ([`ir`], [`DType`], [`Scalar`]), and parts of
+//! emitters ([`emit`]). To write a device, start from `device-runtime`, which names the types of this crate
 //! that a device takes. To compute something, use `arrayjit`.
 //!
 //! # Example
@@ -71,6 +72,11 @@ mod ptx; // kernels in PTX
 mod shader; // kernels in a shading language
 
 pub mod interpreted; // the interpreter as a codegen
+
+// The loop IR that a codegen reads, so that its crate can depend on this one alone.
+pub use lowered_ir::log::{LogLine, LogStyle};
+pub use lowered_ir::{eval, interp, ir, math, text};
+pub use tnode::{DType, Dims, Scalar};
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{BASE_ALIGNMENT, Caps, DTypeSet, Transcendental, Workgroups};
