@@ -1,7 +1,7 @@
 //! The traits that a code generator implements, and their results.
 //!
-//! A codegen author writes a [`Renderer`] (scheduled kernel → source in any form) and a [`Compiler`] (sources
-//! → artifact). [`Pipeline`] combines the two into a [`Codegen`].
+//! A codegen author writes a [`Renderer`] (scheduled kernel → source in any form) and a [`Compiler`] (kernels
+//! with their sources → artifact). [`Pipeline`] combines the two into a [`Codegen`].
 //!
 //! # Obligations
 //!
@@ -11,14 +11,16 @@
 //! [`crate::abi`]. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
 //! [`Code::new`](crate::Code::new) checks that the code takes the arguments of the routine's calls.
 
-use std::{collections::BTreeSet, fmt, hash::Hash};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::ir::LoopId;
 
 use crate::{Artifact, Caps, Kernel, ScheduledRoutine};
 
-/// Turns a scheduled kernel into source.
-pub trait Renderer: Send + Sync {
+/// Turns a scheduled kernel into source. Its fields, if it has any, are part of the cache key.
+pub trait Renderer: Hash + Send + Sync {
     /// The source: text, words, or a prepared function.
     type Source: Send;
 
@@ -30,14 +32,24 @@ pub trait Renderer: Send + Sync {
     fn render(&self, caps: &Caps, kernel: &Kernel) -> Result<Self::Source, CodegenError>;
 }
 
-/// Turns sources into an artifact.
-pub trait Compiler: Send + Sync {
+/// A kernel and the source that a [`Renderer`] made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct RenderedKernel<'k, S> {
+    /// The kernel, with the ABI that its code must have.
+    pub kernel: &'k Kernel,
+    /// The source.
+    pub source: S,
+}
+
+/// Turns sources into an artifact. Its fields, if it has any, are part of the cache key.
+pub trait Compiler: Hash + Send + Sync {
     /// The source, the same type as that of the renderer.
     type Source: Send;
     /// The options, which are part of the cache key.
     type Options: Hash + Clone + Default + fmt::Debug + Send + Sync;
 
-    /// Compiles the sources of one routine's kernels; the artifact's kernels are in the same order.
+    /// Compiles the kernels of one routine. The artifact has their ABIs, in the same order; scratch memory,
+    /// grain and cost may differ.
     ///
     /// # Errors
     ///
@@ -45,7 +57,7 @@ pub trait Compiler: Send + Sync {
     fn compile(
         &self,
         caps: &Caps,
-        sources: Vec<Self::Source>,
+        kernels: Vec<RenderedKernel<'_, Self::Source>>,
         options: &Self::Options,
     ) -> Result<Artifact, CodegenError>;
 
@@ -109,8 +121,8 @@ pub trait Codegen: Send + Sync {
     /// The target's capabilities, which the scheduler reads.
     fn caps(&self) -> &Caps;
 
-    /// A value that differs whenever the same routine could be compiled differently: it depends on version,
-    /// target and options.
+    /// A value that differs whenever the same routine could be compiled differently: it depends on the
+    /// codegen's version, its target and its options. [`fingerprint`] makes one.
     fn fingerprint(&self) -> u64;
 
     /// Compiles every kernel of a routine.
@@ -156,21 +168,31 @@ pub trait Codegen: Send + Sync {
     }
 }
 
+/// The fingerprint of a codegen: a hash of its name, its author's version, its target, everything else on
+/// which its code depends (`settings`), and the version of this contract.
+pub fn fingerprint(name: &str, version: &str, caps: &Caps, settings: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (name, version, caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    settings.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A renderer and a compiler as one [`Codegen`].
 #[derive(Clone, Debug)]
 pub struct Pipeline<R, C: Compiler> {
-    name: String,
-    caps: Caps,
-    renderer: R,
-    compiler: C,
-    options: C::Options,
-}
-
-impl<R: Renderer<Source = C::Source>, C: Compiler> Pipeline<R, C> {
-    /// Combines the two halves under a name, for a target.
-    pub fn new(name: impl Into<String>, caps: Caps, renderer: R, compiler: C, options: C::Options) -> Self {
-        Pipeline { name: name.into(), caps, renderer, compiler, options }
-    }
+    /// The codegen's name, for messages and cache keys.
+    pub name: String,
+    /// The version of the crate with renderer and compiler, `env!("CARGO_PKG_VERSION")` there. It is part of
+    /// the cache key.
+    pub version: String,
+    /// The target.
+    pub caps: Caps,
+    /// The first half.
+    pub renderer: R,
+    /// The second half.
+    pub compiler: C,
+    /// The options of the compiler.
+    pub options: C::Options,
 }
 
 impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
@@ -183,20 +205,16 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
     }
 
     fn fingerprint(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hasher};
-        let mut hasher = DefaultHasher::new();
-        (&self.name, &self.caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        self.options.hash(&mut hasher);
-        hasher.finish()
+        fingerprint(&self.name, &self.version, &self.caps, &(&self.renderer, &self.compiler, &self.options))
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        let sources = routine
-            .kernels()
-            .iter()
-            .map(|k| self.renderer.render(&self.caps, k))
-            .collect::<Result<_, _>>()?;
-        self.compiler.compile(&self.caps, sources, &self.options)
+        let render = |kernel| {
+            let source = self.renderer.render(&self.caps, kernel)?;
+            Ok(RenderedKernel { kernel, source })
+        };
+        let kernels = routine.kernels().iter().map(render).collect::<Result<_, CodegenError>>()?;
+        self.compiler.compile(&self.caps, kernels, &self.options)
     }
 
     fn whole_contractions(&self, kernels: &[Kernel]) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {

@@ -4,7 +4,6 @@
 //! schedule, the same calls and the same memory, with the definition of the IR instead of machine code.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::interp::{Buffer, PreparedRoutine};
 use lowered_ir::ir::LoopId;
@@ -13,10 +12,12 @@ use tnode::{DType, Scalar};
 use crate::artifact::{Artifact, Param};
 use crate::canonical;
 use crate::caps::{Caps, Transcendental};
-use crate::contract::{Codegen, CodegenError};
+use crate::contract::{Codegen, CodegenError, fingerprint};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
 use crate::kernel::Kernel;
 use crate::scheduled::ScheduledRoutine;
+
+const NAME: &str = "interpreted";
 
 /// Prepares scheduled kernels for the interpreter.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ fn interpreter_caps() -> Caps {
 
 impl Codegen for Interpreted {
     fn name(&self) -> &str {
-        "interpreted"
+        NAME
     }
 
     fn caps(&self) -> &Caps {
@@ -61,9 +62,7 @@ impl Codegen for Interpreted {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        ("interpreted", &self.caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        hasher.finish()
+        fingerprint(NAME, env!("CARGO_PKG_VERSION"), &self.caps, &())
     }
 
     /// The interpreter runs every kernel, so every contraction may stay whole.
@@ -85,12 +84,8 @@ struct Prepared {
 }
 
 fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> {
-    let program = PreparedRoutine::new(kernel.ir()).map_err(|error| CodegenError::Failed {
-        kernel: kernel.abi().name.clone(),
-        codegen: "interpreted".into(),
-        stage: "preparation",
-        message: error.to_string(),
-    })?;
+    let program = PreparedRoutine::new(kernel.ir())
+        .map_err(|error| CodegenError::failed(NAME, &kernel.abi().name, "preparation", error.to_string()))?;
     let merge = kernel.abi().params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
     Ok(Box::new(Prepared { program, merge }))
 }

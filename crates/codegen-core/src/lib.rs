@@ -81,7 +81,9 @@ pub use tnode::{DType, Dims, Scalar};
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{BASE_ALIGNMENT, Caps, DTypeSet, Transcendental, Workgroups};
 pub use code::{Code, CodeError, CodeMismatch};
-pub use contract::{Codegen, CodegenError, Compiler, Listing, Renderer};
+pub use contract::{
+    Codegen, CodegenError, Compiler, Listing, Pipeline, RenderedKernel, Renderer, fingerprint,
+};
 pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelError};

@@ -6,7 +6,9 @@
 use std::time::{Duration, Instant};
 
 use codegen_core::host::HostPtr;
-use codegen_core::{Access, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, Renderer};
+use codegen_core::{
+    Access, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, RenderedKernel, Renderer,
+};
 use codegen_cranelift::{
     CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps, listing,
 };
@@ -242,7 +244,9 @@ fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
     let caps = host_caps(options.vector);
     let compile = || {
         let source = CraneliftRenderer.render(&caps, kernel).expect("a supported kernel");
-        CraneliftCompiler.compile(&caps, vec![source], options).expect("a supported kernel")
+        CraneliftCompiler
+            .compile(&caps, vec![RenderedKernel { kernel, source }], options)
+            .expect("a supported kernel")
     };
     let artifact = compile();
     let compiling = best(Duration::from_millis(100), || drop(compile()));

@@ -6,10 +6,9 @@
 
 use std::time::Instant;
 
-use codegen_core::contract::Pipeline;
 use codegen_core::host::{HostArgs, HostModule, HostPtr};
 use codegen_core::{Access, Caps, Codegen, Payload, ScheduledRoutine, Slot};
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift_with, host_caps};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -89,7 +88,7 @@ fn prepare(case: &Case, width: VectorWidth) -> Ready {
     let routine = lowered_ir::text::parse(&case.text).unwrap_or_else(|e| panic!("{e}"));
     let routine = optimize(routine, &OptimizeSettings::default()).expect("the routine is valid").routine;
     let caps = Caps { threads: 1, ..host_caps(width) };
-    let codegen = Pipeline::new("cranelift", caps, CraneliftRenderer, CraneliftCompiler, options.clone());
+    let codegen = cranelift_with(caps, options.clone());
     let schedule = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("the routine is valid");
     let artifact = codegen.compile(&schedule).expect("supported kernels");
     let Payload::Host(module) = artifact.payload() else { unreachable!("this codegen makes host code") };

@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use codegen_core::canonical::adds_products;
-use codegen_core::contract::Pipeline;
 use codegen_core::{
-    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, panic_message,
+    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Pipeline, RenderedKernel,
+    panic_message,
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -33,8 +33,11 @@ use crate::support::{NAME, failed};
 use crate::vector;
 
 /// Compiles checked kernels for this machine.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub struct CraneliftCompiler;
+
+/// The codegen for processors.
+pub type Cranelift = Pipeline<CraneliftRenderer, CraneliftCompiler>;
 
 /// Opens the codegen for this machine.
 ///
@@ -42,13 +45,24 @@ pub struct CraneliftCompiler;
 ///
 /// [`CodegenError::Failed`] if Cranelift does not support the CPU, or if the CPU lacks the vectors that the
 /// options ask for.
-pub fn cranelift(
-    options: CraneliftOptions,
-) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
+pub fn cranelift(options: CraneliftOptions) -> Result<Cranelift, CodegenError> {
     // Errors of the options are reported here, not by the first kernel.
     isa(&options)?;
     check_width(&options)?;
-    Ok(Pipeline::new(NAME, host_caps(options.vector), CraneliftRenderer, CraneliftCompiler, options))
+    Ok(cranelift_with(host_caps(options.vector), options))
+}
+
+/// The codegen with other capabilities than those that [`host_caps`] finds, for example with fewer threads.
+/// Options for which this machine lacks vectors are an error when a kernel is compiled.
+pub fn cranelift_with(caps: Caps, options: CraneliftOptions) -> Cranelift {
+    Pipeline {
+        name: NAME.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        caps,
+        renderer: CraneliftRenderer,
+        compiler: CraneliftCompiler,
+        options,
+    }
 }
 
 /// Checks that the CPU has the vectors that the options ask for; code with other vectors would trap.
@@ -67,22 +81,22 @@ impl Compiler for CraneliftCompiler {
     fn compile(
         &self,
         caps: &Caps,
-        sources: Vec<CheckedKernel>,
+        kernels: Vec<RenderedKernel<'_, CheckedKernel>>,
         options: &CraneliftOptions,
     ) -> Result<Artifact, CodegenError> {
         let isa: Arc<dyn TargetIsa> = isa(options)?;
         check_width(options)?;
-        let one = |CheckedKernel { kernel, contractions }: CheckedKernel| {
+        let one = |RenderedKernel { kernel, source }: RenderedKernel<'_, CheckedKernel>| {
             let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
             guarded(&kernel.abi().name, || {
-                if contractions != caps.contractions {
-                    crate::support::check(&kernel, caps.contractions)?;
+                if source.contractions != caps.contractions {
+                    crate::support::check(kernel, caps.contractions)?;
                 }
-                compile(&kernel, caps, &isa, options)
+                compile(kernel, caps, &isa, options)
             })
         };
         let compiled =
-            workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
+            workers()?.install(|| kernels.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         Ok(Artifact::host(jit::host_module(compiled)?))
     }
 

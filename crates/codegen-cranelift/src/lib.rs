@@ -67,6 +67,6 @@ mod perf_map; // names of kernels for profilers
 mod relocate; // relocations of Cranelift's code
 
 pub use crate::caps::host_caps;
-pub use crate::compile::{CraneliftCompiler, cranelift, listing};
+pub use crate::compile::{Cranelift, CraneliftCompiler, cranelift, cranelift_with, listing};
 pub use crate::options::{CraneliftOptions, VectorWidth};
 pub use crate::render::{CheckedKernel, CraneliftRenderer};

@@ -1,18 +1,16 @@
-//! The renderer: checks kernels and passes them on to the compiler.
+//! The renderer: checks kernels.
 
 use codegen_core::{Caps, CodegenError, DTypeSet, Kernel, Renderer};
 
 use crate::support;
 
-/// Checks kernels. The IR itself is the source, because [`CraneliftCompiler`](crate::CraneliftCompiler)
-/// compiles it directly.
-#[derive(Clone, Copy, Debug, Default)]
+/// Checks kernels, which [`CraneliftCompiler`](crate::CraneliftCompiler) compiles directly.
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub struct CraneliftRenderer;
 
-/// A kernel whose operations are all supported.
-#[derive(Clone, Debug)]
+/// Says that the operations of a kernel are all supported.
+#[derive(Clone, Copy, Debug)]
 pub struct CheckedKernel {
-    pub(crate) kernel: Kernel,
     /// The element types of contractions for which the kernel was checked.
     pub(crate) contractions: DTypeSet,
 }
@@ -22,6 +20,6 @@ impl Renderer for CraneliftRenderer {
 
     fn render(&self, caps: &Caps, kernel: &Kernel) -> Result<CheckedKernel, CodegenError> {
         support::check(kernel, caps.contractions)?;
-        Ok(CheckedKernel { kernel: kernel.clone(), contractions: caps.contractions })
+        Ok(CheckedKernel { contractions: caps.contractions })
     }
 }

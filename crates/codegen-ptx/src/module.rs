@@ -1,14 +1,12 @@
 //! The codegen: compiles kernels to one PTX file.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use codegen_core::{
-    Artifact, Caps, Codegen, CodegenError, DTypeSet, Kernel, Listing, PtxLaunch, ScheduledRoutine,
-    Transcendental,
+    Artifact, Caps, Codegen, CodegenError, DType, DTypeSet, Kernel, Listing, PtxLaunch, ScheduledRoutine,
+    Transcendental, fingerprint,
 };
 use ptx_asm::{PtxProgram, Target};
-use tnode::DType;
 
 use crate::emit::{self, EmitSettings};
 use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};
@@ -60,9 +58,7 @@ impl Codegen for Ptx {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        hasher.finish()
+        fingerprint(NAME, env!("CARGO_PKG_VERSION"), &self.caps, &self.options)
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen_core::{
     Artifact, Caps, Codegen, CodegenError, Kernel, Listing, ScheduledRoutine, Shader, ShaderModule,
+    fingerprint,
 };
 
 use crate::emit;
@@ -39,9 +39,7 @@ impl Codegen for Wgsl {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (CODEGEN_NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        hasher.finish()
+        fingerprint(CODEGEN_NAME, env!("CARGO_PKG_VERSION"), &self.caps, &self.options)
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {

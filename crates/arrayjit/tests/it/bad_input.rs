@@ -5,8 +5,7 @@ use arrayjit::settings::Settings;
 use arrayjit::{
     Backend, Caps, CompileError, Context, HostArray, MemoryMode, RunError, TensorNode, TensorNodeError,
 };
-use codegen_core::contract::Pipeline;
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer};
+use codegen_cranelift::{CraneliftOptions, cranelift_with};
 use scheduling::{ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
@@ -363,13 +362,7 @@ fn loop_ir_at_its_limits() {
             let backend = backend("inline");
             for threads in [1, 4] {
                 let caps = Caps { threads, ..backend.codegen().caps().clone() };
-                let target = Pipeline::new(
-                    "cranelift",
-                    caps,
-                    CraneliftRenderer,
-                    CraneliftCompiler,
-                    CraneliftOptions::default(),
-                );
+                let target = cranelift_with(caps, CraneliftOptions::default());
                 let Ok(schedule) = schedule(&optimized.routine, &target, &ScheduleOptions::default()) else {
                     continue;
                 };

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use assignments::lower::{LowerOptions, lower};
-use codegen_core::contract::Pipeline;
 use codegen_core::interpreted::Interpreted;
 use codegen_core::{Artifact, Caps, Codegen};
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, cranelift_with};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Numerics, Routine};
@@ -206,13 +205,7 @@ fn scheduled(
         schedules(&codegen_cranelift::host_caps(VectorWidth::default())).into_iter().enumerate()
     {
         let stage = format!("schedule {settings}/{name}");
-        let target = Pipeline::new(
-            "cranelift",
-            caps.clone(),
-            CraneliftRenderer,
-            CraneliftCompiler,
-            CraneliftOptions::default(),
-        );
+        let target = cranelift_with(caps.clone(), CraneliftOptions::default());
         let schedule =
             schedule(optimized, &target, &options).map_err(|e| StageFailure::at(&stage, e).of(optimized))?;
         for kernel in schedule.kernels() {

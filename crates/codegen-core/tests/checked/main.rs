@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod code;
+mod contract;
 mod kernel;
 mod plan;
 mod routine;

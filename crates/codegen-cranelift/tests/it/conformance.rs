@@ -1,10 +1,7 @@
 //! The conformance kit, for every width of vectors.
 
-use codegen_core::contract::Pipeline;
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};
+use codegen_cranelift::{Cranelift, CraneliftOptions, VectorWidth, cranelift};
 use codegen_testkit::conformance;
-
-type Cranelift = Pipeline<CraneliftRenderer, CraneliftCompiler>;
 
 fn with(options: CraneliftOptions) -> Cranelift {
     cranelift(options).expect("this machine is supported")

@@ -3,8 +3,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use codegen_core::Caps;
-use codegen_core::contract::Pipeline;
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift_with, host_caps};
 use filetests::assert_listings;
 
 #[test]
@@ -17,6 +16,6 @@ fn the_corpus_as_vector_programs_and_cranelift_functions() {
     }
     // The sizes of caches and the number of cores differ between machines, and decide schedules.
     let caps = Caps { l1_bytes: 32 << 10, l2_bytes: 1 << 20, threads: 4, ..host };
-    let codegen = Pipeline::new("cranelift", caps, CraneliftRenderer, CraneliftCompiler, options);
+    let codegen = cranelift_with(caps, options);
     assert_listings(&codegen, "cpu", ";");
 }

@@ -4,7 +4,8 @@
 
 use codegen_core::host::HostPtr;
 use codegen_core::{
-    Access, Artifact, Caps, CodegenError, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, Renderer,
+    Access, Artifact, Caps, CodegenError, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload,
+    RenderedKernel, Renderer,
 };
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use lowered_ir::interp::{self, Memory};
@@ -80,7 +81,7 @@ pub(crate) fn all_options() -> Vec<CraneliftOptions> {
 pub(crate) fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Artifact, CodegenError> {
     let caps: Caps = host_caps(options.vector);
     let source = CraneliftRenderer.render(&caps, kernel)?;
-    CraneliftCompiler.compile(&caps, vec![source], options)
+    CraneliftCompiler.compile(&caps, vec![RenderedKernel { kernel, source }], options)
 }
 
 /// Memory of the routine's nodes with bytes from a seed; floats are finite, and truth values are 0 or 1.
