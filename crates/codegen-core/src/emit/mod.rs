@@ -8,17 +8,25 @@
 //!   [`ExprEmitter`];
 //! * [`float_remainder`]: the exact remainder of floats, for targets without an instruction or a library
 //!   function for it;
-//! * [`lacking`]: rejections of kernels that need what a target lacks.
+//! * [`lacking`]: rejections of kernels that need what a target lacks;
+//! * [`ScratchLayout`] and [`LineNumbers`]: the scratch memory of host kernels, and the numbers of log lines.
+//!
+//! A loop is unrolled by entering it once per iteration with a [known](LoopIndex::Known) value: every index and
+//! guard in the body is then folded as far as possible.
 //!
 //! Nothing here knows a target: an emitter keeps its own types of values and instructions.
 
 mod expr;
 mod index;
 pub mod lacking;
+mod line_numbers;
 mod remainder;
 mod scope;
+mod scratch;
 
 pub use expr::{ExprEmitter, dynamic_index, expr};
 pub use index::{IndexSum, LinearValue, mixed_radix_digits};
+pub use line_numbers::LineNumbers;
 pub use remainder::{FloatLayout, IntSize, RemainderEmitter, RemainderOp, float_remainder};
 pub use scope::{FoldedCondition, LoopIndex, LoopScope, RangeTest, fits_i32};
+pub use scratch::ScratchLayout;

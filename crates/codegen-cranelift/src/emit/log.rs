@@ -21,7 +21,7 @@ impl Emitter<'_> {
             let [low, high] = self.words(dtype, value.first());
             self.call_log(VALUE, &[low, high]);
         }
-        let number = self.lines_logged.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(usize::MAX);
+        let number = self.line_numbers.get(stmt).unwrap_or(usize::MAX);
         let number = self.ssa.int(types::I64, number as i64);
         self.call_log(LINE, &[number]);
     }

@@ -22,14 +22,14 @@ mod stmt;
 use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::Kernel;
-use codegen_core::emit::LinearValue;
+use codegen_core::emit::{LineNumbers, LinearValue};
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, FuncRef, Function, Signature, UserExternalName, UserFuncName, Value,
     types,
 };
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use lowered_ir::ir::{LocalId, Locals, LoopId, Routine, Stmt};
+use lowered_ir::ir::{LocalId, Locals, LoopId, Routine};
 
 use crate::runtime_functions::RuntimeFunction;
 use locals::Local;
@@ -68,7 +68,7 @@ pub(crate) fn emit(kernel: &Kernel, target: TargetFrontendConfig, vectors: bool)
         vectors,
         call_conv,
         runtime_functions: HashMap::new(),
-        lines_logged: scan::lines_logged(&routine.body),
+        line_numbers: LineNumbers::new(&routine.body),
     };
     emitter.kernel(params[3], params[4]);
     let scratch_bytes = emitter.scratch_bytes;
@@ -116,7 +116,7 @@ struct Emitter<'k> {
     call_conv: CallConv,
     runtime_functions: HashMap<u32, FuncRef>,
     /// The line number of each statement that logs, by its address in the routine.
-    lines_logged: HashMap<*const Stmt, usize>,
+    line_numbers: LineNumbers,
 }
 
 impl Emitter<'_> {

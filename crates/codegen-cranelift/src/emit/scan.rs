@@ -1,6 +1,6 @@
 //! Analyses of a kernel's statements that the emitter needs in advance.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
 use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
@@ -113,18 +113,6 @@ pub(crate) fn size(body: &[Stmt]) -> usize {
         };
         sum.saturating_add(one)
     })
-}
-
-/// The line number of each statement that logs, as [`lowered_ir::log`] counts them. The key is the
-/// statement's address, because replication may emit a statement several times.
-pub(super) fn lines_logged(body: &[Stmt]) -> HashMap<*const Stmt, usize> {
-    let mut lines = HashMap::new();
-    walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::Log { .. } = stmt {
-            lines.insert(std::ptr::from_ref(stmt), lines.len());
-        }
-    });
-    lines
 }
 
 /// Whether the block has loops that remain loops in the code.

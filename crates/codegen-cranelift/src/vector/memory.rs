@@ -2,9 +2,8 @@
 
 use codegen_core::emit::{IndexSum, LinearValue, RangeTest};
 use codegen_core::{Access, Kernel, Param};
-use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Space, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Var, walk};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use tnode::DType;
 use vector_asm::{
     Binary, Comparison, Index, LaneType, LoopRange, StoredType, Value, VectorAddress, VectorOp, VectorType,
@@ -34,20 +33,6 @@ struct Elements {
 
 /// Bytes that one iteration of a clearing loop stores.
 const ZEROED_PER_ROUND: i64 = 128;
-
-/// The offset of each local in scratch memory (`codegen_core::abi`), and the total size.
-pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<LocalId, i64>, usize) {
-    let (mut offsets, mut bytes) = (BTreeMap::new(), 0usize);
-    walk::each_stmt(body, &mut |stmt| {
-        let Stmt::Declare { local, dtype, dims, space } = stmt else { return };
-        if *space != Space::Register {
-            offsets.insert(*local, bytes as i64);
-            let size = dims.iter().product::<usize>() * dtype.size_bytes();
-            bytes += size.next_multiple_of(alignment.max(1));
-        }
-    });
-    (offsets, bytes)
-}
 
 /// Whether the stores of each node may bypass the caches: the node is only written, and larger than half of
 /// the last-level cache.
@@ -203,7 +188,7 @@ impl Translator<'_> {
         let decl = &self.locals[&local];
         repr::element(decl.dtype).ok_or(BailoutReason::RandomBits)?;
         let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
-        let offset = self.scratch[&local];
+        let offset = self.scratch.offsets[&local] as i64;
         self.homes.insert(local, LocalStorage::Scratch(offset));
         self.build.forget(Array::Local(local));
         if needs_zeros {

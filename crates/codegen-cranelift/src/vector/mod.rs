@@ -25,7 +25,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use codegen_core::Kernel;
-use codegen_core::emit::LinearValue;
+use codegen_core::emit::{LinearValue, ScratchLayout};
 use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, Routine};
 use vector_asm::{Index, Value, VectorCode, VectorProgram};
 
@@ -85,8 +85,7 @@ pub(crate) struct Target {
 pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, BailoutReason> {
     let mut translator = Translator::new(kernel, target)?;
     translator.kernel()?;
-    let (_, scratch_bytes) = memory::scratch_layout(&kernel.ir().body, target.alignment);
-    Ok(Translated { program: translator.build.finish(), scratch_bytes })
+    Ok(Translated { program: translator.build.finish(), scratch_bytes: translator.scratch.bytes })
 }
 
 /// The state of translating one kernel.
@@ -98,8 +97,7 @@ struct Translator<'k> {
     walked: BTreeSet<LocalId>,
     /// Whether the stores of each node may bypass the caches.
     streamed: Vec<bool>,
-    /// The offsets of locals in scratch memory.
-    scratch: BTreeMap<LocalId, i64>,
+    scratch: ScratchLayout,
     /// Loop variables in scope: multiples of a counter plus a constant, plus the lane in a vector loop.
     vars: HashMap<LoopId, LinearValue<Index>>,
     /// The least and the greatest values of the loop variables in scope.
@@ -117,14 +115,13 @@ struct Translator<'k> {
 impl<'k> Translator<'k> {
     fn new(kernel: &'k Kernel, target: Target) -> Result<Self, BailoutReason> {
         let routine = kernel.ir();
-        let (scratch, _) = memory::scratch_layout(&routine.body, target.alignment);
         Ok(Translator {
             build: ProgramBuilder::new(stmt::stored(&routine.body)),
             routine,
             locals: routine.locals(),
             walked: locals::walked(&routine.body)?,
             streamed: memory::streamed(kernel, target.cache_bytes),
-            scratch,
+            scratch: ScratchLayout::new(&routine.body, target.alignment),
             vars: HashMap::new(),
             ranges: HashMap::new(),
             homes: BTreeMap::new(),

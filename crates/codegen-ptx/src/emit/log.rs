@@ -4,19 +4,16 @@
 //! One thread executes a kernel that logs. It keeps the number of words used and of lines lost in registers,
 //! and writes both to the header at the end.
 
-use std::collections::HashMap;
-
+use codegen_core::emit::LineNumbers;
+use codegen_core::ir::{LogPart, Stmt};
 use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_words, value_words};
 use codegen_core::threads::Grid;
-use codegen_core::{Checked, Kernel, reject};
-use lowered_ir::ir::{LogPart, Stmt, walk};
-use lowered_ir::log::LogLine;
+use codegen_core::{Checked, DType, Kernel, LogLine, Scalar, reject};
 use ptx_asm::{
     AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, PtxTernaryOp, Reg,
     RegClass, RoundingMode, StateSpace, StmtList, Ty,
 };
 use smallvec::{SmallVec, smallvec};
-use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
 
@@ -47,7 +44,7 @@ impl<'k> LogBuffer<'k> {
 #[derive(Debug)]
 pub(super) struct KernelLog<'k> {
     pub(super) buffer: LogBuffer<'k>,
-    numbers: HashMap<*const Stmt, usize>,
+    numbers: LineNumbers,
     state: LogState,
 }
 
@@ -67,7 +64,7 @@ struct LogState {
 impl KernelLog<'_> {
     /// The number of a statement, if it logs a line with `words` words of values.
     fn number(&self, stmt: &Stmt, words: usize) -> Option<u32> {
-        let number = *self.numbers.get(&std::ptr::from_ref(stmt))?;
+        let number = self.numbers.get(stmt)?;
         let line = self.buffer.lines.get(number)?;
         (record_words(line) == 1 + words).then_some(number as u32)
     }
@@ -76,12 +73,7 @@ impl KernelLog<'_> {
 impl<'k> Emitter<'k> {
     /// Begins the log, in a buffer at address `base`.
     pub(super) fn begin_log(&mut self, buffer: LogBuffer<'k>, base: Reg) {
-        let mut numbers = HashMap::new();
-        walk::each_stmt(&self.routine.body, &mut |stmt| {
-            if matches!(stmt, Stmt::Log { .. }) {
-                numbers.insert(std::ptr::from_ref(stmt), numbers.len());
-            }
-        });
+        let numbers = LineNumbers::new(&self.routine.body);
         let room = (buffer.bytes as usize - HEADER_BYTES) / WORD_BYTES;
         let used = self.b.mov(RegClass::B32, 0u32);
         let limit = self.b.mov(RegClass::B32, room as u32);

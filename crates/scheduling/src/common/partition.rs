@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use lowered_ir::ir::{
-    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
+    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::analyse;
@@ -20,6 +20,7 @@ use crate::common::stack_arrays;
 use codegen_core::Caps;
 use codegen_core::artifact::{KernelAbi, Launch, Param};
 use codegen_core::dependence;
+use codegen_core::emit::ScratchLayout;
 use codegen_core::kernel::{self, Kernel, KernelError};
 use codegen_core::scheduled::{KernelCall, Slot};
 
@@ -149,7 +150,7 @@ fn draft(
         name: String::new(),
         params: params(&ir, &names),
         launch: launch(&ir, caps, options),
-        scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
+        scratch_bytes: ScratchLayout::new(&ir.body, caps.alignment).bytes,
         log: log::lines(&ir).into(),
         cost: cost::cost(&ir),
     };
@@ -213,21 +214,6 @@ fn extent(body: &[Stmt], nested: bool) -> u64 {
     let extents = kernel::extents(body);
     let of_loops = if nested { extents.last() } else { extents.first() };
     of_loops.copied().unwrap_or(1)
-}
-
-/// The size of scratch memory: all locals that are not in registers, in the order of declaration, each
-/// rounded up to the alignment.
-fn scratch_bytes(body: &[Stmt], alignment: usize) -> usize {
-    let mut bytes = 0;
-    walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::Declare { dtype, dims, space, .. } = stmt
-            && *space != Space::Register
-        {
-            let size = dims.iter().product::<usize>() * dtype.size_bytes();
-            bytes += size.next_multiple_of(alignment.max(1));
-        }
-    });
-    bytes
 }
 
 /// Numbers a kernel's nodes and symbols in the order of first mention.
