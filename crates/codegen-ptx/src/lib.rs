@@ -12,7 +12,7 @@
 //! use scheduling::{ScheduleOptions, schedule};
 //! use codegen_ptx::{PtxOptions, Target, ptx};
 //!
-//! let routine = lowered_ir::text::parse(
+//! let routine = codegen_core::text::parse(
 //!     "routine @double fast {
 //!        node %0 \"x\" f32[1000] on_device
 //!        node %1 \"y\" f32[1000] on_device
@@ -32,9 +32,9 @@
 //! * A verified, legalised kernel compiles to a program that [`ptx_asm::check`] accepts, or fails with
 //!   [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the construct and the reason.
 //!   Nothing panics.
-//! * A program computes the same values as [`lowered_ir::interp`], bit for bit except for the bits of NaNs:
+//! * A program computes the same values as [`codegen_core::interp`], bit for bit except for the bits of NaNs:
 //!   arithmetic rounds to nearest, nothing is contracted, and transcendental functions are the polynomials of
-//!   [`lowered_ir::math`]. [`PtxOptions`] describes the exceptions, all in class `Fast`: tensor cores add in
+//!   [`codegen_core::math`]. [`PtxOptions`] describes the exceptions, all in class `Fast`: tensor cores add in
 //!   an order of their own; on request, operands are truncated to `tf32`, and functions are approximated.
 //! * A program accesses memory where the kernel's IR does, with one exception: adjacent elements that an
 //!   unrolled loop reads are read at once.

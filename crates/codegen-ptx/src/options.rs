@@ -1,8 +1,7 @@
 //! Options of the codegen, and the capabilities of each target.
 
-use codegen_core::{Caps, DTypeSet, Workgroups};
+use codegen_core::{Caps, DType, DTypeSet, Workgroups};
 use ptx_asm::Target;
-use tnode::DType;
 
 /// Options of the codegen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@
 //! Assemblers unroll such loops as well, but compute the 64-bit address anew in each copy, because its 32-bit
 //! index might wrap. Here the addresses of one iteration share a sum and differ by constants.
 
-use lowered_ir::ir::{Affine, Expr, Fresh, LoopId, LoopKind, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, Fresh, LoopId, LoopKind, Routine, Stmt, walk};
 
 /// The largest unroll factor.
 const TIMES: i64 = 8;

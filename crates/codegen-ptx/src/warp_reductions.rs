@@ -9,9 +9,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use codegen_core::DType;
+use codegen_core::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, walk};
 use codegen_core::threads::{FusedStatements, Nest, nest};
-use lowered_ir::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, walk};
-use tnode::DType;
 
 /// Lanes of a warp.
 pub(crate) const LANES: i64 = 32;

@@ -14,7 +14,7 @@
 //! use scheduling::{ScheduleOptions, schedule};
 //! use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 //!
-//! let routine = lowered_ir::text::parse(
+//! let routine = codegen_core::text::parse(
 //!     "routine @double fast {
 //!        node %0 \"x\" f32[1000] on_device
 //!        node %1 \"y\" f32[1000] on_device
@@ -36,7 +36,7 @@
 //! * A verified, legalised kernel compiles to a module that naga's validator accepts with the capabilities of
 //!   the target alone, or to [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the
 //!   operation and the reason. Nothing panics.
-//! * Integers, conversions, selections and moves compute the same bits as [`lowered_ir::interp`]. Cases that
+//! * Integers, conversions, selections and moves compute the same bits as [`codegen_core::interp`]. Cases that
 //!   the shading languages leave undefined (conversions out of range, `max` of NaN, remainders of floats) are
 //!   expanded into defined operations. Constants are folded here, because shader compilers reject constants
 //!   that overflow.
@@ -50,7 +50,7 @@
 //!
 //! The shading languages permit a device to contract `a * b + c`, to evaluate `fma` as two operations, to
 //! divide with an error of 2.5 ulp, and to flush subnormal numbers. Therefore results on floats are within
-//! bounds, not bit-equal. Transcendental functions are the polynomials of [`lowered_ir::math`], not the
+//! bounds, not bit-equal. Transcendental functions are the polynomials of [`codegen_core::math`], not the
 //! device's own functions, whose errors have no guaranteed bounds. `sin` and `cos` of `f32` use only `f32`
 //! and `i32`: integer arithmetic reduces angles of any size. `pow` computes in `f64` where the device has it.
 //! Shader compilers apply rules of real arithmetic to floats. The emitter therefore hides three patterns from

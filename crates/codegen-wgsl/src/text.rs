@@ -1,9 +1,8 @@
 //! Validates modules and writes them in shading languages.
 
-use codegen_core::{Caps, CodegenError};
+use codegen_core::{Caps, CodegenError, DType};
 use naga::Module;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use tnode::DType;
 
 use crate::module::CODEGEN_NAME;
 

@@ -3,7 +3,7 @@
 
 use std::f64::consts::{LN_2, LOG2_E, TAU};
 
-use lowered_ir::ir::UnaryOp;
+use codegen_core::ir::UnaryOp;
 use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, Target, Ty};
 
 use crate::builder::InstBuilder;

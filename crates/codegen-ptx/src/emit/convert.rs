@@ -1,8 +1,7 @@
 //! Conversions, all of them total.
 
-use codegen_core::{Checked, reject};
+use codegen_core::{Checked, DType, Scalar, reject};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Ty};
-use tnode::{DType, Scalar};
 
 use super::ops::computed_in;
 use super::{Emitter, Value, carrier, constant};

@@ -1,10 +1,9 @@
 //! Expressions: the instructions for each operation, behind the walk that emitters share.
 
 use codegen_core::emit::{self, ExprEmitter, LoopScope};
-use codegen_core::{Caps, Checked};
-use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::{Caps, Checked, DType, Scalar};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxTernaryOp, Reg, Ty};
-use tnode::{DType, Scalar};
 
 use super::memory::{ElementAddress, MemoryObject};
 use super::{Emitter, Value, carrier};

@@ -1,7 +1,7 @@
 //! 16-bit floats: kept in their own format, computed in `f32`, and rounded once.
 
+use codegen_core::{DType, Scalar};
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
-use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
 

@@ -1,7 +1,7 @@
 //! Index arithmetic: 32-bit sums that wrap, so that only the results have to fit.
 
 use codegen_core::emit::LoopIndex;
-use lowered_ir::ir::{Affine, Guard, LoopId, Range, Var};
+use codegen_core::ir::{Affine, Guard, LoopId, Range, Var};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::Emitter;

@@ -1,10 +1,9 @@
 //! Declared locals in the homes that the plan assigns: registers, local arrays or shared arrays.
 
+use codegen_core::ir::{Affine, Indices, LocalId, Space};
 use codegen_core::threads::Home;
-use codegen_core::{Checked, reject};
-use lowered_ir::ir::{Affine, Indices, LocalId, Space};
+use codegen_core::{Checked, DType, Scalar, reject};
 use ptx_asm::{GuardPredicate, PtxOperand, PtxStmt, Reg, RegClass, Ty};
-use tnode::{DType, Scalar};
 
 use super::memory::MemoryObject;
 use super::{Emitter, Value, carrier};

@@ -6,12 +6,11 @@
 
 use codegen_core::canonical::{Arrays, Axis, Contraction};
 use codegen_core::emit::LoopIndex;
+use codegen_core::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
-use codegen_core::{Checked, DTypeSet, Rejection, TensorMap, TileSwizzle, reject};
-use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
+use codegen_core::{Checked, DType, DTypeSet, Dims, Rejection, TensorMap, TileSwizzle, reject};
 use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
-use tnode::{DType, Dims};
 
 use super::memory::{MemoryObject, memory_type};
 use super::{EmitSettings, EmittedKernel, Emitter, ThreadBlock, UnrolledLoop, Value};

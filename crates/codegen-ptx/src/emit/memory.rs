@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use codegen_core::DType;
 use codegen_core::emit::fits_i32;
-use lowered_ir::ir::{Affine, NodeRef};
+use codegen_core::ir::{Affine, NodeRef};
 use ptx_asm::{
     AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxOperand, PtxTernaryOp, Reg, RegClass, Regs,
     RoundingMode, StateSpace, Ty,
 };
 use smallvec::smallvec;
-use tnode::DType;
 
 use super::{Emitter, Value, carrier, constant};
 

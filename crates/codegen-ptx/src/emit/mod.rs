@@ -23,11 +23,10 @@ mod warp_reduction; // reductions by warp shuffles
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::emit::{LoopScope, lacking};
+use codegen_core::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
-use codegen_core::{Caps, Checked, Kernel, PtxLaunch, TensorMap, reject};
-use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use codegen_core::{Caps, Checked, DType, Kernel, PtxLaunch, Scalar, TensorMap, reject};
 use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
-use tnode::{DType, Scalar};
 
 use crate::builder::InstBuilder;
 use crate::options::PtxOptions;

@@ -3,11 +3,10 @@
 //! Arithmetic rounds to nearest and is not contracted, as in the interpreter. Where instructions differ from
 //! the interpreter, as `max` of NaN does, several instructions are emitted.
 
-use codegen_core::Checked;
 use codegen_core::emit::lacking;
-use lowered_ir::ir::{BinaryOp, UnaryOp};
+use codegen_core::ir::{BinaryOp, UnaryOp};
+use codegen_core::{Checked, DType};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty};
-use tnode::DType;
 
 use super::{Emitter, Value, approximate, carrier};
 

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use codegen_core::DType;
 use ptx_asm::{AddressBase, PtxOperand};
-use tnode::DType;
 
 use super::memory::{ElementAddress, MemoryObject, WIDTHS, has_width, memory_type};
 use super::{Emitter, Value};

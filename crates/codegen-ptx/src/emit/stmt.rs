@@ -1,8 +1,8 @@
 //! Statements and loops.
 
 use codegen_core::emit::{LoopIndex, fits_i32, lacking};
+use codegen_core::ir::{Affine, Bound, LoopId, LoopKind, Stmt};
 use codegen_core::{Checked, reject, threads};
-use lowered_ir::ir::{Affine, Bound, LoopId, LoopKind, Stmt};
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::memory::MemoryObject;

@@ -1,9 +1,9 @@
 //! Assigns iterations of the grid to blocks and threads, and emits barriers.
 
 use codegen_core::emit::{LoopIndex, fits_i32, mixed_radix_digits};
+use codegen_core::ir::Stmt;
 use codegen_core::threads::{self, Grid};
 use codegen_core::{Checked, reject};
-use lowered_ir::ir::Stmt;
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, Reg, SpecialReg, Ty};
 
 use super::Emitter;

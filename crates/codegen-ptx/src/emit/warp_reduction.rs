@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use codegen_core::Checked;
 use codegen_core::emit::LoopIndex;
-use lowered_ir::ir::{Affine, Indices, LocalId, Stmt};
+use codegen_core::ir::{Affine, Indices, LocalId, Stmt};
+use codegen_core::{Checked, DType};
 use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, ShuffleMode, Ty};
-use tnode::DType;
 
 use super::{Emitter, Value, carrier};
 use crate::warp_reductions::{LANES, ReductionInput, ReductionStep, WarpReduction};

@@ -1,6 +1,7 @@
 //! Test harness of the tensor-core kernels: matmuls of small integers, exact in any order, on the simulated
 //! GPU.
 
+use codegen_core::{DType, Scalar};
 use ptx_asm::{
     AddressOperand, PtxBuilder, PtxKernel, PtxProgram, Reg, RoundingMode, StateSpace, StmtList, Target, Ty,
     check,
@@ -8,7 +9,6 @@ use ptx_asm::{
 use ptx_sim::{
     ExecutionOrder, GlobalBuffer, KernelStats, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run,
 };
-use tnode::{DType, Scalar};
 
 use super::{
     Matmul, MatmulCallbacks, MatmulKernel, MatmulMemory, OperandView, OutputElements, OutputView, TmaTensor,

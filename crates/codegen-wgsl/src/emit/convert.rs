@@ -1,12 +1,11 @@
 //! Total conversions. The shading languages' own conversions leave NaN and numbers out of range to the
 //! device.
 
+use codegen_core::{Checked, DType, Scalar, reject};
 use naga::BinaryOperator as Op;
-use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use codegen_core::{Checked, reject};
 
 impl Emitter<'_> {
     /// Converts a value from type `from` to type `to`.

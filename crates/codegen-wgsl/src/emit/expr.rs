@@ -2,10 +2,9 @@
 //! here, since compilers of shaders reject constants that overflow.
 
 use codegen_core::emit::{self, ExprEmitter, LoopScope, lacking};
-use codegen_core::{Caps, Checked};
-use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::{Caps, Checked, DType, Scalar};
 use naga::{BinaryOperator as Op, MathFunction};
-use tnode::{DType, Scalar};
 
 use super::memory::Element;
 use super::{Emitter, Operand};

@@ -1,7 +1,7 @@
 //! Indices: sums in wrapping 32-bit arithmetic, so that only the final results have to fit.
 
 use codegen_core::emit::LoopIndex;
-use lowered_ir::ir::{Affine, LoopId, Range};
+use codegen_core::ir::{Affine, LoopId, Range};
 use naga::BinaryOperator as Op;
 
 use super::Emitter;

@@ -1,12 +1,11 @@
 //! Declared locals, in the storage that the plan assigns to them.
 
+use codegen_core::ir::{Affine, Indices, LocalId, Space};
 use codegen_core::threads::Home;
-use lowered_ir::ir::{Affine, Indices, LocalId, Space};
-use tnode::Scalar;
+use codegen_core::{Checked, Scalar, reject};
 
 use super::{Emitter, Operand};
 use crate::builder::{Pointer, Variable};
-use codegen_core::{Checked, reject};
 
 /// The storage of a local.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn clear(&mut self, storage: &LocalStorage, dtype: tnode::DType) {
+    fn clear(&mut self, storage: &LocalStorage, dtype: codegen_core::DType) {
         match storage {
             LocalStorage::Values(_) => {}
             LocalStorage::Variables(variables) => {

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
+use codegen_core::DType;
+use codegen_core::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
 use naga::BinaryOperator as Op;
-use tnode::DType;
 
 use super::{Emitter, Operand, Param};
 use crate::builder::{Buffer, Pointer, Ty, Value};
@@ -317,7 +317,7 @@ impl Emitter<'_> {
             });
         }
         let done = words as usize * 4 / dtype.size_bytes();
-        let nothing = Operand::Known(tnode::Scalar::zero(dtype));
+        let nothing = Operand::Known(codegen_core::Scalar::zero(dtype));
         for at in done..elements {
             self.store(node, Element::Known(at as u32), nothing);
         }

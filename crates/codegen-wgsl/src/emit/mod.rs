@@ -20,11 +20,10 @@ mod zeros;
 use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::emit::{LoopScope, lacking};
+use codegen_core::ir::{LocalId, Locals, NodeRef, Routine, Stmt};
 use codegen_core::threads::{BarrierTracker, Grid, Plan, PlanLimits, grid, plan};
-use codegen_core::{Caps, Checked, Kernel, reject};
-use lowered_ir::ir::{LocalId, Locals, NodeRef, Routine, Stmt};
+use codegen_core::{Caps, Checked, DType, Kernel, Scalar, reject};
 use naga::Module;
-use tnode::{DType, Scalar};
 
 use crate::builder::{Buffer, ShaderBuilder, Ty, Value};
 use crate::options::WgslOptions;

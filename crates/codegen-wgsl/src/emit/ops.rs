@@ -1,11 +1,10 @@
 //! The operations of the closed set L0 (see the module documentation of `scheduling::legalise`) in terms of
 //! the shading languages. Cases that their functions leave undefined, such as `max` of NaN, are expanded.
 
-use codegen_core::Checked;
 use codegen_core::emit::lacking;
-use lowered_ir::ir::{BinaryOp, UnaryOp};
+use codegen_core::ir::{BinaryOp, UnaryOp};
+use codegen_core::{Checked, DType, Scalar};
 use naga::{BinaryOperator as Op, MathFunction, UnaryOperator};
-use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};

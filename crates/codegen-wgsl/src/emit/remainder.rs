@@ -1,8 +1,8 @@
 //! The instructions of the float remainder that emitters share.
 
+use codegen_core::DType;
 use codegen_core::emit::{FloatLayout, IntSize, RemainderEmitter, RemainderOp, float_remainder};
 use naga::{BinaryOperator as Op, MathFunction};
-use tnode::DType;
 
 use super::Emitter;
 use crate::builder::{ClosedBlock, Pointer, Ty, Value};

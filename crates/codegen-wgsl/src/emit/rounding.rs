@@ -4,9 +4,9 @@
 //! the sum is in the binade of the constant, in which the last place has the value 1, the difference of the
 //! floats equals the difference of their bits as integers, which compilers do not simplify.
 
-use lowered_ir::math::Format;
+use codegen_core::math::Format;
+use codegen_core::{DType, Scalar};
 use naga::BinaryOperator as Op;
-use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};

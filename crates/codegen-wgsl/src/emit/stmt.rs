@@ -1,9 +1,9 @@
 //! Statements and loops.
 
 use codegen_core::emit::{LoopIndex, lacking, mixed_radix_digits};
+use codegen_core::ir::{Bound, LoopId, LoopKind, Stmt};
 use codegen_core::threads::{self, Grid};
 use codegen_core::{Checked, reject};
-use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 use naga::BinaryOperator as Op;
 
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE};

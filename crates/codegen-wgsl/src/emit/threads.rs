@@ -1,9 +1,9 @@
 //! Workgroup loops: the mapping of their iterations to threads, and the barriers around them.
 
 use codegen_core::emit::LoopIndex;
+use codegen_core::ir::{LocalId, NodeRef, Stmt};
 use codegen_core::threads::{self, BarrierScope};
 use codegen_core::{Checked, reject};
-use lowered_ir::ir::{LocalId, NodeRef, Stmt};
 
 use super::Emitter;
 use crate::builder::{ClosedBlock, Ty};

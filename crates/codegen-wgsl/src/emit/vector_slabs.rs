@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
 
 use codegen_core::threads::Plan;
 
@@ -79,7 +79,7 @@ impl VectorAccesses {
 fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
     let (Some(var), decl) = (lanes, routine.node(node)) else { return false };
     let flat = Affine::row_major(index, &decl.dims);
-    let rest = |(v, factor): &(lowered_ir::ir::Var, i64)| *v == var.into() || factor % 4 == 0;
+    let rest = |(v, factor): &(codegen_core::ir::Var, i64)| *v == var.into() || factor % 4 == 0;
     decl.dtype.size_bytes() == 4
         && flat.coefficient(var) == 1
         && flat.offset() % 4 == 0

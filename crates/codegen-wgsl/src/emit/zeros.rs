@@ -7,8 +7,8 @@
 //! Therefore every divisor is tested, at a cost of about eleven operations on words. Other products and
 //! differences are not tested, nor is the sign of a zero.
 
+use codegen_core::{DType, Scalar};
 use naga::BinaryOperator as Op;
-use tnode::{DType, Scalar};
 
 use super::Emitter;
 use crate::builder::{Ty, Value};
