@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
-use lowered_ir::interp::{Memory, run};
+use lowered_ir::interp::{Buffer, Memory, PreparedRoutine, run};
 use lowered_ir::ir::{
     Affine, BinaryOp, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Routine, Stmt, TernaryOp,
     UnaryOp, walk,
 };
+use lowered_ir::passes::log::log_values;
 use lowered_ir::verify::verify;
 use scheduling::{LegaliseError, legalise};
 use tnode::{DType, ModeState, Scalar};
@@ -505,4 +506,48 @@ fn native_transcendental_functions_stay() {
     native.transcendental = Transcendental::Native;
     let routine = map(&[(DType::F32, 4)], DType::F32, Expr::unary(UnaryOp::Tanh, operand(0)));
     assert_eq!(legalise(&routine, &native).unwrap().body, routine.body);
+}
+
+/// The lines that a routine logs on memory of zeros.
+fn logged(routine: &Routine, bindings: &[i64]) -> Vec<String> {
+    let prepared = PreparedRoutine::new(routine).unwrap_or_else(|error| panic!("{error}"));
+    let mut memory = Memory::zeroed(routine);
+    let mut buffers: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+    let mut lines = Vec::new();
+    prepared
+        .run_logged(&mut buffers, None, bindings, &mut |line| lines.push(line.to_owned()))
+        .unwrap_or_else(|error| panic!("{error}"));
+    lines
+}
+
+/// Indices in logs are `i64`, with which a target of 32-bit indices may be unable to compute.
+#[test]
+fn logs_need_no_wide_integers() {
+    let routine = lowered_ir::text::parse(
+        "routine @r strict {
+          symbol @n in 0..3
+          node %0 \"x\" f32[4] on_device
+          node %1 \"at\" i32[4] on_device
+          node %2 \"y\" f32[4] on_device
+          node %3 \"bytes\" u8[4] on_device
+          for i0 in 0..4 {
+            %2[i0] := guarded(0 <= i0 + @n - 1 < 4, %0[i0 + @n - 1], 2.0f32) + gather(%0[{%3[i0]}], 0.5f32)
+            scatter + %0[{%1[i0]}] := 1.5f32
+            scatter %2[{%3[i0]}] := 3.0f32
+          }
+        }",
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    let logging = log_values(&routine);
+    let caps = Caps { index: DType::I32, ..single_only() };
+    assert_eq!(caps.check(), Ok(()));
+    let legal = legalise(&logging, &caps).unwrap_or_else(|error| panic!("{error}"));
+    verify(&legal).unwrap_or_else(|error| panic!("{error}"));
+    let locals = legal.locals();
+    walk::each_value(&legal.body, &mut |value| {
+        walk::each_expr(value, &mut |expr| assert_ne!(legal.dtype_of(expr, &locals), DType::I64));
+    });
+    let lines = logged(&logging, &[2]);
+    assert!(lines.len() > 20, "{lines:?}");
+    assert_eq!(logged(&legal, &[2]), lines);
 }

@@ -108,10 +108,16 @@ impl Legaliser<'_> {
         })
     }
 
-    /// A logged value, in the type that it has in the routine.
+    /// A logged value, in the type that it has in the routine. The exception are indices on targets that do
+    /// not compute with their type: they are logged in the type of computed indices, whose text is the same.
     pub(super) fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
         Ok(match part {
             LogPart::Text(text) => LogPart::Text(text.clone()),
+            LogPart::Value(Expr::Index { index, dtype })
+                if !self.computes(*dtype) && self.computes(self.caps.index) =>
+            {
+                LogPart::Value(Expr::Index { index: index.clone(), dtype: self.caps.index })
+            }
             LogPart::Value(value) => {
                 let (value, dtype) = self.value(value)?;
                 LogPart::Value(self.stored(dtype, value))

@@ -204,8 +204,9 @@ impl Logger<'_> {
     /// Whether a computed index is within `0..dim`. Indices beyond `i64` wrap to negative ones, which are
     /// outside as well.
     fn inside(&self, at: &Expr, dim: usize) -> Expr {
-        let constant = |x: usize| Expr::Const(Scalar::from_i64(DType::I64, x as i64));
-        let at = Expr::convert(DType::I64, at.clone());
+        let dtype = compared_in(self.routine.dtype_of(at, &self.locals), dim);
+        let constant = |x: usize| Expr::Const(Scalar::from_i64(dtype, x as i64));
+        let at = Expr::convert(dtype, at.clone());
         let not_below = Expr::binary(BinaryOp::Le, constant(0), at.clone());
         Expr::binary(BinaryOp::BitAnd, not_below, Expr::binary(BinaryOp::Lt, at, constant(dim)))
     }
@@ -218,6 +219,18 @@ impl Logger<'_> {
         out.push(Stmt::scalar(local, dtype));
         out.push(Stmt::set_scalar(local, value.clone()));
         Expr::local(local)
+    }
+}
+
+/// A type that holds every index of type `at`, and the size of a dimension: of 32 bits where possible, because
+/// some targets have no wider type.
+fn compared_in(at: DType, dim: usize) -> DType {
+    match at {
+        DType::Bool | DType::I8 | DType::U8 | DType::U16 | DType::I32 if i32::try_from(dim).is_ok() => {
+            DType::I32
+        }
+        DType::U32 if u32::try_from(dim).is_ok() => DType::U32,
+        _ => DType::I64,
     }
 }
 
