@@ -1,4 +1,4 @@
-//! A child process that runs cases: what a faulty code generator does to its process names its case.
+//! A child process that runs cases, so that a code generator that ends its process fails one case by name.
 //!
 //! The child is the test binary itself, with the name of one test as its filter and an environment variable
 //! by which the test knows its part. It reads requests from its standard input, one per line, and answers

@@ -1,4 +1,4 @@
-//! Claims of [`Caps`] that contradict themselves or what the kit runs, found without running a kernel.
+//! Contradictions in [`Caps`], and claims that no code in this process can keep. No kernel runs.
 
 use codegen_core::Caps;
 use tnode::DType;

@@ -77,7 +77,13 @@ fn compile(codegen: &dyn Codegen, scheduled: &ScheduledRoutine) -> Result<Artifa
 ///
 /// The references are computed before any code under test is made, so that it cannot influence them.
 pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
-    let scheduled = schedule(&case.routine, codegen, &ScheduleOptions::default()).map_err(illegal)?;
+    // The scheduler asks the code generator questions.
+    let ask = || schedule(&case.routine, codegen, &ScheduleOptions::default());
+    let (scheduled, change) = float_env::guarded(ask);
+    if let Some(change) = change {
+        return Err(failed("scheduling", change));
+    }
+    let scheduled = scheduled.map_err(illegal)?;
     let defined = defined(codegen, &scheduled, case)?;
     let meaning = case.interpret().map_err(|e| failed("interpreting", e))?;
     let artifact = compile(codegen, &scheduled)?;

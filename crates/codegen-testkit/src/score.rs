@@ -1,4 +1,4 @@
-//! The score of a code generator: what passed of each level, and the coverage matrix.
+//! The score of a code generator: counts for each level, and the coverage matrix.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
 /// A row of the matrix: for each type the forms of access, and whether all of their cases passed.
 type OperationRow = BTreeMap<DType, Vec<(AccessForm, bool)>>;
 
-/// What a code generator passed out of what each level needs.
+/// The cases that a code generator passed, failed and rejected, and the level that it thereby has.
 #[derive(Clone, Debug)]
 pub struct Conformance {
     /// The code generator and its target.
@@ -82,7 +82,7 @@ impl Conformance {
         self.results.push(Judged { case, outcome, optional });
     }
 
-    /// The counts of a level, without those of lower ones.
+    /// The counts of a level, without the counts of lower levels.
     pub fn level(&self, level: Level) -> LevelScore {
         let mut score = LevelScore::default();
         for Judged { outcome, optional, .. } in self.results.iter().filter(|r| r.case.level == level) {
@@ -97,7 +97,8 @@ impl Conformance {
         score
     }
 
-    /// The highest level of which everything needed passed, with all lower levels; `None` without the lowest.
+    /// The highest level whose needed cases all passed, with those of all lower levels. `None` if L0 lacks a
+    /// case.
     pub fn awarded(&self) -> Option<Level> {
         let has = |level: &Level| {
             let score = self.level(*level);

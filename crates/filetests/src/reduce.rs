@@ -17,7 +17,7 @@ pub const TRIES: usize = 1500;
 
 /// The smallest run found, by at most `tries` calls of `fails`, for which `fails` still holds.
 ///
-/// The result has no expectations: those of a reduced routine are unknown.
+/// The result has no expectations, because nobody has stated the results of a reduced routine.
 pub fn reduce(case: RunCase, tries: usize, fails: &mut dyn FnMut(&RunCase) -> bool) -> RunCase {
     let mut search = Search { best: RunCase { expected: Vec::new(), ..case }, tries, fails };
     loop {

@@ -7,11 +7,12 @@ use codegen_testkit::{ConformanceTest, Level, conform, measure};
 
 use crate::{Fault, Faulty, first_level, native::Call};
 
-/// The routine whose kernels have the fault, and the one before it in the same file.
+/// The routine whose kernels have the fault.
 const VICTIM: &str = "contraction";
+/// The file of the routine in the corpus.
 const FILE: &str = "first_level/rounding";
 
-/// Does what ends the process, in kernels of the victim.
+/// Ends the process or the progress of the thread, in kernels of the victim.
 pub(crate) fn disturb(call: Call, kernel: &str) {
     if !kernel.contains(VICTIM) {
         return;
@@ -47,7 +48,7 @@ fn deeper(depth: u64) -> u64 {
     deeper(depth + 1) + frame[1]
 }
 
-/// Runs the cases of one file; those of the victim must fail with these words, all others must pass.
+/// Runs the cases of one file: the victim's cases must fail with these words, and all others must pass.
 fn check(name: &str, call: Call, words: &str) {
     let test = ConformanceTest::new(module_path!(), name, env!("CARGO_PKG_NAME"));
     let test = test.limit(Duration::from_secs(3)).only(FILE);

@@ -32,7 +32,7 @@ impl Scope {
     }
 }
 
-/// One change of what the interpreter does.
+/// One change of the interpreter.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
     /// No change.

@@ -16,7 +16,7 @@ use lowered_ir::ir::{Bound, LoopKind, Routine, Stmt};
 
 use crate::{Fault, Row, first_level, threaded};
 
-/// What a call does wrong.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// Nothing.
@@ -33,7 +33,7 @@ pub(crate) enum Call {
     WritesBefore,
     /// Writes to an argument that it only reads.
     WritesInput,
-    /// Adds to what its outputs held before.
+    /// Combines its outputs with their earlier contents.
     KeepsOutput,
     /// Uses scratch memory without asking for it.
     UnaskedScratch,
