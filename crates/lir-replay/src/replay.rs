@@ -12,7 +12,7 @@ use crate::device_run;
 ///
 /// # Errors
 ///
-/// The same description, if a result is not what the file expects or has another digest.
+/// A result differs from the expectation of the file, or has another digest; the error is the description.
 pub(crate) fn replay(text: &str, cases: &[RunCase], backend: &Backend) -> Result<String> {
     let (mut report, mut wrong) = (String::new(), 0);
     for case in cases {

@@ -53,7 +53,7 @@ pub(super) struct Finding {
     pub(super) pipeline: &'static str,
     /// The name of the pass.
     pub(super) pass: String,
-    /// What is wrong after it.
+    /// The difference in words: a node with both contents, or the error of the verifier.
     pub(super) what: String,
     /// The routine before the pass, and after it.
     pub(super) texts: [String; 2],
@@ -143,7 +143,7 @@ pub(super) fn bisect(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Option<F
             return Ok(check.finding);
         }
         routine = changed.map_err(|error| format!("{} rejects the routine: {error}", stage.name))?;
-        // Schedulers begin with what the optimiser left, whatever another scheduler has rounded.
+        // Each scheduler begins with the optimiser's results, without the rounding of another scheduler.
         results = check.interpret(&routine)?;
     }
     Ok(None)

@@ -1,10 +1,11 @@
 //! Capsules: files with all that is needed to repeat one run of a routine on another backend.
 //!
-//! With the setting `capsules`, each run of a routine is watched: its inputs are kept, the run is waited for,
-//! and its results are examined. If a result is infinite or NaN, or if a CPU backend computes other bits than
-//! the interpreter does for the same kernels, the run is written to the folder, once for each linked routine.
-//! A capsule is a `.lir` file: the routine before the optimiser, the inputs and bindings, the results of the
-//! definition, and a [`digest`] of each result. `docs/debugging.md` says what to do with one.
+//! With the setting `capsules`, [`Routine::run`](crate::Routine::run) keeps a copy of the inputs, waits for
+//! the run and examines the results. If a result is infinite or NaN, or if a CPU backend computes other
+//! bits than the interpreter does for the same kernels, the run is written to the folder, once for each
+//! linked routine. A capsule is a `.lir` file: the routine before the optimiser, the inputs and bindings,
+//! the results of the definition, and a [`digest`] of each result. `docs/debugging.md` says what to do with
+//! one.
 //!
 //! Runs are not watched if the routine reads a merge buffer, if statements of it fall back, or if it is
 //! scheduled as a task.
@@ -32,7 +33,7 @@ pub use text::digest;
 
 use crate::{backend::Backend, log::sanitised};
 
-/// What is needed to write capsules of a compiled routine.
+/// The folder, the routine and the reference code from which capsules of a compiled routine are written.
 #[derive(Clone, Debug)]
 pub(crate) struct CapsuleSource {
     folder: Arc<Path>,
@@ -41,7 +42,8 @@ pub(crate) struct CapsuleSource {
     routine: Arc<Routine>,
     nodes: Vec<TensorNode>,
     caps: String,
-    /// The same kernels on the interpreter, for backends whose bits the interpreter defines: those of CPUs.
+    /// The same kernels, compiled for the interpreter. CPU backends have it, because the interpreter defines
+    /// their bits.
     reference: Option<Arc<Code>>,
 }
 

@@ -48,8 +48,8 @@ impl CapsuleText<'_> {
         text
     }
 
-    /// The results of the definition for the nodes that the run wrote, or what the run computed if the
-    /// definition fails.
+    /// The results of the definition, for the nodes that the run wrote. If the definition fails, the results
+    /// of the run take their place.
     fn expected(&self) -> Vec<String> {
         let mut memory = Memory { nodes: self.inputs.clone(), merge: None };
         let ran = interp::run(self.routine, &mut memory, self.bindings);
