@@ -106,14 +106,14 @@ impl Backend {
         let entry = registry::find(name)?;
         settings.check()?;
         let parts = with_enough(|| (entry.open)(&settings))?;
-        Ok(Backend::from_parts(entry.name, parts, settings))
+        Backend::from_parts(entry.name, parts, settings)
     }
 
     /// Opens the first backend of [`auto::ORDER`] that opens, and reports why others did not.
     fn open_auto(settings: Settings) -> Result<Backend, OpenError> {
         settings.check()?;
         let choice = with_enough(|| auto::choose(auto::ORDER, &settings))?;
-        let backend = Backend::from_parts(choice.name, choice.parts, settings);
+        let backend = Backend::from_parts(choice.name, choice.parts, settings)?;
         choice.skipped.iter().for_each(|(name, why)| backend.reporter().skipped(name, why));
         Ok(backend)
     }
@@ -128,10 +128,25 @@ impl Backend {
     /// # use scheduler_multicore::{Config, Cpu};
     /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
     /// let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0)).with_device(device(1));
-    /// let backend = Backend::from_parts("mine", parts, Settings::default());
+    /// let backend = Backend::from_parts("mine", parts, Settings::default())?;
     /// assert_eq!((backend.name(), backend.num_devices()), ("mine", 2));
+    /// # Ok::<(), arrayjit::OpenError>(())
     /// ```
-    pub fn from_parts(name: impl Into<String>, parts: BackendParts, settings: Settings) -> Backend {
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Caps`] if the code generator's capabilities contradict one another.
+    pub fn from_parts(
+        name: impl Into<String>,
+        parts: BackendParts,
+        settings: Settings,
+    ) -> Result<Backend, OpenError> {
+        parts.codegen.caps().check()?;
+        Ok(Backend::assembled(name.into(), parts, settings))
+    }
+
+    /// A backend made of parts whose capabilities are checked.
+    fn assembled(name: String, parts: BackendParts, settings: Settings) -> Backend {
         let BackendParts { codegen, devices } = parts;
         devices.iter().for_each(|device| device.initialize(settings.stream_strategy()));
         let reporter = DebugReporter::new(&settings.debugging);
@@ -146,7 +161,7 @@ impl Backend {
         let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let state = BackendState {
-            name: name.into(),
+            name,
             codegen,
             devices,
             settings,
@@ -165,7 +180,7 @@ impl Backend {
     pub(crate) fn reopened(&self) -> Backend {
         let BackendState { name, codegen, devices, settings, .. } = &*self.state;
         let parts = BackendParts { codegen: Arc::clone(codegen), devices: devices.clone() };
-        Backend::from_parts(name.clone(), parts, settings.clone())
+        Backend::assembled(name.clone(), parts, settings.clone())
     }
 
     /// The name that the backend was opened with or given.

@@ -76,6 +76,9 @@ pub enum OpenError {
     /// The code generator does not know this processor.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
+    /// The code generator claims capabilities that contradict one another.
+    #[error(transparent)]
+    Caps(#[from] codegen_core::CapsError),
     /// The device did not start.
     #[error(transparent)]
     Device(#[from] device_runtime::RunError),

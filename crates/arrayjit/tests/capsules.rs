@@ -120,7 +120,7 @@ fn other_bits_than_the_interpreter_gives_are_written_with_both_digests() {
     let folder = tempfile::tempdir().unwrap();
     let device = Backend::open_with("interpreter", Settings::default()).unwrap().device().clone();
     let parts = BackendParts::new(Arc::new(Idle(Interpreted::new())), device);
-    run(&Backend::from_parts("idle", parts, settings(folder.path())), &[1.0, 2.0, 4.0]);
+    run(&Backend::from_parts("idle", parts, settings(folder.path())).unwrap(), &[1.0, 2.0, 4.0]);
     let (text, _) = read(&folder.path().join("inverse.lir"));
     assert!(text.contains("; capsule: idle: node `y` has other bits than the interpreter gives"), "{text}");
     let digest_of = |values: [f32; 3]| digest(DType::F32, &values.map(f32::to_le_bytes).concat());

@@ -39,8 +39,8 @@ fn what_logs_does_not_fall_back() {
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     for target in Target::ALL {
         let codegen: Arc<dyn Codegen> = Arc::new(ptx(target, PtxOptions::default()));
-        let backend =
-            Backend::from_parts("cuda", BackendParts::new(codegen, device.clone()), settings.clone());
+        let parts = BackendParts::new(codegen, device.clone());
+        let backend = Backend::from_parts("cuda", parts, settings.clone()).unwrap();
         let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([100]).build().unwrap());
         let code = backend.compile("y[i] := tanh(x[i])", [&x, &y]).unwrap();
         assert!(code.fallbacks().is_empty(), "{:?}", code.fallbacks());

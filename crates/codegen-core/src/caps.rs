@@ -1,5 +1,8 @@
 //! Capabilities of a target: the types that it stores and computes with, its caches, threads and workgroups.
 
+mod check;
+
+pub use check::CapsError;
 use tnode::DType;
 
 /// The least alignment in bytes of every base address of a kernel's memory on every target: of nodes,

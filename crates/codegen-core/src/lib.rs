@@ -79,7 +79,7 @@ pub use lowered_ir::{eval, interp, ir, math, text};
 pub use tnode::{DType, Dims, Scalar};
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
-pub use caps::{BASE_ALIGNMENT, Caps, DTypeSet, Transcendental, Workgroups};
+pub use caps::{BASE_ALIGNMENT, Caps, CapsError, DTypeSet, Transcendental, Workgroups};
 pub use code::{Code, CodeError, CodeMismatch};
 pub use contract::{
     Codegen, CodegenError, Compiler, Listing, Pipeline, RenderedKernel, Renderer, fingerprint,
@@ -96,4 +96,12 @@ pub use scheduled::{
 };
 pub use shader::{Shader, ShaderModule};
 
-tnode::debug_as_display!(CodeError, CodegenError, FormError, KernelError, RoutineError, RoutineProblem,);
+tnode::debug_as_display!(
+    CapsError,
+    CodeError,
+    CodegenError,
+    FormError,
+    KernelError,
+    RoutineError,
+    RoutineProblem,
+);

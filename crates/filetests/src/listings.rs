@@ -24,8 +24,9 @@ use crate::{File, Mode, TestFailure, corpus};
 ///
 /// # Panics
 ///
-/// With all differences, if there are any.
+/// With all differences, if there are any, or if the capabilities of the target contradict one another.
 pub fn assert_listings(codegen: &dyn Codegen, extension: &str, comment: &str) {
+    assert_eq!(codegen.caps().check(), Ok(()), "the capabilities of {}", codegen.name());
     let failures = check_listings(codegen, extension, comment, Mode::from_env());
     let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));

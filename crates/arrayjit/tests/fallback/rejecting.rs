@@ -70,7 +70,8 @@ pub(crate) fn with_caps(
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
     let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
-    Backend::from_parts("partial", BackendParts::new(Arc::new(codegen), device), settings)
+    let parts = BackendParts::new(Arc::new(codegen), device);
+    Backend::from_parts("partial", parts, settings).expect("consistent capabilities")
 }
 
 /// Makes the code generator of a backend available as a value.

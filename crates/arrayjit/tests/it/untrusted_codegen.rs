@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use arrayjit::{Backend, BackendParts, Caps, Codegen, CompileError, HostArray, Settings, TensorNode};
-use codegen_core::{Artifact, CodeMismatch, CodegenError, ScheduledRoutine};
+use codegen_core::{Artifact, CodeMismatch, CodegenError, Interpreted, ScheduledRoutine};
 
 /// A code generator that returns the code of the first routine for every routine.
 struct Forgetful {
@@ -42,7 +42,7 @@ fn backend() -> Backend {
     let inner = Backend::open_with("multicore", settings.clone()).unwrap();
     let device = inner.device().clone();
     let codegen = Arc::new(Forgetful { inner, first: Mutex::new(None) });
-    Backend::from_parts("forgetful", BackendParts::new(codegen, device), settings)
+    Backend::from_parts("forgetful", BackendParts::new(codegen, device), settings).unwrap()
 }
 
 fn vector(name: &str, len: usize) -> TensorNode {
@@ -87,4 +87,13 @@ fn an_artifact_with_the_same_abi_computes_what_it_computes() {
     routine.run(&[]).unwrap();
     let expected: Vec<f64> = (1..=8).map(|value| 2.0 * f64::from(value)).collect();
     assert_eq!(routine.context().to_host(&y).unwrap().values(), expected);
+}
+
+#[test]
+fn contradicting_capabilities_are_an_error() {
+    let device = Backend::open("interpreter").unwrap().device().clone();
+    let codegen = Interpreted::of_target(Caps { alignment: 48, ..Caps::host("odd") });
+    let parts = BackendParts::new(Arc::new(codegen), device);
+    let error = Backend::from_parts("mine", parts, Settings::default()).err().unwrap();
+    assert_eq!(error.to_string(), "target `odd`: `Caps::alignment` is 48, expected a power of two");
 }
