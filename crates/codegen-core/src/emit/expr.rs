@@ -196,7 +196,10 @@ fn binary<E: ExprEmitter>(e: &mut E, op: BinaryOp, a: &Expr, b: &Expr) -> Checke
     let right = if E::EMITS_EQUAL_OPERANDS_ONCE && a == b { left } else { expr(e, b)?.0 };
     let value = match (E::as_known(left), E::as_known(right)) {
         (Some(a), Some(b)) => E::known(eval::binary(op, a, b)),
-        _ => e.emit_binary(op, dtype, left, right)?,
+        _ => {
+            lacking::check_binary(op, dtype)?;
+            e.emit_binary(op, dtype, left, right)?
+        }
     };
     Ok((value, op.result(dtype)))
 }

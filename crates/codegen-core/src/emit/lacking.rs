@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use lowered_ir::ir::{Routine, Stmt};
+use lowered_ir::ir::{BinaryOp, Routine, Stmt};
 use tnode::DType;
 
 use crate::Caps;
@@ -38,6 +38,39 @@ pub fn check_arithmetic(caps: &Caps, op: impl Display, dtype: DType) -> Checked 
         return Ok(());
     }
     reject(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", caps.target))
+}
+
+/// Checks that legalisation leaves a binary operation to targets that compute with its type.
+///
+/// # Errors
+///
+/// A rejection if legalisation replaces the operation on every such target.
+pub fn check_binary(op: BinaryOp, dtype: DType) -> Checked {
+    match op {
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => Ok(()),
+        BinaryOp::Max | BinaryOp::Min => Ok(()),
+        BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => Ok(()),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr
+            if !dtype.is_float() =>
+        {
+            Ok(())
+        }
+        BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr
+        | BinaryOp::Pow
+        | BinaryOp::ReluGate
+        | BinaryOp::Satur01Gate
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Arg1
+        | BinaryOp::Arg2
+        | BinaryOp::Threefry
+        | BinaryOp::ThreefryCrypto
+        | BinaryOp::ThreefryLight => expanded(op, dtype),
+    }
 }
 
 /// Checks that the bits of a type can be those of another.

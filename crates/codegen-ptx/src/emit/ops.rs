@@ -94,23 +94,8 @@ impl Emitter<'_> {
             BinaryOp::BitAnd if !dtype.is_float() => self.b.binary(PtxBinaryOp::And, bits(ty), a, b),
             BinaryOp::BitOr if !dtype.is_float() => self.b.binary(PtxBinaryOp::Or, bits(ty), a, b),
             BinaryOp::BitXor if !dtype.is_float() => self.b.binary(PtxBinaryOp::Xor, bits(ty), a, b),
-            BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-            | BinaryOp::Shl
-            | BinaryOp::Shr
-            | BinaryOp::Pow
-            | BinaryOp::ReluGate
-            | BinaryOp::Satur01Gate
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::Arg1
-            | BinaryOp::Arg2
-            | BinaryOp::Threefry
-            | BinaryOp::ThreefryCrypto
-            | BinaryOp::ThreefryLight => {
-                return lacking::expanded(op, dtype);
-            }
+            // Those that `lacking::check_binary` lists.
+            _ => return lacking::expanded(op, dtype),
         };
         Ok(self.rounded(dtype, result))
     }

@@ -79,23 +79,8 @@ impl Emitter<'_> {
             BinaryOp::BitOr if !dtype.is_float() => Op::InclusiveOr,
             BinaryOp::BitXor if !dtype.is_float() => Op::ExclusiveOr,
             BinaryOp::Shl | BinaryOp::Shr if !dtype.is_float() => return Ok(self.shift(op, a, b)),
-            BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-            | BinaryOp::Shl
-            | BinaryOp::Shr
-            | BinaryOp::Pow
-            | BinaryOp::ReluGate
-            | BinaryOp::Satur01Gate
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::Arg1
-            | BinaryOp::Arg2
-            | BinaryOp::Threefry
-            | BinaryOp::ThreefryCrypto
-            | BinaryOp::ThreefryLight => {
-                return lacking::expanded(op, dtype);
-            }
+            // Those that `lacking::check_binary` lists.
+            _ => return lacking::expanded(op, dtype),
         };
         if dtype.is_float()
             && let Some(value) = self.checked_for_zero(simple, dtype, a, b)
