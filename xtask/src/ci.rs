@@ -110,6 +110,11 @@ fn ensure_fuzzer() -> Result<()> {
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
+        Stage::new(
+            "format of codegen-c",
+            1,
+            "cargo fmt --all --check --manifest-path examples/codegen-c/Cargo.toml",
+        ),
         // The peers in Rust are included, so that they keep building. The peer candle-core is not: it alone
         // would take more than a minute.
         Stage::new(
@@ -120,18 +125,27 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         // The workspace builds `tnode` with its feature `files`, but users of a single compiler crate build
         // it without that feature.
         Stage::new("features", 1, "cargo clippy -p tnode --no-default-features --quiet -- -D warnings"),
+        outside(Stage::new("lints of codegen-c", 3, "cargo clippy --all-targets --quiet -- -D warnings")),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
         Stage::new("packages", 1, "cargo xtask package"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
+        outside(Stage::new("codegen-c", 4, "cargo test --quiet")),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
         // use new seeds.
         Stage::new("tests", 12, "cargo test --workspace")
             .env(gpu.iter().cloned())
             .env([("PROPTEST_RNG_SEED", "11".into())]),
     ]
+}
+
+/// A stage for the crate of another workspace. It shares the folder of builds with this one.
+fn outside(mut stage: Stage) -> Stage {
+    let manifest = ["--manifest-path".to_owned(), "examples/codegen-c/Cargo.toml".to_owned()];
+    stage.command.splice(2..2, manifest);
+    stage.env([("CARGO_TARGET_DIR", xtask::root().join("target").display().to_string())])
 }
 
 /// Stages that take too long for every change.

@@ -35,7 +35,7 @@ pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     }
     for entry in std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
         let path = entry?.path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             collect(&path, files)?;
         } else if path.extension().is_some_and(|e| e == "rs") {
             files.push(path);
