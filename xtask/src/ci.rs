@@ -133,6 +133,8 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
         outside(Stage::new("codegen-c", 4, "cargo test --quiet")),
+        // It takes seconds after the stage before it, which has built the kit for another workspace.
+        Stage::new("new codegen", 3, "cargo test --quiet -p xtask --test new_codegen -- --ignored"),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
         // use new seeds.
         Stage::new("tests", 12, "cargo test --workspace")

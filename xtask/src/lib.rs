@@ -1,6 +1,7 @@
 //! The parts of `cargo xtask` that tests use too.
 
 pub mod gpu_tools;
+pub mod new_codegen;
 pub mod packages;
 pub mod readmes;
 pub mod tidy;

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::new_codegen;
 
 mod bench;
 mod bless;
@@ -48,6 +49,8 @@ enum Task {
     Readmes,
     /// Rewrite the expected texts of tests.
     Bless(bless::BlessArgs),
+    /// Write a crate with a code generator outside of this workspace.
+    NewCodegen(new_codegen::NewCodegenArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
     Lir(lir::LirArgs),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Package { verify } => xtask::packages::package(verify),
         Task::Readmes => xtask::readmes::write(),
         Task::Bless(args) => bless::run(&args),
+        Task::NewCodegen(args) => new_codegen::run(&args),
         Task::Lir(args) => lir::run(&args),
     };
     match result {
