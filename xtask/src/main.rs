@@ -10,6 +10,7 @@ use xtask::new_codegen;
 mod bench;
 mod bless;
 mod ci;
+mod conformance;
 mod export_web;
 mod gpu;
 mod gpu_archive;
@@ -49,6 +50,8 @@ enum Task {
     Readmes,
     /// Rewrite the expected texts of tests.
     Bless(bless::BlessArgs),
+    /// Run the conformance kit in the tests of a crate anywhere, and say which level it has.
+    Conformance(conformance::ConformanceArgs),
     /// Write a crate with a code generator outside of this workspace.
     NewCodegen(new_codegen::NewCodegenArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Package { verify } => xtask::packages::package(verify),
         Task::Readmes => xtask::readmes::write(),
         Task::Bless(args) => bless::run(&args),
+        Task::Conformance(args) => conformance::run(&args),
         Task::NewCodegen(args) => new_codegen::run(&args),
         Task::Lir(args) => lir::run(&args),
     };
