@@ -8,6 +8,7 @@ mod docs;
 mod errors;
 mod files;
 mod layers;
+mod listings;
 mod modules;
 mod public_names;
 mod regions;
@@ -42,6 +43,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(modules::check()?);
     findings.extend(errors::check()?);
     findings.extend(docs::check()?);
+    findings.extend(listings::check()?);
     findings.extend(seed_map::check()?);
     findings.extend(unsafe_code::check()?);
     findings.extend(retired::check()?);
