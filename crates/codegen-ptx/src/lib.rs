@@ -34,8 +34,8 @@
 //!   Nothing panics.
 //! * A program computes the same values as [`codegen_core::interp`], bit for bit except for the bits of NaNs:
 //!   arithmetic rounds to nearest, nothing is contracted, and transcendental functions are the polynomials of
-//!   [`codegen_core::math`]. [`PtxOptions`] describes the exceptions, all in class `Fast`: tensor cores add in
-//!   an order of their own; on request, operands are truncated to `tf32`, and functions are approximated.
+//!   [`codegen_core::math`]. [`PtxOptions`] describes the exceptions, all in class `Fast`: tensor cores add
+//!   in an order of their own; on request, operands are truncated to `tf32`, and functions are approximated.
 //! * A program accesses memory where the kernel's IR does, with one exception: adjacent elements that an
 //!   unrolled loop reads are read at once.
 //! * All threads of a block reach every barrier.

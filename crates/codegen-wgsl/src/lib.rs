@@ -36,10 +36,10 @@
 //! * A verified, legalised kernel compiles to a module that naga's validator accepts with the capabilities of
 //!   the target alone, or to [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the
 //!   operation and the reason. Nothing panics.
-//! * Integers, conversions, selections and moves compute the same bits as [`codegen_core::interp`]. Cases that
-//!   the shading languages leave undefined (conversions out of range, `max` of NaN, remainders of floats) are
-//!   expanded into defined operations. Constants are folded here, because shader compilers reject constants
-//!   that overflow.
+//! * Integers, conversions, selections and moves compute the same bits as [`codegen_core::interp`]. Cases
+//!   that the shading languages leave undefined (conversions out of range, `max` of NaN, remainders of
+//!   floats) are expanded into defined operations. Constants are folded here, because shader compilers reject
+//!   constants that overflow.
 //! * Each thread writes its own elements only. It writes elements narrower than a word by atomic operations
 //!   on their bits.
 //! * All threads of a workgroup reach every barrier: control flow around barriers depends only on constants,

@@ -1,8 +1,8 @@
 //! A code generator that writes C: the example of a codegen outside of this project's workspace.
 //!
 //! [`CRenderer`] turns each scheduled kernel into a C function of the native ABI, and [`CCompiler`] runs the
-//! system's C compiler on the functions of a routine and loads the shared library. `docs/writing-a-codegen.md`
-//! walks through the sources.
+//! system's C compiler on the functions of a routine and loads the shared library.
+//! `docs/writing-a-codegen.md` walks through the sources.
 //!
 //! # Example
 //!
@@ -28,7 +28,8 @@
 //!
 //! * The compiler's flags keep every bit: no contraction, no reordering, integers wrap.
 //! * The library and its temporary folder are freed with the last clone of the artifact.
-//! * A failure of the C compiler is a [`CodegenError::Failed`](codegen_core::CodegenError) with the line of C.
+//! * A failure of the C compiler is a [`CodegenError::Failed`](codegen_core::CodegenError) with the line of
+//!   C.
 
 mod compile;
 mod expr;

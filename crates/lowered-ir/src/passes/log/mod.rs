@@ -222,8 +222,8 @@ impl Logger<'_> {
     }
 }
 
-/// A type that holds every index of type `at`, and the size of a dimension: of 32 bits where possible, because
-/// some targets have no wider type.
+/// A type that holds every index of type `at`, and the size of a dimension: of 32 bits where possible,
+/// because some targets have no wider type.
 fn compared_in(at: DType, dim: usize) -> DType {
     match at {
         DType::Bool | DType::I8 | DType::U8 | DType::U16 | DType::I32 if i32::try_from(dim).is_ok() => {
