@@ -37,7 +37,8 @@ pub struct CodeMemoryUsage {
     pub used_bytes: usize,
     /// Bytes that are mapped.
     pub mapped_bytes: usize,
-    /// The number of chunks; each is one mapping of the system at most.
+    /// The number of chunks. While no code is being loaded or freed, the operating system keeps at most one
+    /// mapping for each, and may merge adjacent ones.
     pub chunks: usize,
 }
 

@@ -307,8 +307,8 @@ impl Plan {
         let matters = joint.role.first != Access::Write;
         match matters.then(|| context.initial(node)).transpose()?.flatten() {
             Some(mut initial) => {
-                // The device must not read the array itself if the host may change it, as it may for volatile
-                // nodes.
+                // If the host may change the array, as with volatile nodes, the device must read a copy and
+                // not the array in place.
                 initial.in_place = is_only_read && !is_kept && node.mode().known_constant();
                 self.initial.push((node.clone(), initial));
             }

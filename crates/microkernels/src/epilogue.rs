@@ -29,8 +29,9 @@ pub(crate) struct Epilogue {
     tiles: [[Option<VectorFunction>; 2]; MR],
     /// Columns of a full tile and of the last tile.
     columns: [usize; 2],
-    /// Code for accumulators in scratch memory by width, in descending order. Every width that occurs without
-    /// a generated microkernel is a sum of these widths.
+    /// Functions that apply the epilogue to accumulators in scratch memory, each with the number of columns
+    /// that it processes, widest first. A tile without a generated microkernel is processed by calls whose
+    /// widths add up to its own.
     functions: Vec<(usize, VectorFunction)>,
     /// Owns the memory of the functions.
     code: ExecutableCode,

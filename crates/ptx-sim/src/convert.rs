@@ -24,7 +24,7 @@ pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
     Some(low | high << 16)
 }
 
-/// The rounding direction of a conversion to a float.
+/// The rounding direction of a conversion to a float; `None` if the mode rounds to integers or not at all.
 fn direction(rounding: RoundingMode) -> Option<RoundingDirection> {
     match rounding {
         RoundingMode::Nearest => Some(RoundingDirection::Nearest),

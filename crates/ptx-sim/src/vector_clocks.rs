@@ -22,7 +22,7 @@ pub(super) struct ThreadRef {
 /// Stands for several lanes of a warp.
 pub(super) const SEVERAL_THREADS: u16 = u16::MAX;
 
-/// Times by component; missing components are 0.
+/// The time of each component, by its index; missing components are 0.
 pub(super) type VectorClock = Vec<u32>;
 
 /// A time of one component.

@@ -20,7 +20,7 @@ pub struct RandomProgram {
 pub struct ProgramSymbol {
     /// The name without the leading `@`.
     pub name: &'static str,
-    /// The number of its values, from 0.
+    /// The symbol's values are `0..range`.
     pub range: i64,
 }
 
@@ -61,7 +61,7 @@ pub enum NodeMode {
 pub struct ProgramLetter {
     /// The name in the text.
     pub name: &'static str,
-    /// The number of its values, from 0.
+    /// The letter's values are `0..extent`.
     pub extent: usize,
     /// Whether the text gives the range in a `where`, although it follows from an axis.
     pub is_explicit: bool,
@@ -173,7 +173,7 @@ pub struct ProgramAffine {
 /// A variable of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramVar {
-    /// A letter of the statement.
+    /// An index letter, as its position in the statement's `letters`.
     Letter(usize),
     /// A symbol of the program.
     Symbol(usize),

@@ -36,7 +36,7 @@ impl Inference {
         (self.0)()
     }
 
-    /// Infers the promotion of both types.
+    /// Returns the inference of the type to which both types promote.
     pub fn promote(self, other: Inference) -> Inference {
         Inference::new(move || self.get().promote(other.get()))
     }

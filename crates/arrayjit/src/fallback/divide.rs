@@ -91,7 +91,8 @@ impl<'r> Division<'r> {
             whole.nodes[node.index()].mode = on_device();
         }
         let facts = analyse(self.routine);
-        // A run must not see the values that the previous run left in a local node.
+        // A run must not see the values that the previous run left in a local node; so a shared local node
+        // that is read before it is written is zeroed.
         let mut unset: BTreeSet<NodeRef> =
             shared.iter().copied().filter(|&node| facts[node].read_before_write).collect();
         let parts = spans.into_iter().enumerate().map(|(at, units)| {

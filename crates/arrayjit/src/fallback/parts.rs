@@ -155,7 +155,7 @@ fn merge_rejected(division: &Division<'_>, routine: &Routine, node: NodeRef, own
     }
 }
 
-/// Divides a routine so that the backend compiles all of its own parts.
+/// Divides a routine so that `own` accepts every part that is assigned to it.
 fn divide<'r>(own: &Backend, routine: &'r Routine) -> Result<Division<'r>, CompileError> {
     let mut division = Division::new(routine);
     let alone: Vec<Routine> = division.units().collect();

@@ -9,7 +9,8 @@ use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
 
-/// Compiles the program for the backend, and calls `lap` with its name after each stage and each pass.
+/// Compiles the program for the backend. After each stage and each pass, calls `lap` with the name of that
+/// stage or pass.
 pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(&str)) {
     let assignments = text::parse(&program.text, &program.nodes).unwrap();
     lap("text");

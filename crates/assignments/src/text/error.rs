@@ -25,7 +25,7 @@ pub enum TextErrorKind {
     Syntax {
         /// The constructs that the grammar allows here.
         expected: String,
-        /// The construct that the text has.
+        /// The construct that was found.
         found: String,
     },
     /// Brackets or operations nested too deep to be read.

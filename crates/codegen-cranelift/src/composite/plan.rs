@@ -59,8 +59,8 @@ struct KeptPlan {
     composite: Option<Arc<CompositePlan>>,
 }
 
-/// Plans a kernel as a composite, or returns the plan that it keeps; `None` if no contraction has a GEMM
-/// plan.
+/// Plans a kernel as a composite, or returns the plan that the kernel keeps from an earlier call; `None` if
+/// no contraction has a GEMM plan.
 ///
 /// # Errors
 ///

@@ -477,7 +477,7 @@ impl Emitter<'_> {
         self.elements.retain(|memory| matches!(memory, MemoryObject::Node(node) if !written.contains(&node)));
     }
 
-    /// Zeroes some memory, by this thread alone.
+    /// Emits code that zeroes the first `bytes` bytes of `memory`, without the help of other threads.
     pub(super) fn zero(&mut self, memory: MemoryObject, bytes: u64) {
         self.flush_memory(memory);
         self.elements.forget_all(memory);

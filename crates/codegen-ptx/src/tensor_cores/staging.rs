@@ -89,7 +89,7 @@ impl StagingWriter {
     }
 }
 
-/// The address in another staging tile that corresponds to one in the first.
+/// The address in staging tile `number` at the position of `address` in the first.
 fn in_tile(address: Reg, number: u32) -> AddressOperand {
     AddressOperand::at(address).plus((number * BYTES) as i32)
 }

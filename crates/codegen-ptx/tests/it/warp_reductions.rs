@@ -81,7 +81,8 @@ fn results_that_other_statements_read_go_through_memory() {
     let text = tree("f32", "for i99 in 0..16 workgroup { l0[i99] := l2[15 - i99] }");
     // Two statements store into the first array, so it begins no warp reduction.
     assert_eq!(count(&checked(&text, DType::F32)), (4, 0));
-    // Another statement reads the results of the first step; its own values come from lanes.
+    // Another statement stores into `l1`, the results of the first step, so these results go through memory;
+    // the values that the first step reads come from other lanes.
     let text = tree("f32", "for i99 in 0..16 workgroup { l1[i99] := l2[15 - i99] }");
     assert_eq!(count(&checked(&text, DType::F32)), (3, 3));
 }

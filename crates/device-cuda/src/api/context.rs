@@ -230,7 +230,7 @@ impl Drop for Context {
             let _ = unsafe { self.api.cuMemPoolDestroy(pool) };
         }
         if !self.allocation_stream.is_null() {
-            // SAFETY: made by `open`, and no other value has it.
+            // SAFETY: made by `open`, and no other value has this stream.
             let _ = unsafe { self.api.cuStreamDestroy_v2(self.allocation_stream) };
         }
         // SAFETY: retained by `open`, and all handles of the context are gone.

@@ -148,7 +148,8 @@ impl PendingReports {
         }
     }
 
-    /// Takes the next log, which the caller must report; `None` while another thread reports one.
+    /// Takes the next completion if it is a log, which the caller must report; `None` also while another
+    /// thread reports a log.
     fn next(&mut self) -> Option<RunLog> {
         if self.is_reporting {
             return None;

@@ -75,8 +75,8 @@ impl FaultPlan {
         self.rate(Fault::TaskFailure, rate)
     }
 
-    /// The rate of events that still answer some polls with "pending" after they are done, so that events of
-    /// different streams complete in other orders. Waits for such an event are not delayed.
+    /// The rate of events that still answer some polls with "pending" after they are done, so that the order
+    /// in which events of different streams complete varies. A wait for such an event is not delayed.
     #[must_use]
     pub fn late_completions(self, rate: f64) -> FaultPlan {
         self.rate(Fault::LateCompletion, rate)

@@ -368,8 +368,10 @@ impl<'a> AccessWalker<'a> {
         })
     }
 
-    /// Whether the iteration of the store comes before the present one. The first loop around both in which
-    /// the iterations differ decides; if they differ in none, the order of the text decides.
+    /// Whether the store has surely run when the present statement reads the element. Of the loops that
+    /// surround both statements and occur in the index of the store, the outermost one in which their
+    /// iterations differ decides. If they differ in none, the store has run, because it stands earlier in the
+    /// text.
     fn is_done(&self, store: &CertainStore, solution: &Solution) -> bool {
         let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
         for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {

@@ -43,7 +43,8 @@ fn nan(dtype: DType) -> Scalar {
     Scalar::from_f64(dtype, f64::NAN)
 }
 
-/// The constant that a word is: `true`, `inff32`, `nanf64`.
+/// The constant that a word such as `true`, `inff32` or `nanf64` denotes; `negative` if a minus sign precedes
+/// it.
 pub(super) fn word(word: &str, negative: bool) -> Option<Scalar> {
     let float = |dtype: &str, value: f64| {
         let dtype = dtype.parse().ok().filter(|d: &DType| d.is_float())?;

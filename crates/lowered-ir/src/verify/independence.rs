@@ -49,7 +49,7 @@ struct LoopAccess<'r> {
     array: AccessedArray,
     index: &'r Indices,
     guard: Option<&'r Guard>,
-    /// The dimension whose index is computed, so that nothing is known of it.
+    /// The dimension whose index is a computed value, of which nothing is known.
     computed: Option<usize>,
     write: bool,
     /// The statement, as a path from the loop's body.

@@ -166,7 +166,7 @@ trait LaneReader<T: Float> {
     unsafe fn read(&self, from: *const u8, masks: &Self::Masks) -> T::Vector;
 }
 
-/// Loads the first `N` contiguous runs by masked loads.
+/// Loads a vector whose lanes form at most `N` contiguous runs in memory, by a masked load for each run.
 struct RunReader<'a, T: Float, S, const N: usize>(&'a LanePositions<T>, PhantomData<S>);
 
 impl<T: Float, S: StoredElement<T>, const N: usize> LaneReader<T> for RunReader<'_, T, S, N> {

@@ -265,7 +265,7 @@ fn products_of_all_sizes_have_the_bits_of_the_cpu() {
         (1, 17, 19, 5, true, "", plain),
         // Batches.
         (3, 20, 16, 16, false, "zero %2", bias),
-        // Too few columns for tiles.
+        // Too few columns for tiles, and too few rows.
         (1, 20, 3, 16, false, "zero %2", plain),
         (2, 2, 40, 16, false, "zero %2", plain),
     ];

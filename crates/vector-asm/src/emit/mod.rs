@@ -20,11 +20,14 @@ use crate::allocate::{Item, LinearCode};
 use crate::code::{VectorCode, VectorCompileError};
 use crate::machine::MachineProgram;
 
-/// General registers that hold words of the stack frame during their use, the stack pointer, and the frame
-/// pointer.
+/// The number of a general register for a temporary value, such as a word of the stack frame that an
+/// instruction uses.
 const TEMPORARY: u8 = 0;
+/// The number of the general register for a second temporary value.
 const SECOND: u8 = 11;
+/// The number of the general register that is the stack pointer.
 const STACK: u8 = 4;
+/// The number of the general register that is the frame pointer.
 const FRAME: u8 = 5;
 
 /// How a mask register treats the lanes that it does not select.

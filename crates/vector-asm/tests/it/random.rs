@@ -93,7 +93,7 @@ impl ProgramSampler<'_> {
             high += 12;
         }
         let room = (BYTES - (high - low)) / size;
-        // Samples the start, the end, or the middle of the array.
+        // The access begins at the start of the array, at the last possible position, or at a random one.
         let at = match self.choices.below(3) {
             0 => 0,
             1 => room,

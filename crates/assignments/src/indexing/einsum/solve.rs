@@ -193,7 +193,7 @@ impl LabelTable {
         labels.iter().map(|label| self.position(label)).collect()
     }
 
-    /// The combinations of labels of concatenated axes.
+    /// All combinations that pick one label of each concatenated axis.
     fn components(&self, spec: &str) -> Result<Vec<Component>, LocatedSpecError> {
         let sizes: Vec<i64> = self.sizes.iter().map(|&size| extent(size)).collect();
         let limit = concat::MAX_COMPONENTS;

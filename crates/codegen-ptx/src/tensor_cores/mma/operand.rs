@@ -71,7 +71,7 @@ pub(super) struct OperandLoader {
     count: u32,
     /// Bytes between these copies, in global and in shared memory.
     step: (u64, u32),
-    /// For each copy, a predicate for rows that exist; `None` if all do.
+    /// For each copy, the predicate that its rows of A, or columns of B, exist; `None` if all do.
     inside: Vec<Option<Reg>>,
     /// The bounds check along K, if K of the matmul is not a multiple of K of the tile.
     ragged: Option<RaggedK>,
