@@ -16,8 +16,8 @@ use crate::rejection::{Checked, reject};
 
 /// The instructions of an emitter, called by [`expr`] after the operands' instructions.
 ///
-/// Operations get at least one operand that is not known. Kernels are legalised, so a method may reject what
-/// legalisation replaces.
+/// Operations get at least one operand that is not known. Kernels are legalised, so a method may reject
+/// the operations that legalisation replaces.
 pub trait ExprEmitter {
     /// A value that the code computes: a register, or a variable of the target's language.
     type Computed: Copy + PartialEq;

@@ -1,4 +1,4 @@
-//! Rejections of kernels that need what a target lacks.
+//! Rejects kernels that use an operation, a type or a size that the target lacks.
 
 use std::fmt::Display;
 
@@ -73,7 +73,7 @@ pub fn check_binary(op: BinaryOp, dtype: DType) -> Checked {
     }
 }
 
-/// Checks that the bits of a type can be those of another.
+/// Checks that a bitcast from one type to another exists.
 ///
 /// # Errors
 ///

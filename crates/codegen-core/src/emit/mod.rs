@@ -8,11 +8,11 @@
 //!   [`ExprEmitter`];
 //! * [`float_remainder`]: the exact remainder of floats, for targets without an instruction or a library
 //!   function for it;
-//! * [`lacking`]: rejections of kernels that need what a target lacks;
+//! * [`lacking`]: rejections of kernels that use an operation, a type or a size that the target lacks;
 //! * [`ScratchLayout`] and [`LineNumbers`]: the scratch memory of host kernels, and the numbers of log lines.
 //!
-//! A loop is unrolled by entering it once per iteration with a [known](LoopIndex::Known) value: every index and
-//! guard in the body is then folded as far as possible.
+//! An emitter unrolls a loop by entering it once per iteration with a [known](LoopIndex::Known) value. Every
+//! index and guard in the body is then folded as far as possible.
 //!
 //! Nothing here knows a target: an emitter keeps its own types of values and instructions.
 

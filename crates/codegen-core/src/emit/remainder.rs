@@ -260,7 +260,7 @@ impl<E: RemainderEmitter> Division<'_, E> {
 mod tests {
     use super::{FloatLayout, IntSize, RemainderEmitter, RemainderOp, float_remainder};
 
-    /// Computes what the instructions would compute.
+    /// Evaluates the instructions instead of emitting them.
     struct Evaluator {
         format: FloatLayout,
         variables: Vec<u64>,

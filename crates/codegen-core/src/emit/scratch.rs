@@ -6,10 +6,10 @@ use lowered_ir::ir::{LocalId, Space, Stmt, walk};
 
 /// Where the locals of a kernel lie in its scratch memory.
 ///
-/// The locals that are not in `register` space have addresses: in the order of their declarations, each
-/// rounded up to a multiple of [`Caps::alignment`](crate::Caps::alignment). A codegen may keep fewer locals
-/// in memory, or share the memory of locals that are not in scope together, if the ABI of its artifact states
-/// the bytes that it uses.
+/// The locals that are not in `register` space follow one another in the order of their declarations. The
+/// size of each is rounded up to a multiple of [`Caps::alignment`](crate::Caps::alignment). A codegen may
+/// keep fewer locals in memory, or share the memory of locals that are never in scope together; the ABI of
+/// its artifact then states fewer bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScratchLayout {
     /// The offset of each local in bytes.

@@ -222,7 +222,7 @@ impl Logger<'_> {
     }
 }
 
-/// A type that holds every index of type `at`, and the size of a dimension: of 32 bits where possible,
+/// A type that holds every index of type `at` and the size of a dimension. It has 32 bits where possible,
 /// because some targets have no wider type.
 fn compared_in(at: DType, dim: usize) -> DType {
     match at {
