@@ -106,6 +106,9 @@ fn ensure_fuzzer() -> Result<()> {
     if status.success() { Ok(()) } else { bail!("installing cargo-fuzz ended with {status}") }
 }
 
+/// The example of a codegen in a workspace of its own.
+const CODEGEN_C: &str = "examples/codegen-c";
+
 /// The stages of the gate, for every change.
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
@@ -125,14 +128,17 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         // The workspace builds `tnode` with its feature `files`, but users of a single compiler crate build
         // it without that feature.
         Stage::new("features", 1, "cargo clippy -p tnode --no-default-features --quiet -- -D warnings"),
-        outside(Stage::new("lints of codegen-c", 3, "cargo clippy --all-targets --quiet -- -D warnings")),
+        outside(
+            CODEGEN_C,
+            Stage::new("lints of codegen-c", 3, "cargo clippy --all-targets --quiet -- -D warnings"),
+        ),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
         Stage::new("packages", 1, "cargo xtask package"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
-        outside(Stage::new("codegen-c", 4, "cargo test --quiet")),
+        outside(CODEGEN_C, Stage::new("codegen-c", 4, "cargo test --quiet")),
         // It takes seconds after the stage before it, which has built the kit for another workspace.
         Stage::new("new codegen", 3, "cargo test --quiet -p xtask --test new_codegen -- --ignored"),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
@@ -143,9 +149,10 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     ]
 }
 
-/// A stage for the crate of another workspace. It shares the folder of builds with this one.
-fn outside(mut stage: Stage) -> Stage {
-    let manifest = ["--manifest-path".to_owned(), "examples/codegen-c/Cargo.toml".to_owned()];
+/// A stage for the crate in `folder`, which is another workspace. It shares the folder of builds with this
+/// one.
+fn outside(folder: &str, mut stage: Stage) -> Stage {
+    let manifest = ["--manifest-path".to_owned(), format!("{folder}/Cargo.toml")];
     stage.command.splice(2..2, manifest);
     stage.env([("CARGO_TARGET_DIR", xtask::root().join("target").display().to_string())])
 }
@@ -181,6 +188,8 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let growth = "cargo test --release -p arrayjit --test compile_time -- --nocapture";
     stages.push(Stage::new("compile time", 5, growth).env([("COMPILE_TIME", "full".into())]));
     stages.push(Stage::new("packages", 10, "cargo xtask package --verify"));
+    let backend = Stage::new("backend c", 5, "cargo test --quiet");
+    stages.push(outside("examples/codegen-c/backend", backend));
     let archive = "cargo xtask gpu-archive --check";
     stages.push(Stage::new("archive for a GPU", 15, archive));
     stages.push(
