@@ -75,9 +75,9 @@ impl Caps {
         if !matches!(self.index, DType::I32 | DType::I64) {
             return Err(CapsError::IndexType { target: target(), found: self.index });
         }
-        if !self.arithmetic.contains(DType::Bool) || !self.arithmetic.contains(DType::F32) {
-            // Conditions are `bool`, and emulated types compute in `f32`.
-            let expected = "bool or f32, with which every target computes";
+        if !self.arithmetic.contains(DType::F32) {
+            // Emulated types compute in `f32`. Arithmetic on `bool` can be emulated itself.
+            let expected = "f32, with which every target computes";
             return Err(CapsError::TooFewTypes { target: target(), set: "arithmetic", expected });
         }
         let index = DTypeSet::EMPTY.with(self.index);
@@ -154,7 +154,7 @@ mod tests {
             (Caps { index: DType::U8, ..host() }, "`Caps::index` is u8, expected i32 or i64"),
             (
                 Caps { arithmetic: DTypeSet::EMPTY, ..host() },
-                "`Caps::arithmetic` lacks bool or f32, with which every target computes",
+                "`Caps::arithmetic` lacks f32, with which every target computes",
             ),
             (
                 Caps { arithmetic: without(DType::I64), ..host() },

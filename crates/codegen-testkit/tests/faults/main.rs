@@ -131,6 +131,7 @@ pub(crate) fn first_level() -> Caps {
     Caps {
         storage: types.into_iter().collect(),
         arithmetic: types.into_iter().collect(),
+        index: DType::I32,
         ..Caps::host("first level")
     }
 }
