@@ -90,13 +90,13 @@ impl LinkedBackend {
 /// A name that is reserved or malformed is a compile error:
 ///
 /// ```compile_fail,E0080
-/// # fn open(_: &arrayjit::Settings) -> arrayjit::OpenResult { unimplemented!() }
+/// # fn open(settings: &arrayjit::Settings) -> arrayjit::OpenResult { open(settings) }
 /// arrayjit::register_backend!("cuda", "not NVIDIA's", open);
 /// # fn main() {}
 /// ```
 ///
 /// ```compile_fail,E0080
-/// # fn open(_: &arrayjit::Settings) -> arrayjit::OpenResult { unimplemented!() }
+/// # fn open(settings: &arrayjit::Settings) -> arrayjit::OpenResult { open(settings) }
 /// arrayjit::register_backend!("My Backend", "with a space", open);
 /// # fn main() {}
 /// ```
