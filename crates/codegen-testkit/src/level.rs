@@ -107,7 +107,8 @@ pub(crate) fn has_functions(routine: &Routine) -> bool {
     })
 }
 
-/// Whether the operation on an integer is that on its value in `f64`, converted back.
+/// Whether the operation on integers is defined by a conversion to `f64`, the operation there, and the
+/// conversion back.
 fn is_function(op: UnaryOp) -> bool {
     is_transcendental(op) || matches!(op, UnaryOp::Sqrt | UnaryOp::RecipSqrt)
 }

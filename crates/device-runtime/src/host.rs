@@ -357,7 +357,8 @@ impl Context {
         self.host()?.entry(node)
     }
 
-    /// The node's host array for a link that has to give it memory.
+    /// The host array of a node, which becomes the initial contents of the memory that linking allocates for
+    /// the node.
     pub(crate) fn initial(&self, node: &TensorNode) -> Result<Option<Initial>, RunError> {
         let (Some(host), true) = (self.host(), self.automatic()) else { return Ok(None) };
         if !host.contains(node) {

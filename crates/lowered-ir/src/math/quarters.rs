@@ -63,9 +63,8 @@ fn mantissa<A: Algebra>(a: &mut A, x: A::Float) -> A::Int {
     a.or(stored, leading)
 }
 
-/// 96 bits of 2/π, the most significant word first, from the one worth two quarter turns on. If `e` is the
-/// exponent field less 150, the first of them is bit `e - 2` behind the point, which is bit `e + 30` of the
-/// table.
+/// 96 bits of 2/π in three words, most significant first. The first bit contributes two quarter turns: if `e`
+/// is the exponent field less 150, it is bit `e - 2` behind the point, which is bit `e + 30` of the table.
 fn window<A: Algebra>(a: &mut A, exponent: A::Int) -> [A::Int; 3] {
     let (offset, all_ones) = (a.int(120), a.int(-1));
     let from = a.int_sub(exponent, offset);

@@ -178,7 +178,7 @@ impl ReductionStream<'_> {
         block
     }
 
-    /// Adds the rows from `start` to every strip, with the accumulators of the strip in registers.
+    /// Adds `rows` rows, beginning at `start`, to every strip. The accumulators of a strip stay in registers.
     fn group(&mut self, row: LoopId, start: &Affine, rows: i64, body: &[Stmt]) -> Block {
         body.iter().filter_map(Update::of).map(|found| self.update(&found, row, start, rows)).collect()
     }

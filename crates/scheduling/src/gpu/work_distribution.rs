@@ -128,8 +128,8 @@ impl LoopShare {
         self.threads.iter().map(|thread| Affine::var(thread.var)).chain(others).collect()
     }
 
-    /// The index of an element in an array with an entry for each iteration of a thread: the variables of the
-    /// threads, the step of the innermost loop, and the number of the iteration in its run.
+    /// The index into an array that has one entry per thread and iteration: the threads' variables, the step
+    /// of the innermost loop, and the position of the iteration within the step.
     pub(crate) fn place(&self) -> Indices {
         self.own([self.step.clone(), self.lane()])
     }
