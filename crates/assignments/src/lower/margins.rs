@@ -41,7 +41,7 @@ pub(super) struct Margins {
     held: BTreeMap<TensorNode, Option<Scalar>>,
     /// The operation that accumulates the values of each virtual node.
     readers: BTreeMap<TensorNode, AccumOp>,
-    /// The nodes that the routine gives all their values.
+    /// The nodes of which the routine sets all values.
     filled: BTreeSet<TensorNode>,
     /// The nodes whose margins the routine sets.
     set: BTreeSet<TensorNode>,

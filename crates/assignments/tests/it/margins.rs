@@ -15,7 +15,8 @@ fn padded(label: &str, dims: &[usize], margins: &[(usize, usize)], neutral: Opti
     node.build().expect("small")
 }
 
-/// The values of `dims` in the middle of an array of their size with margins, which hold `outside`.
+/// An array with margins: `values`, of shape `dims`, in the middle, and `outside` in every element of the
+/// margins.
 fn with_margins(dims: [usize; 2], margins: [(usize, usize); 2], values: &[f64], outside: f64) -> Vec<f64> {
     let width = margins[1].0 + dims[1] + margins[1].1;
     let mut all = vec![outside; (margins[0].0 + dims[0] + margins[0].1) * width];

@@ -94,8 +94,8 @@ impl GuardedIntervals<'_> {
         Some(images.fold(Interval { lo, hi }, Interval::meet))
     }
 
-    /// The interval of `index` where the range holds, if `index` is `m·range.index + rest` for an integer `m`
-    /// that cancels the range's first variable.
+    /// The bounds of `index` wherever the range condition holds. Writes `index` as `m·range.index + rest`, with
+    /// the integer `m` for which `rest` does not contain the range's first variable; `None` if there is none.
     fn image(&self, range: &Range, index: &Affine) -> Option<Interval> {
         let &(first, guarded) = range.index.terms().first()?;
         let c = index.coefficient(first);

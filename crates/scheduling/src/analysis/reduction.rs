@@ -30,7 +30,7 @@ pub(crate) fn neutral(op: BinaryOp, dtype: DType) -> Option<Scalar> {
     }
 }
 
-/// The neutral element, unless it is 0, the value of a declared local.
+/// The neutral element; `None` if it is 0, because a declared local holds 0 anyway.
 pub(crate) fn nonzero_neutral(op: BinaryOp, dtype: DType) -> Option<Expr> {
     neutral(op, dtype).filter(|start| *start != Scalar::zero(dtype)).map(Expr::Const)
 }
