@@ -1,4 +1,4 @@
-// routine turned, kernel 0, extent 64
+// routine transposed_twice, kernel 0, extent 64
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e92 = l0_[(_e76 + 99i)];
     slab_0_[((at_1_ >> 2u) + u32(((((i0_ * 2048i) + (i1_ * 8i)) + (_e29 * 64i)) + _e30)))] = vec4<u32>(bitcast<u32>(_e78), bitcast<u32>(_e82), bitcast<u32>(_e87), bitcast<u32>(_e92));
 }
-// routine turned, kernel 1, extent 1024
+// routine transposed_twice, kernel 1, extent 1024
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 
@@ -58,7 +58,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e39 = slab_0_[(at_1_ + u32(((i0_ + (i1_ * 260i)) + 256i)))];
     slab_0_[(at_0_ + u32((((i0_ * 256i) + i1_) + 65536i)))] = _e39;
 }
-// routine turned, kernel 2, extent 64
+// routine transposed_twice, kernel 2, extent 64
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 
@@ -96,7 +96,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e92 = l0_[(_e76 + 99i)];
     slab_0_[((at_1_ >> 2u) + u32(((((i0_ * 2080i) + (i1_ * 8i)) + (_e29 * 65i)) + _e30)))] = vec4<u32>(bitcast<u32>(_e78), bitcast<u32>(_e82), bitcast<u32>(_e87), bitcast<u32>(_e92));
 }
-// routine turned, kernel 3, extent 1024
+// routine transposed_twice, kernel 3, extent 1024
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 
