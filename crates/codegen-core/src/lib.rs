@@ -55,8 +55,8 @@ pub mod kernel; // IR with its ABI
 pub mod scheduled; // kernels and their calls
 pub mod threads; // questions of code generators for threads
 
-pub mod emit;
-mod rejection; // kernels that need what a target lacks // parts that emitters share
+pub mod emit; // parts that emitters share
+mod rejection; // kernels that need what a target lacks
 
 pub mod contract; // the traits of a codegen
 

@@ -1,5 +1,5 @@
 //! Legalisation keeps every bit: the interpreter gives the same results before and after. The legal routine
-//! has only operations of the set L0 (see `scheduling::legalise`).
+//! has only legal operations (see `scheduling::legalise`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
@@ -82,8 +82,8 @@ fn outcome(routine: &Routine, operands: &[Vec<Scalar>]) -> Vec<u8> {
     memory.nodes.pop().unwrap()
 }
 
-/// Legalises a routine and checks that the verifier accepts the result, and that it has only operations of
-/// the set L0 (see `scheduling::legalise`). Runs both routines and compares their results bit for bit.
+/// Legalises a routine and checks that the verifier accepts the result, and that it has only legal operations
+/// (see `scheduling::legalise`). Runs both routines and compares their results bit for bit.
 #[track_caller]
 fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &str) {
     verify(routine).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -124,7 +124,7 @@ fn fault(expr: &Expr, dtype: &dyn Fn(&Expr) -> DType, caps: &Caps) -> Option<Str
     use BinaryOp::*;
     use UnaryOp::*;
     let computes = |e: &Expr| caps.arithmetic.contains(dtype(e)) || dtype(e) == DType::Bool;
-    let refused = match expr {
+    let rejected = match expr {
         Expr::Unary { op: Sin | Cos, arg } => !computes(arg) || dtype(arg) != DType::F64,
         Expr::Unary { op, arg } => {
             !computes(arg) || !matches!(op, Neg | Abs | Sqrt | Trunc | Floor | RoundEven)
@@ -148,7 +148,7 @@ fn fault(expr: &Expr, dtype: &dyn Fn(&Expr) -> DType, caps: &Caps) -> Option<Str
         Expr::Bitcast { to, arg } => to.size_bytes() != dtype(arg).size_bytes(),
         _ => false,
     };
-    refused.then(|| "illegal operation".to_owned())
+    rejected.then(|| "illegal operation".to_owned())
 }
 
 fn is_shift_amount(by: &Expr, dtype: DType) -> bool {
@@ -423,14 +423,14 @@ fn moves_of_narrow_floats_stay_moves() {
 #[test]
 fn what_a_target_lacks_is_named() {
     let no_double = single_only();
-    let refused =
+    let rejected =
         |dtype, value| legalise(&map(&[(dtype, 4)], dtype, value), &no_double).unwrap_err().to_string();
     assert_eq!(
-        refused(DType::I32, Expr::unary(UnaryOp::Sin, operand(0))),
+        rejected(DType::I32, Expr::unary(UnaryOp::Sin, operand(0))),
         "routine `map`: gpu does not support `sin` on i32: it takes arithmetic in f64"
     );
     assert_eq!(
-        refused(DType::I64, Expr::binary(BinaryOp::Add, operand(0), operand(0))),
+        rejected(DType::I64, Expr::binary(BinaryOp::Add, operand(0), operand(0))),
         "routine `map`: gpu does not support `+` on i64: it takes arithmetic in i64"
     );
     let exp = map(&[(DType::F32, 4)], DType::F32, Expr::unary(UnaryOp::Exp, operand(0)));

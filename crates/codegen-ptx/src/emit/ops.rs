@@ -1,4 +1,4 @@
-//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`).
+//! The legal operations: the closed set that `scheduling::legalise` defines.
 //!
 //! Arithmetic rounds to nearest and is not contracted, as in the interpreter. Where instructions differ from
 //! the interpreter, as `max` of NaN does, several instructions are emitted.

@@ -8,8 +8,8 @@ pub(crate) mod fuse_loops;
 pub(crate) mod fuse_strips;
 pub(crate) mod parallelize;
 pub(crate) mod store_partial_results;
-pub(crate) mod tile_rejected;
-pub(crate) mod vectorize; // contractions that the codegen does not compile whole
+pub(crate) mod tile_rejected; // contractions that the codegen does not compile whole
+pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
 mod pair_rows; // reductions of long rows

@@ -1,4 +1,4 @@
-//! Operations on `f32` and `f64` that are not in the set L0 (see [`legalise`](super)), by their definitions.
+//! Operations on `f32` and `f64` that are not legal (see [`legalise`](super)), by their definitions.
 
 use lowered_ir::ir::{BinaryOp, Expr, Numerics, UnaryOp};
 use lowered_ir::math::{build, single_computes_in_double};

@@ -1,5 +1,5 @@
-//! Operations on integers that are not in the set L0 (see [`legalise`](super)), and narrow integers on
-//! targets that compute with wide ones only.
+//! Operations on integers that are not legal (see [`legalise`](super)), and narrow integers on targets that
+//! compute with wide ones only.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};

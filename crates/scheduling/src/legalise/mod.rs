@@ -4,7 +4,7 @@
 //! `cos` and `pow` on `f32` on targets without `f64`, and `sin` and `cos` on `f32` on targets with
 //! workgroups.
 //!
-//! A code generator's `match` covers the closed set **L0**, whose operations all have types in
+//! A code generator's `match` covers the **legal operations**, a closed set. They all have types in
 //! [`Caps::arithmetic`]:
 //!
 //! * floats: `+ - * / %`, `fma`, `neg`, `abs`, `sqrt`, `floor`, `trunc`, `round_even`, `max`, `min`,
@@ -62,7 +62,7 @@ use tnode::DType;
 use self::legaliser::Legaliser;
 pub use error::LegaliseError;
 
-/// Rewrites a routine into operations of L0, with the same result bit for bit on hosts with `f64` and `i64`.
+/// Rewrites a routine into legal operations, with the same result bit for bit on hosts with `f64` and `i64`.
 /// On other targets, `sin`, `cos` and `pow` on `f32` may have the results and error bounds that
 /// [`lowered_ir::math`] documents for `f32`.
 ///
