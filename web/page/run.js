@@ -140,9 +140,9 @@ async function runAll(device, compiled, page, show) {
 
 async function attempt(device, compiled, context, run, data) {
   const doing = `running ${context.name}, ${run.title}`;
-  const refused = kernelsOf(context, run).find((kernel) => compiled[kernel].errors.length > 0);
-  if (refused !== undefined) {
-    return { status: "error", error: `The browser refuses kernel ${compiled[refused].kernel.name}.`, checks: [] };
+  const rejected = kernelsOf(context, run).find((kernel) => compiled[kernel].errors.length > 0);
+  if (rejected !== undefined) {
+    return { status: "error", error: `The browser rejects kernel ${compiled[rejected].kernel.name}.`, checks: [] };
   }
   try {
     const outcome = await checked(device, doing, async () => {

@@ -35,20 +35,20 @@ fn the_browser_accepts_every_kernel_of_the_corpus() {
     let kernels: Vec<Kernel> = rendered.kernels.into_values().collect();
     let page = Page { title: "corpus".into(), kernels, ..Page::default() };
     let outcome = common::run(&browser, &page);
-    let refused: Vec<_> = outcome.kernels.iter().filter(|kernel| !kernel.errors.is_empty()).collect();
+    let rejected: Vec<_> = outcome.kernels.iter().filter(|kernel| !kernel.errors.is_empty()).collect();
     println!(
-        "{} runs, {} skipped; {} kernels, {} refused",
+        "{} runs, {} skipped; {} kernels, {} rejected",
         rendered.runs,
         rendered.skipped.len(),
         page.kernels.len(),
-        refused.len()
+        rejected.len()
     );
     for skipped in &rendered.skipped {
         println!("skipped {skipped}");
     }
     assert_eq!(outcome.error, None);
     assert_eq!(outcome.kernels.len(), page.kernels.len());
-    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(rejected.is_empty(), "{rejected:#?}");
     assert_eq!(outcome.status, "pass");
     // Most runs must not be skipped.
     assert!(rendered.runs > 4 * rendered.skipped.len(), "{:#?}", rendered.skipped);

@@ -66,7 +66,7 @@ fn a_file_with_nothing_to_run_says_what_it_has() {
 }
 
 #[test]
-fn what_browsers_lack_is_refused_with_the_reason() {
+fn what_browsers_lack_is_rejected_with_the_reason() {
     let error = format!("{:#}", export("run/transcendental_f64.lir").unwrap_err());
     assert!(error.contains("transcendental_f64.lir") && error.contains("f64"), "{error}");
 }

@@ -93,20 +93,20 @@ fn a_wrong_value_fails_the_page() {
 }
 
 #[test]
-fn a_refused_kernel_is_named_with_the_line() {
-    let Some(browser) = common::browser("a_refused_kernel_is_named_with_the_line") else { return };
+fn a_rejected_kernel_is_named_with_the_line() {
+    let Some(browser) = common::browser("a_rejected_kernel_is_named_with_the_line") else { return };
     let mut page = scaled(|i| 5.0 * i as f32);
     page.kernels[0].wgsl = page.kernels[0].wgsl.replace("f32(table[0].z)", "table[0].z");
     let outcome = common::run(&browser, &page);
     assert_eq!(outcome.status, "fail");
     let message = &outcome.kernels[0].errors[0];
     assert!(message.starts_with("scaled:") && message.contains("y[table[0].y + at]"), "{message}");
-    assert_eq!(outcome.runs[0].error.as_deref(), Some("The browser refuses kernel scaled."));
+    assert_eq!(outcome.runs[0].error.as_deref(), Some("The browser rejects kernel scaled."));
 }
 
 #[test]
-fn a_barrier_where_threads_differ_is_refused() {
-    let Some(browser) = common::browser("a_barrier_where_threads_differ_is_refused") else { return };
+fn a_barrier_where_threads_differ_is_rejected() {
+    let Some(browser) = common::browser("a_barrier_where_threads_differ_is_rejected") else { return };
     let mut page = scaled(|i| 5.0 * i as f32);
     page.kernels[0].wgsl =
         page.kernels[0].wgsl.replace("y[table", "if (y[at] > 0.0) { workgroupBarrier(); }\n  y[table");

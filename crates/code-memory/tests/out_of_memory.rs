@@ -29,10 +29,10 @@ fn code_without_memory_is_an_error() {
     let before = usage();
     let large = vec![0xc3; 64 << 20];
     limit_addresses(address_bytes() + (16 << 20));
-    let refused = LoadedCode::load(&[&large]);
+    let rejected = LoadedCode::load(&[&large]);
     let beside = LoadedCode::load(&[&[0xc3; 100]]).map(|code| code.bytes());
     limit_addresses(libc::RLIM_INFINITY);
-    assert!(refused.is_err());
+    assert!(rejected.is_err());
     assert_eq!(beside.ok(), Some(small.bytes()), "pages of a mapped chunk need no more addresses");
     assert_eq!(usage(), before);
     assert!(LoadedCode::load(&[&large]).is_ok());

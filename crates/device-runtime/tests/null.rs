@@ -70,7 +70,7 @@ fn a_routine_goes_through_all_stages() {
 }
 
 #[test]
-fn code_that_does_not_fit_its_nodes_is_refused_whole() {
+fn code_that_does_not_fit_its_nodes_is_rejected_whole() {
     let device = device();
     let (x, y) = (node("x", 4), node("y", 4));
     let context = Context::new(&device.new_stream().unwrap());
@@ -157,7 +157,7 @@ fn texts_are_stable() {
 }
 
 #[test]
-fn foreign_handles_are_refused() {
+fn foreign_handles_are_rejected() {
     let null = NullDevice::new();
     let foreign = StreamHandle::new(0u8);
     assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });

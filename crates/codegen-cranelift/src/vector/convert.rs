@@ -21,7 +21,7 @@ impl Translator<'_> {
                 self.clamp(to, wide)
             }
             _ if from.is_float() || to.is_float() => {
-                let element = repr::element(to).expect("random bits were refused before");
+                let element = repr::element(to).expect("random bits were rejected before");
                 self.converted(x, element)
             }
             _ => self.between_integers(from, to, x),
@@ -37,7 +37,7 @@ impl Translator<'_> {
         if repr::is_narrow(from) && repr::is_narrow(to) {
             return self.convert(from, to, x);
         }
-        let element = repr::element(to).expect("random bits were refused before");
+        let element = repr::element(to).expect("random bits were rejected before");
         let x = self.recast(x, element);
         // The bits of an 8-bit float are zero-extended; `i8` is sign-extended.
         let extended = |dtype: DType| dtype == DType::I8;
@@ -50,7 +50,7 @@ impl Translator<'_> {
 
     /// Converts between integers: extends by the sign, or keeps the low bits.
     fn between_integers(&mut self, from: DType, to: DType, x: Value) -> Value {
-        let element = repr::element(to).expect("random bits were refused before");
+        let element = repr::element(to).expect("random bits were rejected before");
         let (has, wants) = (self.build.type_of(x).element, repr::lane_bytes(element));
         let sized = match (repr::lane_bytes(has), wants) {
             (4, 8) => self.converted(x, LaneType::I64),

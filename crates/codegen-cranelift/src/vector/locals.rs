@@ -45,7 +45,7 @@ struct LaneSegment {
 /// Locals that a vector loop indexes along their last dimension.
 pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> {
     let mut found = BTreeSet::new();
-    let mut refused = None;
+    let mut rejected = None;
     walk::each_stmt(body, &mut |stmt| {
         let Stmt::For { var, kind: LoopKind::Vector, body, .. } = stmt else { return };
         scan::each_local_access(body, &mut |local, index| {
@@ -55,13 +55,13 @@ pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> 
             }
             let is_row = matches!(last.coefficient(*var), 0 | 1) && !outer.iter().any(|i| i.mentions(*var));
             if !is_row {
-                refused.get_or_insert(local);
+                rejected.get_or_insert(local);
             }
         });
     });
     // Locals in memory may have any layout, but a row in registers supports no other access.
     let registers = registers(body);
-    match refused.filter(|local| registers.contains(local)) {
+    match rejected.filter(|local| registers.contains(local)) {
         Some(local) => Err(BailoutReason::Lanes(local)),
         None => Ok(found),
     }

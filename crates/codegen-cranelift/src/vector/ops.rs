@@ -270,7 +270,7 @@ impl Translator<'_> {
 
     /// A small number as a constant of one lane.
     pub(super) fn number(&mut self, dtype: DType, x: f64) -> Value {
-        let element = repr::element(dtype).expect("random bits were refused before");
+        let element = repr::element(dtype).expect("random bits were rejected before");
         self.build.constant(element, 1, repr::bits(Scalar::from_f64(dtype, x)))
     }
 

@@ -266,16 +266,16 @@ fn comparisons_of_every_width_choose_values_of_every_width() {
 
 #[test]
 fn unsupported_operations_are_named() {
-    let refused = |dtype: DType, value: &dyn Fn(Expr) -> Expr| {
+    let rejected = |dtype: DType, value: &dyn Fn(Expr) -> Expr| {
         let routine = elementwise(Shape::Vector, &[dtype], dtype, 32, |mut args| value(args.remove(0)));
         compile(&kernel(routine), &Default::default()).expect_err("legalisation must come before")
     };
     let errors = [
-        (refused(DType::F32, &|x| Expr::unary(UnaryOp::Exp, x)), "`exp` on f32"),
-        (refused(DType::F16, &|x| Expr::unary(UnaryOp::Neg, x)), "`neg` on f16"),
-        (refused(DType::Bf16, &|x| Expr::binary(BinaryOp::Add, x.clone(), x)), "`+` on bf16"),
-        (refused(DType::F64, &|x| Expr::binary(BinaryOp::Pow, x.clone(), x)), "`pow` on f64"),
-        (refused(DType::F16, &|x| Expr::ternary(TernaryOp::Fma, x.clone(), x.clone(), x)), "`fma` on f16"),
+        (rejected(DType::F32, &|x| Expr::unary(UnaryOp::Exp, x)), "`exp` on f32"),
+        (rejected(DType::F16, &|x| Expr::unary(UnaryOp::Neg, x)), "`neg` on f16"),
+        (rejected(DType::Bf16, &|x| Expr::binary(BinaryOp::Add, x.clone(), x)), "`+` on bf16"),
+        (rejected(DType::F64, &|x| Expr::binary(BinaryOp::Pow, x.clone(), x)), "`pow` on f64"),
+        (rejected(DType::F16, &|x| Expr::ternary(TernaryOp::Fma, x.clone(), x.clone(), x)), "`fma` on f16"),
     ];
     for (error, expected) in errors {
         let CodegenError::Unsupported { op, kernel, .. } = error else { panic!("{error}") };

@@ -73,18 +73,18 @@ fn inputs(routine: &Routine, seed: u64) -> (Memory, Vec<i64>) {
 
 #[test]
 fn kernels_that_are_not_legalised_are_rejected_or_correct() {
-    let mut refused = 0;
+    let mut rejected = 0;
     for seed in 0..SEEDS {
         let routine = routine_from_seed(seed, 200);
         let (memory, bindings) = inputs(&routine, seed);
         let kernel = kernel(routine);
         match compile(&kernel, &CraneliftOptions::default()) {
             Ok(_) => agrees(&kernel, &memory, &bindings, &CraneliftOptions::default()),
-            Err(CodegenError::Unsupported { .. }) => refused += 1,
+            Err(CodegenError::Unsupported { .. }) => rejected += 1,
             Err(error) => panic!("{error}\n{}", lowered_ir::text::print(kernel.ir())),
         }
     }
-    assert!(refused > 0 && refused < SEEDS, "{refused} of {SEEDS} routines refused");
+    assert!(rejected > 0 && rejected < SEEDS, "{rejected} of {SEEDS} routines rejected");
 }
 
 #[test]

@@ -216,7 +216,7 @@ pub fn unwritten_nodes_read_as_zeros(make: DriverFactory<'_>) {
 }
 
 /// Memory stays unwritten until a task that overwrites it is handed over.
-pub fn a_refused_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
+pub fn a_rejected_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 3));
     let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();

@@ -90,7 +90,7 @@ macro_rules! runtime_suite {
                 a_fresh_output_is_zero_where_nothing_wrote
                 what_the_first_task_overwrites_is_not_zeroed
                 unwritten_nodes_read_as_zeros
-                a_refused_task_leaves_memory_unwritten
+                a_rejected_task_leaves_memory_unwritten
                 a_failed_write_of_unwritten_memory_poisons_it
                 linking_names_what_is_missing_or_does_not_fit
                 transfers_name_what_does_not_fit

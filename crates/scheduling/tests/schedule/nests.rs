@@ -410,7 +410,7 @@ fn every_step_has_a_name_in_the_list() {
 }
 
 #[test]
-fn virtual_nodes_are_refused_by_name() {
+fn virtual_nodes_are_rejected_by_name() {
     let routine = parse(
         "routine @v fast {
   node %0 \"ghost\" f32[4] virtual

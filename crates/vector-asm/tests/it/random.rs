@@ -370,7 +370,7 @@ fn run(bytes: &[u8], seed: u64) -> Result<bool, TestCaseError> {
     let program = program(bytes);
     match try_check(&program, machine(seed), seed % 4..10) {
         Ok(()) => Ok(true),
-        Err(Failure::Refused(
+        Err(Failure::Rejected(
             vector_asm::VectorCompileError::Conversion { .. } | vector_asm::VectorCompileError::LoadIf,
         )) => Ok(false),
         Err(why) => {

@@ -92,19 +92,19 @@ fn compiled(write: impl FnOnce(&mut VectorBuilder)) -> Result<VectorCode, Vector
 
 #[test]
 fn operations_without_instructions_are_rejected() {
-    let refused = compiled(|b| {
+    let rejected = compiled(|b| {
         let x = b.load(VectorAddress::at(0, LaneType::I64), VectorType::new(LaneType::I64, 4));
         let y = b.convert(x, F32);
         b.store(VectorAddress::at(1, F32), y);
     });
-    assert_eq!(refused, Err(VectorCompileError::Conversion { from: LaneType::I64, to: F32 }));
-    let refused = compiled(|b| {
+    assert_eq!(rejected, Err(VectorCompileError::Conversion { from: LaneType::I64, to: F32 }));
+    let rejected = compiled(|b| {
         let x = b.load(VectorAddress::at(0, F32), VectorType::new(F32, 4));
         let condition = b.compare(Comparison::Less, x, x);
         let y = b.load_if(condition, VectorAddress::at(0, F32).step(12), x, 4);
         b.store(VectorAddress::at(1, F32), y);
     });
-    assert_eq!(refused, Err(VectorCompileError::LoadIf));
+    assert_eq!(rejected, Err(VectorCompileError::LoadIf));
 }
 
 #[test]

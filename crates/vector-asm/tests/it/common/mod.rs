@@ -130,7 +130,7 @@ pub(crate) fn try_check(
     let mut expected = machine.clone();
     evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
     for isa in [Isa::Avx2, Isa::Avx512] {
-        let code = compile(program, isa).map_err(Failure::Refused)?;
+        let code = compile(program, isa).map_err(Failure::Rejected)?;
         decode(&code, isa).map_err(Failure::Differs)?;
         if runs(isa) {
             let found = run(&ExecutableCode::load(&code).unwrap(), &machine, part.clone());
@@ -167,7 +167,7 @@ fn compare(expected: &EvaluationState, found: &EvaluationState) -> Result<(), St
 /// Why a program fails a check.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Refused(VectorCompileError),
+    Rejected(VectorCompileError),
     Differs(String),
 }
 
