@@ -187,6 +187,9 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.push(Stage::new("many programs", 10, programs).env([("PROGRAMS", "100000".into())]));
     let growth = "cargo test --release -p arrayjit --test compile_time -- --nocapture";
     stages.push(Stage::new("compile time", 5, growth).env([("COMPILE_TIME", "full".into())]));
+    // Only a nightly rustdoc compares the error codes of listings that must not compile.
+    let codes = "cargo +nightly test --doc -p arrayjit -p device-runtime -p lowered-ir -- compile_fail";
+    stages.push(Stage::new("listings that fail to compile", 10, codes));
     stages.push(Stage::new("packages", 10, "cargo xtask package --verify"));
     let backend = Stage::new("backend c", 5, "cargo test --quiet");
     stages.push(outside("examples/codegen-c/backend", backend));
