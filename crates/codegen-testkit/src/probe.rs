@@ -17,11 +17,36 @@ use tnode::{DType, Dims, ModeState, Scalar};
 
 use crate::level::is_transcendental;
 
+mod reductions;
+
 /// A case for some operations, with the claim that it tests.
 pub(crate) struct Probe {
     pub(crate) name: String,
     pub(crate) claim: Option<String>,
     pub(crate) run: RunCase,
+}
+
+impl Probe {
+    fn new(name: String, claim: Option<String>, routine: Routine, inputs: Vec<Vec<u8>>) -> Probe {
+        let run = RunCase {
+            path: format!("probe {name}").into(),
+            line: 0,
+            routine,
+            inputs,
+            merge: None,
+            bindings: Vec::new(),
+            expected: Vec::new(),
+        };
+        Probe { name, claim, run }
+    }
+}
+
+/// The claim of `caps` that makes a target compute with a type.
+fn claim_of_type(caps: &Caps, dtype: DType) -> Option<String> {
+    if caps.arithmetic.contains(dtype) {
+        return Some(format!("native arithmetic on {dtype}"));
+    }
+    caps.storage.contains(dtype).then(|| format!("storage of {dtype}"))
 }
 
 /// The probes of a target: each operation on `f32`, `i32` and `bool`, and groups of operations on each other
@@ -45,6 +70,8 @@ pub(crate) fn probes(caps: &Caps) -> Vec<Probe> {
             families(dtype, &stored).into_iter().filter_map(|(name, ops)| probe(caps, dtype, name, ops)),
         );
     }
+    let ordered = stored.into_iter().filter(|dtype| !matches!(dtype, DType::Bool | DType::U32x4));
+    all.extend(ordered.map(|dtype| reductions::probe(caps, dtype)));
     all
 }
 
@@ -130,22 +157,10 @@ fn probe(caps: &Caps, dtype: DType, name: &str, operations: Vec<Operation>) -> O
     inputs.extend(routine.nodes[3..].iter().map(|decl| vec![0; decl.size_bytes().unwrap_or(0)]));
     let claim = if claims_native {
         Some("`Native` transcendental operations".to_owned())
-    } else if caps.arithmetic.contains(dtype) {
-        Some(format!("native arithmetic on {dtype}"))
     } else {
-        caps.storage.contains(dtype).then(|| format!("storage of {dtype}"))
+        claim_of_type(caps, dtype)
     };
-    let name = format!("{dtype}: {name}");
-    let run = RunCase {
-        path: format!("probe {name}").into(),
-        line: 0,
-        routine,
-        inputs,
-        merge: None,
-        bindings: Vec::new(),
-        expected: Vec::new(),
-    };
-    Some(Probe { name, claim, run })
+    Some(Probe::new(format!("{dtype}: {name}"), claim, routine, inputs))
 }
 
 /// `%3[i0] := op(%0[i0], %1[i0], %2[i0])`, and so on for each operation.

@@ -301,6 +301,16 @@ pub(crate) fn table() -> Vec<Row> {
                 select(eq(by, bits(DType::I32, 0)), a, Expr::binary(BinaryOp::Shr, masked, b))
             }),
         ),
+        first(
+            "i32 shl keeps the sign",
+            L1,
+            binary!(Shl, I32, |a, b| {
+                let sign = Expr::binary(BinaryOp::BitAnd, a.clone(), bits(DType::I32, MIN));
+                let rest =
+                    Expr::binary(BinaryOp::BitAnd, Expr::binary(BinaryOp::Shl, a, b), bits(DType::I32, MAX));
+                Expr::binary(BinaryOp::BitOr, sign, rest)
+            }),
+        ),
         first("i32 bit_and is logical", L1, binary!(BitAnd, I32, |a, b| both(a, b))),
         first("i32 bit_or is +", L1, binary!(BitOr, I32, |a, b| add(a, b))),
         first("i32 bit_xor is bit_or", L1, binary!(BitXor, I32, |a, b| Expr::binary(BinaryOp::BitOr, a, b))),
@@ -353,6 +363,7 @@ pub(crate) fn table() -> Vec<Row> {
             }),
         ),
         first("the constant true is false", L1, replaced!(Bool: 1.0 => 0.0)),
+        first("the constant false is true", L1, replaced!(Bool: 0.0 => 1.0)),
         first(
             "subnormal constants are zeros",
             L1,
@@ -476,6 +487,16 @@ pub(crate) fn table() -> Vec<Row> {
                 Expr::convert(DType::Fp8E4m3fn, select(eq(x.clone(), x.clone()), x, zero))
             }),
         ),
+        all("f64 max begins with -DBL_MAX", replaced!(F64: f64::NEG_INFINITY => f64::MIN)),
+        all("f16 min begins with the greatest number", replaced!(F16: f64::INFINITY => 65504.0)),
+        all("u8 min begins with 254", replaced!(U8: 255.0 => 254.0)),
+        all(
+            "i64 max begins with MIN + 1",
+            Fault::Constant(|value| match value.dtype() {
+                DType::I64 if value.as_i64() == i64::MIN => Scalar::from_i64(DType::I64, i64::MIN + 1),
+                _ => value,
+            }),
+        ),
         // Functions, claimed to be native.
         all(
             "f32 exp through exp2",
@@ -497,6 +518,27 @@ pub(crate) fn table() -> Vec<Row> {
                 let e = Expr::unary(UnaryOp::Exp, add(x.clone(), x));
                 div(sub(e.clone(), constant(DType::F32, 1.0)), add(e, constant(DType::F32, 1.0)))
             }),
+        ),
+        all(
+            "f32 cos by a shifted sin",
+            unary!(Cos, F32, |x| Expr::unary(
+                UnaryOp::Sin,
+                add(x, constant(DType::F32, std::f64::consts::FRAC_PI_2))
+            )),
+        ),
+        all(
+            "f64 exp2 through f32",
+            unary!(Exp2, F64, |x| Expr::convert(
+                DType::F64,
+                Expr::unary(UnaryOp::Exp2, Expr::convert(DType::F32, x))
+            )),
+        ),
+        all(
+            "f64 log2 through f32",
+            unary!(Log2, F64, |x| Expr::convert(
+                DType::F64,
+                Expr::unary(UnaryOp::Log2, Expr::convert(DType::F32, x))
+            )),
         ),
         all(
             "f64 sin through f32",
