@@ -110,8 +110,8 @@ impl CallReport<'_> {
         text + &format!("\n  compiled as {method}")
     }
 
-    /// The arguments of a call whose parameter has an access that satisfies `is_used`. The merge buffer counts
-    /// as read.
+    /// The arguments of a call whose parameter has an access that satisfies `is_used`. The merge buffer
+    /// counts as read.
     fn args<'c>(&self, call: &'c KernelCall, is_used: impl Fn(Access) -> bool) -> Vec<&'c Slot> {
         let params = &self.schedule.kernels()[call.kernel].abi().params;
         let access = |param: &Param| match param {

@@ -1,4 +1,5 @@
-//! The legal operations (the closed set of `scheduling::legalise`) in terms of the shading languages. Cases that their functions leave undefined, such as `max` of NaN, are expanded.
+//! The legal operations (the closed set of `scheduling::legalise`) in terms of the shading languages. Cases
+//! that their functions leave undefined, such as `max` of NaN, are expanded.
 
 use codegen_core::emit::lacking;
 use codegen_core::ir::{BinaryOp, UnaryOp};

@@ -94,8 +94,9 @@ impl GuardedIntervals<'_> {
         Some(images.fold(Interval { lo, hi }, Interval::meet))
     }
 
-    /// The bounds of `index` wherever the range condition holds. Writes `index` as `m·range.index + rest`, with
-    /// the integer `m` for which `rest` does not contain the range's first variable; `None` if there is none.
+    /// The bounds of `index` wherever the range condition holds. Writes `index` as `m·range.index + rest`,
+    /// with the integer `m` for which `rest` does not contain the range's first variable; `None` if there is
+    /// none.
     fn image(&self, range: &Range, index: &Affine) -> Option<Interval> {
         let &(first, guarded) = range.index.terms().first()?;
         let c = index.coefficient(first);
