@@ -1,14 +1,144 @@
 //! The syntax tree of assignment text, with unresolved names.
+//!
+//! A program is a list of [`Item`]s. Expansion leaves only statements and declarations, without calls of
+//! functions, families of names, row variables and names of sizes.
+
+use std::sync::Arc;
 
 use tnode::{DType, Scalar};
 
 use super::error::{LocatedError, TextErrorKind};
+use super::linear::IndexExpr;
 use crate::AccumOp;
 use crate::origin::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
 
+/// A part of a program.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    Statement(Statement),
+    /// `size batch, d = 256`: one size per item.
+    Size(SizeItem),
+    Def(Arc<Def>),
+    /// A call that is a statement of its own, such as `sgd(w[i,j], g[i,j], 0.1)`.
+    Call(Call),
+    Repeat(Repeat),
+}
+
+/// A size, with the value that it has unless the caller binds another.
+#[derive(Clone, Debug)]
+pub(super) struct SizeItem {
+    pub(super) name: String,
+    pub(super) name_span: ByteRange,
+    pub(super) value: Option<IndexExpr>,
+}
+
+/// `repeat l in 0..n { .. }`.
+#[derive(Clone, Debug)]
+pub(super) struct Repeat {
+    pub(super) letter: String,
+    pub(super) letter_span: ByteRange,
+    /// The first value of the letter, and the end of its values, excluded.
+    pub(super) from: IndexExpr,
+    pub(super) to: IndexExpr,
+    pub(super) body: Vec<Item>,
+    /// The bytes before the body.
+    pub(super) span: ByteRange,
+}
+
+/// `def name(parameters) -> results { .. }`.
 #[derive(Debug)]
+pub(super) struct Def {
+    pub(super) name: String,
+    pub(super) name_span: ByteRange,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) results: Vec<Pattern>,
+    pub(super) body: Vec<Item>,
+}
+
+/// A parameter of a function.
+#[derive(Debug)]
+pub(super) enum Parameter {
+    /// An array; the function may write it if it is `inout`.
+    Array { pattern: Pattern, inout: bool },
+    /// A number, size, symbol or node of rank 0, with the value that it has if the call gives none.
+    Scalar { name: String, name_span: ByteRange, default: Option<Expr> },
+}
+
+impl Parameter {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Parameter::Array { pattern, .. } => &pattern.name,
+            Parameter::Scalar { name, .. } => name,
+        }
+    }
+
+    pub(super) fn name_span(&self) -> &ByteRange {
+        match self {
+            Parameter::Array { pattern, .. } => &pattern.name_span,
+            Parameter::Scalar { name_span, .. } => name_span,
+        }
+    }
+}
+
+/// `x[..,k]`: the axes of a parameter or result.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) name: String,
+    pub(super) name_span: ByteRange,
+    pub(super) axes: Vec<PatternAxis>,
+    pub(super) span: ByteRange,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum PatternAxis {
+    Letter(String, ByteRange),
+    Row(Row),
+}
+
+/// A row variable: `..`, whose name is empty, or `..r..`.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) span: ByteRange,
+}
+
+/// A call of a function that the text defines.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) function: String,
+    pub(super) name_span: ByteRange,
+    pub(super) arguments: Vec<Argument>,
+    /// The indices of the result, if the call states them.
+    pub(super) indices: Option<Vec<Index>>,
+    pub(super) span: ByteRange,
+}
+
+/// An argument, with the parameter's name and its byte range if the call states it.
+#[derive(Clone, Debug)]
+pub(super) struct Argument {
+    pub(super) name: Option<(String, ByteRange)>,
+    pub(super) value: Expr,
+}
+
+/// A construct that expansion replaced, and that an error in its expansion shows.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) kind: FrameKind,
+    /// The call, or the beginning of the repetition.
+    pub(super) span: ByteRange,
+    /// The construct around it.
+    pub(super) outer: Option<Arc<Frame>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum FrameKind {
+    Call { function: String },
+    Repeat { letter: String, value: i64 },
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Statement {
     /// The targets; several only with concatenated axes.
     pub(super) lhs: Vec<Access>,
@@ -23,10 +153,14 @@ pub(super) struct Statement {
     pub(super) rhs_span: ByteRange,
     pub(super) constraints: Vec<Constraint>,
     pub(super) span: ByteRange,
+    /// Whether expansion made the statement or changed it, so that it differs from the text at `span`.
+    pub(super) is_expanded: bool,
+    /// The calls and repetitions that the statement comes from, the innermost first.
+    pub(super) frame: Option<Arc<Frame>>,
 }
 
 /// A function that fills a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Fetch {
     Offsets,
     SelfId,
@@ -52,7 +186,7 @@ pub(super) enum Fetch {
 pub(super) struct RandomCall {
     pub(super) distribution: Distribution,
     pub(super) scheme: Scheme,
-    pub(super) seed: u64,
+    pub(super) seed: IndexExpr,
     pub(super) parts: Vec<KeyArgument>,
 }
 
@@ -61,15 +195,26 @@ pub(super) struct RandomCall {
 pub(super) enum KeyArgument {
     /// `self_id()`, with its byte range.
     SelfId(ByteRange),
-    Index(Linear),
+    Index(IndexExpr),
+    Row(Row),
 }
 
 /// `letter < limit` or `@symbol < limit`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Constraint {
     pub(super) atom: Atom,
-    pub(super) limit: i128,
+    pub(super) limit: IndexExpr,
     pub(super) span: ByteRange,
+}
+
+impl Constraint {
+    /// The letter that is constrained; `None` for a symbol.
+    pub(super) fn letter(&self) -> Option<&str> {
+        match &self.atom {
+            Atom::Letter(letter) => Some(letter),
+            Atom::Symbol(_) => None,
+        }
+    }
 }
 
 /// A variable of an index.
@@ -79,11 +224,13 @@ pub(super) enum Atom {
     Symbol(String),
 }
 
-/// `name[indices]`, `name.merge[indices]` or a bare name.
-#[derive(Debug)]
+/// `name[indices]`, `name.merge[indices]`, `name[number][indices]` or a bare name.
+#[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) name: String,
     pub(super) name_span: ByteRange,
+    /// The position in a family of names: `w[2][i]` is `w.2[i]`. Empty for other names.
+    pub(super) family: Vec<IndexExpr>,
     pub(super) merge: bool,
     pub(super) indices: Vec<Index>,
     pub(super) span: ByteRange,
@@ -92,49 +239,55 @@ pub(super) struct Access {
 impl Access {
     /// The expressions that compute indices.
     pub(super) fn computed(&self) -> impl Iterator<Item = &Expr> {
-        self.indices.iter().filter_map(|index| match index {
-            Index::Computed(expr) => Some(expr),
-            Index::Linear(_) | Index::Concat(_) => None,
-        })
+        self.indices.iter().filter_map(Index::computed)
     }
 }
 
-/// The index of one axis.
-#[derive(Debug)]
+/// The index of one axis, or of the axes of a row variable.
+#[derive(Clone, Debug)]
 pub(super) enum Index {
-    Linear(Linear),
+    Linear(IndexExpr),
     Concat(Concat),
+    Row(Row),
     /// The value of an expression that contains accesses.
     Computed(Expr),
 }
 
 impl Index {
+    /// The expression that computes the index, if one does.
+    pub(super) fn computed(&self) -> Option<&Expr> {
+        match self {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) | Index::Row(_) => None,
+        }
+    }
+
+    /// The expression that computes the index, if one does.
+    pub(super) fn computed_mut(&mut self) -> Option<&mut Expr> {
+        match self {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) | Index::Row(_) => None,
+        }
+    }
+
     pub(super) fn span(&self) -> &ByteRange {
         match self {
             Index::Linear(linear) => &linear.span,
             Index::Concat(concat) => &concat.span,
+            Index::Row(row) => &row.span,
             Index::Computed(expr) => &expr.span,
         }
     }
 }
 
 /// `i^j`: an axis concatenated of the axes of letters, each with its byte range.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Concat {
     pub(super) letters: Vec<(String, ByteRange)>,
     pub(super) span: ByteRange,
 }
 
-/// `offset + Σ coefficient · atom`. Each atom occurs once, in order of first mention, with the byte range of
-/// that mention.
 #[derive(Clone, Debug)]
-pub(super) struct Linear {
-    pub(super) terms: Vec<(Atom, i64, ByteRange)>,
-    pub(super) offset: i64,
-    pub(super) span: ByteRange,
-}
-
-#[derive(Debug)]
 pub(super) struct Expr {
     pub(super) kind: ExprKind,
     pub(super) span: ByteRange,
@@ -154,6 +307,10 @@ pub(super) struct Number {
 }
 
 impl Number {
+    pub(super) fn integer(value: i64) -> Number {
+        Number { value: value as f64, int: Some(i128::from(value)), is_literal: true }
+    }
+
     /// The number `inf` or `nan`.
     pub(super) fn named(name: &str) -> Option<Number> {
         let value = match name {
@@ -199,20 +356,74 @@ impl Number {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum ExprKind {
     Number(Number),
-    /// An index letter or a rank-0 node.
+    /// An index letter, a size or a rank-0 node.
     Name(String),
+    /// A name that can only be an index letter, because expansion made it.
+    Letter(String),
     Symbol(String),
     Access(Box<Access>),
     /// A padded access, with the value outside the dimensions and that value's byte range.
     Pad(Box<Access>, Number, ByteRange),
     /// The extent of a letter.
     Size(String),
+    /// The product of the extents of the letters of a row variable.
+    RowSize(Row),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
     Random(Box<RandomCall>),
+    Call(Box<Call>),
+}
+
+impl Expr {
+    /// The operands, or the arguments of a call. The indices of accesses are none of them.
+    pub(super) fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
+            ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Ternary(_, args) => args.iter().collect(),
+            ExprKind::Call(call) => call.arguments.iter().map(|argument| &argument.value).collect(),
+            ExprKind::Number(_)
+            | ExprKind::Name(_)
+            | ExprKind::Letter(_)
+            | ExprKind::Symbol(_)
+            | ExprKind::Access(_)
+            | ExprKind::Pad(..)
+            | ExprKind::Size(_)
+            | ExprKind::RowSize(_)
+            | ExprKind::Random(_) => Vec::new(),
+        }
+    }
+
+    /// The operands, or the arguments of a call. The indices of accesses are none of them.
+    pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
+        match &mut self.kind {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
+            ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Ternary(_, args) => args.iter_mut().collect(),
+            ExprKind::Call(call) => call.arguments.iter_mut().map(|argument| &mut argument.value).collect(),
+            ExprKind::Number(_)
+            | ExprKind::Name(_)
+            | ExprKind::Letter(_)
+            | ExprKind::Symbol(_)
+            | ExprKind::Access(_)
+            | ExprKind::Pad(..)
+            | ExprKind::Size(_)
+            | ExprKind::RowSize(_)
+            | ExprKind::Random(_) => Vec::new(),
+        }
+    }
+
+    /// The indices of an access, or of the result of a call.
+    pub(super) fn indices_mut(&mut self) -> Option<&mut Vec<Index>> {
+        match &mut self.kind {
+            ExprKind::Access(access) | ExprKind::Pad(access, ..) => Some(&mut access.indices),
+            ExprKind::Call(call) => call.indices.as_mut(),
+            _ => None,
+        }
+    }
 }

@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use tnode::{DType, Dims};
 
+use super::ast::{Frame, FrameKind};
 pub use super::synonyms::Synonym;
 use crate::origin::ByteRange;
 use lowered_ir::SourceSpan;
 
-/// An error in assignment text. Displays the message and the line with carets under the source span.
+/// An error in assignment text. Displays the message and the line with carets under the source span, then the
+/// calls and repetitions around it.
 pub struct TextError {
     kind: Box<TextErrorKind>,
     span: SourceSpan,
+    /// The calls and repetitions in whose expansion the error is, the innermost first.
+    frames: Vec<(FrameKind, SourceSpan)>,
 }
 
 /// The kind of an error in assignment text.
@@ -103,6 +107,207 @@ pub enum TextErrorKind {
         /// The number of indices.
         found: usize,
     },
+    /// A definition of a function that the language has.
+    #[error("`{name}` is a function of the language; expected another name")]
+    ReservedFunction {
+        /// The name.
+        name: String,
+    },
+    /// A name that is defined twice.
+    #[error("{what} `{name}` is defined twice")]
+    DefinedTwice {
+        /// The kind of thing that has the name, such as `size`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A size without a value.
+    #[error("size `{name}` has no value; bind one, or write it in the text as in `size {name} = 8`")]
+    OpenSize {
+        /// The size.
+        name: String,
+    },
+    /// A value bound to a name that no size has.
+    #[error("the text has no size `{name}`; {}", near_names(near))]
+    UnknownSize {
+        /// The name.
+        name: String,
+        /// The sizes of the text.
+        near: Vec<String>,
+    },
+    /// More statements than the limit after expansion.
+    #[error("the expanded program has more than {limit} statements")]
+    TooManyStatements {
+        /// The limit.
+        limit: usize,
+    },
+    /// A name in an integer that is no size.
+    #[error("`{name}` has no known value; expected numbers, sizes and letters of repetitions")]
+    NoInteger {
+        /// The name.
+        name: String,
+    },
+    /// A function that writes a parameter which it may only read.
+    #[error("function `{function}` writes its parameter `{name}`; declare it as `inout {name}[..]`")]
+    InputWritten {
+        /// The function.
+        function: String,
+        /// The parameter.
+        name: String,
+    },
+    /// A result without a value.
+    #[error("function `{function}` never writes its result `{name}`")]
+    ResultNotWritten {
+        /// The function.
+        function: String,
+        /// The result.
+        name: String,
+    },
+    /// A result whose first statement reads its earlier value.
+    #[error(
+        "result `{name}` has no value yet; expected an operator that starts from none, such as `:=` or `:+=`"
+    )]
+    ResultAccumulated {
+        /// The result.
+        name: String,
+    },
+    /// A function that reads a name which is not its own.
+    #[error(
+        "function `{function}` has no `{name}`, and reads only its parameters and own nodes; {}",
+        near_names(near)
+    )]
+    OutsideFunction {
+        /// The function.
+        function: String,
+        /// The name.
+        name: String,
+        /// Similar names, the nearest first.
+        near: Vec<String>,
+    },
+    /// A row variable that no parameter of the function has.
+    #[error("no parameter of function `{function}` has the axes `{row}`")]
+    UnknownRow {
+        /// The function.
+        function: String,
+        /// The row variable.
+        row: String,
+    },
+    /// A parameter or result of another number of axes.
+    #[error("`{name}` has {}, found {}", counted(*expected, "axis", "axes"), counted(*found, "index", "indices"))]
+    ParameterRank {
+        /// The parameter or result.
+        name: String,
+        /// Its number of axes in this call.
+        expected: usize,
+        /// The number of indices.
+        found: usize,
+    },
+    /// A function that fills a parameter or result which is a part of a node.
+    #[error("`{name}` is a part of a node, or has other axes here; a fill needs a whole node")]
+    PartFilled {
+        /// The parameter or result.
+        name: String,
+    },
+    /// A call without an argument that it needs.
+    #[error("function `{function}` has no argument for `{parameter}`")]
+    MissingArgument {
+        /// The function.
+        function: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A named argument of no parameter.
+    #[error("function `{function}` has no parameter `{name}`; {}", near_names(near))]
+    UnknownParameter {
+        /// The function.
+        function: String,
+        /// The name.
+        name: String,
+        /// Similar names, the nearest first.
+        near: Vec<String>,
+    },
+    /// An argument with too few or too many axes.
+    #[error(
+        "parameter `{pattern}` of function `{function}` does not fit an argument with {}",
+        axes_text(axes)
+    )]
+    ArgumentRank {
+        /// The function.
+        function: String,
+        /// The parameter with its axes.
+        pattern: String,
+        /// The letters of the argument.
+        axes: String,
+    },
+    /// Arguments that disagree about an axis.
+    #[error("axis `{axis}` of function `{function}` is `{expected}` in an earlier argument, found `{found}`")]
+    AxisMismatch {
+        /// The function.
+        function: String,
+        /// The letter or row variable of the function.
+        axis: String,
+        /// The letters of the earlier argument.
+        expected: String,
+        /// The letters of this argument.
+        found: String,
+    },
+    /// A scalar argument with a letter.
+    #[error("parameter `{parameter}` of function `{function}` is a scalar, found letter `{letter}`")]
+    ScalarWithLetter {
+        /// The function.
+        function: String,
+        /// The parameter.
+        parameter: String,
+        /// The letter.
+        letter: String,
+    },
+    /// An argument that a function would write, but cannot.
+    #[error("function `{function}` writes `{parameter}`; expected a node with one letter per axis")]
+    NotWritable {
+        /// The function.
+        function: String,
+        /// The parameter with its axes.
+        parameter: String,
+    },
+    /// A call within an expression of a function that writes a parameter.
+    #[error(
+        "function `{function}` writes its parameter `{parameter}`; expected a call that is a statement of its own"
+    )]
+    WritesInExpression {
+        /// The function.
+        function: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A call with the wrong number of targets.
+    #[error("function `{function}` has {}, found {}", counted(*expected, "result", "results"), counted(*found, "target", "targets"))]
+    ResultCount {
+        /// The function.
+        function: String,
+        /// The number of results.
+        expected: usize,
+        /// The number of targets.
+        found: usize,
+    },
+    /// A result with an axis that no argument has.
+    #[error(
+        "result `{result}` of function `{function}` has an axis that no argument has; write indices after the call, as in `{function}(..)[i,j]`"
+    )]
+    OpenResult {
+        /// The function.
+        function: String,
+        /// The result with its axes.
+        result: String,
+    },
+    /// A function that calls itself.
+    #[error("function `{}` calls itself: {}", cycle.first().map_or("", String::as_str), cycle.join(" -> "))]
+    Recursion {
+        /// The functions, from the first call to the call of the same function.
+        cycle: Vec<String>,
+    },
+    /// A row variable outside of a function.
+    #[error("`..` stands for the axes of a function's parameter; expected one index per axis")]
+    RowOutsideFunction,
     /// An index that is not a sum of multiples of letters and symbols.
     #[error("an index is a sum of integers and integer multiples of letters and symbols; found {found}")]
     NotAffine {
@@ -300,6 +505,13 @@ pub enum TextErrorKind {
     Node(#[from] tnode::Error),
 }
 
+fn axes_text(axes: &str) -> String {
+    match axes {
+        "" => "no axes".to_owned(),
+        axes => format!("the axes `{axes}`"),
+    }
+}
+
 fn sum_text(parts: &[i64]) -> String {
     parts.iter().map(i64::to_string).collect::<Vec<_>>().join(" + ")
 }
@@ -340,8 +552,17 @@ fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
 
 impl TextError {
     pub(super) fn new(located: LocatedError, text: &Arc<str>) -> TextError {
-        let LocatedError { kind, span } = located;
-        TextError { kind, span: SourceSpan::new(text.clone(), span) }
+        let LocatedError { kind, span, frame } = located;
+        let shown =
+            |frame: &Arc<Frame>| (frame.kind.clone(), SourceSpan::new(text.clone(), frame.span.clone()));
+        let frames = std::iter::successors(frame.as_ref(), |frame| frame.outer.as_ref()).map(shown).collect();
+        TextError { kind, span: SourceSpan::new(text.clone(), span), frames }
+    }
+
+    /// The calls and repetitions in whose expansion the error is, the innermost first: a description such as
+    /// ``in function `softmax` ``, and the source span of the call.
+    pub fn frames(&self) -> impl Iterator<Item = (String, &SourceSpan)> {
+        self.frames.iter().map(|(kind, span)| (kind.to_string(), span))
     }
 
     /// The kind of the error.
@@ -367,7 +588,10 @@ impl TextError {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.span)
+        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.span)?;
+        self.frames.iter().try_for_each(|(kind, span)| {
+            write!(f, "\n{kind}, line {}, column {}\n{span}", span.line(), span.column())
+        })
     }
 }
 
@@ -385,11 +609,20 @@ impl std::error::Error for TextError {
 pub(super) struct LocatedError {
     kind: Box<TextErrorKind>,
     span: ByteRange,
+    /// The calls and repetitions in whose expansion the error is, the innermost first.
+    frame: Option<Arc<Frame>>,
+}
+
+impl LocatedError {
+    /// Attaches the calls and repetitions around the error, unless it has some.
+    pub(super) fn within(self, frame: &Option<Arc<Frame>>) -> LocatedError {
+        LocatedError { frame: self.frame.or_else(|| frame.clone()), ..self }
+    }
 }
 
 impl TextErrorKind {
     /// Attaches a byte range.
     pub(super) fn at(self, span: ByteRange) -> LocatedError {
-        LocatedError { kind: Box::new(self), span }
+        LocatedError { kind: Box::new(self), span, frame: None }
     }
 }

@@ -138,7 +138,9 @@ pub(super) fn resolve(
             }
             FetchOp::ConstantBits(*bits)
         }
-        Fetch::Random(call) => FetchOp::Random(random::resolve_fetch(call, node.id().get(), assignments)?),
+        Fetch::Random(call) => {
+            FetchOp::Random(random::resolve_fetch(call, node.id().get(), text, assignments)?)
+        }
         Fetch::SampleValues { distribution, scheme, of, of_span } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
             FetchOp::SampleValues(SampleValues { distribution: *distribution, scheme: *scheme, of })

@@ -37,8 +37,10 @@ pub(super) struct SpannedToken {
 }
 
 /// The signs. A sign that begins with another one comes before it.
-const SIGNS: [&str; 18] =
-    ["<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ","];
+const SIGNS: [&str; 22] = [
+    "..", "->", "<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", "{",
+    "}", ",",
+];
 
 pub(super) fn tokens(text: &str) -> Result<Vec<SpannedToken>, LocatedError> {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), depth: 0, newline: None };
@@ -135,7 +137,7 @@ impl<'a> Lexer<'a> {
 fn can_end(token: &Token) -> bool {
     match token {
         Token::Name(name) => name != "where",
-        Token::Symbol(_) | Token::Number(_) | Token::Bits(_) | Token::Sign(")" | "]") => true,
+        Token::Symbol(_) | Token::Number(_) | Token::Bits(_) | Token::Sign(")" | "]" | "}") => true,
         Token::Assign { .. } | Token::Sign(_) | Token::End | Token::Eof => false,
     }
 }
@@ -166,13 +168,19 @@ fn word_length(rest: &str) -> usize {
     rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())
 }
 
-/// The length of a name of words joined by dots.
+/// The length of a name: words and numbers joined by dots.
 fn name_length(rest: &str) -> usize {
     let length = word_length(rest);
     match rest[length..].strip_prefix('.') {
-        Some(next) if next.starts_with(is_name_start) => length + 1 + name_length(next),
+        Some(next) if next.starts_with(is_name_start) || is_number(&next[..word_length(next)]) => {
+            length + 1 + name_length(next)
+        }
         _ => length,
     }
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The bit pattern at the beginning of `rest` with its length: `0x` and up to 32 hexadecimal digits.
@@ -186,7 +194,8 @@ fn number(rest: &str) -> (Token, usize) {
     let digits =
         |from: usize| from + rest[from..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - from);
     let whole = digits(0);
-    let mut end = if rest[whole..].starts_with('.') { digits(whole + 1) } else { whole };
+    let has_point = rest[whole..].starts_with('.') && !rest[whole..].starts_with("..");
+    let mut end = if has_point { digits(whole + 1) } else { whole };
     let exponent = rest[end..].strip_prefix(['e', 'E']).map(|e| e.strip_prefix(['+', '-']).unwrap_or(e));
     if let Some(exponent) = exponent.filter(|e| e.starts_with(|c: char| c.is_ascii_digit())) {
         end = digits(rest.len() - exponent.len());

@@ -60,7 +60,7 @@ pub(super) fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<
 }
 
 /// The similar names; if there are none, all names, or the nearest if there are many.
-fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+pub(super) fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
     let all: Vec<String> = all.into_iter().collect();
     match similar(name, all.iter().cloned()) {
         near if !near.is_empty() => near,

@@ -3,9 +3,10 @@
 
 use tnode::DType;
 
-use super::ast::{Atom, Expr, ExprKind, Fetch, KeyArgument, Linear, Number, RandomCall};
+use super::ast::{Atom, Expr, ExprKind, Fetch, KeyArgument, Number, RandomCall};
 use super::error::{LocatedError, TextErrorKind};
 use super::lex::Token;
+use super::linear::{IndexExpr, IndexExprKind, Linear};
 use super::parse::{ParseResult, Parser, node};
 use crate::indexing::StaticSymbol;
 use crate::origin::ByteRange;
@@ -63,10 +64,6 @@ impl Parser<'_> {
                 "a number, symbol or index: only a node that is filled has a number here".to_owned();
             return Err(TextErrorKind::Syntax { expected, found: "`self_id()`".to_owned() }.at(span.clone()));
         }
-        let cell: Vec<&Linear> = call.parts.iter().filter_map(|part| split(part).err()).collect();
-        if let Some(extra) = cell.get(MAX_CELL) {
-            return Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(extra.span.clone()));
-        }
         node(ExprKind::Random(Box::new(call)), self.since(start.start))
     }
 
@@ -100,12 +97,12 @@ impl Parser<'_> {
         scheme: Scheme,
         seed: &str,
     ) -> ParseResult<RandomCall> {
-        let Token::Number(Number { int: Some(int), .. }) = *self.peek() else {
-            return Err(self.expected(seed));
+        let kind = match self.peek().clone() {
+            Token::Number(Number { int: Some(int), .. }) => IndexExprKind::Number(int),
+            Token::Name(name) => IndexExprKind::Atom(Atom::Letter(name)),
+            _ => return Err(self.expected(seed)),
         };
-        let span = self.next().span;
-        let seed = u64::try_from(int)
-            .map_err(|_| TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }.at(span))?;
+        let seed = IndexExpr { kind, span: self.next().span };
         self.close_scheme(scheme)?;
         let mut call = RandomCall { distribution, scheme, seed, parts: Vec::new() };
         while self.peek() == &Token::Sign(",") {
@@ -116,6 +113,9 @@ impl Parser<'_> {
     }
 
     fn key_argument(&mut self) -> ParseResult<KeyArgument> {
+        if self.peek() == &Token::Sign("..") {
+            return self.row().map(KeyArgument::Row);
+        }
         let is_id = self.peek() == &Token::Name("self_id".to_owned());
         if !is_id || self.peek_after() != &Token::Sign("(") {
             return self.index().map(KeyArgument::Index);
@@ -128,38 +128,52 @@ impl Parser<'_> {
 }
 
 /// A number that is folded into the key.
-enum KeyComponent<'a> {
+enum KeyComponent {
     SelfId,
     Number(i64),
-    Symbol(&'a str),
+    Symbol(String),
 }
 
 /// Splits the arguments into numbers of the key (`Ok`) and indices of the counter (`Err`).
-fn split(part: &KeyArgument) -> Result<KeyComponent<'_>, &Linear> {
-    match part {
-        KeyArgument::SelfId(_) => Ok(KeyComponent::SelfId),
-        KeyArgument::Index(linear) => match linear.terms.as_slice() {
-            [] => Ok(KeyComponent::Number(linear.offset)),
-            [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(KeyComponent::Symbol(name)),
-            _ => Err(linear),
-        },
-    }
+fn split(part: &KeyArgument) -> Result<Result<KeyComponent, Linear>, LocatedError> {
+    let linear = match part {
+        KeyArgument::SelfId(_) => return Ok(Ok(KeyComponent::SelfId)),
+        KeyArgument::Row(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+        KeyArgument::Index(index) => index.linear()?,
+    };
+    Ok(match linear.terms.as_slice() {
+        [] => Ok(KeyComponent::Number(linear.offset)),
+        [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(KeyComponent::Symbol(name.clone())),
+        _ => Err(linear),
+    })
+}
+
+/// The seed of a call.
+fn seed(call: &RandomCall, text: &str) -> Result<u64, LocatedError> {
+    let at = |kind: TextErrorKind| kind.at(call.seed.span.clone());
+    let value = || text.get(call.seed.span.clone()).unwrap_or_default().to_owned();
+    let Some(int) = call.seed.integer()? else {
+        let expected = "a seed such as `42`".to_owned();
+        return Err(at(TextErrorKind::Syntax { expected, found: format!("`{}`", value()) }));
+    };
+    u64::try_from(int).map_err(|_| at(TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }))
 }
 
 /// The random numbers of a call, and the arguments that are indices. `id` is the id of the node filled.
-pub(super) fn resolve<'a>(
-    call: &'a RandomCall,
+pub(super) fn resolve(
+    call: &RandomCall,
     id: Option<u64>,
+    text: &str,
     assignments: &mut Assignments,
-) -> (Random, Vec<&'a Linear>) {
-    let mut random = Random::new(call.distribution, call.seed).with_scheme(call.scheme);
+) -> Result<(Random, Vec<Linear>), LocatedError> {
+    let mut random = Random::new(call.distribution, seed(call, text)?).with_scheme(call.scheme);
     let mut cell = Vec::new();
     for part in &call.parts {
-        random = match split(part) {
+        random = match split(part)? {
             Ok(KeyComponent::SelfId) => random.number(id.unwrap_or_default()),
             Ok(KeyComponent::Number(number)) => random.number(number as u64),
             Ok(KeyComponent::Symbol(name)) => {
-                random.part(KeyPart::Symbol(assignments.symbol(&StaticSymbol::open(name))))
+                random.part(KeyPart::Symbol(assignments.symbol(&StaticSymbol::open(&name))))
             }
             Err(index) => {
                 cell.push(index);
@@ -167,16 +181,20 @@ pub(super) fn resolve<'a>(
             }
         };
     }
-    (random, cell)
+    match cell.get(MAX_CELL) {
+        Some(extra) => Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(extra.span.clone())),
+        None => Ok((random, cell)),
+    }
 }
 
 /// The random numbers of a call that fills a node. Such a call has no indices.
 pub(super) fn resolve_fetch(
     call: &RandomCall,
     id: u64,
+    text: &str,
     assignments: &mut Assignments,
 ) -> Result<Random, LocatedError> {
-    let (random, cell) = resolve(call, Some(id), assignments);
+    let (random, cell) = resolve(call, Some(id), text, assignments)?;
     match cell.first() {
         None => Ok(random),
         Some(index) => {
@@ -186,14 +204,15 @@ pub(super) fn resolve_fetch(
     }
 }
 
-/// The letters in the arguments of a call, each with its byte range.
-pub(super) fn letters(call: &RandomCall) -> impl Iterator<Item = (&String, &ByteRange)> {
-    let terms = call.parts.iter().flat_map(|part| match part {
-        KeyArgument::SelfId(_) => [].iter(),
-        KeyArgument::Index(linear) => linear.terms.iter(),
-    });
-    terms.filter_map(|(atom, _, span)| match atom {
-        Atom::Letter(name) => Some((name, span)),
-        Atom::Symbol(_) => None,
-    })
+/// Calls `f` on the letters in the arguments of a call, each with its byte range.
+pub(super) fn each_letter<'a>(call: &'a RandomCall, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
+    for part in &call.parts {
+        if let KeyArgument::Index(index) = part {
+            index.each_atom(&mut |atom, span| {
+                if let Atom::Letter(name) = atom {
+                    f(name, span);
+                }
+            });
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Linear, Number, RandomCall, Statement};
+use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Number, RandomCall, Statement};
 use super::error::{LocatedError, TextErrorKind};
+use super::linear::Linear;
 use super::names::NodeNames;
 use super::random;
 use super::types::type_of;
@@ -226,13 +227,12 @@ pub(super) fn reject_letters(statement: &Statement) -> Result<(), LocatedError> 
 fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
     for index in &access.indices {
         match index {
-            Index::Linear(linear) => {
-                for (atom, _, span) in &linear.terms {
-                    if let Atom::Letter(name) = atom {
-                        enter_letter(name, span, Vec::new(), letters);
-                    }
+            Index::Linear(index) => index.each_atom(&mut |atom, span| {
+                if let Atom::Letter(name) = atom {
+                    enter_letter(name, span, Vec::new(), letters);
                 }
-            }
+            }),
+            Index::Row(_) => {}
             Index::Concat(concat) => {
                 let part = |(name, span): &(String, ByteRange)| enter_letter(name, span, Vec::new(), letters);
                 let parts = concat.letters.iter().map(part).collect();
@@ -262,8 +262,11 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => f(access),
         ExprKind::Number(_)
         | ExprKind::Name(_)
+        | ExprKind::Letter(_)
         | ExprKind::Symbol(_)
         | ExprKind::Size(_)
+        | ExprKind::RowSize(_)
+        | ExprKind::Call(_)
         | ExprKind::Random(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
         ExprKind::Binary(_, a, b) => {
@@ -274,14 +277,18 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     }
 }
 
-fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &ByteRange)) {
+fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
     match &expr.kind {
-        ExprKind::Name(name) => f(name, &expr.span),
-        ExprKind::Random(call) => random::letters(call).for_each(|(name, span)| f(name, span)),
+        ExprKind::Name(name) | ExprKind::Letter(name) => f(name, &expr.span),
+        ExprKind::Random(call) => random::each_letter(call, f),
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().for_each(|index| each_name(index, f));
         }
-        ExprKind::Number(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
+        ExprKind::Number(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::RowSize(_)
+        | ExprKind::Call(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
         ExprKind::Binary(_, a, b) => {
             each_name(a, f);
@@ -307,13 +314,13 @@ impl NameResolver<'_> {
             let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
                 return Err(TextErrorKind::UnusedLetter { letter: name.clone() }.at(constraint.span.clone()));
             };
+            let range = limit(constraint, self.text)?;
             if let Some((other, _)) = letter.declared {
                 let conflict = format!("contradicts `{name} < {other}` in the same statement");
-                let range = constraint.limit;
                 return Err(TextErrorKind::BadRange { name: name.clone(), range, conflict }
                     .at(constraint.span.clone()));
             }
-            letter.declared = Some((constraint.limit, constraint.span.clone()));
+            letter.declared = Some((range, constraint.span.clone()));
         }
         Ok(())
     }
@@ -336,14 +343,15 @@ impl NameResolver<'_> {
         self.letters.iter().position(|letter| letter.name == name)
     }
 
-    fn index(&mut self, index: &Index) -> Affine {
+    fn index(&mut self, index: &Index) -> Result<Affine, LocatedError> {
         match index {
-            Index::Linear(linear) => self.linear(linear),
+            Index::Linear(index) => Ok(self.linear(&index.linear()?)),
             Index::Concat(concat) => {
                 let letter = self.letter(&concat_name(concat)).unwrap_or(usize::MAX);
-                Affine::var(axis_iterator(letter))
+                Ok(Affine::var(axis_iterator(letter)))
             }
-            Index::Computed(_) => Affine::constant(0),
+            Index::Computed(_) => Ok(Affine::constant(0)),
+            Index::Row(row) => Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
         }
     }
 
@@ -402,6 +410,7 @@ impl NameResolver<'_> {
             return Err(located(TextErrorKind::Syntax { expected, found }));
         }
         let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
+        reject_rows(access)?;
         if dims.len() != access.indices.len() {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
@@ -412,7 +421,8 @@ impl NameResolver<'_> {
                 ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
             return Err(located(TextErrorKind::Syntax { expected, found }));
         }
-        let index = access.indices.iter().map(|index| (self.index(index), index.span().clone())).collect();
+        let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
+        let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
         Ok(NodeAccess { node, dims, how, index, computed, span: access.span.clone() })
     }
 
@@ -423,6 +433,17 @@ impl NameResolver<'_> {
                 ResolvedExprKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
             }
             ExprKind::Name(name) => self.name(name, &expr.span)?,
+            ExprKind::Letter(name) => match self.letter(name) {
+                Some(letter) => ResolvedExprKind::Index(Affine::var(axis_iterator(letter))),
+                None => return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(expr.span.clone())),
+            },
+            ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            // Expansion replaces the calls of all functions that the text defines.
+            ExprKind::Call(call) => {
+                let name = call.function.clone();
+                let kind = TextErrorKind::UnknownFunction { name, near: Vec::new(), instead: None };
+                return Err(kind.at(call.name_span.clone()));
+            }
             ExprKind::Size(name) => match self.letter(name) {
                 Some(letter) => ResolvedExprKind::Size(letter),
                 None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
@@ -457,11 +478,17 @@ impl NameResolver<'_> {
 
     /// A call that gives random numbers. Each letter in its arguments must occur elsewhere in the statement.
     fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
-        if let Some((name, span)) = random::letters(call).find(|(name, _)| self.letter(name).is_none()) {
-            return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(span.clone()));
+        let mut open = None;
+        random::each_letter(call, &mut |name, span| {
+            if self.letter(name).is_none() {
+                open.get_or_insert((name, span));
+            }
+        });
+        if let Some((name, span)) = open {
+            return Err(TextErrorKind::OpenRange { letter: name.to_owned() }.at(span.clone()));
         }
-        let (random, cell) = random::resolve(call, None, self.assignments);
-        Ok(ResolvedExprKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
+        let (random, cell) = random::resolve(call, None, self.text, self.assignments)?;
+        Ok(ResolvedExprKind::Random(random, cell.iter().map(|index| self.linear(index)).collect()))
     }
 
     /// A bare name: a letter, a node of rank 0, `inf` or `nan`.
@@ -482,7 +509,8 @@ impl NameResolver<'_> {
             },
             (None, Ok(node)) => {
                 let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
-                let access = Access { name, name_span, merge: false, indices: Vec::new(), span };
+                let (family, indices) = (Vec::new(), Vec::new());
+                let access = Access { name, name_span, family, merge: false, indices, span };
                 Ok(ResolvedExprKind::NodeAccess(self.read_node(node, &access, AccessKind::Plain)?))
             }
             (None, Err(kind)) => match (Number::named(name), kind) {
@@ -494,6 +522,21 @@ impl NameResolver<'_> {
             },
         }
     }
+}
+
+/// Rejects the row variables of an access, which only functions have.
+fn reject_rows(access: &Access) -> Result<(), LocatedError> {
+    let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
+    row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
+}
+
+/// The integer after the `<` of a constraint.
+pub(super) fn limit(constraint: &Constraint, text: &str) -> Result<i128, LocatedError> {
+    let limit = &constraint.limit;
+    limit.integer()?.ok_or_else(|| {
+        let found = format!("`{}`", text.get(limit.span.clone()).unwrap_or_default());
+        TextErrorKind::Syntax { expected: "an integer".to_owned(), found }.at(limit.span.clone())
+    })
 }
 
 /// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.

@@ -10,6 +10,7 @@ mod computed_index;
 mod concat;
 mod convolution;
 mod fetch;
+mod functions;
 mod listing;
 mod lost_values;
 mod lowering;

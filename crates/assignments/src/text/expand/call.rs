@@ -1,0 +1,546 @@
+//! Expansion of calls: binds parameters and results, and expands the function's body.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::ast::{
+    Access, Call, Constraint, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern,
+    Statement,
+};
+use super::super::error::{LocatedError, TextErrorKind};
+use super::super::linear::IndexExpr;
+use super::super::parse;
+use super::arguments::{self, MatchedAxes};
+use super::scope::{ArrayBinding, FunctionScope, Scope};
+use super::{Expansion, constraints_of, letters, rewrite};
+use crate::AccumOp;
+use crate::origin::ByteRange;
+
+type Result<T> = std::result::Result<T, LocatedError>;
+
+/// The place of a call.
+struct CallSite<'a> {
+    /// The letters of the statement around it.
+    letters: &'a [String],
+    constraints: &'a [Constraint],
+    frame: &'a Option<Arc<Frame>>,
+    /// The targets that receive the results as they are; empty within an expression.
+    targets: &'a [Access],
+}
+
+/// The node that holds a result, and the caller's letters of its axes.
+struct CallResult {
+    node: ArrayBinding,
+    letters: Vec<String>,
+    is_target: bool,
+}
+
+/// The call that is the whole value of a plain assignment.
+pub(super) fn whole(statement: &Statement) -> Option<&Call> {
+    match statement.rhs.as_slice() {
+        [Expr { kind: ExprKind::Call(call), .. }] if statement.op == AccumOp::Assign => {
+            Some(call.as_ref()).filter(|call| call.indices.is_none())
+        }
+        _ => None,
+    }
+}
+
+impl Expansion<'_> {
+    /// Expands `targets := call`.
+    pub(super) fn call_into(&mut self, call: &Call, statement: Statement) -> Result<()> {
+        let letters = letters::of_statement(&statement);
+        let site = CallSite {
+            letters: &letters,
+            constraints: &statement.constraints,
+            frame: &statement.frame,
+            targets: &statement.lhs,
+        };
+        let results = self.call(call.clone(), &site)?;
+        for (target, result) in statement.lhs.iter().zip(results) {
+            if !result.is_target {
+                let value = result_access(call, &result.node.name, indices(&result.letters, &call.span))?;
+                let mut copy = assignment(target.clone(), value, statement.span.clone(), &statement.frame);
+                copy.op_span.clone_from(&statement.op_span);
+                copy.constraints = remaining(&statement, &copy);
+                self.push(copy)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rejects a call in a function that would write a parameter which the function may only read.
+    pub(super) fn check_written(&self, call: &Call, scope: &Scope) -> Result<()> {
+        let Some(function) = &scope.function else { return Ok(()) };
+        let def = self.function(call)?;
+        for (parameter, argument) in arguments::in_order(call, &def)? {
+            let (Parameter::Array { inout: true, .. }, Some(argument)) = (parameter, argument) else {
+                continue;
+            };
+            let name = match &argument.kind {
+                ExprKind::Access(access) => &access.name,
+                ExprKind::Name(name) => name,
+                _ => continue,
+            };
+            if function.inputs.contains(name) {
+                let (function, name) = (function.function.clone(), name.clone());
+                return Err(TextErrorKind::InputWritten { function, name }.at(argument.span.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Expands a call that is a statement of its own.
+    pub(super) fn call_alone(&mut self, call: Call, frame: &Option<Arc<Frame>>) -> Result<()> {
+        let letters = letters::of_call(&call);
+        self.call(call, &CallSite { letters: &letters, constraints: &[], frame, targets: &[] }).map(|_| ())
+    }
+
+    /// Expands the calls in the values of a statement, and replaces them by accesses to their results.
+    pub(super) fn hoist_calls(&mut self, statement: &mut Statement) -> Result<()> {
+        let letters = letters::of_statement(statement);
+        let before = statement.clone();
+        let site = CallSite {
+            letters: &letters,
+            constraints: &before.constraints,
+            frame: &before.frame,
+            targets: &[],
+        };
+        let (from, copies) = (self.statements.len(), self.copies);
+        let computed = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
+        let computed = computed.filter_map(Index::computed_mut);
+        computed.chain(&mut statement.rhs).try_for_each(|value| self.hoist(value, &site))?;
+        if (self.statements.len(), self.copies) != (from, copies) {
+            statement.is_expanded = true;
+            statement.constraints = remaining(&before, statement);
+        }
+        Ok(())
+    }
+
+    /// Expands the calls in an expression, the innermost first.
+    fn hoist(&mut self, expr: &mut Expr, site: &CallSite<'_>) -> Result<()> {
+        let computed = expr.indices_mut().into_iter().flatten().filter_map(Index::computed_mut);
+        computed.into_iter().try_for_each(|index| self.hoist(index, site))?;
+        let ExprKind::Call(call) = &expr.kind else {
+            return expr.children_mut().into_iter().try_for_each(|child| self.hoist(child, site));
+        };
+        let call = call.as_ref().clone();
+        let site = CallSite { targets: &[], ..*site };
+        let def = self.function(&call)?;
+        if let Some(name) = inouts(&def).next() {
+            let (function, parameter) = (def.name.clone(), name.to_owned());
+            return Err(TextErrorKind::WritesInExpression { function, parameter }.at(call.span.clone()));
+        }
+        check_results(&def, 1, &call.span)?;
+        let given = call.indices.clone();
+        let Some(result) = self.call(call.clone(), &site)?.pop() else { return Ok(()) };
+        let found = match given {
+            Some(given) if given.len() != result.letters.len() => {
+                let (name, expected, found) =
+                    (def.results[0].name.clone(), result.letters.len(), given.len());
+                return Err(TextErrorKind::ParameterRank { name, expected, found }.at(call.span.clone()));
+            }
+            Some(given) => given,
+            None => indices(&result.letters, &call.span),
+        };
+        *expr = result_access(&call, &result.node.name, found)?;
+        Ok(())
+    }
+
+    fn function(&self, call: &Call) -> Result<Arc<Def>> {
+        self.functions.get(&call.function).cloned().ok_or_else(|| {
+            let (name, near) = (call.function.clone(), self.functions.keys().cloned().collect());
+            TextErrorKind::UnknownFunction { name, near, instead: None }.at(call.name_span.clone())
+        })
+    }
+
+    /// Expands a call, whose names have been rewritten, and returns the nodes of its results.
+    fn call(&mut self, mut call: Call, site: &CallSite<'_>) -> Result<Vec<CallResult>> {
+        let def = self.function(&call)?;
+        reject_recursion(&call, site.frame)?;
+        if call.indices.is_none() && (!site.targets.is_empty() || def.results.is_empty()) {
+            check_results(&def, site.targets.len(), &call.span)?;
+        }
+        let inner = CallSite { targets: &[], ..*site };
+        call.arguments.iter_mut().try_for_each(|argument| self.hoist(&mut argument.value, &inner))?;
+        let (function, axes) = self.bind(&call, &def, site)?;
+        let (function, results) = bind_results(function, &axes, &call, &def, site)?;
+        let kind = FrameKind::Call { function: def.name.clone() };
+        let frame = Frame { kind, span: call.span.clone(), outer: site.frame.clone() };
+        let mut integers = self.sizes.clone();
+        let own = def.parameters.iter().map(Parameter::name).map(str::to_owned);
+        own.chain(letters::of_patterns(&def)).for_each(|name| _ = integers.remove(&name));
+        let mut scope = Scope { integers, function: Some(Arc::new(function)), frame: Some(Arc::new(frame)) };
+        self.items(&def.body, &mut scope)?;
+        Ok(results)
+    }
+
+    /// Binds the parameters of a call to its arguments.
+    fn bind(&mut self, call: &Call, def: &Def, site: &CallSite<'_>) -> Result<(FunctionScope, MatchedAxes)> {
+        let arguments = arguments::in_order(call, def)?;
+        let mut locals = BTreeSet::new();
+        super::scope::written(&def.body, &mut locals);
+        let own: BTreeSet<String> =
+            def.parameters.iter().map(|p| p.name().to_owned()).chain(locals.iter().cloned()).collect();
+        let prefix = self.fresh_prefix(&def.name, &own);
+        let mut function = FunctionScope {
+            function: def.name.clone(),
+            prefix,
+            locals,
+            inputs: inputs(def),
+            arrays: BTreeMap::new(),
+            scalars: BTreeMap::new(),
+            rows: BTreeMap::new(),
+        };
+        let changed = changed_names(&arguments);
+        let mut axes = MatchedAxes::default();
+        for (parameter, argument) in arguments {
+            match (parameter, argument) {
+                (Parameter::Array { pattern, inout }, Some(argument)) => {
+                    let found = letters::of_expr(argument, site.letters);
+                    let argument = &as_node(argument, &found);
+                    axes.enter(&def.name, pattern, &found, &argument.span)?;
+                    let node = match inout {
+                        true => writable(argument, &found, def, pattern)?,
+                        false => self.readable(argument, &found, &changed, &function, pattern, site)?,
+                    };
+                    function.arrays.insert(pattern.name.clone(), node);
+                }
+                (Parameter::Scalar { name, .. }, Some(argument)) => {
+                    let value = self.scalar(argument, name, &changed, &function, site)?;
+                    function.scalars.insert(name.clone(), value);
+                }
+                (Parameter::Scalar { name, default: Some(default), .. }, None) => {
+                    let mut value = default.clone();
+                    rewrite::default_value(
+                        &mut value,
+                        &Scope { integers: self.sizes.clone(), ..Scope::default() },
+                    )?;
+                    function.scalars.insert(name.clone(), value);
+                }
+                // Every parameter without a default has an argument.
+                (Parameter::Array { .. } | Parameter::Scalar { default: None, .. }, None) => {}
+            }
+        }
+        function.rows = fresh_rows(&axes.rows, def);
+        Ok((function, axes))
+    }
+
+    /// The node of an argument that the function reads: the caller's, or an intermediate.
+    fn readable(
+        &mut self,
+        argument: &Expr,
+        axes: &[String],
+        changed: &[String],
+        function: &FunctionScope,
+        pattern: &Pattern,
+        site: &CallSite<'_>,
+    ) -> Result<ArrayBinding> {
+        let constrained: Vec<&str> = site.constraints.iter().filter_map(Constraint::letter).collect();
+        match arguments::direct(argument, axes, &constrained) {
+            Some(access) if !changed.iter().any(|name| may_be_same(name, &access.name)) => {
+                Ok(arguments::binding(access, axes))
+            }
+            _ => self.intermediate(argument, axes, &format!("{}.{}", function.prefix, pattern.name), site),
+        }
+    }
+
+    /// Assigns an argument to an intermediate node.
+    fn intermediate(
+        &mut self,
+        argument: &Expr,
+        axes: &[String],
+        name: &str,
+        site: &CallSite<'_>,
+    ) -> Result<ArrayBinding> {
+        let span = &argument.span;
+        let target = Access {
+            name: name.to_owned(),
+            name_span: span.clone(),
+            family: Vec::new(),
+            merge: false,
+            indices: indices(axes, span),
+            span: span.clone(),
+        };
+        let mut statement = assignment(target, argument.clone(), span.clone(), site.frame);
+        statement.constraints = constraints_of(site.constraints, axes);
+        self.push(statement)?;
+        Ok(ArrayBinding::whole(name.to_owned(), axes.len()))
+    }
+
+    /// The value of a scalar parameter. An expression that reads nodes is assigned to an intermediate.
+    fn scalar(
+        &mut self,
+        argument: &Expr,
+        name: &str,
+        changed: &[String],
+        function: &FunctionScope,
+        site: &CallSite<'_>,
+    ) -> Result<Expr> {
+        if let Some(letter) = letters::of_expr(argument, site.letters).into_iter().next() {
+            let (function, parameter) = (function.function.clone(), name.to_owned());
+            return Err(
+                TextErrorKind::ScalarWithLetter { function, parameter, letter }.at(argument.span.clone())
+            );
+        }
+        let mut value = argument.clone();
+        name_nodes(&mut value);
+        let mut read = Vec::new();
+        letters::nodes_of(&value, &mut read);
+        let is_plain = matches!(value.kind, ExprKind::Access(_)) || read.is_empty();
+        if is_plain && !read.iter().any(|node| changed.iter().any(|name| may_be_same(name, node))) {
+            return Ok(value);
+        }
+        let node = self.intermediate(&value, &[], &format!("{}.{name}", function.prefix), site)?;
+        let (name_span, family, indices) = (argument.span.clone(), Vec::new(), Vec::new());
+        let access =
+            Access { name: node.name, name_span, family, merge: false, indices, span: argument.span.clone() };
+        parse::node(ExprKind::Access(Box::new(access)), argument.span.clone())
+    }
+}
+
+/// Binds the results of a call: to the targets where possible, else to intermediates.
+fn bind_results(
+    mut function: FunctionScope,
+    axes: &MatchedAxes,
+    call: &Call,
+    def: &Def,
+    site: &CallSite<'_>,
+) -> Result<(FunctionScope, Vec<CallResult>)> {
+    let mut results = Vec::new();
+    for (at, pattern) in def.results.iter().enumerate() {
+        let found = axes.result(&def.name, pattern)?;
+        let target = site.targets.get(at);
+        let letters = match &call.indices {
+            // The indices after a call need no letters.
+            Some(_) => found.into_iter().map(Option::unwrap_or_default).collect(),
+            None => result_letters(found, target, def, pattern, call)?,
+        };
+        let own = format!("{}.{}", function.prefix, pattern.name);
+        let receives = |target: &&Access| {
+            let arguments = call.arguments.iter().map(|argument| &argument.value);
+            let others =
+                site.targets.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+            site.constraints.is_empty() && receives_directly(target, &letters, arguments, others)
+        };
+        let result = match target.filter(receives) {
+            Some(target) => {
+                CallResult { node: arguments::binding(target, &letters), letters, is_target: true }
+            }
+            None => CallResult { node: ArrayBinding::whole(own, letters.len()), letters, is_target: false },
+        };
+        function.arrays.insert(pattern.name.clone(), result.node.clone());
+        function.locals.remove(&pattern.name);
+        results.push(result);
+    }
+    for parameter in &def.parameters {
+        function.locals.remove(parameter.name());
+    }
+    Ok((function, results))
+}
+
+/// The letters of a result. Letters that no argument has are, in order, those letters of the target that no
+/// argument has.
+fn result_letters(
+    found: Vec<Option<String>>,
+    target: Option<&Access>,
+    def: &Def,
+    pattern: &Pattern,
+    call: &Call,
+) -> Result<Vec<String>> {
+    let of_target = target.iter().flat_map(|target| &target.indices).filter_map(|index| match index {
+        Index::Linear(index) => index.as_letter().map(str::to_owned),
+        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
+    });
+    let mut free = of_target.filter(|letter| !found.iter().flatten().any(|known| known == letter));
+    let mut letters = Vec::new();
+    for letter in &found {
+        match letter.clone().or_else(|| free.next()) {
+            Some(letter) => letters.push(letter),
+            None => {
+                let (function, result) = (def.name.clone(), pattern.to_string());
+                return Err(TextErrorKind::OpenResult { function, result }.at(call.span.clone()));
+            }
+        }
+    }
+    Ok(letters)
+}
+
+/// Whether a function may write its result to the target itself: the target has one letter of the result per
+/// axis, and no argument and no other target may be the same node.
+fn receives_directly<'a>(
+    target: &Access,
+    letters: &[String],
+    mut arguments: impl Iterator<Item = &'a Expr>,
+    mut others: impl Iterator<Item = &'a Access>,
+) -> bool {
+    let letter = |index: &Index| match index {
+        Index::Linear(index) => index.as_letter().map(str::to_owned),
+        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
+    };
+    let axes: Option<BTreeSet<String>> = target.indices.iter().map(letter).collect();
+    let wanted: BTreeSet<String> = letters.iter().cloned().collect();
+    let is_permutation = target.indices.len() == letters.len() && wanted.len() == letters.len();
+    let reads = |argument: &Expr| {
+        let mut nodes = Vec::new();
+        letters::nodes_of(argument, &mut nodes);
+        nodes.iter().any(|node| may_be_same(node, &target.name))
+    };
+    is_permutation
+        && axes == Some(wanted)
+        && !target.merge
+        && !arguments.any(reads)
+        && !others.any(|other| may_be_same(&other.name, &target.name))
+}
+
+/// The names of the nodes that a call changes while the function runs.
+fn changed_names(arguments: &[(&Parameter, Option<&Expr>)]) -> Vec<String> {
+    let changed = arguments.iter().filter_map(|(parameter, argument)| match (parameter, argument) {
+        (Parameter::Array { inout: true, .. }, Some(Expr { kind: ExprKind::Access(access), .. })) => {
+            Some(access.name.clone())
+        }
+        (Parameter::Array { inout: true, .. }, Some(Expr { kind: ExprKind::Name(name), .. })) => {
+            Some(name.clone())
+        }
+        _ => None,
+    });
+    changed.collect()
+}
+
+/// Whether two names may refer to the same node, of which one may be the last part of a label.
+fn may_be_same(a: &str, b: &str) -> bool {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    last(a) == last(b)
+}
+
+/// The node of an argument that the function writes.
+fn writable(argument: &Expr, axes: &[String], def: &Def, pattern: &Pattern) -> Result<ArrayBinding> {
+    let access = arguments::direct(argument, axes, &[]).filter(|access| access.indices.len() == axes.len());
+    match access.filter(|access| !access.merge) {
+        Some(access) => Ok(arguments::binding(access, axes)),
+        None => {
+            let (function, parameter) = (def.name.clone(), pattern.to_string());
+            Err(TextErrorKind::NotWritable { function, parameter }.at(argument.span.clone()))
+        }
+    }
+}
+
+/// The parameters that a function only reads.
+fn inputs(def: &Def) -> BTreeSet<String> {
+    let input = |parameter: &&Parameter| !matches!(parameter, Parameter::Array { inout: true, .. });
+    def.parameters.iter().filter(input).map(|parameter| parameter.name().to_owned()).collect()
+}
+
+/// The parameters that a function writes.
+fn inouts(def: &Def) -> impl Iterator<Item = &str> {
+    def.parameters.iter().filter_map(|parameter| match parameter {
+        Parameter::Array { pattern, inout: true } => Some(pattern.name.as_str()),
+        Parameter::Array { .. } | Parameter::Scalar { .. } => None,
+    })
+}
+
+fn check_results(def: &Def, found: usize, span: &ByteRange) -> Result<()> {
+    let expected = def.results.len();
+    match expected == found {
+        true => Ok(()),
+        false => {
+            let function = def.name.clone();
+            Err(TextErrorKind::ResultCount { function, expected, found }.at(span.clone()))
+        }
+    }
+}
+
+/// Rejects a call of a function within its own expansion.
+fn reject_recursion(call: &Call, frame: &Option<Arc<Frame>>) -> Result<()> {
+    let mut cycle = vec![call.function.clone()];
+    let mut frame = frame.as_ref();
+    while let Some(at) = frame {
+        if let FrameKind::Call { function } = &at.kind {
+            cycle.push(function.clone());
+            if *function == call.function {
+                cycle.reverse();
+                return Err(TextErrorKind::Recursion { cycle }.at(call.name_span.clone()));
+            }
+        }
+        frame = at.outer.as_ref();
+    }
+    Ok(())
+}
+
+/// Letters for the row variables of a function that differ from each other and from its own letters: the
+/// caller's where possible.
+fn fresh_rows(rows: &BTreeMap<String, Vec<String>>, def: &Def) -> BTreeMap<String, Vec<String>> {
+    let mut used = letters::of_def(def);
+    let mut fresh = |letter: &String| {
+        let numbered = (1usize..).map(|number| format!("{letter}{number}"));
+        let mut names = std::iter::once(letter.clone()).chain(numbered);
+        let name = names.find(|name| !used.contains(name)).unwrap_or_default();
+        used.insert(name.clone());
+        name
+    };
+    rows.iter().map(|(row, letters)| (row.clone(), letters.iter().map(&mut fresh).collect())).collect()
+}
+
+/// The argument, with a bare name that is no letter as an access to a node of rank 0.
+fn as_node(argument: &Expr, letters: &[String]) -> Expr {
+    let mut argument = argument.clone();
+    if matches!(&argument.kind, ExprKind::Name(name) if !letters.contains(name)) {
+        name_nodes(&mut argument);
+    }
+    argument
+}
+
+/// Turns bare names, which are nodes of rank 0 or numbers, into accesses and numbers, so that no letter of a
+/// function captures them.
+fn name_nodes(expr: &mut Expr) {
+    if let ExprKind::Name(name) = &expr.kind {
+        expr.kind = match Number::named(name) {
+            Some(number) => ExprKind::Number(number),
+            None => {
+                let (name_span, span) = (expr.span.clone(), expr.span.clone());
+                let (name, family, indices) = (name.clone(), Vec::new(), Vec::new());
+                ExprKind::Access(Box::new(Access { name, name_span, family, merge: false, indices, span }))
+            }
+        };
+    }
+    expr.children_mut().into_iter().for_each(name_nodes);
+}
+
+fn indices(letters: &[String], span: &ByteRange) -> Vec<Index> {
+    letters.iter().map(|letter| Index::Linear(IndexExpr::letter(letter, span.clone()))).collect()
+}
+
+fn result_access(call: &Call, name: &str, indices: Vec<Index>) -> Result<Expr> {
+    let (name, name_span, span) = (name.to_owned(), call.name_span.clone(), call.span.clone());
+    let access = Access { name, name_span, family: Vec::new(), merge: false, indices, span: span.clone() };
+    parse::node(ExprKind::Access(Box::new(access)), span)
+}
+
+/// A plain assignment that expansion makes.
+fn assignment(target: Access, value: Expr, span: ByteRange, frame: &Option<Arc<Frame>>) -> Statement {
+    Statement {
+        lhs: vec![target],
+        op: AccumOp::Assign,
+        init: false,
+        op_span: span.clone(),
+        rhs_span: value.span.clone(),
+        rhs: vec![value],
+        fetch: None,
+        constraints: Vec::new(),
+        span,
+        is_expanded: true,
+        frame: frame.clone(),
+    }
+}
+
+/// The constraints of a statement that still hold when calls have been replaced: all but those whose letters
+/// occurred in arguments only.
+fn remaining(before: &Statement, after: &Statement) -> Vec<Constraint> {
+    let (all, left) = (letters::everywhere(before), letters::everywhere(after));
+    let stays = |constraint: &&Constraint| {
+        constraint.letter().is_none_or(|letter| {
+            let has = |letters: &[String]| letters.iter().any(|known| known == letter);
+            has(&left) || !has(&all)
+        })
+    };
+    before.constraints.iter().filter(stays).cloned().collect()
+}

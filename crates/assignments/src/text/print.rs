@@ -1,0 +1,352 @@
+//! Prints programs as assignment text. The printed text parses to the same program.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::ast::{
+    Access, Argument, Atom, Call, Constraint, Def, Expr, ExprKind, Fetch, FrameKind, Index, Item,
+    KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Row, SizeItem, Statement,
+};
+use super::linear::{IndexExpr, IndexExprKind};
+use crate::AccumOp;
+use lowered_ir::ir::{BinaryOp, UnaryOp};
+use lowered_ir::random::Scheme;
+
+/// The items of a program, one per line and indented by `depth` levels.
+pub(super) struct Lines<'a> {
+    pub(super) items: &'a [Item],
+    pub(super) depth: usize,
+}
+
+impl Display for Lines<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let margin = "    ".repeat(self.depth);
+        self.items.iter().try_for_each(|item| {
+            f.write_str(&margin)?;
+            match item {
+                Item::Statement(statement) => writeln!(f, "{statement}"),
+                Item::Size(size) => writeln!(f, "{size}"),
+                Item::Call(call) => writeln!(f, "{call}"),
+                Item::Def(def) => self.block(f, &**def, &def.body, &margin),
+                Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
+            }
+        })
+    }
+}
+
+impl Lines<'_> {
+    fn block(&self, f: &mut Formatter<'_>, head: &dyn Display, body: &[Item], margin: &str) -> fmt::Result {
+        let body = Lines { items: body, depth: self.depth + 1 };
+        writeln!(f, "{head} {{\n{body}{margin}}}")
+    }
+}
+
+/// Items separated by commas.
+struct List<'a, T>(&'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(at, item)| {
+            f.write_str(if at == 0 { "" } else { ", " })?;
+            item.fmt(f)
+        })
+    }
+}
+
+impl Display for SizeItem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "size {}", self.name)?;
+        self.value.as_ref().map_or(Ok(()), |value| write!(f, " = {value}"))
+    }
+}
+
+/// Prints the part before the body.
+impl Display for Repeat {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "repeat {} in {}..{}", self.letter, self.from, self.to)
+    }
+}
+
+/// Prints the part before the body.
+impl Display for Def {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "def {}({})", self.name, List(&self.parameters))?;
+        if self.results.is_empty() { Ok(()) } else { write!(f, " -> {}", List(&self.results)) }
+    }
+}
+
+impl Display for Parameter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Parameter::Array { pattern, inout: true } => write!(f, "inout {pattern}"),
+            Parameter::Array { pattern, inout: false } => pattern.fmt(f),
+            Parameter::Scalar { name, default: None, .. } => f.write_str(name),
+            Parameter::Scalar { name, default: Some(value), .. } => write!(f, "{name} = {value}"),
+        }
+    }
+}
+
+impl Display for Pattern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let axes: Vec<String> = self.axes.iter().map(PatternAxis::to_string).collect();
+        write!(f, "{}[{}]", self.name, axes.join(","))
+    }
+}
+
+impl Display for PatternAxis {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            PatternAxis::Letter(letter, _) => f.write_str(letter),
+            PatternAxis::Row(row) => row.fmt(f),
+        }
+    }
+}
+
+impl Display for Row {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() { f.write_str("..") } else { write!(f, "..{}..", self.name) }
+    }
+}
+
+impl Display for FrameKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameKind::Call { function } => write!(f, "in function `{function}`"),
+            FrameKind::Repeat { letter, value } => write!(f, "for `{letter}` = {value}"),
+        }
+    }
+}
+
+impl Display for Call {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.function, List(&self.arguments))?;
+        self.indices.as_ref().map_or(Ok(()), |indices| brackets(f, indices))
+    }
+}
+
+impl Display for Argument {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some((name, _)) => write!(f, "{name} = {}", self.value),
+            None => self.value.fmt(f),
+        }
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let init = if self.init { ":" } else { "" };
+        let op = if self.op == AccumOp::Assign { ":=".to_owned() } else { format!("{init}{}", self.op) };
+        write!(f, "{} {op} ", List(&self.lhs))?;
+        match &self.fetch {
+            Some(fetch) => fetch.fmt(f)?,
+            None => List(&self.rhs).fmt(f)?,
+        }
+        if self.constraints.is_empty() { Ok(()) } else { write!(f, " where {}", List(&self.constraints)) }
+    }
+}
+
+impl Display for Fetch {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Fetch::Offsets => f.write_str("offsets()"),
+            Fetch::SelfId => f.write_str("self_id()"),
+            Fetch::Values(numbers) => {
+                let numbers: Vec<&Number> = numbers.iter().map(|(number, _)| number).collect();
+                write!(f, "values({})", List(&numbers))
+            }
+            Fetch::Bits(bits, _) => write!(f, "bits({bits:#x})"),
+            Fetch::Slice { of, symbol, .. } => write!(f, "slice({of}, @{symbol})"),
+            Fetch::Random(call) => call.fmt(f),
+            Fetch::SampleValues { distribution, scheme, of, .. } => {
+                write!(f, "{}({})", distribution.token(), in_scheme(*scheme, of))
+            }
+        }
+    }
+}
+
+impl Display for RandomCall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}", self.distribution.token(), in_scheme(self.scheme, &self.seed.to_string()))?;
+        self.parts.iter().try_for_each(|part| match part {
+            KeyArgument::SelfId(_) => f.write_str(", self_id()"),
+            KeyArgument::Index(index) => write!(f, ", {index}"),
+            KeyArgument::Row(row) => write!(f, ", {row}"),
+        })?;
+        f.write_str(")")
+    }
+}
+
+fn in_scheme(scheme: Scheme, argument: &str) -> String {
+    scheme.token().map_or_else(|| argument.to_owned(), |token| format!("{token}({argument})"))
+}
+
+impl Display for Constraint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} < {}", self.atom, self.limit)
+    }
+}
+
+impl Display for Atom {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Letter(name) => f.write_str(name),
+            Atom::Symbol(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+impl Display for Access {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.merge {
+            f.write_str(".merge")?;
+        }
+        if !self.family.is_empty() {
+            brackets(f, &self.family)?;
+        }
+        match self.indices.is_empty() && self.family.is_empty() {
+            true => Ok(()),
+            false => brackets(f, &self.indices),
+        }
+    }
+}
+
+fn brackets<T: Display>(f: &mut Formatter<'_>, indices: &[T]) -> fmt::Result {
+    let indices: Vec<String> = indices.iter().map(T::to_string).collect();
+    write!(f, "[{}]", indices.join(","))
+}
+
+impl Display for Index {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Index::Linear(index) => index.fmt(f),
+            Index::Concat(concat) => {
+                let letters: Vec<&str> = concat.letters.iter().map(|(letter, _)| letter.as_str()).collect();
+                f.write_str(&letters.join("^"))
+            }
+            Index::Row(row) => row.fmt(f),
+            Index::Computed(expr) => expr.fmt(f),
+        }
+    }
+}
+
+impl Display for IndexExpr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            IndexExprKind::Number(number) => number.fmt(f),
+            IndexExprKind::Atom(atom) => atom.fmt(f),
+            IndexExprKind::Negated(inner) => write!(f, "-{}", IndexFactor(inner)),
+            IndexExprKind::Sum(first, others) => {
+                IndexTerm(first).fmt(f)?;
+                others.iter().try_for_each(|(minus, term)| {
+                    write!(f, " {} {}", if *minus { "-" } else { "+" }, IndexTerm(term))
+                })
+            }
+            IndexExprKind::Product(first, others) => {
+                IndexFactor(first).fmt(f)?;
+                others
+                    .iter()
+                    .try_for_each(|(op, _, factor)| write!(f, "{}{}", op.token(), IndexFactor(factor)))
+            }
+        }
+    }
+}
+
+/// An index as a term of a sum.
+struct IndexTerm<'a>(&'a IndexExpr);
+
+impl Display for IndexTerm<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        parenthesised(f, self.0, matches!(self.0.kind, IndexExprKind::Sum(..)))
+    }
+}
+
+/// An index as a factor of a product.
+struct IndexFactor<'a>(&'a IndexExpr);
+
+impl Display for IndexFactor<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let is_loose = matches!(self.0.kind, IndexExprKind::Sum(..) | IndexExprKind::Product(..));
+        parenthesised(f, self.0, is_loose)
+    }
+}
+
+fn parenthesised(f: &mut Formatter<'_>, inner: &dyn Display, enclosed: bool) -> fmt::Result {
+    if enclosed { write!(f, "({inner})") } else { inner.fmt(f) }
+}
+
+impl Display for Number {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.int {
+            Some(int) => int.fmt(f),
+            // Digits beyond the range of `f64`.
+            None if self.is_literal && self.value.is_infinite() => {
+                f.write_str(if self.value < 0.0 { "-1e999" } else { "1e999" })
+            }
+            None if self.value.is_nan() => f.write_str("nan"),
+            None => write!(f, "{:?}", self.value),
+        }
+    }
+}
+
+impl Display for Expr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ExprKind::Number(number) => number.fmt(f),
+            ExprKind::Name(name) | ExprKind::Letter(name) => f.write_str(name),
+            ExprKind::Symbol(name) => write!(f, "@{name}"),
+            // Without brackets, a name could be a letter.
+            ExprKind::Access(access) if access.indices.is_empty() && !access.merge => {
+                write!(f, "{}[]", access.name)
+            }
+            ExprKind::Access(access) => access.fmt(f),
+            ExprKind::Pad(access, outside, _) => {
+                write!(f, "pad({}, {outside})", access.name)?;
+                brackets(f, &access.indices)
+            }
+            ExprKind::Size(letter) => write!(f, "size({letter})"),
+            ExprKind::RowSize(row) => write!(f, "size({row})"),
+            ExprKind::Unary(UnaryOp::Neg, a) => write!(f, "-{}", Operand(a, FACTOR)),
+            ExprKind::Unary(op, a) => write!(f, "{}({a})", op.token()),
+            ExprKind::Binary(op, a, b) => match precedence(*op) {
+                None => write!(f, "{}({a}, {b})", op.token()),
+                Some(own) => {
+                    let left = if own == COMPARISON { SUM } else { own };
+                    write!(f, "{} {} {}", Operand(a, left), op.token(), Operand(b, own + 1))
+                }
+            },
+            ExprKind::Ternary(op, args) => write!(f, "{}({})", op.token(), List(args.as_slice())),
+            ExprKind::Cast(dtype, a) => write!(f, "{}({a})", dtype.token()),
+            ExprKind::Random(call) => call.fmt(f),
+            ExprKind::Call(call) => call.fmt(f),
+        }
+    }
+}
+
+const COMPARISON: u8 = 0;
+const SUM: u8 = 1;
+const PRODUCT: u8 = 2;
+const FACTOR: u8 = 3;
+
+/// How tightly an infix operation binds its operands; `None` for functions.
+fn precedence(op: BinaryOp) -> Option<u8> {
+    match op {
+        _ if op.is_comparison() => Some(COMPARISON),
+        BinaryOp::Add | BinaryOp::Sub => Some(SUM),
+        BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => Some(PRODUCT),
+        _ => None,
+    }
+}
+
+/// An operand of an operation that binds at least as tightly as the number.
+struct Operand<'a>(&'a Expr, u8);
+
+impl Display for Operand<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let own = match &self.0.kind {
+            ExprKind::Binary(op, ..) => precedence(*op).unwrap_or(FACTOR),
+            _ => FACTOR,
+        };
+        parenthesised(f, self.0, own < self.1)
+    }
+}

@@ -1,0 +1,124 @@
+//! Programs as text: parsed, with sizes bound, expanded, and printed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tnode::TensorNode;
+
+use super::ast::{Item, Statement};
+use super::error::{LocatedError, TextError, TextErrorKind};
+use super::print::Lines;
+use super::{expand, names, parse};
+use crate::Assignments;
+use lowered_ir::stack::with_enough;
+
+/// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name.
+///
+/// Displays as assignment text, in one layout and without comments.
+///
+/// ```
+/// use assignments::text::Program;
+///
+/// let program = Program::parse(
+///     "size classes = 10
+///      def softmax(x[..,k]) -> y[..,k] {
+///          m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..])
+///          s[..] :+= e[..,k];   y[..,k] := e[..,k] / s[..]
+///      }
+///      p[b,i] := softmax(x[b,i] * 2) where i < classes",
+/// )?;
+/// assert_eq!(program.bind("classes", 3)?.expand()?.to_string(), "\
+/// softmax.1.x[b,i] := x[b,i] * 2 where i < 3
+/// softmax.1.m[b] :max= softmax.1.x[b,k]
+/// softmax.1.e[b,k] := exp(softmax.1.x[b,k] - softmax.1.m[b])
+/// softmax.1.s[b] :+= softmax.1.e[b,k]
+/// softmax.1.y[b,k] := softmax.1.e[b,k] / softmax.1.s[b]
+/// p[b,i] := softmax.1.y[b,i] where i < 3
+/// ");
+/// # Ok::<(), assignments::text::TextError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Program {
+    text: Arc<str>,
+    items: Vec<Item>,
+    /// The names of the symbols, in order of mention, with repetitions.
+    symbols: Vec<String>,
+    /// The sizes that the caller binds.
+    sizes: BTreeMap<String, i64>,
+}
+
+impl Program {
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// If the text does not follow the grammar. The error points to the first such position.
+    pub fn parse(text: &str) -> Result<Program, TextError> {
+        let text: Arc<str> = text.into();
+        let parsed = with_enough(|| parse::program(&text)).map_err(|error| TextError::new(error, &text))?;
+        Ok(Program { items: parsed.items, symbols: parsed.symbols, sizes: BTreeMap::new(), text })
+    }
+
+    /// Gives a size of the text a value, in place of the value that the text may give it.
+    ///
+    /// # Errors
+    /// If the text declares no size of that name.
+    pub fn bind(mut self, size: &str, value: usize) -> Result<Program, TextError> {
+        if !self.sizes().any(|name| name == size) {
+            let near = names::similar_or_nearest(size, self.sizes().map(str::to_owned));
+            let error = TextErrorKind::UnknownSize { name: size.to_owned(), near }.at(0..0);
+            return Err(TextError::new(error, &self.text));
+        }
+        self.sizes.insert(size.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
+        Ok(self)
+    }
+
+    /// The names of the sizes that the text declares, in order.
+    pub fn sizes(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Size(size) => Some(size.name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The program as a list of statements: sizes are numbers, repetitions are unrolled, and calls are replaced
+    /// by the statements of their functions.
+    ///
+    /// # Errors
+    /// If a size has no value, or a function or call is invalid. The error points to the first such position.
+    pub fn expand(&self) -> Result<Program, TextError> {
+        let statements = with_enough(|| self.statements(&|_| false));
+        let statements = statements.map_err(|error| TextError::new(error, &self.text))?;
+        let items = statements.into_iter().map(Item::Statement).collect();
+        Ok(Program { items, ..self.clone() })
+    }
+
+    /// Expands the program, and resolves its names against the given nodes, as [`parse`](super::parse) does.
+    ///
+    /// # Errors
+    /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the first
+    /// such position.
+    pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
+        let assignments = with_enough(|| super::resolved(self, nodes));
+        assignments.map_err(|error| TextError::new(error, &self.text))
+    }
+
+    pub(super) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    pub(super) fn symbols(&self) -> &[String] {
+        &self.symbols
+    }
+
+    /// The expanded statements. `is_taken` says that a node has a name, which expansion then leaves to it.
+    pub(super) fn statements(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Vec<Statement>, LocatedError> {
+        expand::expand(&self.items, &self.sizes, is_taken)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Lines { items: &self.items, depth: 0 }.fmt(f)
+    }
+}
