@@ -4,11 +4,13 @@
 //! [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them into loops. No
 //! function of this crate settles a memory mode.
 
+use std::collections::BTreeSet;
+
 use tnode::{DType, Scalar, TensorNode};
 
 use crate::indexing::{Projections, StaticSymbol};
 use crate::{
-    AccumOp, KeyPart, Origin, Random, SampleValues, SymbolTable, Warning, binary_dtype, ternary_dtype,
+    AccumOp, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, binary_dtype, ternary_dtype,
     unary_dtype,
 };
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
@@ -24,6 +26,10 @@ pub struct Assignments {
     pub steps: Vec<ProgramStep>,
     /// Warnings that the parser found.
     pub warnings: Vec<Warning>,
+    /// The nodes whose values a run leaves in memory, where the host can read them.
+    pub kept: BTreeSet<TensorNode>,
+    /// The nodes that the text makes, by name: those that it writes without a declaration.
+    pub text_nodes: Nodes,
 }
 
 /// One step of a program.
@@ -294,24 +300,25 @@ impl Assignments {
         self.symbols.enter(symbol)
     }
 
-    /// Appends `next` to these assignments. Symbols of the same name become one.
+    /// Appends `next` to these assignments. Symbols of the same name become one. Where both texts make a node
+    /// of one name, [`text_nodes`](Assignments::text_nodes) has the one of `next`.
     #[must_use]
     pub fn then(mut self, mut next: Assignments) -> Assignments {
         let renumbered: Vec<SymbolId> = next.symbols.iter().map(|symbol| self.symbol(symbol)).collect();
         renumber(&mut next.steps, &renumbered);
         self.steps.extend(next.steps);
         self.warnings.extend(next.warnings);
+        self.kept.extend(next.kept);
+        let made = next.text_nodes.by_name().map(|(name, node)| (name, node.clone()));
+        self.text_nodes.extend(made);
         self
     }
 
     /// Wraps these assignments in one block of that name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Assignments {
-        Assignments {
-            symbols: self.symbols,
-            steps: vec![ProgramStep::Block { name: name.into(), steps: self.steps }],
-            warnings: self.warnings,
-        }
+        let steps = vec![ProgramStep::Block { name: name.into(), steps: self.steps }];
+        Assignments { steps, ..self }
     }
 }
 

@@ -46,6 +46,7 @@ mod accum_op; // accumulating operations
 mod assignments; // steps over tensor nodes
 pub mod builder; // makes assignments without a text
 mod gather_scatter; // makes assignments with computed indices
+mod nodes; // nodes by name
 mod random; // keys of random numbers
 mod symbol_table; // static symbols by name
 pub mod text; // makes assignments of a text
@@ -63,6 +64,7 @@ pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_in
 pub(crate) use self::assignments::literal;
 pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
 pub(crate) use self::listing::{affine as affine_text, listing};
+pub use self::nodes::{Nodes, UnknownNode};
 pub(crate) use self::origin::AccessSpan;
 pub use self::origin::Origin;
 pub use self::random::{KeyPart, Random, SampleValues};
@@ -76,6 +78,7 @@ tnode::debug_as_display!(
     indexing::einsum::SpecErrorKind,
     lower::LowerError,
     lower::LowerErrorKind,
+    UnknownNode,
     text::TextError,
     text::TextErrorKind,
 );

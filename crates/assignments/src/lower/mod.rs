@@ -23,8 +23,8 @@
 //!   this file.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
-//! Lowering settles sizes and element types of the nodes. It decides one memory mode: a node is an input with
-//! memory if the routine sets only its margins.
+//! Lowering settles sizes and element types of the nodes. It decides two memory modes: a node is an input
+//! with memory if the routine sets only its margins, and a node whose values the program keeps has memory.
 
 mod bounds;
 mod computed;
@@ -122,6 +122,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     margins::restore(&mut ctx, &mut body)?;
     body.splice(0..0, empty::zeros(&empty, |node| ctx.refs[node]));
     keep_inputs(&nodes, &mut decls, assignments, &ctx);
+    keep_values(&nodes, &mut decls, assignments, &ctx.views)?;
     let name = routine_name(assignments, options)?;
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
@@ -159,6 +160,23 @@ fn keep_inputs(
             let _ = decl.mode.refine(MemoryMode::Materialized, reason);
         }
     }
+}
+
+/// Gives memory to the nodes whose values the program keeps.
+fn keep_values(
+    nodes: &[TensorNode],
+    decls: &mut [NodeDecl],
+    assignments: &Assignments,
+    views: &Views,
+) -> Result<(), LowerError> {
+    for (node, decl) in nodes.iter().zip(decls).filter(|(node, _)| assignments.kept.contains(node)) {
+        let reason = Reason::new("the program keeps its values");
+        decl.mode.refine(MemoryMode::Materialized, reason).map_err(|source| {
+            let kind = LowerErrorKind::from(tnode::Error::Mode { node: node.name(), source });
+            kind.at(mentions::of_node(assignments, views, node))
+        })?;
+    }
+    Ok(())
 }
 
 fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String, LowerError> {

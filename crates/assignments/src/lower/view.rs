@@ -4,7 +4,7 @@
 //! A loop copies the slice instead if
 //! * the element types differ, or either node has margins;
 //! * the parent is virtual;
-//! * the user or an earlier program gave `s` memory of its own;
+//! * the user or an earlier program gave `s` memory of its own, or this program keeps its values;
 //! * the program mentions `s` before the slice, assigns two different slices to it, or reads its merge
 //!   buffer.
 //!
@@ -82,7 +82,8 @@ impl Views {
             }
             Some(_) => Ok(()),
             None => {
-                if can_be_view(node, of) && made_once.contains(node) {
+                let is_kept = assignments.kept.contains(node);
+                if can_be_view(node, of) && made_once.contains(node) && !is_kept {
                     self.of.insert(node.clone(), (of.clone(), index));
                     self.fresh.push(node.clone());
                 }

@@ -8,6 +8,7 @@ use tnode::{DType, Dims};
 
 use super::ast::{Frame, FrameKind};
 pub use super::synonyms::Synonym;
+use crate::AccumOp;
 use crate::origin::ByteRange;
 use lowered_ir::SourceSpan;
 
@@ -54,6 +55,79 @@ pub enum TextErrorKind {
         /// Similar names of nodes, the nearest first; if there are none, all names, or the nearest if there
         /// are many.
         near: Vec<String>,
+    },
+    /// A read of a node that nothing declares, before the first statement that writes it.
+    #[error(
+        "node `{name}` has no values yet, since the statement of line {line} is the first to write it; write it before, or \
+         declare `input {name}` if its values come from elsewhere"
+    )]
+    ReadBeforeWritten {
+        /// The name.
+        name: String,
+        /// The line that writes it first.
+        line: usize,
+    },
+    /// The first statement that writes an intermediate accumulates into its earlier values.
+    #[error(
+        "`{op}` needs earlier values of node `{name}`, which nothing writes before; expected `:{op}`, or a declaration \
+         such as `param {name}` if the values come from elsewhere"
+    )]
+    NoEarlierValues {
+        /// The name.
+        name: String,
+        /// The accumulating operation.
+        op: AccumOp,
+    },
+    /// An intermediate that no statement reads and the program does not keep.
+    #[error(
+        "node `{name}` is written but never read{}; `keep {name}` makes its values readable after a run",
+        similar_names(near)
+    )]
+    Unused {
+        /// The name.
+        name: String,
+        /// Similar names of other nodes, the nearest first.
+        near: Vec<String>,
+    },
+    /// An intermediate whose first statement does not give the size of an axis.
+    #[error("the size of axis {axis} of node `{node}` is open, since {why}; declare it, as in `{example}`")]
+    OpenAxis {
+        /// The name.
+        node: String,
+        /// The axis.
+        axis: usize,
+        /// The reason.
+        why: String,
+        /// An example of a declaration.
+        example: String,
+    },
+    /// A statement that fills a whole node, as the first one that writes it.
+    #[error(
+        "the dimensions of node `{node}` are open, since a function that fills a node takes them from it; declare it, as \
+         in `{example}`"
+    )]
+    OpenDims {
+        /// The name.
+        node: String,
+        /// An example of a declaration.
+        example: String,
+    },
+    /// A value that does not promote to the type that an earlier statement gave the node.
+    #[error(
+        "node `{node}` is of {present} by the statement of line {line}, but this value is of {found}; declare the node, as \
+         in `{example}`, or convert the value, as in `{present}(..)`"
+    )]
+    TypeConflict {
+        /// The name.
+        node: String,
+        /// The node's inferred type.
+        present: DType,
+        /// The line of the statement that gave the type.
+        line: usize,
+        /// The type of the value.
+        found: DType,
+        /// An example of a declaration.
+        example: String,
     },
     /// A name that several nodes have.
     #[error("`{name}` names several nodes: {}; give them different labels", nodes.join(", "))]
@@ -364,11 +438,14 @@ pub enum TextErrorKind {
     },
     /// A letter without a range.
     #[error(
-        "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or a range as in `where {letter} < 8`"
+        "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or a range as in `where {letter} < 8`{}",
+        declaration.as_ref().map(|example| format!(", or a declaration such as `{example}`")).unwrap_or_default()
     )]
     OpenRange {
         /// The letter.
         letter: String,
+        /// An example of a declaration that gives the range.
+        declaration: Option<String>,
     },
     /// A range that contradicts another, is empty or is too large.
     #[error("`{name} < {range}` {conflict}")]
@@ -388,8 +465,9 @@ pub enum TextErrorKind {
     },
     /// An index outside its axis.
     #[error(
-        "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}",
-        padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default()
+        "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}{}",
+        padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default(),
+        inferred.as_ref().map(|(line, example)| dims_origin(*line, example)).unwrap_or_default()
     )]
     OutOfBounds {
         /// The index.
@@ -406,6 +484,9 @@ pub enum TextErrorKind {
         size: usize,
         /// The padded access that reads 0 outside, if it is possible here.
         padded: Option<String>,
+        /// For an intermediate, the line of the statement that gave it its dimensions, and a declaration that
+        /// makes it larger.
+        inferred: Option<(usize, String)>,
     },
     /// A computed index whose type is no integer type.
     #[error("the index of axis {axis} of node `{node}` is of type {dtype}, expected an integer type")]
@@ -534,12 +615,24 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn near_names(near: &[String]) -> String {
+pub(crate) fn near_names(near: &[String]) -> String {
     match near {
         [] => "there are none".to_owned(),
         [name] => format!("expected {name}"),
         names => format!("expected one of {}", names.join(", ")),
     }
+}
+
+fn similar_names(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [name] => format!("; a similar name is {name}"),
+        near => format!("; similar names are {}", near.join(", ")),
+    }
+}
+
+fn dims_origin(line: usize, example: &str) -> String {
+    format!("; its dimensions are those of line {line}, which writes it first; declare it, as in `{example}`")
 }
 
 fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
@@ -617,6 +710,11 @@ impl LocatedError {
     /// Attaches the calls and repetitions around the error, unless it has some.
     pub(super) fn within(self, frame: &Option<Arc<Frame>>) -> LocatedError {
         LocatedError { frame: self.frame.or_else(|| frame.clone()), ..self }
+    }
+
+    /// The error at the same place with another kind.
+    pub(super) fn map(self, f: impl FnOnce(TextErrorKind) -> TextErrorKind) -> LocatedError {
+        LocatedError { kind: Box::new(f(*self.kind)), ..self }
     }
 }
 

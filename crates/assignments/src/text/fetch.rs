@@ -91,14 +91,29 @@ impl Parser<'_> {
 }
 
 /// The source spans of a statement that fills a node.
-pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
+fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
     let place = |span: &ByteRange| AccessSpan { whole: span.clone(), indices: Vec::new() };
     let call = place(&statement.rhs_span);
     Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
 }
 
+/// Appends the step of a statement that fills a node.
+pub(super) fn emit(
+    statement: &Statement,
+    text: &Arc<str>,
+    nodes: &NodeNames,
+    assignments: &mut Assignments,
+) -> Result<(), LocatedError> {
+    if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
+        let origin = origin(text, statement, target);
+        let step = resolve(fetch, target, text, nodes, assignments, origin)?;
+        assignments.steps.push(step);
+    }
+    Ok(())
+}
+
 /// The step of a statement that fills a node.
-pub(super) fn resolve(
+fn resolve(
     fetch: &Fetch,
     target: &Access,
     text: &str,

@@ -17,14 +17,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Names are resolved against the given nodes, and the ranges of letters follow from their dimensions. An
-//! ambiguity or a misfit is an error that points into the text.
+//! Names are resolved against the given nodes, and the ranges of letters follow from their dimensions. A name
+//! that only the text has is an intermediate, whose dimensions and element type follow from the statement that
+//! writes it first. An ambiguity or a misfit is an error that points into the text.
 
 mod ast;
 mod emit;
 mod error;
 mod expand;
 mod fetch;
+mod infer;
 mod lex;
 mod linear;
 mod names;
@@ -38,20 +40,21 @@ mod synonyms;
 mod types;
 mod warnings;
 
-use std::sync::Arc;
-
 use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
 use self::error::LocatedError;
+pub(crate) use self::error::near_names;
 pub use self::error::{Synonym, TextError, TextErrorKind};
+use self::infer::{Analysed, Inference};
 use self::names::NodeNames;
+pub(crate) use self::names::similar_or_nearest;
 pub use self::program::Program;
 use super::{Assignments, ProgramStep};
 use crate::indexing::StaticSymbol;
 
-/// Parses a program over the given nodes. A node is found by the last part of its label, or by its whole name
-/// as in `w1.grad`. Settles the element types of the nodes that occur. Symbols are bound in order of mention.
+/// Parses a program over the given nodes: [`Program::assignments`] for a program without sizes to bind and
+/// nodes to keep.
 ///
 /// # Errors
 /// If the text does not follow the grammar, does not fit the nodes or is ambiguous. The error points to the
@@ -60,43 +63,44 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-fn resolved(program: &Program, nodes: &[TensorNode]) -> Result<Assignments, LocatedError> {
-    let names = NodeNames::new(nodes);
+/// Reads the statements of a program into `assignments`.
+fn read<'a>(
+    program: &'a Program,
+    nodes: &[TensorNode],
+    assignments: &mut Assignments,
+) -> Result<Inference<'a>, LocatedError> {
+    let (text, mut names) = (program.text(), NodeNames::new(nodes));
     let statements = program.statements(&|name| names.has(name))?;
-    let mut assignments = Assignments::default();
+    names.expect_writes(&statements, text);
     for name in program.symbols() {
         assignments.symbol(&StaticSymbol::open(name));
     }
     statements.iter().try_for_each(|statement| {
-        declare_symbols(statement, program.text(), &mut assignments)
-            .map_err(|error| error.within(&statement.frame))
+        declare_symbols(statement, text, assignments).map_err(|error| error.within(&statement.frame))
     })?;
-    statements.iter().try_for_each(|statement| {
-        append(statement, program.text(), &names, &mut assignments)
-            .map_err(|error| error.within(&statement.frame))
-    })?;
-    Ok(assignments)
-}
-
-/// Appends the steps of a statement.
-fn append(
-    statement: &Statement,
-    text: &Arc<str>,
-    names: &NodeNames,
-    assignments: &mut Assignments,
-) -> Result<(), LocatedError> {
-    if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
-        resolve::reject_letters(statement)?;
-        let origin = fetch::origin(text, statement, target);
-        let step = fetch::resolve(fetch, target, text, names, assignments, origin)?;
-        assignments.steps.extend([remark(statement, text), step]);
-        return Ok(());
+    let mut inference = Inference::new(text, names);
+    let mut analysed = Vec::with_capacity(statements.len());
+    let mut result = Ok(());
+    for statement in &statements {
+        match inference.statement(statement, assignments) {
+            Ok(done) => analysed.push(done),
+            Err(error) => {
+                result = Err(error.within(&statement.frame));
+                break;
+            }
+        }
     }
-    let resolved = resolve::resolve(statement, text, names, assignments)?;
-    let ranges = ranges::letter_ranges(&resolved, text)?;
-    ranges::check_bounds(&resolved, &ranges, assignments, text)?;
-    assignments.steps.push(remark(statement, text));
-    emit::emit(&resolved, &ranges, text, assignments)
+    inference.settle_types();
+    // An error of a statement precedes the errors of later ones, whichever stage finds them.
+    for (statement, analysed) in statements.iter().zip(&analysed) {
+        assignments.steps.push(remark(statement, text));
+        let emitted = match analysed {
+            Analysed::Ranged(resolved, ranges) => emit::emit(resolved, ranges, text, assignments),
+            Analysed::Fill => fetch::emit(statement, text, inference.names(), assignments),
+        };
+        emitted.map_err(|error| error.within(&statement.frame))?;
+    }
+    result.map(|()| inference)
 }
 
 /// The statement as a remark: as the text has it, or as expansion made it.

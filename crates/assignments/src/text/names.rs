@@ -2,19 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tnode::TensorNode;
+use tnode::{Label, TensorNode};
 
+use super::ast::Statement;
 use super::error::TextErrorKind;
+use super::types::ExprType;
+use crate::Nodes;
 
 /// The nodes of a text by name. A whole name takes precedence over the last part of a label.
+#[derive(Default)]
 pub(super) struct NodeNames {
     whole: BTreeMap<String, BTreeSet<TensorNode>>,
     last: BTreeMap<String, BTreeSet<TensorNode>>,
+    /// The nodes that the statements so far write and nothing declares.
+    intermediates: Nodes,
+    /// The line of the first statement that writes each name.
+    first_writes: BTreeMap<String, usize>,
+    /// The nodes that hold numbers only, so that their element types are open, with the kind of numbers.
+    literals: BTreeMap<TensorNode, ExprType>,
 }
 
 impl NodeNames {
     pub(super) fn new(nodes: &[TensorNode]) -> NodeNames {
-        let mut names = NodeNames { whole: BTreeMap::new(), last: BTreeMap::new() };
+        let mut names = NodeNames::default();
         for node in nodes {
             names.whole.entry(node.name()).or_default().insert(node.clone());
             if let Some(part) = node.label().last() {
@@ -24,18 +34,91 @@ impl NodeNames {
         names
     }
 
+    /// Records which statement writes each name first, for errors about reads before it.
+    pub(super) fn expect_writes(&mut self, statements: &[Statement], text: &str) {
+        let (mut line, mut at) = (1, 0);
+        for statement in statements {
+            let start = statement.span.start;
+            line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
+            at = start.max(at);
+            for target in &statement.lhs {
+                self.first_writes.entry(target.name.clone()).or_insert(line);
+            }
+        }
+    }
+
+    /// Adds a node that a statement writes and nothing declares.
+    pub(super) fn add_intermediate(&mut self, name: &str, node: TensorNode) {
+        self.intermediates.insert(name, node);
+    }
+
+    /// The nodes that the statements so far write and nothing declares, by name.
+    pub(super) fn intermediates(&self) -> &Nodes {
+        &self.intermediates
+    }
+
+    pub(super) fn into_intermediates(self) -> Nodes {
+        self.intermediates
+    }
+
+    /// The kind of the numbers in a node whose element type is open.
+    pub(super) fn literals(&self, node: &TensorNode) -> Option<ExprType> {
+        self.literals.get(node).copied()
+    }
+
+    /// Records the kind of the numbers in a node. `None` records that the element type is settled.
+    pub(super) fn set_literals(&mut self, node: &TensorNode, literals: Option<ExprType>) {
+        match literals {
+            Some(literals) => self.literals.insert(node.clone(), literals),
+            None => self.literals.remove(node),
+        };
+    }
+
+    /// The nodes whose element types are open.
+    pub(super) fn open_nodes(&self) -> impl Iterator<Item = &TensorNode> {
+        self.literals.keys()
+    }
+
+    /// The error for a read of a node that no earlier statement writes and nothing declares.
+    pub(super) fn not_written(&self, name: &str) -> TextErrorKind {
+        let name = name.to_owned();
+        match self.first_writes.get(&name) {
+            Some(&line) => TextErrorKind::ReadBeforeWritten { name, line },
+            None => {
+                let near = similar_or_nearest(&name, self.names().map(str::to_owned));
+                TextErrorKind::UnknownNode { name, near }
+            }
+        }
+    }
+
+    /// The names of nodes other than `name` within a few edits of it, the nearest first. Names of one or two
+    /// characters are all similar, so they have none.
+    pub(super) fn similar_to(&self, name: &str) -> Vec<String> {
+        if name.chars().count() < 3 {
+            return Vec::new();
+        }
+        similar(name, self.names().filter(|other| *other != name).map(str::to_owned))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let intermediates = self.intermediates.by_name().map(|(name, _)| name);
+        self.whole.keys().map(String::as_str).chain(intermediates)
+    }
+
     /// Whether some node has that name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.whole.contains_key(name) || self.last.contains_key(name)
+        self.whole.contains_key(name)
+            || self.last.contains_key(name)
+            || self.intermediates.get(name).is_some()
     }
 
     /// The only node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
+        if let Some(node) = self.intermediates.get(name) {
+            return Ok(node.clone());
+        }
         let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {
-            return Err(TextErrorKind::UnknownNode {
-                name: name.to_owned(),
-                near: similar_or_nearest(name, self.whole.keys().cloned()),
-            });
+            return Err(self.not_written(name));
         };
         let mut nodes = found.iter();
         match (nodes.next(), nodes.next()) {
@@ -46,6 +129,15 @@ impl NodeNames {
             }),
         }
     }
+}
+
+/// The label of a node that a text names: the parts of the name, where a last part `grad` marks a gradient.
+pub(super) fn label(name: &str) -> Label {
+    let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+    if parts.len() > 1 && parts.last().is_some_and(|last| last == "grad") {
+        parts.rotate_right(1);
+    }
+    parts.into()
 }
 
 fn described(node: &TensorNode) -> String {
@@ -60,7 +152,7 @@ pub(super) fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<
 }
 
 /// The similar names; if there are none, all names, or the nearest if there are many.
-pub(super) fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+pub(crate) fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
     let all: Vec<String> = all.into_iter().collect();
     match similar(name, all.iter().cloned()) {
         near if !near.is_empty() => near,

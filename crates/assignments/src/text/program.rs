@@ -8,6 +8,7 @@ use tnode::TensorNode;
 
 use super::ast::{Item, Statement};
 use super::error::{LocatedError, TextError, TextErrorKind};
+use super::names::NodeNames;
 use super::print::Lines;
 use super::{expand, names, parse};
 use crate::Assignments;
@@ -46,6 +47,9 @@ pub struct Program {
     symbols: Vec<String>,
     /// The sizes that the caller binds.
     sizes: BTreeMap<String, i64>,
+    /// The names of the nodes whose values the caller keeps.
+    kept: Vec<String>,
+    name: Option<String>,
 }
 
 impl Program {
@@ -56,7 +60,8 @@ impl Program {
     pub fn parse(text: &str) -> Result<Program, TextError> {
         let text: Arc<str> = text.into();
         let parsed = with_enough(|| parse::program(&text)).map_err(|error| TextError::new(error, &text))?;
-        Ok(Program { items: parsed.items, symbols: parsed.symbols, sizes: BTreeMap::new(), text })
+        let (sizes, kept) = (BTreeMap::new(), Vec::new());
+        Ok(Program { items: parsed.items, symbols: parsed.symbols, sizes, kept, name: None, text })
     }
 
     /// Gives a size of the text a value, in place of the value that the text may give it.
@@ -93,14 +98,60 @@ impl Program {
         Ok(Program { items, ..self.clone() })
     }
 
-    /// Expands the program, and resolves its names against the given nodes, as [`parse`](super::parse) does.
+    /// Keeps the values of the node of that name: each run leaves them in memory, where the host can read
+    /// them.
+    ///
+    /// Each call of [`assignments`](Program::assignments), and so each compilation, makes new nodes for the
+    /// names that the text writes without a declaration. So a program can be compiled again with more nodes
+    /// kept, whatever an earlier compilation decided about them.
+    #[must_use]
+    pub fn keep(mut self, name: impl Into<String>) -> Program {
+        self.kept.push(name.into());
+        self
+    }
+
+    /// Names the routine: an identifier that errors, dumps and profiles show. A program without a name is
+    /// named after the last node that it writes.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Program {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The routine's name, if one is given.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Expands the program, and resolves its names against the given nodes. A node is found by the last part
+    /// of its label, or by its whole name as in `w1.grad`. Settles the element types of the nodes that occur,
+    /// and the open dimensions of nodes that the text writes. Symbols are bound in order of mention.
     ///
     /// # Errors
     /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the first
-    /// such position.
+    /// such position. A name that cannot be kept is shown as a statement `keep` behind the text.
     pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
-        let assignments = with_enough(|| super::resolved(self, nodes));
-        assignments.map_err(|error| TextError::new(error, &self.text))
+        with_enough(|| {
+            let located = |error| TextError::new(error, &self.text);
+            let mut assignments = Assignments::default();
+            let inference = super::read(self, nodes, &mut assignments).map_err(located)?;
+            for name in &self.kept {
+                assignments.kept.insert(self.kept_node(name, inference.names())?);
+            }
+            inference.check_used(&assignments.kept).map_err(located)?;
+            assignments.text_nodes = inference.into_intermediates();
+            Ok(match &self.name {
+                Some(name) => assignments.named(name.as_str()),
+                None => assignments,
+            })
+        })
+    }
+
+    fn kept_node(&self, name: &str, names: &NodeNames) -> Result<TensorNode, TextError> {
+        names.find(name).map_err(|kind| {
+            let text = format!("{}\nkeep {name}", self.text);
+            TextError::new(kind.at(text.len() - name.len()..text.len()), &text.into())
+        })
     }
 
     pub(super) fn text(&self) -> &Arc<str> {

@@ -5,8 +5,15 @@
 //! the same size, unless `where` makes the range smaller. Padded reads give no range, since they may go
 //! outside. The range of a concatenated axis is the sum of the ranges of its letters. If one of these letters
 //! has no range, it takes the remainder of the first such axis.
+//!
+//! The left-hand side gives no range if the dimensions of its node are open. A letter on such a side that has
+//! no range yet takes the largest one for which the reads stay in bounds: in `y[i] :+= x[i + k] * w[k]`, the
+//! range of `k` is the size of `w`, and that of `i` follows. This is done in rounds: in each round, every
+//! index with exactly one letter of open range limits that letter, and the least limit is its range.
 
-use tnode::TensorNode;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tnode::{DType, TensorNode};
 
 use super::error::{LocatedError, TextErrorKind};
 use super::resolve::{AccessKind, NodeAccess, ResolvedStatement};
@@ -16,12 +23,17 @@ use lowered_ir::ir::{Affine, Var};
 use lowered_ir::verify::Limits;
 
 /// The range of each letter of the statement.
-pub(super) fn letter_ranges(statement: &ResolvedStatement, text: &str) -> Result<Vec<i64>, LocatedError> {
+pub(super) fn letter_ranges(
+    statement: &ResolvedStatement,
+    assignments: &Assignments,
+    text: &str,
+) -> Result<Vec<i64>, LocatedError> {
     let letters = 0..statement.letters.len();
     let sized = letters.clone().map(|at| axes_range(statement, at, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ranges =
         letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
     letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
+    limit_by_reads(statement, assignments, &mut ranges);
     letters.map(|at| known_range(statement, at, &ranges)).collect()
 }
 
@@ -31,7 +43,7 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
     let alone = Affine::var(axis_iterator(at));
     let mut axes = Vec::new();
     statement.each_read(&mut |read| {
-        if !matches!(read.how, AccessKind::Padded(_)) {
+        if !matches!(read.how, AccessKind::Padded(_)) && !read.has_open_dims() {
             let own = read.index.iter().enumerate().filter(|(_, (index, _))| *index == alone);
             axes.extend(own.map(|(axis, _)| (read, axis)));
         }
@@ -91,6 +103,68 @@ fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
     }
 }
 
+/// Gives the letters of targets with open dimensions the largest ranges for which the reads stay in bounds.
+fn limit_by_reads(statement: &ResolvedStatement, assignments: &Assignments, ranges: &mut [Option<i64>]) {
+    let mut written = BTreeSet::new();
+    statement
+        .lhs
+        .iter()
+        .filter(|target| target.has_open_dims())
+        .for_each(|target| target.letters(&mut written));
+    written.retain(|&at| statement.letters[at].parts.is_empty());
+    while written.iter().any(|&at| ranges[at].is_none()) {
+        let mut limits: BTreeMap<usize, i64> = BTreeMap::new();
+        statement.rhs.iter().for_each(|value| {
+            value.each_read(&mut |read| {
+                for (at, limit) in index_limits(read, assignments, ranges) {
+                    limits.entry(at).and_modify(|least| *least = limit.min(*least)).or_insert(limit);
+                }
+            });
+        });
+        limits.retain(|at, _| written.contains(at));
+        if limits.is_empty() {
+            return;
+        }
+        limits.into_iter().for_each(|(at, limit)| ranges[at] = Some(limit));
+    }
+}
+
+/// The letters of open range that are the only ones in an index of this read, each with its largest range.
+fn index_limits(read: &NodeAccess, assignments: &Assignments, ranges: &[Option<i64>]) -> Vec<(usize, i64)> {
+    if matches!(read.how, AccessKind::Padded(_)) {
+        return Vec::new();
+    }
+    let limit = |axis: usize| {
+        let bounds = with_margins(&read.node, axis, read.dims[axis]);
+        largest_range(&read.index[axis].0, bounds, assignments, ranges)
+    };
+    (0..read.index.len()).filter(|&axis| !read.is_computed(axis)).filter_map(limit).collect()
+}
+
+/// The only letter of open range in an index, with the largest range for which the index stays within
+/// `bounds`. The range is at least 1, so that an index that leaves the bounds is reported as such.
+fn largest_range(
+    index: &Affine,
+    bounds: (i64, i64),
+    assignments: &Assignments,
+    ranges: &[Option<i64>],
+) -> Option<(usize, i64)> {
+    let range = |var: Var| match var {
+        Var::Loop(id) => ranges[id.index()],
+        Var::Symbol(id) => assignments.symbols[id.index()].range,
+    };
+    let mut open = index.terms().iter().filter(|(var, _)| range(*var).is_none());
+    let (Some(&(Var::Loop(letter), coefficient)), None) = (open.next(), open.next()) else { return None };
+    let rest = index.substitute(letter, &Affine::constant(0));
+    let (least, greatest) = rest.bounds(|var| (0, range(var).unwrap_or(1).max(1) - 1))?;
+    let room = match coefficient > 0 {
+        true => i128::from(bounds.1) - i128::from(greatest),
+        false => i128::from(least) - i128::from(bounds.0),
+    };
+    let range = room.div_euclid(i128::from(coefficient.unsigned_abs())) + 1;
+    Some((letter.index(), i64::try_from(range.max(1)).ok()?))
+}
+
 /// The range of a letter. The size of a concatenated axis must be the sum of the ranges of its letters.
 fn known_range(
     statement: &ResolvedStatement,
@@ -99,7 +173,10 @@ fn known_range(
 ) -> Result<i64, LocatedError> {
     let letter = &statement.letters[at];
     if letter.parts.is_empty() {
-        let open = || TextErrorKind::OpenRange { letter: letter.name.clone() }.at(letter.span.clone());
+        let open = || {
+            let declaration = open_target(statement, at, ranges);
+            TextErrorKind::OpenRange { letter: letter.name.clone(), declaration }.at(letter.span.clone())
+        };
         return ranges[at].ok_or_else(open);
     }
     let parts = letter.parts.iter().map(|&part| known_range(statement, part, ranges));
@@ -114,6 +191,25 @@ fn known_range(
         }
         _ => Ok(all),
     }
+}
+
+/// A declaration of the target with open dimensions that the letter indexes, as an example.
+fn open_target(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>]) -> Option<String> {
+    let alone = |index: &Affine, at: usize| *index == Affine::var(axis_iterator(at));
+    let indexed = |target: &&NodeAccess| target.index.iter().any(|(index, _)| alone(index, at));
+    let target = statement.lhs.iter().filter(|target| target.has_open_dims()).find(indexed)?;
+    let size = |(index, _): &(Affine, _)| {
+        let letter = (0..ranges.len()).find(|&at| alone(index, at))?;
+        ranges[letter].and_then(|range| usize::try_from(range).ok())
+    };
+    let sizes: Vec<Option<usize>> = target.index.iter().map(size).collect();
+    Some(declaration(&target.node.name(), DType::F32, &sizes))
+}
+
+/// A declaration of a node as an example. A size that is not known is 8 in it.
+pub(super) fn declaration(name: &str, dtype: DType, sizes: &[Option<usize>]) -> String {
+    let sizes: Vec<String> = sizes.iter().map(|size| size.unwrap_or(8).to_string()).collect();
+    format!("node {name} {dtype}[{}]", sizes.join(", "))
 }
 
 /// Checks every index against its axis. A symbol without a range counts as 0, since lowering finds its range.
@@ -156,9 +252,9 @@ pub(super) fn check_bounds(
                 let (node, size) = (read.node.name(), read.dims[axis]);
                 let index = super::on_one_line(text.get(span.clone()).unwrap_or_default());
                 let padded = padded(read, text).filter(|_| lo != i64::MIN && hi != i64::MAX);
-                return Err(
-                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded }.at(span.clone())
-                );
+                let inferred = None;
+                return Err(TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }
+                    .at(span.clone()));
             }
         }
     }

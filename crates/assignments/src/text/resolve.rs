@@ -9,7 +9,7 @@ use super::error::{LocatedError, TextErrorKind};
 use super::linear::Linear;
 use super::names::NodeNames;
 use super::random;
-use super::types::type_of;
+use super::types::{ExprType, type_of};
 use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, Random};
@@ -40,6 +40,12 @@ impl ResolvedStatement {
             f(target);
         }
     }
+
+    /// Calls `f` on every access that gives a value: in the values, and in the computed indices of targets.
+    pub(super) fn each_source<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        self.rhs.iter().for_each(|tree| tree.each_read(f));
+        self.lhs.iter().for_each(|target| target.each_index_read(f));
+    }
 }
 
 pub(super) struct Letter {
@@ -56,7 +62,10 @@ pub(super) struct Letter {
 #[derive(Clone)]
 pub(super) struct NodeAccess {
     pub(super) node: TensorNode,
+    /// The dimensions without margins; empty for a target whose dimensions are open.
     pub(super) dims: Dims,
+    /// The kind of the numbers in the node if its element type was open at this statement.
+    pub(super) literals: Option<ExprType>,
     pub(super) how: AccessKind,
     /// The index of each axis with its byte range; 0 for a computed index.
     pub(super) index: Vec<(Affine, ByteRange)>,
@@ -80,6 +89,11 @@ pub(super) enum AccessKind {
 }
 
 impl NodeAccess {
+    /// Whether the dimensions of the node are open: the statement is the first to write it.
+    pub(super) fn has_open_dims(&self) -> bool {
+        self.dims.len() < self.index.len()
+    }
+
     /// Adds the letters that occur to `into`.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         self.index.iter().for_each(|(index, _)| enter_loops(index, into));
@@ -409,9 +423,17 @@ impl NameResolver<'_> {
                 ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
             return Err(located(TextErrorKind::Syntax { expected, found }));
         }
-        let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
         reject_rows(access)?;
-        if dims.len() != access.indices.len() {
+        let (dims, is_open) = match node.dims_without_padding() {
+            Ok(dims) => (dims, false),
+            // The ranges of letters, which follow from the values, settle the dimensions of the target.
+            Err(_) if matches!(how, AccessKind::Lhs) => (Dims::new(), true),
+            Err(_) if self.nodes.intermediates().get(&access.name).is_some() => {
+                return Err(self.nodes.not_written(&access.name).at(access.name_span.clone()));
+            }
+            Err(error) => return Err(located(error.into())),
+        };
+        if !is_open && dims.len() != access.indices.len() {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
@@ -423,7 +445,8 @@ impl NameResolver<'_> {
         }
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
-        Ok(NodeAccess { node, dims, how, index, computed, span: access.span.clone() })
+        let literals = self.nodes.literals(&node);
+        Ok(NodeAccess { node, dims, literals, how, index, computed, span: access.span.clone() })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {
@@ -435,7 +458,10 @@ impl NameResolver<'_> {
             ExprKind::Name(name) => self.name(name, &expr.span)?,
             ExprKind::Letter(name) => match self.letter(name) {
                 Some(letter) => ResolvedExprKind::Index(Affine::var(axis_iterator(letter))),
-                None => return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(expr.span.clone())),
+                None => {
+                    return Err(TextErrorKind::OpenRange { letter: name.clone(), declaration: None }
+                        .at(expr.span.clone()));
+                }
             },
             ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
             // Expansion replaces the calls of all functions that the text defines.
@@ -485,7 +511,9 @@ impl NameResolver<'_> {
             }
         });
         if let Some((name, span)) = open {
-            return Err(TextErrorKind::OpenRange { letter: name.to_owned() }.at(span.clone()));
+            return Err(
+                TextErrorKind::OpenRange { letter: name.to_owned(), declaration: None }.at(span.clone())
+            );
         }
         let (random, cell) = random::resolve(call, None, self.text, self.assignments)?;
         Ok(ResolvedExprKind::Random(random, cell.iter().map(|index| self.linear(index)).collect()))

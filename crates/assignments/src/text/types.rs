@@ -4,12 +4,14 @@
 //! take the type of the other operand, or of the context: the node written, or the type of an enclosing
 //! conversion. If a fraction is combined with integers, or a function such as `exp` is applied to integers,
 //! the operation computes in floats: in the larger of `f32` and the type of the context.
+//!
+//! An element of a node whose type is open, because only numbers were written to it, is like a number.
 
 use tnode::DType;
 
 use super::ast::Number;
-use super::resolve::{ResolvedExpr, ResolvedExprKind};
-use crate::{binary_dtype, unary_dtype};
+use super::resolve::{NodeAccess, ResolvedExpr, ResolvedExprKind};
+use crate::{AccumOp, binary_dtype, unary_dtype};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::Distribution;
 
@@ -52,13 +54,34 @@ pub(super) fn type_of(tree: &ResolvedExpr) -> ExprType {
         }
         ResolvedExprKind::Random(..) => ExprType::Fraction,
         ResolvedExprKind::Index(_) | ResolvedExprKind::Size(_) => ExprType::Known(DType::I32),
-        ResolvedExprKind::NodeAccess(read) => ExprType::Known(read.node.dtype()),
+        ResolvedExprKind::NodeAccess(read) => access_type(read),
         ResolvedExprKind::Cast(to, _) => ExprType::Known(*to),
         ResolvedExprKind::Binary(op, _) if op.is_comparison() => ExprType::Known(DType::Bool),
         ResolvedExprKind::Unary(..) | ResolvedExprKind::Binary(..) | ResolvedExprKind::Ternary(..) => {
             common_type(tree)
         }
     }
+}
+
+/// The type of the elements that are read. Settles the node's type unless the node holds numbers only.
+fn access_type(read: &NodeAccess) -> ExprType {
+    match read.literals {
+        Some(literals) if !read.node.is_dtype_settled() => literals,
+        _ => ExprType::Known(read.node.dtype()),
+    }
+}
+
+/// The type of a node that accumulates values of type `value` by `op`. Truth values are counted in `i32`.
+pub(super) fn accumulated_type(op: AccumOp, value: ExprType) -> ExprType {
+    match (op.binary(), value) {
+        (Some(op), ExprType::Known(dtype)) => ExprType::Known(binary_dtype(op, dtype, dtype)),
+        _ => value,
+    }
+}
+
+/// The type that holds values of both types.
+pub(super) fn either_type(a: ExprType, b: ExprType) -> ExprType {
+    join(BinaryOp::Or, a, b)
 }
 
 /// The type in which an operation computes.
@@ -72,7 +95,7 @@ fn common_type(tree: &ResolvedExpr) -> ExprType {
         },
         ResolvedExprKind::Binary(op, args) => join(*op, type_of(&args[0]), type_of(&args[1])),
         ResolvedExprKind::Ternary(TernaryOp::Where, args) => {
-            join(BinaryOp::Or, type_of(&args[1]), type_of(&args[2]))
+            either_type(type_of(&args[1]), type_of(&args[2]))
         }
         ResolvedExprKind::Ternary(op @ (TernaryOp::Fma | TernaryOp::Mul3), args) => {
             let product = join(BinaryOp::Mul, type_of(&args[0]), type_of(&args[1]));

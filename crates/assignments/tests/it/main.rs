@@ -11,6 +11,7 @@ mod concat;
 mod convolution;
 mod fetch;
 mod functions;
+mod intermediates;
 mod listing;
 mod lost_values;
 mod lowering;
