@@ -6,7 +6,10 @@
 
 use std::borrow::Borrow;
 
-use assignments::Assignments;
+use assignments::{
+    Assignments,
+    text::{self, Program},
+};
 use device_runtime::Context;
 use lowered_ir::{
     pipeline::{Changes, OptimizeCtx},
@@ -17,7 +20,7 @@ use tnode::{Pending, TensorNode};
 
 use crate::{
     backend::Backend,
-    compile::{Compiled, CompiledForm, PlannedRoutine, parse},
+    compile::{Compiled, CompiledForm, PlannedRoutine, owned},
     error::CompileError,
     routine::Routine,
 };
@@ -32,6 +35,7 @@ pub struct BatchMember {
 #[derive(Clone, Debug)]
 enum Source {
     Text { text: String, nodes: Vec<TensorNode> },
+    Program { program: Program, nodes: Vec<TensorNode> },
     Assignments(Assignments),
 }
 
@@ -41,8 +45,15 @@ impl BatchMember {
         text: impl Into<String>,
         nodes: impl IntoIterator<Item = N>,
     ) -> BatchMember {
-        let nodes = nodes.into_iter().map(|node| node.borrow().clone()).collect();
-        BatchMember { name: None, source: Source::Text { text: text.into(), nodes } }
+        BatchMember { name: None, source: Source::Text { text: text.into(), nodes: owned(nodes) } }
+    }
+
+    /// A program over the given nodes, as for [`Backend::compile_program`].
+    pub fn program<N: Borrow<TensorNode>>(
+        program: Program,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> BatchMember {
+        BatchMember { name: None, source: Source::Program { program, nodes: owned(nodes) } }
     }
 
     /// Names the routine; the name is an identifier. A routine without one is named after the last node it
@@ -54,13 +65,13 @@ impl BatchMember {
 
     /// The assignments, under the member's name if it has one, and the routine's name.
     fn read(&self, position: usize) -> Result<(Assignments, String), CompileError> {
-        let assignments = match &self.source {
-            Source::Assignments(assignments) => assignments.clone(),
-            Source::Text { text, nodes } => {
-                let name = || self.name.as_deref().unwrap_or("without a name");
-                parse(text, nodes).map_err(|error| failed(position, name(), error.into()))?.0
-            }
+        let (read, program_name) = match &self.source {
+            Source::Assignments(assignments) => (Ok(assignments.clone()), None),
+            Source::Text { text, nodes } => (text::parse(text, nodes), None),
+            Source::Program { program, nodes } => (program.assignments(nodes), program.name()),
         };
+        let name = || self.name.as_deref().or(program_name).unwrap_or("without a name");
+        let assignments = read.map_err(|error| failed(position, name(), error.into()))?;
         let assignments = match &self.name {
             Some(name) => assignments.named(name.as_str()),
             None => assignments,

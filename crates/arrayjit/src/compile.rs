@@ -7,9 +7,9 @@ use std::{
 };
 
 use assignments::{
-    Assignments, Warning,
+    Assignments, Nodes, UnknownNode, Warning,
     lower::{LowerOptions, LoweredAssignments, first_mention, lower},
-    text::{self, TextError},
+    text::{self, Program, TextError},
 };
 use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
@@ -42,6 +42,8 @@ pub struct Compiled {
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
     warnings: Vec<Warning>,
+    /// The nodes that the text made.
+    text_nodes: Nodes,
     /// The log folder and style of linked routines, if they log.
     logs: Option<(LogFolder, LogStyle)>,
     /// The source of capsules, if the settings ask for them.
@@ -106,6 +108,19 @@ impl Compiled {
     /// nodes that earlier routines compute.
     pub fn nodes(&self) -> &[TensorNode] {
         &self.nodes
+    }
+
+    /// The node of that name: one that the text made, or one of [`Compiled::nodes`].
+    ///
+    /// # Errors
+    ///
+    /// A name that no node has. The error lists similar names.
+    pub fn node(&self, name: &str) -> Result<&TensorNode, UnknownNode> {
+        let given = || self.nodes.iter().find(|node| node.name() == name);
+        self.text_nodes.get(name).or_else(given).ok_or_else(|| {
+            let made = self.text_nodes.by_name().map(|(name, _)| name.to_owned());
+            UnknownNode::among(name, made.chain(self.nodes.iter().map(TensorNode::name)))
+        })
     }
 
     /// Links into a context. Nodes that the code reads must be in the context; nodes that it writes are
@@ -193,10 +208,7 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        with_enough(|| {
-            let (assignments, took) = parse(text, nodes)?;
-            self.compile_stages(&assignments, vec![("text", took)])
-        })
+        self.compile_read(|| text::parse(text, &owned(nodes)))
     }
 
     /// [`Backend::compile`] with a name for the routine: an identifier that errors, dumps and profiles show.
@@ -210,9 +222,51 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
+        self.compile_read(|| Ok(text::parse(text, &owned(nodes))?.named(name)))
+    }
+
+    /// [`Backend::compile`] for a parsed program, which may bind sizes and keep the values of nodes.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, HostArray, Program, TensorNode};
+    ///
+    /// let x = TensorNode::builder("x").dims([3]).build()?;
+    /// let program = Program::parse("square[i] := x[i] * x[i]; sum :+= square[i]")?.keep("sum");
+    /// let backend = Backend::open("interpreter")?;
+    /// let code = backend.compile_program(&program, [&x])?;
+    /// let context = backend.context()?.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3.], [3])?)?;
+    /// let routine = code.link(&context)?;
+    /// routine.run(&[])?;
+    /// assert_eq!(routine.context().to_host(code.node("sum")?)?.values(), [14.]);
+    ///
+    /// // The squares were inlined. Another compilation of the program keeps them.
+    /// let code = backend.compile_program(&program.keep("square"), [&x])?;
+    /// let routine = code.link(&context)?;
+    /// routine.run(&[])?;
+    /// assert_eq!(routine.context().to_host(code.node("square")?)?.values(), [1., 4., 9.]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Backend::compile`].
+    pub fn compile_program<N: Borrow<TensorNode>>(
+        &self,
+        program: &Program,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> Result<Compiled, CompileError> {
+        self.compile_read(|| program.assignments(&owned(nodes)))
+    }
+
+    /// Compiles the assignments that `read` makes of a text.
+    fn compile_read(
+        &self,
+        read: impl FnOnce() -> Result<Assignments, TextError>,
+    ) -> Result<Compiled, CompileError> {
         with_enough(|| {
-            let (assignments, took) = parse(text, nodes)?;
-            self.compile_stages(&assignments.named(name), vec![("text", took)])
+            let start = Instant::now();
+            let assignments = read()?;
+            self.compile_stages(&assignments, vec![("text", start.elapsed())])
         })
     }
 
@@ -282,8 +336,9 @@ impl Backend {
         laps.end("optimize");
         let statements =
             if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
+        let (text_nodes, took) = (assignments.text_nodes.clone(), laps.took);
         let planned =
-            PlannedRoutine { source, optimized, nodes, views, warnings, statements, took: laps.took };
+            PlannedRoutine { source, optimized, nodes, views, warnings, text_nodes, statements, took };
         Ok((planned, changes))
     }
 
@@ -324,7 +379,8 @@ impl Backend {
 
     /// Reports the compiled routine, whose decisions are committed.
     pub(crate) fn finish(&self, planned: PlannedRoutine, form: CompiledForm) -> Compiled {
-        let PlannedRoutine { source, optimized, nodes, views, warnings, statements, took } = planned;
+        let PlannedRoutine { source, optimized, nodes, views, warnings, text_nodes, statements, took } =
+            planned;
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
@@ -332,7 +388,8 @@ impl Backend {
             (Some(source), CompiledForm::Whole(code)) => Some(CapsuleSource::new(self, source, &nodes, code)),
             _ => None,
         };
-        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs, capsules };
+        let optimized = Arc::new(optimized);
+        let compiled = Compiled { form, nodes, optimized, warnings, text_nodes, logs, capsules };
         self.reporter().warnings(compiled.name(), compiled.warnings());
         compiled.report(self, &statements, &took);
         compiled
@@ -377,6 +434,7 @@ pub(crate) struct PlannedRoutine {
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
     warnings: Vec<Warning>,
+    text_nodes: Nodes,
     /// The statements for reports about calls; empty unless calls are reported.
     statements: Statements,
     /// The time that each stage took.
@@ -406,14 +464,9 @@ impl Stopwatch {
     }
 }
 
-/// Parses assignments, and measures the time.
-pub(crate) fn parse<N: Borrow<TensorNode>>(
-    text: &str,
-    nodes: impl IntoIterator<Item = N>,
-) -> Result<(Assignments, Duration), TextError> {
-    let start = Instant::now();
-    let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
-    Ok((text::parse(text, &nodes)?, start.elapsed()))
+/// Handles of the nodes.
+pub(crate) fn owned<N: Borrow<TensorNode>>(nodes: impl IntoIterator<Item = N>) -> Vec<TensorNode> {
+    nodes.into_iter().map(|node| node.borrow().clone()).collect()
 }
 
 /// The memory mode that the optimiser decided for each node with a handle.

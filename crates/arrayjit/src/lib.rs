@@ -95,11 +95,13 @@ tnode::debug_as_display!(
 pub use assignments::{
     self as assign, // assignments: data, text, builders
     Assignments,
+    Nodes,
+    UnknownNode,
     Warning,
     WarningKind,
     builder::BuildError,
     indexing, // projections and einsum text, for builders
-    text::TextError,
+    text::{Program, TextError},
 };
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
