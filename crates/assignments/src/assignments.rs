@@ -5,6 +5,7 @@
 //! function of this crate settles a memory mode.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -28,8 +29,11 @@ pub struct Assignments {
     pub warnings: Vec<Warning>,
     /// The nodes whose values a run leaves in memory, where the host can read them.
     pub kept: BTreeSet<TensorNode>,
-    /// The nodes that the text makes, by name: those that it writes without a declaration.
+    /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
+    /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text has
+    /// no initial values.
+    pub initial: Option<Arc<Assignments>>,
 }
 
 /// One step of a program.
@@ -309,6 +313,10 @@ impl Assignments {
         self.steps.extend(next.steps);
         self.warnings.extend(next.warnings);
         self.kept.extend(next.kept);
+        self.initial = match (self.initial, next.initial) {
+            (Some(first), Some(second)) => Some(Arc::new((*first).clone().then((*second).clone()))),
+            (first, second) => first.or(second),
+        };
         let made = next.text_nodes.by_name().map(|(name, node)| (name, node.clone()));
         self.text_nodes.extend(made);
         self

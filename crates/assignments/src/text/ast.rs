@@ -24,6 +24,70 @@ pub(super) enum Item {
     /// A call that is a statement of its own, such as `sgd(w[i,j], g[i,j], 0.1)`.
     Call(Call),
     Repeat(Repeat),
+    /// `input x f32[32, 64]`: one node per item.
+    Declaration(Declaration),
+    /// `keep h`: one node per item.
+    Keep(Access),
+}
+
+/// A node with its type and sizes.
+#[derive(Clone, Debug)]
+pub(super) struct Declaration {
+    pub(super) role: Role,
+    /// The name, without indices.
+    pub(super) target: Access,
+    /// The element type; inferred if there is none.
+    pub(super) dtype: Option<DType>,
+    pub(super) sizes: Vec<IndexExpr>,
+    pub(super) initial: Option<Initial>,
+    /// The bytes before the initial value.
+    pub(super) span: ByteRange,
+}
+
+/// The role of a declared node in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A node whose values come from outside, and that the program only reads.
+    Input,
+    /// A node whose values outlive a run.
+    Param,
+    /// A node that keeps its initial values.
+    Const,
+    /// An intermediate.
+    Node,
+}
+
+impl Role {
+    const ALL: [Role; 4] = [Role::Input, Role::Param, Role::Const, Role::Node];
+
+    /// The word that begins a declaration.
+    pub(super) fn token(self) -> &'static str {
+        match self {
+            Role::Input => "input",
+            Role::Param => "param",
+            Role::Const => "const",
+            Role::Node => "node",
+        }
+    }
+
+    pub(super) fn from_token(token: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.token() == token)
+    }
+
+    /// Whether a declaration may have an initial value.
+    pub(super) fn has_initial_value(self) -> bool {
+        matches!(self, Role::Param | Role::Const)
+    }
+}
+
+/// The initial value of a declared node: an expression, or a function that fills the node.
+#[derive(Clone, Debug)]
+pub(super) struct Initial {
+    pub(super) value: Option<Expr>,
+    pub(super) fill: Option<Fetch>,
+    pub(super) op_span: ByteRange,
+    /// The bytes of the value.
+    pub(super) span: ByteRange,
 }
 
 /// A size, with the value that it has unless the caller binds another.

@@ -56,16 +56,16 @@ pub enum TextErrorKind {
         /// are many.
         near: Vec<String>,
     },
-    /// A read of a node that nothing declares, before the first statement that writes it.
+    /// A read of an intermediate before the first statement that writes it.
     #[error(
-        "node `{name}` has no values yet, since the statement of line {line} is the first to write it; write it before, or \
-         declare `input {name}` if its values come from elsewhere"
+        "node `{name}` has no values yet, since {}; write it before, or declare `input {name}` if its values come from elsewhere",
+        line.map_or("no statement writes it".to_owned(), |line| format!("the statement of line {line} is the first to write it"))
     )]
     ReadBeforeWritten {
         /// The name.
         name: String,
-        /// The line that writes it first.
-        line: usize,
+        /// The line that writes it first; none for a declared node that no statement writes.
+        line: Option<usize>,
     },
     /// The first statement that writes an intermediate accumulates into its earlier values.
     #[error(
@@ -77,6 +77,28 @@ pub enum TextErrorKind {
         name: String,
         /// The accumulating operation.
         op: AccumOp,
+    },
+    /// A statement that writes an input or a constant.
+    #[error(
+        "node `{name}` is declared as `{role}`, which a program only reads; declare it as `param {name}` to write it"
+    )]
+    ReadOnly {
+        /// The name.
+        name: String,
+        /// The word of the declaration.
+        role: &'static str,
+    },
+    /// A declaration or `keep` inside of a function.
+    #[error(
+        "`{word} {name}` in function `{function}`; write it outside of functions, whose nodes are their own"
+    )]
+    DeclaredInFunction {
+        /// The word that begins the item.
+        word: &'static str,
+        /// The name of the node.
+        name: String,
+        /// The function.
+        function: String,
     },
     /// An intermediate that no statement reads and the program does not keep.
     #[error(

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 use tnode::{DType, DelayedDType, Dims, TensorNode};
 
-use super::ast::{Access, Fetch, Frame, Statement};
+use super::ast::{Access, Fetch, Frame, Role, Statement};
 use super::error::{LocatedError, TextErrorKind};
 use super::names::{NodeNames, label};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
 use crate::origin::ByteRange;
-use crate::{AccumOp, Assignments, Nodes};
+use crate::{AccumOp, Assignments};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::random::Distribution;
 
@@ -67,11 +67,6 @@ impl<'a> Inference<'a> {
         &self.names
     }
 
-    /// Ends the analysis, and returns the intermediates by name.
-    pub(super) fn into_intermediates(self) -> Nodes {
-        self.names.into_intermediates()
-    }
-
     /// Resolves a statement, and infers the dimensions of its targets and the types that it determines.
     pub(super) fn statement(
         &mut self,
@@ -80,11 +75,14 @@ impl<'a> Inference<'a> {
     ) -> Result<Analysed, LocatedError> {
         if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
             resolve::reject_letters(statement)?;
+            self.check_target(target, statement)?;
             self.fill(fetch, target, statement)?;
+            self.mark_writes(statement);
             return Ok(Analysed::Fill);
         }
         for target in statement.lhs.iter().filter(|target| !target.merge) {
-            self.introduce(target, statement)?;
+            self.introduce(target)?;
+            self.check_target(target, statement)?;
         }
         let mut resolved = resolve::resolve(statement, self.text, &self.names, assignments)?;
         let ranges = ranges::letter_ranges(&resolved, assignments, self.text)?;
@@ -93,6 +91,7 @@ impl<'a> Inference<'a> {
             .map_err(|error| self.with_first_write(error))?;
         self.types(&resolved)?;
         self.mark_reads(&resolved);
+        self.mark_writes(statement);
         Ok(Analysed::Ranged(resolved, ranges))
     }
 
@@ -115,24 +114,40 @@ impl<'a> Inference<'a> {
     }
 
     /// Makes the node of a target that nothing declares and no earlier statement writes.
-    fn introduce(&mut self, target: &Access, statement: &Statement) -> Result<(), LocatedError> {
+    fn introduce(&mut self, target: &Access) -> Result<(), LocatedError> {
         if self.names.has(&target.name) {
             return Ok(());
         }
-        if statement.op != AccumOp::Assign && !statement.init {
-            let (name, op) = (target.name.clone(), statement.op);
-            return Err(TextErrorKind::NoEarlierValues { name, op }.at(statement.op_span.clone()));
-        }
         let node = TensorNode::builder(label(&target.name)).dims_later().build();
         let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
-        self.enter(target, node, statement);
+        self.names.add_intermediate(&target.name, node);
         Ok(())
     }
 
-    fn enter(&mut self, target: &Access, node: TensorNode, statement: &Statement) {
-        self.names.add_intermediate(&target.name, node.clone());
-        let (name_span, frame) = (target.name_span.clone(), statement.frame.clone());
-        self.first_writes.push(FirstWrite { node, name_span, frame });
+    /// Rejects a target that the program must not write, or whose earlier values it lacks.
+    fn check_target(&self, target: &Access, statement: &Statement) -> Result<(), LocatedError> {
+        let name = target.name.clone();
+        match self.names.role(&name) {
+            Some(role @ (Role::Input | Role::Const)) => {
+                let role = role.token();
+                return Err(TextErrorKind::ReadOnly { name, role }.at(target.name_span.clone()));
+            }
+            Some(Role::Param | Role::Node) | None => {}
+        }
+        if self.names.is_unwritten(&name) && statement.op != AccumOp::Assign && !statement.init {
+            let op = statement.op;
+            return Err(TextErrorKind::NoEarlierValues { name, op }.at(statement.op_span.clone()));
+        }
+        Ok(())
+    }
+
+    fn mark_writes(&mut self, statement: &Statement) {
+        for target in &statement.lhs {
+            if let (true, Ok(node)) = (self.names.set_written(&target.name), self.names.find(&target.name)) {
+                let (name_span, frame) = (target.name_span.clone(), statement.frame.clone());
+                self.first_writes.push(FirstWrite { node, name_span, frame });
+            }
+        }
     }
 
     /// Infers the target of a statement that fills a whole node. Only a slice gives dimensions.
@@ -157,7 +172,7 @@ impl<'a> Inference<'a> {
             };
             let node = TensorNode::builder(label(&target.name)).dims(dims.into_iter().skip(1)).build();
             let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
-            self.enter(target, node, statement);
+            self.names.add_intermediate(&target.name, node);
         }
         let node = self.names.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))?;
         let value = match fetch {

@@ -55,6 +55,10 @@ pub(super) struct Linear {
 }
 
 impl IndexExpr {
+    pub(super) fn number(value: i64, span: ByteRange) -> IndexExpr {
+        IndexExpr { kind: IndexExprKind::Number(i128::from(value)), span }
+    }
+
     pub(super) fn atom(atom: Atom, span: ByteRange) -> IndexExpr {
         IndexExpr { kind: IndexExprKind::Atom(atom), span }
     }

@@ -22,6 +22,7 @@
 //! writes it first. An ambiguity or a misfit is an error that points into the text.
 
 mod ast;
+mod declare;
 mod emit;
 mod error;
 mod expand;
@@ -39,6 +40,8 @@ mod resolve;
 mod synonyms;
 mod types;
 mod warnings;
+
+use std::sync::Arc;
 
 use tnode::TensorNode;
 
@@ -63,25 +66,21 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads the statements of a program into `assignments`.
+/// Reads statements into `assignments`, over the nodes of `names`.
 fn read<'a>(
-    program: &'a Program,
-    nodes: &[TensorNode],
+    statements: &[Statement],
+    mut names: NodeNames,
+    text: &'a Arc<str>,
     assignments: &mut Assignments,
 ) -> Result<Inference<'a>, LocatedError> {
-    let (text, mut names) = (program.text(), NodeNames::new(nodes));
-    let statements = program.statements(&|name| names.has(name))?;
-    names.expect_writes(&statements, text);
-    for name in program.symbols() {
-        assignments.symbol(&StaticSymbol::open(name));
-    }
+    names.expect_writes(statements, text);
     statements.iter().try_for_each(|statement| {
         declare_symbols(statement, text, assignments).map_err(|error| error.within(&statement.frame))
     })?;
     let mut inference = Inference::new(text, names);
     let mut analysed = Vec::with_capacity(statements.len());
     let mut result = Ok(());
-    for statement in &statements {
+    for statement in statements {
         match inference.statement(statement, assignments) {
             Ok(done) => analysed.push(done),
             Err(error) => {

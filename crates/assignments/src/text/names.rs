@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{Label, TensorNode};
 
-use super::ast::Statement;
+use super::ast::{Role, Statement};
 use super::error::TextErrorKind;
 use super::types::ExprType;
 use crate::Nodes;
@@ -14,12 +14,23 @@ use crate::Nodes;
 pub(super) struct NodeNames {
     whole: BTreeMap<String, BTreeSet<TensorNode>>,
     last: BTreeMap<String, BTreeSet<TensorNode>>,
-    /// The nodes that the statements so far write and nothing declares.
-    intermediates: Nodes,
+    /// The nodes that the text declares, by name.
+    declared: BTreeMap<String, DeclaredNode>,
+    /// The nodes that the text makes: declared ones, and those that the statements so far write and nothing
+    /// declares.
+    made: Nodes,
+    /// The names of intermediates without values so far.
+    unwritten: BTreeSet<String>,
     /// The line of the first statement that writes each name.
     first_writes: BTreeMap<String, usize>,
     /// The nodes that hold numbers only, so that their element types are open, with the kind of numbers.
     literals: BTreeMap<TensorNode, ExprType>,
+}
+
+/// A node that the text declares.
+struct DeclaredNode {
+    node: TensorNode,
+    role: Role,
 }
 
 impl NodeNames {
@@ -27,6 +38,7 @@ impl NodeNames {
         let mut names = NodeNames::default();
         for node in nodes {
             names.whole.entry(node.name()).or_default().insert(node.clone());
+            names.whole.entry(node.label().join(".")).or_default().insert(node.clone());
             if let Some(part) = node.label().last() {
                 names.last.entry(part.clone()).or_default().insert(node.clone());
             }
@@ -47,18 +59,58 @@ impl NodeNames {
         }
     }
 
-    /// Adds a node that a statement writes and nothing declares.
+    /// Adds a node that a statement writes and nothing declares. It has no values yet.
     pub(super) fn add_intermediate(&mut self, name: &str, node: TensorNode) {
-        self.intermediates.insert(name, node);
+        self.made.insert(name, node);
+        self.unwritten.insert(name.to_owned());
     }
 
-    /// The nodes that the statements so far write and nothing declares, by name.
-    pub(super) fn intermediates(&self) -> &Nodes {
-        &self.intermediates
+    /// Records that the text declares a given node.
+    pub(super) fn declare_given(&mut self, name: &str, node: TensorNode, role: Role) {
+        self.declared.insert(name.to_owned(), DeclaredNode { node, role });
     }
 
-    pub(super) fn into_intermediates(self) -> Nodes {
-        self.intermediates
+    /// Adds a node that a declaration of the text makes.
+    pub(super) fn declare_made(&mut self, name: &str, node: TensorNode, role: Role) {
+        if role == Role::Node {
+            self.unwritten.insert(name.to_owned());
+        }
+        self.made.insert(name, node.clone());
+        self.declare_given(name, node, role);
+    }
+
+    /// The declared nodes alone, all in one role.
+    pub(super) fn declared_as(&self, role: Role) -> NodeNames {
+        let mut names = NodeNames::default();
+        for (name, declared) in &self.declared {
+            names.declare_given(name, declared.node.clone(), role);
+        }
+        names
+    }
+
+    pub(super) fn is_declared(&self, name: &str) -> bool {
+        self.declared.contains_key(name)
+    }
+
+    /// The role of the declared node of that name.
+    pub(super) fn role(&self, name: &str) -> Option<Role> {
+        self.declared.get(name).map(|declared| declared.role)
+    }
+
+    /// Whether the node of that name is an intermediate without values so far.
+    pub(super) fn is_unwritten(&self, name: &str) -> bool {
+        self.unwritten.contains(name)
+    }
+
+    /// Records that a statement has written the node of that name. Returns whether it is the first one that
+    /// writes an intermediate.
+    pub(super) fn set_written(&mut self, name: &str) -> bool {
+        self.unwritten.remove(name)
+    }
+
+    /// The nodes that the text has made so far, by name.
+    pub(super) fn made(&self) -> &Nodes {
+        &self.made
     }
 
     /// The kind of the numbers in a node whose element type is open.
@@ -83,7 +135,8 @@ impl NodeNames {
     pub(super) fn not_written(&self, name: &str) -> TextErrorKind {
         let name = name.to_owned();
         match self.first_writes.get(&name) {
-            Some(&line) => TextErrorKind::ReadBeforeWritten { name, line },
+            Some(&line) => TextErrorKind::ReadBeforeWritten { name, line: Some(line) },
+            None if self.is_declared(&name) => TextErrorKind::ReadBeforeWritten { name, line: None },
             None => {
                 let near = similar_or_nearest(&name, self.names().map(str::to_owned));
                 TextErrorKind::UnknownNode { name, near }
@@ -101,20 +154,19 @@ impl NodeNames {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        let intermediates = self.intermediates.by_name().map(|(name, _)| name);
-        self.whole.keys().map(String::as_str).chain(intermediates)
+        self.whole.keys().map(String::as_str).chain(self.made.by_name().map(|(name, _)| name))
     }
 
     /// Whether some node has that name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.whole.contains_key(name)
-            || self.last.contains_key(name)
-            || self.intermediates.get(name).is_some()
+        let is_given = self.whole.contains_key(name) || self.last.contains_key(name);
+        is_given || self.made.get(name).is_some() || self.is_declared(name)
     }
 
     /// The only node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
-        if let Some(node) = self.intermediates.get(name) {
+        let declared = self.declared.get(name).map(|declared| &declared.node);
+        if let Some(node) = declared.or_else(|| self.made.get(name)) {
             return Ok(node.clone());
         }
         let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {

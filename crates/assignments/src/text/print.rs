@@ -3,8 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::ast::{
-    Access, Argument, Atom, Call, Constraint, Def, Expr, ExprKind, Fetch, FrameKind, Index, Item,
-    KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Row, SizeItem, Statement,
+    Access, Argument, Atom, Call, Constraint, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index,
+    Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row,
+    SizeItem, Statement,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -26,6 +27,8 @@ impl Display for Lines<'_> {
                 Item::Statement(statement) => writeln!(f, "{statement}"),
                 Item::Size(size) => writeln!(f, "{size}"),
                 Item::Call(call) => writeln!(f, "{call}"),
+                Item::Declaration(declaration) => writeln!(f, "{declaration}"),
+                Item::Keep(target) => writeln!(f, "keep {}", NodeName(target)),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),
                 Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
             }
@@ -49,6 +52,38 @@ impl<T: Display> Display for List<'_, T> {
             f.write_str(if at == 0 { "" } else { ", " })?;
             item.fmt(f)
         })
+    }
+}
+
+/// The name of a node, with its position in a family.
+struct NodeName<'a>(&'a Access);
+
+impl Display for NodeName<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Access { name, family, .. } = self.0;
+        f.write_str(name)?;
+        if family.is_empty() { Ok(()) } else { brackets(f, family) }
+    }
+}
+
+impl Display for Declaration {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.role, NodeName(&self.target))?;
+        if let Some(dtype) = self.dtype {
+            write!(f, " {dtype}")?;
+        }
+        brackets(f, &self.sizes)?;
+        match &self.initial {
+            Some(Initial { value: Some(value), .. }) => write!(f, " := {value}"),
+            Some(Initial { fill: Some(fill), .. }) => write!(f, " := {fill}"),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.token())
     }
 }
 

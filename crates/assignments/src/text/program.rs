@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::ast::{Item, Statement};
+use super::ast::{Access, Item};
 use super::error::{LocatedError, TextError, TextErrorKind};
+use super::expand::{self, Expanded};
 use super::names::NodeNames;
 use super::print::Lines;
-use super::{expand, names, parse};
-use crate::Assignments;
+use super::{declare, names, parse};
+use crate::indexing::StaticSymbol;
+use crate::{Assignments, Nodes};
 use lowered_ir::stack::with_enough;
 
 /// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name.
@@ -92,9 +94,12 @@ impl Program {
     /// # Errors
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.
     pub fn expand(&self) -> Result<Program, TextError> {
-        let statements = with_enough(|| self.statements(&|_| false));
-        let statements = statements.map_err(|error| TextError::new(error, &self.text))?;
-        let items = statements.into_iter().map(Item::Statement).collect();
+        let expanded = with_enough(|| self.expanded(&|_| false));
+        let Expanded { declarations, statements, kept } =
+            expanded.map_err(|error| TextError::new(error, &self.text))?;
+        let declarations = declarations.into_iter().map(Item::Declaration);
+        let items = declarations.chain(statements.into_iter().map(Item::Statement));
+        let items = items.chain(kept.into_iter().map(Item::Keep)).collect();
         Ok(Program { items, ..self.clone() })
     }
 
@@ -133,17 +138,45 @@ impl Program {
     pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
-            let mut assignments = Assignments::default();
-            let inference = super::read(self, nodes, &mut assignments).map_err(located)?;
+            let mut names = NodeNames::new(nodes);
+            let expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
+            declare::declare(&expanded.declarations, &mut names).map_err(located)?;
+            let initial = declare::initial(&expanded.declarations, &names, &self.text).map_err(located)?;
+            let mut assignments = Assignments { initial: initial.map(Arc::new), ..Assignments::default() };
+            for symbol in &self.symbols {
+                assignments.symbol(&StaticSymbol::open(symbol));
+            }
+            let inference = super::read(&expanded.statements, names, &self.text, &mut assignments);
+            let inference = inference.map_err(located)?;
+            for Access { name, name_span, .. } in &expanded.kept {
+                let node =
+                    inference.names().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
+                assignments.kept.insert(node);
+            }
             for name in &self.kept {
                 assignments.kept.insert(self.kept_node(name, inference.names())?);
             }
             inference.check_used(&assignments.kept).map_err(located)?;
-            assignments.text_nodes = inference.into_intermediates();
+            assignments.text_nodes = inference.names().made().clone();
             Ok(match &self.name {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,
             })
+        })
+    }
+
+    /// Makes the inputs, parameters and constants that the text declares. To compile several programs over
+    /// the same parameters, or one program several times, give them these nodes; a program that is not given
+    /// a declared node makes one of its own.
+    ///
+    /// # Errors
+    /// If the program cannot be expanded, declares a name twice, or a node would be too large. The error points
+    /// into the text.
+    pub fn declare(&self) -> Result<Nodes, TextError> {
+        with_enough(|| {
+            let located = |error| TextError::new(error, &self.text);
+            let declarations = self.expanded(&|_| false).map_err(located)?.declarations;
+            declare::lasting_nodes(&declarations).map_err(located)
         })
     }
 
@@ -154,16 +187,8 @@ impl Program {
         })
     }
 
-    pub(super) fn text(&self) -> &Arc<str> {
-        &self.text
-    }
-
-    pub(super) fn symbols(&self) -> &[String] {
-        &self.symbols
-    }
-
-    /// The expanded statements. `is_taken` says that a node has a name, which expansion then leaves to it.
-    pub(super) fn statements(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Vec<Statement>, LocatedError> {
+    /// The expanded program. `is_taken` says that a node has a name, which expansion then leaves to it.
+    fn expanded(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Expanded, LocatedError> {
         expand::expand(&self.items, &self.sizes, is_taken)
     }
 }

@@ -424,13 +424,13 @@ impl NameResolver<'_> {
             return Err(located(TextErrorKind::Syntax { expected, found }));
         }
         reject_rows(access)?;
+        if !matches!(how, AccessKind::Lhs) && self.nodes.is_unwritten(&access.name) {
+            return Err(self.nodes.not_written(&access.name).at(access.name_span.clone()));
+        }
         let (dims, is_open) = match node.dims_without_padding() {
             Ok(dims) => (dims, false),
             // The ranges of letters, which follow from the values, settle the dimensions of the target.
             Err(_) if matches!(how, AccessKind::Lhs) => (Dims::new(), true),
-            Err(_) if self.nodes.intermediates().get(&access.name).is_some() => {
-                return Err(self.nodes.not_written(&access.name).at(access.name_span.clone()));
-            }
             Err(error) => return Err(located(error.into())),
         };
         if !is_open && dims.len() != access.indices.len() {

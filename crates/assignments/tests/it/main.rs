@@ -9,6 +9,7 @@ mod assignment_text_random;
 mod computed_index;
 mod concat;
 mod convolution;
+mod declarations;
 mod fetch;
 mod functions;
 mod intermediates;

@@ -20,7 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::scope::Scope;
-use super::ast::{Call, Constraint, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement};
+use super::ast::{
+    Access, Call, Constraint, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement,
+};
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::IndexExpr;
 use crate::origin::ByteRange;
@@ -28,24 +30,33 @@ use crate::origin::ByteRange;
 /// The largest number of statements and repetitions in an expanded program.
 const MAX_STATEMENTS: usize = 1 << 16;
 
+/// An expanded program.
+#[derive(Default)]
+pub(super) struct Expanded {
+    pub(super) declarations: Vec<Declaration>,
+    pub(super) statements: Vec<Statement>,
+    /// The names of the nodes whose values the text keeps.
+    pub(super) kept: Vec<Access>,
+}
+
 /// Expands the items of a program. `bound` has the sizes that the caller binds; `is_taken` says that a node
 /// of the caller has a name.
 pub(super) fn expand(
     items: &[Item],
     bound: &BTreeMap<String, i64>,
     is_taken: &dyn Fn(&str) -> bool,
-) -> Result<Vec<Statement>, LocatedError> {
+) -> Result<Expanded, LocatedError> {
     let mut expansion = Expansion {
         functions: functions(items)?,
         bound,
         is_taken,
         sizes: BTreeMap::new(),
         calls: BTreeMap::new(),
-        statements: Vec::new(),
+        expanded: Expanded::default(),
         copies: 0,
     };
     expansion.items(items, &mut Scope::default())?;
-    Ok(expansion.statements)
+    Ok(expansion.expanded)
 }
 
 /// The functions of a program by name.
@@ -61,6 +72,17 @@ fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError>
     Ok(functions)
 }
 
+/// Rejects a declaration or `keep` in a function, whose nodes are its own in each call.
+fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+    match &scope.function {
+        Some(function) => {
+            let (function, name) = (function.function.clone(), target.name.clone());
+            Err(TextErrorKind::DeclaredInFunction { word, name, function }.at(target.name_span.clone()))
+        }
+        None => Ok(()),
+    }
+}
+
 fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
     TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span.clone())
 }
@@ -74,8 +96,7 @@ struct Expansion<'a> {
     sizes: BTreeMap<String, i64>,
     /// How many calls of each function have been expanded.
     calls: BTreeMap<String, usize>,
-    /// The expanded statements.
-    statements: Vec<Statement>,
+    expanded: Expanded,
     /// The number of statements and repetitions so far.
     copies: usize,
 }
@@ -92,6 +113,8 @@ impl Expansion<'_> {
             Item::Def(_) => Ok(()),
             Item::Call(call) => self.call_statement(call, scope),
             Item::Repeat(repeat) => self.repeat(repeat, scope),
+            Item::Declaration(declaration) => self.declaration(declaration, scope),
+            Item::Keep(target) => self.keep(target, scope),
         }
     }
 
@@ -117,6 +140,33 @@ impl Expansion<'_> {
         let mut call = call.clone();
         rewrite::call(&mut call, scope)?;
         self.call_alone(call, &scope.frame)
+    }
+
+    fn declaration(&mut self, declaration: &Declaration, scope: &Scope) -> Result<(), LocatedError> {
+        let mut declaration = declaration.clone();
+        reject_in_function(declaration.role.token(), &declaration.target, scope)?;
+        rewrite::node(&mut declaration.target, scope)?;
+        for size in &mut declaration.sizes {
+            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        }
+        if let Some(value) = declaration.initial.as_mut().and_then(|initial| initial.value.as_mut()) {
+            rewrite::default_value(value, scope)?;
+        }
+        if let Some(fill) = declaration.initial.as_mut().and_then(|initial| initial.fill.as_mut()) {
+            rewrite::fetch(fill, scope)?;
+        }
+        self.count(&declaration.span)?;
+        self.expanded.declarations.push(declaration);
+        Ok(())
+    }
+
+    fn keep(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut target = target.clone();
+        reject_in_function("keep", &target, scope)?;
+        rewrite::node(&mut target, scope)?;
+        self.count(&target.span)?;
+        self.expanded.kept.push(target);
+        Ok(())
     }
 
     fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<(), LocatedError> {
@@ -155,7 +205,7 @@ impl Expansion<'_> {
 
     fn push(&mut self, statement: Statement) -> Result<(), LocatedError> {
         self.count(&statement.span)?;
-        self.statements.push(statement);
+        self.expanded.statements.push(statement);
         Ok(())
     }
 

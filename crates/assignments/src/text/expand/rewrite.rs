@@ -136,7 +136,7 @@ fn row_letters(row: &Row, function: &FunctionScope) -> Result<Vec<IndexExpr>> {
 }
 
 /// Replaces the name of an access, whose indices have been rewritten.
-fn node(access: &mut Access, scope: &Scope) -> Result<()> {
+pub(super) fn node(access: &mut Access, scope: &Scope) -> Result<()> {
     let mut positions = String::new();
     for position in &access.family {
         positions += &format!(".{}", scope.integer(position)?);
@@ -225,7 +225,7 @@ fn random(call: &mut RandomCall, scope: &Scope) -> Result<()> {
 }
 
 /// Replaces the names in a function that fills a node.
-fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
+pub(super) fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
     match fetch {
         Fetch::Random(call) => random(call, scope),
         Fetch::SampleValues { distribution, scheme, of, of_span } => {

@@ -149,7 +149,7 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
             Some((*init || *op == AccumOp::Assign, target.span.clone()))
         }
         Item::Repeat(repeat) => first_write(&repeat.body, name),
-        Item::Size(_) | Item::Def(_) | Item::Call(_) => None,
+        Item::Size(_) | Item::Def(_) | Item::Call(_) | Item::Declaration(_) | Item::Keep(_) => None,
     })
 }
 
@@ -159,7 +159,7 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
         match item {
             Item::Statement(statement) => into.extend(statement.lhs.iter().map(|target| target.name.clone())),
             Item::Repeat(repeat) => written(&repeat.body, into),
-            Item::Size(_) | Item::Def(_) | Item::Call(_) => {}
+            Item::Size(_) | Item::Def(_) | Item::Call(_) | Item::Declaration(_) | Item::Keep(_) => {}
         }
     }
 }

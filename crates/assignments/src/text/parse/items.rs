@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::ast::{Def, Item, Parameter, Pattern, PatternAxis, Repeat, SizeItem};
+use super::super::ast::{Def, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
 use super::{ParseResult, Parser, functions};
@@ -44,6 +44,17 @@ impl Parser<'_> {
             ("repeat", Token::Name(_)) => {
                 items.push(Item::Repeat(self.repeat()?));
                 Ok(true)
+            }
+            ("keep", Token::Name(_)) => {
+                self.next();
+                items.extend(self.list(Self::kept_name)?.into_iter().map(Item::Keep));
+                Ok(false)
+            }
+            (word, Token::Name(_)) if Role::from_token(word).is_some() => {
+                let role = Role::from_token(word).unwrap_or(Role::Node);
+                self.next();
+                items.extend(self.list(|p| p.declaration(role))?.into_iter().map(Item::Declaration));
+                Ok(false)
             }
             (_, Token::Sign("(")) if self.functions.contains(&word) => {
                 let name_span = self.next().span;
@@ -160,7 +171,7 @@ impl Parser<'_> {
     }
 
     /// Parses a name.
-    fn name(&mut self, what: &str) -> ParseResult<(String, crate::origin::ByteRange)> {
+    pub(super) fn name(&mut self, what: &str) -> ParseResult<(String, crate::origin::ByteRange)> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected(what)) };
         Ok((name, self.next().span))
     }

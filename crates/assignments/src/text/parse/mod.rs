@@ -3,6 +3,7 @@
 //! Words such as `size` and `def` begin an item only where a second name follows, which no statement has, so
 //! nodes may have these names too.
 
+mod declarations;
 mod expressions;
 mod indices;
 mod items;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 
 use tnode::MAX_RANK;
 
+pub(super) use self::declarations::declarations;
 pub(super) use self::expressions::{depth, functions, node};
 use super::ast::{Access, Atom, Constraint, Index, Item, Statement};
 use super::error::{LocatedError, TextErrorKind};
