@@ -392,7 +392,10 @@ impl Number {
     /// Converts the number to a type; an error at `span` if the type cannot represent it.
     pub(super) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
         self.in_type(dtype).ok_or_else(|| {
-            let value = text.get(span.clone()).unwrap_or_default().to_owned();
+            let written = text.get(span.clone()).unwrap_or_default();
+            // In a function, the text may have the name of a parameter.
+            let is_number = written.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+            let value = if is_number { written.to_owned() } else { self.to_string() };
             TextErrorKind::Literal { value, dtype }.at(span.clone())
         })
     }

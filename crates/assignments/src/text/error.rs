@@ -336,7 +336,11 @@ pub enum TextErrorKind {
         axes: String,
     },
     /// Arguments that disagree about an axis.
-    #[error("axis `{axis}` of function `{function}` is `{expected}` in an earlier argument, found `{found}`")]
+    #[error(
+        "axis `{axis}` of function `{function}` is {} in an earlier argument, found {}",
+        axes_text(expected),
+        axes_text(found)
+    )]
     AxisMismatch {
         /// The function.
         function: String,
@@ -611,7 +615,8 @@ pub enum TextErrorKind {
 fn axes_text(axes: &str) -> String {
     match axes {
         "" => "no axes".to_owned(),
-        axes => format!("the axes `{axes}`"),
+        axes if axes.contains(',') => format!("the axes `{axes}`"),
+        axis => format!("the axis `{axis}`"),
     }
 }
 

@@ -128,9 +128,10 @@ impl Program {
         self.name.as_deref()
     }
 
-    /// Expands the program, and resolves its names against the given nodes. A node is found by the last part
-    /// of its label, or by its whole name as in `w1.grad`. Settles the element types of the nodes that occur,
-    /// and the open dimensions of nodes that the text writes. Symbols are bound in order of mention.
+    /// Expands the program, and resolves its names against the given nodes. A node is found by its whole
+    /// name as in `w1.grad`, by all parts of its label as in `w.0`, or by the last part of its label. Settles
+    /// the element types of the nodes that occur, and the open dimensions of nodes that the text writes.
+    /// Symbols are bound in order of mention.
     ///
     /// # Errors
     /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the first

@@ -5,7 +5,7 @@ use crate::program;
 use assignments::text::{Program, parse};
 use expect_test::{Expect, expect};
 use program::{Machine, f32s, values};
-use tnode::TensorNode;
+use tnode::{DType, TensorNode};
 
 /// The expanded program. It prints as a program that expands to itself, and so does the program before.
 fn expanded(text: &str) -> String {
@@ -43,4 +43,267 @@ fn a_call_uses_the_nodes_of_the_caller() {
             p[b,k] := softmax.1.e[b,k] / softmax.1.s[b]
         "#]],
     );
+}
+
+#[test]
+fn other_arguments_become_intermediates() {
+    check(
+        &format!("{SOFTMAX} p[h,j] := 2 * softmax(s[h,j] / 8)"),
+        expect![[r#"
+            softmax.1.x[h,j] := s[h,j] / 8
+            softmax.1.m[h] :max= softmax.1.x[h,k]
+            softmax.1.e[h,k] := exp(softmax.1.x[h,k] - softmax.1.m[h])
+            softmax.1.s[h] :+= softmax.1.e[h,k]
+            softmax.1.y[h,k] := softmax.1.e[h,k] / softmax.1.s[h]
+            p[h,j] := 2 * softmax.1.y[h,j]
+        "#]],
+    );
+    // The letter `k` of the caller is not the letter `k` of the function.
+    check(
+        &format!("{SOFTMAX} p[k,i] := softmax(x[k,i] * i)"),
+        expect![[r#"
+        softmax.1.x[k,i] := x[k,i] * i
+        softmax.1.m[k1] :max= softmax.1.x[k1,k]
+        softmax.1.e[k1,k] := exp(softmax.1.x[k1,k] - softmax.1.m[k1])
+        softmax.1.s[k1] :+= softmax.1.e[k1,k]
+        p[k1,k] := softmax.1.e[k1,k] / softmax.1.s[k1]
+    "#]],
+    );
+    // A target that the argument reads, and one that is selected by a constraint.
+    check(
+        &format!("{SOFTMAX} x[b,i] := softmax(x[b,i]); y[i] := softmax(z[i]) where i < 3"),
+        expect![[r#"
+        softmax.1.m[b] :max= x[b,k]
+        softmax.1.e[b,k] := exp(x[b,k] - softmax.1.m[b])
+        softmax.1.s[b] :+= softmax.1.e[b,k]
+        softmax.1.y[b,k] := softmax.1.e[b,k] / softmax.1.s[b]
+        x[b,i] := softmax.1.y[b,i]
+        softmax.2.x[i] := z[i] where i < 3
+        softmax.2.m :max= softmax.2.x[k]
+        softmax.2.e[k] := exp(softmax.2.x[k] - softmax.2.m[])
+        softmax.2.s :+= softmax.2.e[k]
+        softmax.2.y[k] := softmax.2.e[k] / softmax.2.s[]
+        y[i] := softmax.2.y[i] where i < 3
+    "#]],
+    );
+    // A part of a node is used where it is; a diagonal is not.
+    check(
+        "def total(x[..]) -> s[] { s :+= x[..] / size(..) }
+         t := total(x[2,i,j]); t := total(x[i,i,@n]); t := total(i) + total(x[i,0,0]); q := total(t)",
+        expect![[r#"
+            t :+= x[2,i,j] / (size(i) * size(j))
+            total.2.x[i] := x[i,i,@n]
+            t :+= total.2.x[i] / size(i)
+            total.3.x[i] := i
+            total.3.s :+= total.3.x[i] / size(i)
+            total.4.s :+= x[i,0,0] / size(i)
+            t := total.3.s[] + total.4.s[]
+            q :+= t[] / 1
+        "#]],
+    );
+}
+
+#[test]
+fn calls_are_expanded_from_the_inside() {
+    check(
+        "def f(x[i]) -> y[i] { y[i] := g(x[i]) + 1 }
+         def g(x[..]) -> z[..] { z[..] := 2 * x[..] }
+         a[i] := f(g(b[i])); t :+= f(a[i]) * g(a[i]) + 0 * i",
+        expect![[r#"
+            g.1.z[i] := 2 * b[i]
+            g.2.z[i] := 2 * g.1.z[i]
+            a[i] := g.2.z[i] + 1
+            g.3.z[i] := 2 * a[i]
+            f.2.y[i] := g.3.z[i] + 1
+            g.4.z[i] := 2 * a[i]
+            t :+= f.2.y[i] * g.4.z[i] + 0 * i
+        "#]],
+    );
+}
+
+#[test]
+fn results_have_the_letters_of_arguments_or_targets() {
+    let conv = "def conv(x[b,c,h,w], f[o,c,i,j], stride = 1) -> y[b,o,h2,w2] {
+                    y[b,o,h2,w2] :+= x[b, c, stride*h2 + i, stride*w2 + j] * f[o,c,i,j]
+                }";
+    check(
+        &format!("{conv} y[b,o,u,v] := conv(x[b,c,i,j], f[o,c,p,q], 2)"),
+        expect![[r#"
+            y[b,o,h2,w2] :+= x[b,c,2*h2 + i,2*w2 + j] * f[o,c,i,j]
+        "#]],
+    );
+    check(
+        &format!("{conv} y[b,o,u] := relu(conv(x[b,c,i,j], f[o,c,p,q])[b, o, 2*u, 0])"),
+        expect![[r#"
+            conv.1.y[b,o,h2,w2] :+= x[b,c,1*h2 + i,1*w2 + j] * f[o,c,i,j]
+            y[b,o,u] := relu(conv.1.y[b,o,2*u,0])
+        "#]],
+    );
+    check(
+        "def linear(x[..,i], w[i,o]) -> y[..,o] { y[..,o] :+= x[..,i] * w[i,o] }
+         h[b,o] := linear(x[b,k], w[k,o]); t[o,b] := linear(x[b,k], w[k,o])",
+        expect![[r#"
+            h[b,o] :+= x[b,i] * w[i,o]
+            t[o,b] :+= x[b,i] * w[i,o]
+        "#]],
+    );
+}
+
+#[test]
+fn functions_write_parameters_and_several_results() {
+    check(
+        "def momentum(inout w[..], g[..], inout v[..], rate, mu = 0.9) {
+             v[..] := mu * v[..] + g[..]
+             w[..] -= rate * v[..]
+         }
+         momentum(w[i,j], g[i,j] / 2, v[i,j], 0.1)
+         momentum(b[o], b[o], v2[o], r, mu = 0)
+         momentum(s, s_grad, sv, @rate * 0.5)",
+        expect![[r#"
+            momentum.1.g[i,j] := g[i,j] / 2
+            v[i,j] := 0.9 * v[i,j] + momentum.1.g[i,j]
+            w[i,j] -= 0.1 * v[i,j]
+            momentum.2.g[o] := b[o]
+            v2[o] := 0 * v2[o] + momentum.2.g[o]
+            b[o] -= r[] * v2[o]
+            sv := 0.9 * sv[] + s_grad[]
+            s -= @rate * 0.5 * sv[]
+        "#]],
+    );
+    check(
+        "def cell(x[b,u], h[b,u]) -> y[b,u], c[b,u] { c[b,u] := x[b,u] * h[b,u]; y[b,u] := tanh(c[b,u]) }
+         h1[b,u], c1[b,u] := cell(x[b,u], h0[b,u])
+         h[b,u], c[b,u] := cell(x[b,u], h[b,u])",
+        expect![[r#"
+            c1[b,u] := x[b,u] * h0[b,u]
+            h1[b,u] := tanh(c1[b,u])
+            c[b,u] := x[b,u] * h[b,u]
+            cell.2.y[b,u] := tanh(c[b,u])
+            h[b,u] := cell.2.y[b,u]
+        "#]],
+    );
+}
+
+#[test]
+fn rows_are_named_and_letters_differ() {
+    check(
+        "def outer(x[..p..], y[..q..]) -> z[..p..,..q..] { z[..p..,..q..] := x[..p..] * y[..q..] }
+         z[a,b,c] := outer(u[a,b], v[c])
+         z[a,b,c,d] := outer(u[a,b], u[c,d])",
+        expect![[r#"
+            z[a,b,c] := u[a,b] * v[c]
+            z[a,b,c,d] := u[a,b] * u[c,d]
+        "#]],
+    );
+    check(
+        "def dropout(x[..], seed, step, keep = 0.9) -> y[..] {
+             y[..] := where(uniform(seed, step, ..) < keep, x[..] / keep, 0)
+         }
+         y[b,i] := dropout(x[b,i], 7, @step)",
+        expect![[r#"
+            y[b,i] := where(uniform(7, @step, b, i) < 0.9, x[b,i] / 0.9, 0)
+        "#]],
+    );
+}
+
+#[test]
+fn sizes_are_numbers() {
+    check(
+        "size d = 6, half = d / 2
+         y[i] := x[i + half] * d - size(i) where i < half
+         y[half - 1] := d % 4
+         y := uniform(d)
+         def f(x[i]) -> y[i] { y[i] := x[i] * half }
+         y[i] := f(x[d*i]) where i < d
+         def g(x[i], half) -> y[i] { y[i] := x[i] * half where i < half }
+         y[i] := g(x[i], 2)",
+        expect![[r#"
+            y[i] := x[i + 3] * 6 - size(i) where i < 3
+            y[3 - 1] := 6 % 4
+            y := uniform(6)
+            f.1.x[i] := x[6*i] where i < 6
+            f.1.y[i] := f.1.x[i] * 3
+            y[i] := f.1.y[i] where i < 6
+            y[i] := x[i] * 2 where i < 2
+        "#]],
+    );
+}
+
+#[test]
+fn repetitions_are_unrolled() {
+    check(
+        "size layers = 2
+         repeat l in 0..layers {
+             h[l + 1][b,o] :+= h[l][b,i] * w[l][i,o]
+             repeat k in l..2 { t[l,k][] := l * k }
+         }
+         repeat l in 3..3 { y := 1 }
+         y[b,o] := h[layers][b,o]",
+        expect![[r#"
+            h.1[b,o] :+= h.0[b,i] * w.0[i,o]
+            t.0.0 := 0 * 0
+            t.0.1 := 0 * 1
+            h.2[b,o] :+= h.1[b,i] * w.1[i,o]
+            t.1.1 := 1 * 1
+            y[b,o] := h.2[b,o]
+        "#]],
+    );
+    check(
+        "def mlp(x[..,i], n) -> y[..,i] {
+             h[0][..,i] := x[..,i]
+             repeat l in 0..n { h[l + 1][..,i] := relu(h[l][..,i]) }
+             y[..,i] := h[n][..,i]
+         }
+         y[b,i] := mlp(x[b,i], 2)",
+        expect![[r#"
+            mlp.1.h.0[b,i] := x[b,i]
+            mlp.1.h.1[b,i] := relu(mlp.1.h.0[b,i])
+            mlp.1.h.2[b,i] := relu(mlp.1.h.1[b,i])
+            y[b,i] := mlp.1.h.2[b,i]
+        "#]],
+    );
+}
+
+#[test]
+fn expanded_programs_compute() {
+    let (w, g, v) = (f32s("w", &[2, 3]), f32s("g", &[2, 3]), f32s("v", &[2, 3]));
+    let text = "
+        def momentum(inout w[..], g[..], inout v[..], rate, mu = 0.5) {
+            v[..] := mu * v[..] + g[..]
+            w[..] -= rate * v[..]
+        }
+        size steps
+        repeat step in 0..steps { momentum(w[i,j], g[i,j], v[i,j], 0.25 * (step + 1)) }";
+    let program = Program::parse(text).and_then(|program| program.bind("steps", 3));
+    let nodes = [w.clone(), g.clone(), v.clone()];
+    let assignments = program.and_then(|program| program.assignments(&nodes));
+    let mut machine = Machine::new(&assignments.unwrap_or_else(|error| panic!("{error}")));
+    let (mut ws, gs, mut vs) = (values(6, 1), values(6, 2), values(6, 3));
+    for (node, values) in [(&w, &ws), (&g, &gs), (&v, &vs)] {
+        machine.set(node, values);
+    }
+    machine.run(&[]);
+    for step in 0..3 {
+        for at in 0..6 {
+            vs[at] = 0.5 * vs[at] + gs[at];
+            ws[at] -= 0.25 * f64::from(step + 1) * vs[at];
+        }
+    }
+    assert_eq!((machine.get(&w), machine.get(&v)), (ws, vs));
+}
+
+#[test]
+fn families_are_nodes_with_numbers() {
+    let family = |name: &str, at: &str| {
+        let node = TensorNode::builder([name, at]).dims([2, 2]).dtype(DType::F32);
+        node.build().expect("small")
+    };
+    let (w0, w1, y) = (family("w", "0"), family("w", "1"), f32s("y", &[2]));
+    let text = "y[l] := 0 * l\n repeat l in 0..2 { y[l] += w[l][i,j] * size(j) }";
+    let assignments = parse(text, &[w0.clone(), w1.clone(), y.clone()]);
+    let mut machine = Machine::new(&assignments.unwrap_or_else(|error| panic!("{error}")));
+    machine.set(&w0, &[1., 2., 3., 4.]);
+    machine.set(&w1, &[5., 6., 7., 8.]);
+    machine.run(&[]);
+    assert_eq!(machine.get(&y), [20., 52.]);
 }

@@ -11,6 +11,7 @@ mod concat;
 mod convolution;
 mod declarations;
 mod fetch;
+mod function_errors;
 mod functions;
 mod intermediates;
 mod listing;

@@ -189,7 +189,7 @@ impl Expansion<'_> {
 
     fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<(), LocatedError> {
         if scope.integers.contains_key(&repeat.letter) {
-            return Err(twice("size", &repeat.letter, &repeat.letter_span));
+            return Err(twice("letter", &repeat.letter, &repeat.letter_span));
         }
         for value in scope.integer(&repeat.from)?..scope.integer(&repeat.to)? {
             self.count(&repeat.span)?;

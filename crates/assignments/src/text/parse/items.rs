@@ -16,6 +16,9 @@ impl Parser<'_> {
             if self.peek() == end {
                 return Ok(items);
             }
+            if self.peek() == &Token::Eof {
+                return Err(self.expected("`}`"));
+            }
             if self.item(&mut items)? {
                 continue;
             }
@@ -36,6 +39,9 @@ impl Parser<'_> {
                 self.next();
                 items.extend(self.list(Self::size_item)?.into_iter().map(Item::Size));
                 Ok(false)
+            }
+            ("def", Token::Name(_)) if self.depth > 0 => {
+                Err(self.expected("a statement: functions are defined outside of blocks"))
             }
             ("def", Token::Name(_)) => {
                 items.push(Item::Def(Arc::new(self.def()?)));
@@ -129,10 +135,10 @@ impl Parser<'_> {
         let is_inout = self.peek() == &Token::Name("inout".to_owned());
         if is_inout && matches!(self.peek_after(), Token::Name(_)) {
             self.next();
-            return Ok(Parameter::Array { pattern: self.pattern()?, inout: true });
+            return self.array_parameter(true);
         }
         if matches!(self.peek(), Token::Name(_)) && self.peek_after() == &Token::Sign("[") {
-            return Ok(Parameter::Array { pattern: self.pattern()?, inout: false });
+            return self.array_parameter(false);
         }
         let (name, name_span) = self.name("a parameter such as `x[..,k]` or `rate = 0.1`")?;
         let default = match self.sign("=") {
@@ -142,21 +148,27 @@ impl Parser<'_> {
         Ok(Parameter::Scalar { name, name_span, default })
     }
 
-    /// Parses `x[..,k]`, with at most one row variable.
-    fn pattern(&mut self) -> ParseResult<Pattern> {
-        let (name, name_span) = self.name("an array such as `y[..,k]`")?;
-        self.expect("[")?;
-        let axes = if self.peek() == &Token::Sign("]") { Vec::new() } else { self.list(Self::pattern_axis)? };
-        if self.sign("]").is_none() {
-            return Err(self.expected("`,` or `]`"));
-        }
-        let rows = axes.iter().filter_map(|axis| match axis {
+    /// Parses the pattern of a parameter, with at most one row variable: there is one way to match it.
+    fn array_parameter(&mut self, inout: bool) -> ParseResult<Parameter> {
+        let pattern = self.pattern()?;
+        let rows = pattern.axes.iter().filter_map(|axis| match axis {
             PatternAxis::Row(row) => Some(row),
             PatternAxis::Letter(..) => None,
         });
         if let Some(second) = rows.clone().nth(1) {
             let (expected, found) = ("at most one `..`".to_owned(), "another one".to_owned());
             return Err(TextErrorKind::Syntax { expected, found }.at(second.span.clone()));
+        }
+        Ok(Parameter::Array { pattern, inout })
+    }
+
+    /// Parses `x[..,k]`.
+    fn pattern(&mut self) -> ParseResult<Pattern> {
+        let (name, name_span) = self.name("an array such as `y[..,k]`")?;
+        self.expect("[")?;
+        let axes = if self.peek() == &Token::Sign("]") { Vec::new() } else { self.list(Self::pattern_axis)? };
+        if self.sign("]").is_none() {
+            return Err(self.expected("`,` or `]`"));
         }
         let span = self.since(name_span.start);
         Ok(Pattern { name, name_span, axes, span })

@@ -114,7 +114,7 @@ impl Parser<'_> {
             match &spanned.token {
                 Token::Sign("(") => open += 1,
                 Token::Sign(")") => open = open.saturating_sub(1),
-                Token::End | Token::Eof => return true,
+                Token::End | Token::Eof | Token::Sign("}") => return true,
                 Token::Name(name) if open == 0 && name == "where" => return true,
                 Token::Sign(_) if open == 0 => return false,
                 _ => {}
