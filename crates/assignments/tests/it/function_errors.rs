@@ -499,9 +499,9 @@ repeat l in 1..3 {
     check(
         "def column(x[i,j]) -> y[i] { y[i] := x[i,6] }\n\n y[i,0] := column(x[i,j])",
         expect![[r#"
-            line 1, column 30: unknown node `column.1.y`; expected one of s, w, x, y
+            line 1, column 42: index `6` takes values 6..=6, but axis 1 of node `x` has 6 elements; `pad(x, 0)[i,6]` reads 0 outside
             1 | def column(x[i,j]) -> y[i] { y[i] := x[i,6] }
-              |                              ^
+              |                                          ^
             in function `column`, line 3, column 12
             3 |  y[i,0] := column(x[i,j])
               |            ^^^^^^^^^^^^^^"#]],

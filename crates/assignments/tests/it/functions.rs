@@ -4,6 +4,7 @@ use crate::program;
 
 use assignments::text::{Program, parse};
 use expect_test::{Expect, expect};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use program::{Machine, f32s, values};
 use tnode::{DType, TensorNode};
 
@@ -306,4 +307,105 @@ fn families_are_nodes_with_numbers() {
     machine.set(&w1, &[5., 6., 7., 8.]);
     machine.run(&[]);
     assert_eq!(machine.get(&y), [20., 52.]);
+}
+
+/// Runs a program over `f32` inputs, as it is and optimised, and returns the values of `output`.
+fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
+    let mut nodes: Vec<TensorNode> = inputs.iter().map(|(node, _)| (*node).clone()).collect();
+    nodes.push(output.clone());
+    let assignments = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
+    let mut machine = Machine::new(&assignments);
+    let once = |machine: &mut Machine| {
+        machine.clear();
+        inputs.iter().for_each(|(node, values)| machine.set(node, values));
+        machine.run(&[]);
+        machine.get(output)
+    };
+    let found = once(&mut machine);
+    let optimized = optimize(machine.lowered.routine.clone(), &OptimizeSettings::default());
+    machine.lowered.routine = optimized.unwrap_or_else(|error| panic!("{error}")).routine;
+    assert_close(&once(&mut machine), &found);
+    found
+}
+
+fn assert_close(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{found} {expected}");
+    }
+}
+
+fn softmax_of(row: &[f64]) -> Vec<f64> {
+    let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+    row.iter().map(|x| (x - max).exp() / sum).collect()
+}
+
+#[test]
+fn attention_from_functions() {
+    let text = format!(
+        "{SOFTMAX}
+         def attention(q[..,i,d], k[..,j,d], v[..,j,e], scale) -> y[..,i,e] {{
+             s[..,i,j] :+= q[..,i,d] * k[..,j,d]
+             p[..,i,j] := softmax(s[..,i,j] / scale)
+             y[..,i,e] :+= p[..,i,j] * v[..,j,e]
+         }}
+         o[b,t,e] := attention(q[b,t,d], k[b,u,d], v[b,u,e], 2)"
+    );
+    let (batch, length, depth) = (2, 4, 3);
+    let (q, k) = (f32s("q", &[batch, length, depth]), f32s("k", &[batch, length, depth]));
+    let (v, o) = (f32s("v", &[batch, length, depth]), f32s("o", &[batch, length, depth]));
+    let count = batch * length * depth;
+    let (qs, ks, vs) = (values(count, 1), values(count, 2), values(count, 3));
+    let found = run(&text, &[(&q, &qs), (&k, &ks), (&v, &vs)], &o);
+    let at = |values: &[f64], b: usize, t: usize, d: usize| values[(b * length + t) * depth + d];
+    let mut expected = Vec::new();
+    for b in 0..batch {
+        for t in 0..length {
+            let dot = |u: usize| (0..depth).map(|d| at(&qs, b, t, d) * at(&ks, b, u, d)).sum::<f64>() / 2.0;
+            let weights = softmax_of(&(0..length).map(dot).collect::<Vec<_>>());
+            expected
+                .extend((0..depth).map(|e| (0..length).map(|u| weights[u] * at(&vs, b, u, e)).sum::<f64>()));
+        }
+    }
+    assert_close(&found, &expected);
+}
+
+#[test]
+fn normalisation_and_optimisers_from_functions() {
+    let text = "
+        def layer_norm(x[..,k], gain[k], bias[k], eps = 1e-5) -> y[..,k] {
+            mean[..] :+= x[..,k] / size(k)
+            var[..] :+= (x[..,k] - mean[..]) * (x[..,k] - mean[..]) / size(k)
+            y[..,k] := gain[k] * (x[..,k] - mean[..]) * recip_sqrt(var[..] + eps) + bias[k]
+        }
+        y[b,i] := 2 * layer_norm(x[b,i] * 3, g[i], c[i], eps = 0.25)";
+    let (x, g, c, y) = (f32s("x", &[3, 4]), f32s("g", &[4]), f32s("c", &[4]), f32s("y", &[3, 4]));
+    let (xs, gs, cs) = (values(12, 1), values(4, 2), values(4, 3));
+    let found = run(text, &[(&x, &xs), (&g, &gs), (&c, &cs)], &y);
+    let mut expected = Vec::new();
+    for row in xs.chunks(4) {
+        let row: Vec<f64> = row.iter().map(|x| 3.0 * x).collect();
+        let mean = row.iter().sum::<f64>() / 4.0;
+        let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 4.0;
+        let scale = 1.0 / (var + 0.25).sqrt();
+        expected.extend((0..4).map(|i| 2.0 * (gs[i] * (row[i] - mean) * scale + cs[i])));
+    }
+    assert_close(&found, &expected);
+
+    // A function within a repetition writes members of families.
+    let text = "
+        def linear(x[..,i], w[i,o]) -> y[..,o] { y[..,o] :+= x[..,i] * w[i,o] }
+        h[0][b,i] := x[b,i]
+        repeat l in 0..3 { h[l + 1][b,o] := relu(linear(h[l][b,i], w[i,o])) }
+        y[b,o] := h[3][b,o]";
+    let w = f32s("w", &[4, 4]);
+    let ws = values(16, 5);
+    let found = run(text, &[(&x, &xs), (&w, &ws)], &y);
+    let mut h = xs;
+    for _ in 0..3 {
+        let layer = |row: &[f64], o: usize| (0..4).map(|i| row[i] * ws[4 * i + o]).sum::<f64>().max(0.0);
+        h = h.chunks(4).flat_map(|row| (0..4).map(|o| layer(row, o)).collect::<Vec<_>>()).collect();
+    }
+    assert_close(&found, &h);
 }
