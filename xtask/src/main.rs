@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::new_codegen;
+use xtask::{assign, new_codegen};
 
 mod bench;
 mod bless;
@@ -54,6 +54,8 @@ enum Task {
     Conformance(conformance::ConformanceArgs),
     /// Write a crate with a code generator outside of this workspace.
     NewCodegen(new_codegen::NewCodegenArgs),
+    /// Look at a program in assignment text: print its statements.
+    Assign(assign::AssignArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
     Lir(lir::LirArgs),
 }
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Task::Bless(args) => bless::run(&args),
         Task::Conformance(args) => conformance::run(&args),
         Task::NewCodegen(args) => new_codegen::run(&args),
+        Task::Assign(args) => assign::run(&args),
         Task::Lir(args) => lir::run(&args),
     };
     match result {
