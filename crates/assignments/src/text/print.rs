@@ -174,6 +174,10 @@ impl Display for Statement {
         write!(f, "{} {op} ", List(&self.lhs))?;
         match &self.fetch {
             Some(fetch) => fetch.fmt(f)?,
+            // Without parentheses, a random number alone would fill the whole target.
+            None if matches!(self.rhs.as_slice(), [Expr { kind: ExprKind::Random(_), .. }]) => {
+                write!(f, "({})", self.rhs[0])?;
+            }
             None => List(&self.rhs).fmt(f)?,
         }
         if self.constraints.is_empty() { Ok(()) } else { write!(f, " where {}", List(&self.constraints)) }

@@ -19,6 +19,7 @@ mod lost_values;
 mod lowering;
 mod lowering_total;
 mod margins;
+mod mutated_programs;
 mod number_types;
 mod program;
 mod random_fills;

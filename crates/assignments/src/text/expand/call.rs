@@ -11,6 +11,7 @@ use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::IndexExpr;
 use super::super::parse;
 use super::arguments::{self, MatchedAxes};
+use super::results::{CallResult, bind_results};
 use super::scope::{ArrayBinding, FunctionScope, Scope};
 use super::{Expansion, constraints_of, letters, rewrite};
 use crate::AccumOp;
@@ -19,20 +20,13 @@ use crate::origin::ByteRange;
 type Result<T> = std::result::Result<T, LocatedError>;
 
 /// The place of a call.
-struct CallSite<'a> {
+pub(super) struct CallSite<'a> {
     /// The letters of the statement around it.
     letters: &'a [String],
-    constraints: &'a [Constraint],
+    pub(super) constraints: &'a [Constraint],
     frame: &'a Option<Arc<Frame>>,
     /// The targets that receive the results as they are; empty within an expression.
-    targets: &'a [Access],
-}
-
-/// The node that holds a result, and the caller's letters of its axes.
-struct CallResult {
-    node: ArrayBinding,
-    letters: Vec<String>,
-    is_target: bool,
+    pub(super) targets: &'a [Access],
 }
 
 /// The call that is the whole value of a plain assignment.
@@ -298,100 +292,6 @@ impl Expansion<'_> {
     }
 }
 
-/// Binds the results of a call: to the targets where possible, else to intermediates.
-fn bind_results(
-    mut function: FunctionScope,
-    axes: &MatchedAxes,
-    call: &Call,
-    def: &Def,
-    site: &CallSite<'_>,
-) -> Result<(FunctionScope, Vec<CallResult>)> {
-    let mut results = Vec::new();
-    for (at, pattern) in def.results.iter().enumerate() {
-        let found = axes.result(&def.name, pattern)?;
-        let target = site.targets.get(at);
-        let letters = match &call.indices {
-            // The indices after a call need no letters.
-            Some(_) => found.into_iter().map(Option::unwrap_or_default).collect(),
-            None => result_letters(found, target, def, pattern, call)?,
-        };
-        let own = format!("{}.{}", function.prefix, pattern.name);
-        let receives = |target: &&Access| {
-            let arguments = call.arguments.iter().map(|argument| &argument.value);
-            let others =
-                site.targets.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
-            site.constraints.is_empty() && receives_directly(target, &letters, arguments, others)
-        };
-        let result = match target.filter(receives) {
-            Some(target) => {
-                CallResult { node: arguments::binding(target, &letters), letters, is_target: true }
-            }
-            None => CallResult { node: ArrayBinding::whole(own, letters.len()), letters, is_target: false },
-        };
-        function.arrays.insert(pattern.name.clone(), result.node.clone());
-        function.locals.remove(&pattern.name);
-        results.push(result);
-    }
-    for parameter in &def.parameters {
-        function.locals.remove(parameter.name());
-    }
-    Ok((function, results))
-}
-
-/// The letters of a result. Letters that no argument has are, in order, those letters of the target that no
-/// argument has.
-fn result_letters(
-    found: Vec<Option<String>>,
-    target: Option<&Access>,
-    def: &Def,
-    pattern: &Pattern,
-    call: &Call,
-) -> Result<Vec<String>> {
-    let of_target = target.iter().flat_map(|target| &target.indices).filter_map(|index| match index {
-        Index::Linear(index) => index.as_letter().map(str::to_owned),
-        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
-    });
-    let mut free = of_target.filter(|letter| !found.iter().flatten().any(|known| known == letter));
-    let mut letters = Vec::new();
-    for letter in &found {
-        match letter.clone().or_else(|| free.next()) {
-            Some(letter) => letters.push(letter),
-            None => {
-                let (function, result) = (def.name.clone(), pattern.to_string());
-                return Err(TextErrorKind::OpenResult { function, result }.at(call.span.clone()));
-            }
-        }
-    }
-    Ok(letters)
-}
-
-/// Whether a function may write its result to the target itself: the target has one letter of the result per
-/// axis, and no argument and no other target may be the same node.
-fn receives_directly<'a>(
-    target: &Access,
-    letters: &[String],
-    mut arguments: impl Iterator<Item = &'a Expr>,
-    mut others: impl Iterator<Item = &'a Access>,
-) -> bool {
-    let letter = |index: &Index| match index {
-        Index::Linear(index) => index.as_letter().map(str::to_owned),
-        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
-    };
-    let axes: Option<BTreeSet<String>> = target.indices.iter().map(letter).collect();
-    let wanted: BTreeSet<String> = letters.iter().cloned().collect();
-    let is_permutation = target.indices.len() == letters.len() && wanted.len() == letters.len();
-    let reads = |argument: &Expr| {
-        let mut nodes = Vec::new();
-        letters::nodes_of(argument, &mut nodes);
-        nodes.iter().any(|node| may_be_same(node, &target.name))
-    };
-    is_permutation
-        && axes == Some(wanted)
-        && !target.merge
-        && !arguments.any(reads)
-        && !others.any(|other| may_be_same(&other.name, &target.name))
-}
-
 /// The names of the nodes that a call changes while the function runs.
 fn changed_names(arguments: &[(&Parameter, Option<&Expr>)]) -> Vec<String> {
     let changed = arguments.iter().filter_map(|(parameter, argument)| match (parameter, argument) {
@@ -407,7 +307,7 @@ fn changed_names(arguments: &[(&Parameter, Option<&Expr>)]) -> Vec<String> {
 }
 
 /// Whether two names may refer to the same node, of which one may be the last part of a label.
-fn may_be_same(a: &str, b: &str) -> bool {
+pub(super) fn may_be_same(a: &str, b: &str) -> bool {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     last(a) == last(b)
 }

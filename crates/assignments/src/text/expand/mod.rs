@@ -13,6 +13,7 @@
 mod arguments;
 mod call;
 mod letters;
+mod results;
 mod rewrite;
 mod scope;
 

@@ -1,0 +1,113 @@
+//! Programs with random edits: no text makes the parser, expansion or inference panic, and printed programs
+//! mean what their texts mean.
+
+use crate::program::{f32s, node};
+
+use assignments::lower::{LowerOptions, lower};
+use assignments::text::Program;
+use lowered_ir::verify::verify;
+use proptest::prelude::*;
+use tnode::DType;
+
+const PROGRAMS: [&str; 6] = [
+    "def softmax(x[..,k]) -> y[..,k] {
+         m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..]); s[..] :+= e[..,k]
+         y[..,k] := e[..,k] / s[..]
+     }
+     y[i,j] := 2 * softmax(x[i,j] / 8) where j < 5",
+    "def step(inout w[..], g[..], rate, mu = 0.9) { w[..] -= rate * (g[..] + mu * w[..]) / size(..) }
+     step(x[i,j], y[i,j], s); step(v[i], v[i] * 2, @t * 0.5, mu = 1); step(s, s, 1)",
+    "size d = 6, half = d / 2
+     repeat l in 0..half { v[l] := w[d - 1 - l]; h[l][i] := v[i] * l }
+     v[i] := h[half - 1][i] + h[0][i] where i < half",
+    "def conv(x[b,c], f[c,o], stride = 1) -> y[b,o] { y[b,o] :+= x[b, stride*c + k] * f[c,o] where k < 2 }
+     y[i,j] := conv(x[i,j], z[j,k])[i, 2*j] where i < 2, j < 2",
+    "def drop(x[..r..], seed, t) -> y[..r..] { y[..r..] := where(uniform(seed, t, ..r..) < 0.9, x[..r..], 0) }
+     y[i,j] := drop(x[i,j], 7, @t) where @t < 10; v := (uniform(3)); s := -(-1) - -2",
+    "def two(x[i]) -> a[i], b[] { a[i] := x[i]; b :+= x[i] > 0.5 }
+     v[i], s := two(w[i]); y[n[i] % 4, i] += w[i]; q := pad(x, -1)[n[0], 3 - 9]; s := q + size(q)",
+];
+
+/// The words and signs of a text.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '@';
+        let length = match first {
+            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        tokens.push(&rest[..length]);
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// An edit: what to do at a token, and the token to take from anywhere.
+type Edit = (u8, prop::sample::Index, prop::sample::Index);
+
+fn edited(text: &str, edits: &[Edit]) -> String {
+    let pool: Vec<&str> = PROGRAMS.iter().flat_map(|text| tokens(text)).collect();
+    let mut tokens = tokens(text);
+    for (kind, at, from) in edits {
+        let (at, other) = (at.index(tokens.len().max(1)), from.index(tokens.len().max(1)));
+        let from = pool[from.index(pool.len())];
+        match kind % 4 {
+            0 if at < tokens.len() => _ = tokens.remove(at),
+            1 if at < tokens.len() => tokens[at] = from,
+            2 if at < tokens.len() => tokens.swap(at, other),
+            _ => tokens.insert(at, from),
+        }
+    }
+    tokens.concat()
+}
+
+/// Checks everything that holds for any text.
+fn check(text: &str) {
+    let Ok(program) = Program::parse(text) else { return };
+    let printed = program.to_string();
+    let again = Program::parse(&printed).unwrap_or_else(|error| panic!("{error}\n{text}\n{printed}"));
+    assert_eq!(again.to_string(), printed, "{text}");
+    let expanded = program.expand().map(|program| program.to_string());
+    match (&expanded, again.expand()) {
+        (Ok(expanded), Ok(again)) => {
+            assert_eq!(again.to_string(), *expanded, "{text}");
+            let last = Program::parse(expanded).and_then(|program| program.expand());
+            assert_eq!(last.unwrap_or_else(|error| panic!("{error}\n{text}")).to_string(), *expanded);
+        }
+        (Err(_), Err(_)) => {}
+        (found, again) => panic!("{text}\n{found:?}\n{again:?}"),
+    }
+    let nodes = [
+        f32s("x", &[4, 6]),
+        f32s("y", &[4, 6]),
+        f32s("z", &[6, 3]),
+        f32s("v", &[6]),
+        f32s("w", &[6]),
+        f32s("s", &[]),
+        node("n", DType::I32, &[6]),
+    ];
+    let Ok(assignments) = program.assignments(&nodes) else { return };
+    if let Ok(lowered) = lower(&assignments, &LowerOptions::default()) {
+        verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
+}
+
+#[test]
+fn the_programs_are_valid() {
+    for text in PROGRAMS {
+        Program::parse(text).and_then(|program| program.expand()).unwrap_or_else(|error| panic!("{error}"));
+        check(text);
+    }
+}
+
+proptest! {
+    #[test]
+    fn edited_programs_keep_their_meaning_when_printed(
+        program in 0..PROGRAMS.len(),
+        edits in prop::collection::vec(any::<Edit>(), 1..4),
+    ) {
+        check(&edited(PROGRAMS[program], &edits));
+    }
+}
