@@ -237,6 +237,14 @@ pub enum TextErrorKind {
         /// The limit.
         limit: usize,
     },
+    /// A negative position in a family of nodes.
+    #[error("nodes of the family `{name}` are numbered from 0, found {found}")]
+    NegativeMember {
+        /// The name of the family.
+        name: String,
+        /// The position.
+        found: i64,
+    },
     /// A name in an integer that is no size.
     #[error("`{name}` has no known value; expected numbers, sizes and letters of repetitions")]
     NoInteger {

@@ -335,7 +335,9 @@ impl Display for Expr {
             ExprKind::Name(name) | ExprKind::Letter(name) => f.write_str(name),
             ExprKind::Symbol(name) => write!(f, "@{name}"),
             // Without brackets, a name could be a letter.
-            ExprKind::Access(access) if access.indices.is_empty() && !access.merge => {
+            ExprKind::Access(access)
+                if access.indices.is_empty() && access.family.is_empty() && !access.merge =>
+            {
                 write!(f, "{}[]", access.name)
             }
             ExprKind::Access(access) => access.fmt(f),

@@ -215,6 +215,16 @@ fn sizes() {
           | ^^^^^^^^^^^^^^^^"#]],
     );
     check(
+        "s := 1\nrepeat l in 0..2 { s += w[l - 1][] }",
+        expect![[r#"
+        line 2, column 27: nodes of the family `w` are numbered from 0, found -1
+        2 | repeat l in 0..2 { s += w[l - 1][] }
+          |                           ^^^^^
+        for `l` = 0, line 2, column 1
+        2 | repeat l in 0..2 { s += w[l - 1][] }
+          | ^^^^^^^^^^^^^^^^"#]],
+    );
+    check(
         "repeat l in 0..100000000000 {}",
         expect![[r#"
         line 1, column 1: the expanded program has more than 65536 statements

@@ -139,7 +139,13 @@ fn row_letters(row: &Row, function: &FunctionScope) -> Result<Vec<IndexExpr>> {
 pub(super) fn node(access: &mut Access, scope: &Scope) -> Result<()> {
     let mut positions = String::new();
     for position in &access.family {
-        positions += &format!(".{}", scope.integer(position)?);
+        match scope.integer(position)? {
+            at if at >= 0 => positions += &format!(".{at}"),
+            found => {
+                let name = access.name.clone();
+                return Err(TextErrorKind::NegativeMember { name, found }.at(position.span.clone()));
+            }
+        }
     }
     if let Some(function) = &scope.function {
         in_function(access, function)?;
