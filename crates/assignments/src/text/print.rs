@@ -343,6 +343,9 @@ impl Display for Expr {
             ExprKind::Access(access) => access.fmt(f),
             ExprKind::Pad(access, outside, _) => {
                 write!(f, "pad({}, {outside})", access.name)?;
+                if !access.family.is_empty() {
+                    brackets(f, &access.family)?;
+                }
                 brackets(f, &access.indices)
             }
             ExprKind::Size(letter) => write!(f, "size({letter})"),
