@@ -5,6 +5,7 @@
 //! (`crates/codegen-cranelift/tests/it/fuzz_targets.rs`).
 
 use assignments::lower::{LowerOptions, lower};
+use assignments::text::Program;
 use codegen_core::{Codegen, CodegenError};
 use codegen_cranelift::{CraneliftOptions, cranelift};
 use codegen_testkit::{Outcome, run_generated};
@@ -66,8 +67,15 @@ fn some_nodes() -> [TensorNode; 6] {
     })
 }
 
+/// Whether the text is a program over the nodes. A program prints as one that expands to the same statements.
 fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
-    let Ok(assignments) = assignments::text::parse(source, nodes) else { return false };
+    let Ok(program) = Program::parse(source) else { return false };
+    let printed = program.to_string();
+    let again = Program::parse(&printed).expect("printed text parses");
+    assert_eq!(again.to_string(), printed);
+    let expanded = |program: &Program| program.expand().map(|expanded| expanded.to_string()).ok();
+    assert_eq!(expanded(&again), expanded(&program));
+    let Ok(assignments) = program.assignments(nodes) else { return false };
     let Ok(program) = lower(&assignments, &LowerOptions::default()) else { return false };
     verify(&program.lowered.routine).expect("lowered assignments verify");
     true

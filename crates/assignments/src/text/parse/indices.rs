@@ -129,6 +129,8 @@ impl Parser<'_> {
             Token::Number(_) => {
                 return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(span));
             }
+            // A range that ended with this word would not end the statement.
+            Token::Name(name) if name == "where" => return Err(self.expected("an index")),
             Token::Name(name) => {
                 if matches!(self.peek_after(), Token::Sign("[" | "(")) {
                     return Err(TextErrorKind::NotAffine { found: "a value" }.at(span));

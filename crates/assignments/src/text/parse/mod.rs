@@ -179,8 +179,10 @@ impl Parser<'_> {
     }
 
     fn target(&mut self) -> ParseResult<Access> {
-        let Token::Name(name) = self.peek().clone() else {
-            return Err(self.expected("a statement such as `y[i] := x[i]`"));
+        let name = match self.peek().clone() {
+            // On a line of its own, the word continues the statement before.
+            Token::Name(name) if name != "where" => name,
+            _ => return Err(self.expected("a statement such as `y[i] := x[i]`")),
         };
         let name_span = self.next().span;
         self.access(name, name_span)
