@@ -1,9 +1,13 @@
 //! `cargo xtask assign`: prints what a program in assignment text means.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use assignments::lower::{LowerOptions, lower};
 use assignments::text::Program;
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
+use tnode::MemoryMode;
 
 /// Options of `cargo xtask assign`.
 #[derive(clap::Args)]
@@ -22,6 +26,15 @@ enum AssignTask {
         #[arg(long = "size", value_name = "NAME=VALUE")]
         sizes: Vec<String>,
     },
+    /// Print the element type, dimensions and memory mode of every name, and the ranges of the letters of every
+    /// statement.
+    Check {
+        /// A file of assignment text that declares its inputs.
+        file: PathBuf,
+        /// A size and its value, such as `batch=32`.
+        #[arg(long = "size", value_name = "NAME=VALUE")]
+        sizes: Vec<String>,
+    },
 }
 
 /// Runs the subcommand.
@@ -31,6 +44,7 @@ enum AssignTask {
 pub fn run(args: &AssignArgs) -> Result<()> {
     match &args.task {
         AssignTask::Expand { file, sizes } => print!("{}", expand(file, sizes)?),
+        AssignTask::Check { file, sizes } => print!("{}", check(file, sizes)?),
     }
     Ok(())
 }
@@ -41,6 +55,33 @@ pub fn run(args: &AssignArgs) -> Result<()> {
 /// If the file cannot be read, or is no valid program. The error shows the line.
 pub fn expand(file: &Path, sizes: &[String]) -> Result<String> {
     Ok(program(file, sizes)?.expand().with_context(|| file.display().to_string())?.to_string())
+}
+
+/// The names of a program with their element types, dimensions and memory modes, then its statements with the
+/// ranges of their letters. The modes are those of the program compiled alone: a name without memory is virtual.
+///
+/// # Errors
+/// If the file cannot be read, is no valid program, or cannot be compiled. The error shows the line.
+pub fn check(file: &Path, sizes: &[String]) -> Result<String> {
+    let in_file = || file.display().to_string();
+    let report = program(file, sizes)?.report(&[]).with_context(in_file)?;
+    let lowered = lower(&report.assignments, &LowerOptions::default()).with_context(in_file)?.lowered;
+    let optimized = optimize(lowered.routine, &OptimizeSettings::default()).with_context(in_file)?.routine;
+    let modes: BTreeMap<_, _> = lowered
+        .nodes
+        .iter()
+        .zip(&optimized.nodes)
+        .map(|(node, decl)| (node, decl.mode.mode().map_or("open", MemoryMode::token)))
+        .collect();
+    let mut text = String::new();
+    for (name, node) in report.assignments.text_nodes.by_name() {
+        let dims: Vec<String> = node.dims_without_padding()?.iter().map(usize::to_string).collect();
+        let mode = modes.get(node).map_or("not used", |mode| mode);
+        text += &format!("{name} {}[{}]  # {mode}\n", node.dtype().token(), dims.join(", "));
+    }
+    text += "\n";
+    report.statements.iter().for_each(|statement| text += &format!("{statement}\n"));
+    Ok(text)
 }
 
 /// The program of a file, with sizes bound.

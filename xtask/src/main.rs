@@ -54,7 +54,7 @@ enum Task {
     Conformance(conformance::ConformanceArgs),
     /// Write a crate with a code generator outside of this workspace.
     NewCodegen(new_codegen::NewCodegenArgs),
-    /// Look at a program in assignment text: print its statements.
+    /// Look at a program in assignment text: print its statements, or what its names are.
     Assign(assign::AssignArgs),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
     Lir(lir::LirArgs),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use xtask::assign::expand;
+use xtask::assign::{check, expand};
 
 #[test]
 fn a_program_is_printed_expanded() {
@@ -26,4 +26,32 @@ fn a_program_is_printed_expanded() {
     assert!(open.contains("line 1, column 6: size `n` has no value"), "{open}");
     assert!(shown(&["n"]).expect_err("no value").contains("expected `--size NAME=VALUE`, found `n`"));
     assert!(shown(&["m=1"]).expect_err("no size").contains("the text has no size `m`"));
+}
+
+#[test]
+fn names_and_ranges_are_printed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("softmax.assign");
+    let text = "size batch, classes = 10\n\
+                input x f32[batch, classes]\n\
+                input hot u8[batch, classes]\n\
+                m[b] :max= x[b,i]\n\
+                e[b,i] := exp(x[b,i] - m[b])\n\
+                s[b] :+= e[b,i]\n\
+                loss :+= -hot[b,i] * log(e[b,i] / s[b]) / batch\n\
+                keep loss\n";
+    fs::write(&file, text).expect("written");
+    let found = check(&file, &["batch=4".to_owned()]).unwrap_or_else(|error| panic!("{error:#}"));
+    let expected = "e f32[4, 10]  # local\n\
+                    hot u8[4, 10]  # materialized\n\
+                    loss f32[]  # materialized\n\
+                    m f32[4]  # local\n\
+                    s f32[4]  # local\n\
+                    x f32[4, 10]  # materialized\n\
+                    \n\
+                    m[b] :max= x[b,i]  # b < 4, i < 10\n\
+                    e[b,i] := exp(x[b,i] - m[b])  # b < 4, i < 10\n\
+                    s[b] :+= e[b,i]  # b < 4, i < 10\n\
+                    loss :+= -hot[b,i] * log(e[b,i] / s[b]) / batch  # b < 4, i < 10\n";
+    assert_eq!(found, expected);
 }

@@ -36,6 +36,7 @@ mod print;
 mod program;
 mod random;
 mod ranges;
+mod report;
 mod resolve;
 mod synonyms;
 mod types;
@@ -53,6 +54,7 @@ use self::infer::{Analysed, Inference};
 use self::names::NodeNames;
 pub(crate) use self::names::similar_or_nearest;
 pub use self::program::Program;
+pub use self::report::{ProgramReport, StatementRanges};
 use super::{Assignments, ProgramStep};
 use crate::indexing::StaticSymbol;
 
@@ -66,13 +68,13 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads statements into `assignments`, over the nodes of `names`.
+/// Reads statements into `assignments`, over the nodes of `names`. Returns the analysis of each statement too.
 fn read<'a>(
     statements: &[Statement],
     mut names: NodeNames,
     text: &'a Arc<str>,
     assignments: &mut Assignments,
-) -> Result<Inference<'a>, LocatedError> {
+) -> Result<(Inference<'a>, Vec<Analysed>), LocatedError> {
     names.expect_writes(statements, text);
     statements.iter().try_for_each(|statement| {
         declare_symbols(statement, text, assignments).map_err(|error| error.within(&statement.frame))
@@ -99,15 +101,19 @@ fn read<'a>(
         };
         emitted.map_err(|error| error.within(&statement.frame))?;
     }
-    result.map(|()| inference)
+    result.map(|()| (inference, analysed))
 }
 
-/// The statement as a remark: as the text has it, or as expansion made it.
 fn remark(statement: &Statement, text: &str) -> ProgramStep {
-    ProgramStep::Remark(match statement.is_expanded {
+    ProgramStep::Remark(source(statement, text))
+}
+
+/// The statement on one line: as the text has it, or as expansion made it.
+fn source(statement: &Statement, text: &str) -> String {
+    match statement.is_expanded {
         true => statement.to_string(),
         false => on_one_line(&text[statement.span.clone()]),
-    })
+    }
 }
 
 /// Enters the symbols whose range a `where` declares; the range holds for the whole text.

@@ -11,6 +11,7 @@ use super::error::{LocatedError, TextError, TextErrorKind};
 use super::expand::{self, Expanded};
 use super::names::NodeNames;
 use super::print::Lines;
+use super::report::{ProgramReport, StatementRanges};
 use super::{declare, names, parse};
 use crate::indexing::StaticSymbol;
 use crate::{Assignments, Nodes};
@@ -137,6 +138,14 @@ impl Program {
     /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the first
     /// such position. A name that cannot be kept is shown as a statement `keep` behind the text.
     pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
+        self.report(nodes).map(|report| report.assignments)
+    }
+
+    /// Resolves the program as [`assignments`](Program::assignments) does, and reports the ranges of letters.
+    ///
+    /// # Errors
+    /// The errors of [`assignments`](Program::assignments).
+    pub fn report(&self, nodes: &[TensorNode]) -> Result<ProgramReport, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut names = NodeNames::new(nodes);
@@ -147,8 +156,8 @@ impl Program {
             for symbol in &self.symbols {
                 assignments.symbol(&StaticSymbol::open(symbol));
             }
-            let inference = super::read(&expanded.statements, names, &self.text, &mut assignments);
-            let inference = inference.map_err(located)?;
+            let (inference, analysed) =
+                super::read(&expanded.statements, names, &self.text, &mut assignments).map_err(located)?;
             for Access { name, name_span, .. } in &expanded.kept {
                 let node =
                     inference.names().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
@@ -159,10 +168,14 @@ impl Program {
             }
             inference.check_used(&assignments.kept).map_err(located)?;
             assignments.text_nodes = inference.names().made().clone();
-            Ok(match &self.name {
+            let assignments = match &self.name {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,
-            })
+            };
+            let ranges = expanded.statements.iter().zip(&analysed);
+            let ranges =
+                ranges.map(|(statement, analysed)| StatementRanges::new(statement, analysed, &self.text));
+            Ok(ProgramReport { statements: ranges.collect(), assignments })
         })
     }
 

@@ -13,7 +13,7 @@ use super::super::{names, parse};
 use super::letters;
 use super::scope::{AxisBinding, FunctionScope, Scope};
 use crate::origin::ByteRange;
-use lowered_ir::ir::BinaryOp;
+use lowered_ir::ir::{BinaryOp, UnaryOp};
 
 type Result<T> = std::result::Result<T, LocatedError>;
 
@@ -279,8 +279,18 @@ fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
             expr.children_mut().into_iter().try_for_each(|child| values(child, letters, scope))?;
         }
     }
+    negate_number(expr);
     expr.depth = parse::depth(&expr.kind, &expr.span)?;
     Ok(())
+}
+
+/// Makes a negated number one number, as the parser does.
+fn negate_number(expr: &mut Expr) {
+    if let ExprKind::Unary(UnaryOp::Neg, operand) = &expr.kind
+        && let ExprKind::Number(number) = operand.kind
+    {
+        expr.kind = ExprKind::Number(number.negated());
+    }
 }
 
 /// The meaning of a bare name; `None` if it keeps its name.
