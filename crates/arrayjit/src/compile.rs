@@ -26,7 +26,7 @@ use crate::{
     backend::Backend,
     calls::{CallReport, Statements},
     capsule::CapsuleSource,
-    error::CompileError,
+    error::{CompileError, InitialiseError},
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
     log::{LogFolder, logging_to},
@@ -44,6 +44,8 @@ pub struct Compiled {
     warnings: Vec<Warning>,
     /// The nodes that the text made.
     text_nodes: Nodes,
+    /// The program that gives declared nodes their initial values.
+    initial: Option<Arc<Assignments>>,
     /// The log folder and style of linked routines, if they log.
     logs: Option<(LogFolder, LogStyle)>,
     /// The source of capsules, if the settings ask for them.
@@ -258,6 +260,42 @@ impl Backend {
         self.compile_read(|| program.assignments(&owned(nodes)))
     }
 
+    /// Adds the nodes that the text of `code` declares with initial values to a context, with these values. The
+    /// result is `context` if there are none.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, HostArray, Nodes};
+    ///
+    /// let backend = Backend::open("interpreter")?;
+    /// let text = "
+    ///     input x f32[2, 3]
+    ///     param w f32[3, 2] := normal(42) * 0.1
+    ///     h[b,j] :+= x[b,i] * w[i,j]
+    ///     y[b,j]  := relu(h[b,j])
+    ///     keep y";
+    /// let code = backend.compile(text, &Nodes::default())?;
+    /// let context = backend.initialise(&code, &backend.context()?)?;
+    /// let x = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3])?;
+    /// let routine = code.link(&context.init_from_host(code.node("x")?, &x)?)?;
+    /// routine.run(&[])?;
+    /// assert_eq!(routine.context().to_host(code.node("y")?)?.dims(), [2, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InitialiseError`], if the initial values do not compile, or a device fails.
+    pub fn initialise(&self, code: &Compiled, context: &Context) -> Result<Context, InitialiseError> {
+        let Some(initial) = &code.initial else { return Ok(context.clone()) };
+        let routine = self.compile_assignments(initial)?.link(context)?;
+        routine.run(&[])?;
+        // The values are copied, so that the context does not keep the nodes of random samples.
+        initial.kept.iter().try_fold(context.clone(), |context, node| {
+            let values = routine.context().to_host(node)?;
+            Ok(context.init_from_host(node, &values)?)
+        })
+    }
+
     /// Compiles the assignments that `read` makes of a text.
     fn compile_read(
         &self,
@@ -336,9 +374,18 @@ impl Backend {
         laps.end("optimize");
         let statements =
             if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
-        let (text_nodes, took) = (assignments.text_nodes.clone(), laps.took);
-        let planned =
-            PlannedRoutine { source, optimized, nodes, views, warnings, text_nodes, statements, took };
+        let (text_nodes, initial) = (assignments.text_nodes.clone(), assignments.initial.clone());
+        let planned = PlannedRoutine {
+            source,
+            optimized,
+            nodes,
+            views,
+            warnings,
+            text_nodes,
+            initial,
+            statements,
+            took: laps.took,
+        };
         Ok((planned, changes))
     }
 
@@ -379,8 +426,17 @@ impl Backend {
 
     /// Reports the compiled routine, whose decisions are committed.
     pub(crate) fn finish(&self, planned: PlannedRoutine, form: CompiledForm) -> Compiled {
-        let PlannedRoutine { source, optimized, nodes, views, warnings, text_nodes, statements, took } =
-            planned;
+        let PlannedRoutine {
+            source,
+            optimized,
+            nodes,
+            views,
+            warnings,
+            text_nodes,
+            initial,
+            statements,
+            took,
+        } = planned;
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
@@ -389,7 +445,7 @@ impl Backend {
             _ => None,
         };
         let optimized = Arc::new(optimized);
-        let compiled = Compiled { form, nodes, optimized, warnings, text_nodes, logs, capsules };
+        let compiled = Compiled { form, nodes, optimized, warnings, text_nodes, initial, logs, capsules };
         self.reporter().warnings(compiled.name(), compiled.warnings());
         compiled.report(self, &statements, &took);
         compiled
@@ -435,6 +491,7 @@ pub(crate) struct PlannedRoutine {
     views: Vec<(TensorNode, View)>,
     warnings: Vec<Warning>,
     text_nodes: Nodes,
+    initial: Option<Arc<Assignments>>,
     /// The statements for reports about calls; empty unless calls are reported.
     statements: Statements,
     /// The time that each stage took.

@@ -105,6 +105,18 @@ fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
     }
 }
 
+/// Why the nodes that a text declares did not get their initial values.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum InitialiseError {
+    /// The initial values do not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The device failed.
+    #[error(transparent)]
+    Run(#[from] device_runtime::RunError),
+}
+
 /// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.
 #[derive(thiserror::Error)]
 #[non_exhaustive]

@@ -84,6 +84,7 @@ mod error;
 
 tnode::debug_as_display!(
     CompileError,
+    InitialiseError,
     OpenError,
     RegisterError,
     parallel::ParallelError,
@@ -149,7 +150,7 @@ pub use crate::{
     },
     batch::{BatchMember, CompiledBatch},
     compile::Compiled,
-    error::{CompileError, OpenError},
+    error::{CompileError, InitialiseError, OpenError},
     fallback::{Fallback, FallbackCount},
     routine::Routine,
     settings::Settings,

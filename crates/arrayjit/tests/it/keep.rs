@@ -1,6 +1,6 @@
-//! Nodes that a text writes without declaring them: kept ones are readable, on every backend of this build.
+//! Nodes that a text makes: kept intermediates are readable, and declared nodes get their initial values.
 
-use arrayjit::{Backend, Context, HostArray, Program, Routine, TensorNode};
+use arrayjit::{Backend, Context, HostArray, Nodes, Program, Routine, TensorNode};
 
 const TEXT: &str = "
     h[b,j] :+= x[b,i] * w1[i,j]
@@ -86,4 +86,57 @@ fn unknown_names_list_similar_ones() {
     assert_eq!(code.node("x").expect("an input").name(), "x");
     let error = code.node("w3").expect_err("there is none");
     assert_eq!(error.to_string(), "unknown node `w3`; expected one of w1, w2");
+}
+
+/// A least-squares fit whose inputs, parameter and initial values the text declares.
+const FIT: &str = "
+    size count = 4
+    input x f32[count, 2], t f32[count]
+    param w f32[2] := normal(1) * 0.1
+    e[b]  :+= x[b,i] * w[i]
+    e[b]   -= t[b]
+    loss  :+= e[b] * e[b] / count
+    g[i]  :+= 2 * x[b,i] * e[b] / count
+    w[i]   -= 0.1 * g[i]
+    keep loss";
+
+#[test]
+fn a_program_is_one_text() {
+    let backend = Backend::open("inline").expect("it is in every build");
+    let program = Program::parse(FIT).expect("a program");
+    let nodes = program.declare().expect("valid");
+    let code = backend.compile_program(&program, &nodes).expect("valid");
+    let context = backend.context().expect("a stream");
+    let context = backend.initialise(&code, &context).expect("memory");
+    let (x, t) = ([[1f32, 0.], [0., 1.], [1., 1.], [2., 1.]].concat(), [2f32, -1., 1., 3.]);
+    let array = |values: &[f32], dims: &[usize]| {
+        HostArray::from_slice(values, dims.iter().copied()).expect("as many values")
+    };
+    let find = |name: &str| nodes.find(name).expect("it is declared");
+    let context = context.init_from_host(find("x"), &array(&x, &[4, 2])).expect("memory");
+    let context = context.init_from_host(find("t"), &array(&t, &[4])).expect("memory");
+    let routine = code.link(&context).expect("all nodes are there");
+    let loss = code.node("loss").expect("it is kept");
+    let start = values(&routine, find("w"));
+    assert!(start.iter().all(|w| *w != 0.0 && w.abs() < 0.5), "{start:?}");
+    (0..200).for_each(|_| drop(routine.run(&[]).expect("scheduled")));
+    assert!(values(&routine, loss)[0] < 1e-6);
+    for (w, expected) in values(&routine, find("w")).into_iter().zip([2.0, -1.0]) {
+        assert!((w - expected).abs() < 1e-3, "{w}");
+    }
+
+    // Another compilation, which keeps the gradient, trains the same parameter.
+    let code = backend.compile_program(&program.keep("g"), &nodes).expect("valid");
+    let routine = code.link(routine.context()).expect("all nodes are there");
+    routine.run(&[]).expect("scheduled");
+    assert!(values(&routine, code.node("g").expect("it is kept")).iter().all(|g| g.abs() < 1e-2));
+}
+
+#[test]
+fn a_program_without_initial_values_leaves_the_context_as_it_is() {
+    let backend = Backend::open("inline").expect("it is in every build");
+    let code = backend.compile("input x f32[2]; y :+= x[i]; keep y", &Nodes::default()).expect("valid");
+    let context = backend.context().expect("a stream");
+    let same = backend.initialise(&code, &context).expect("nothing to do");
+    assert!(same.to_host(code.node("x").expect("declared")).is_err());
 }
