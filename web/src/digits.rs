@@ -13,7 +13,7 @@ use ::digits::{
     train::Training,
 };
 use anyhow::{Context as _, Result};
-use arrayjit::{Backend, HostArray, MemoryMode, Reason, Settings};
+use arrayjit::{Backend, HostArray, Settings};
 use assignments::lower::{LowerOptions, LoweredAssignments, lower};
 use codegen_core::{Code, Codegen};
 use lowered_ir::pipeline::{self, OptimizeCtx};
@@ -90,20 +90,12 @@ pub fn page(options: &Options, codegen: &dyn Codegen) -> Result<Page> {
     );
     page.source = format!("# train_step\n{}\n# evaluate\n{}", network::TRAIN.trim(), state::EVALUATE.trim());
     let mut context = Context { name: "Network".into(), ..Context::default() };
-    for code in compile(&network(&train, &test)?, codegen)? {
+    for code in compile(&Network::new(train.count(), test.count())?, codegen)? {
         add_routine(&mut page, &mut context, &code)?;
     }
     context.runs = runs(&mut page, &context, &results, &images(&train, &test)?)?;
     page.contexts.push(context);
     Ok(page)
-}
-
-/// The network's nodes. The node of the scores is materialised, so that the page can read it.
-fn network(train: &Digits, test: &Digits) -> Result<Network> {
-    let network = Network::new(train.count(), test.count())?;
-    let reason = Reason::new("the page compares scores");
-    network.node("ty").update_memory_mode(MemoryMode::Materialized, reason)?;
-    Ok(network)
 }
 
 /// The pixels and labels as the network's nodes hold them.
@@ -126,7 +118,7 @@ fn on_the_processor(
     rng: &mut fastrand::Rng,
 ) -> Result<Results> {
     let backend = Backend::open_with("inline", Settings::default())?;
-    let network = network(train, test)?;
+    let network = Network::new(train.count(), test.count())?;
     let training = Training::prepare(&backend, &network, train, test, rng)?;
     let read = |names: &[&'static str]| -> Result<Arrays> {
         names.iter().map(|&name| Ok((name, training.read(name)?))).collect()

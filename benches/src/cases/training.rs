@@ -92,7 +92,7 @@ fn mlp_values(values: &[Vec<f64>], [batch, inputs, hidden, outputs]: [usize; 4])
 /// One training step of the digits example on random images.
 fn digits_step() -> Case {
     const TRAIN: usize = 1438;
-    let declared = network::declarations(TRAIN, 1, network::BATCH);
+    let declared = network::declarations(TRAIN, 1);
     let nodes = declared.into_iter().map(|(name, dims, dtype)| {
         let init = match name {
             "x" | "label" | "w1" | "w2" => Some(Init::Random),

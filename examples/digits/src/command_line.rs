@@ -21,12 +21,7 @@ use arrayjit::{Backend, Settings, trace::TraceFile};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{
-    data, network,
-    state::Network,
-    streams::{self, SharedTraining},
-    train::Training,
-};
+use crate::{data, network, state::Network, streams::SharedTraining, train::Training};
 
 #[derive(Parser)]
 #[command(name = "digits", about = "Trains a small network on handwritten digits")]
@@ -90,10 +85,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Option<f64>> {
     let name = cli.backend.map_or_else(|| Settings::load().map(|loaded| loaded.settings.backend), Ok)?;
     let backend = Backend::open(&name)?;
     let streams = cli.streams.map(usize::from);
-    let network = match streams {
-        None => Network::new(train.count(), test.count())?,
-        Some(streams) => Network::with_rows(train.count(), test.count(), streams::rows(streams))?,
-    };
+    let network = Network::new(train.count(), test.count())?;
     let training = match streams {
         None => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
         Some(n) => Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?),

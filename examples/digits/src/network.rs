@@ -1,4 +1,4 @@
-//! The network: its nodes, and training and evaluation as assignment text.
+//! The network: its inputs and parameters, and a training step as assignment text.
 
 use arrayjit::DType;
 
@@ -13,10 +13,10 @@ pub const BATCH: usize = 32;
 
 /// One step of stochastic gradient descent with momentum on the mini-batch that `@step` selects. The number
 /// of images determines the range of `@step`: one value for each whole mini-batch; the remaining images are
-/// not used.
+/// not used. All nodes but those of [`declarations`] are intermediates.
 pub const TRAIN: &str = "
 # forward
-h[b,j]  :+= x[32*@step + b, i] * w1[i,j]
+h[b,j]  :+= x[32*@step + b, i] * w1[i,j] where b < 32
 a[b,j]   := relu(h[b,j] + b1[j])
 z[b,k]  :+= a[b,j] * w2[j,k]
 y[b,k]   := z[b,k] + b2[k]
@@ -48,9 +48,9 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// The name, dimensions and element type of every node of [`TRAIN`] and [`EVALUATE`](crate::state::EVALUATE),
-/// for `train` training images, `test` test images, and mini-batches of `rows` rows.
-pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
+/// The name, dimensions and element type of the inputs, the parameters and the loss of [`TRAIN`] and
+/// [`EVALUATE`](crate::state::EVALUATE), for `train` training images and `test` test images.
+pub fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![
         float("x", &[train, PIXELS]),
@@ -64,27 +64,7 @@ pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str
         float("v2", &[HIDDEN, CLASSES]),
         float("u2", &[CLASSES]),
         float("loss", &[]),
-        float("h", &[rows, HIDDEN]),
-        float("a", &[rows, HIDDEN]),
-        float("z", &[rows, CLASSES]),
-        float("y", &[rows, CLASSES]),
-        float("top", &[rows]),
-        float("e", &[rows, CLASSES]),
-        float("sum", &[rows]),
-        float("dy", &[rows, CLASSES]),
-        float("dw2", &[HIDDEN, CLASSES]),
-        float("db2", &[CLASSES]),
-        float("da", &[rows, HIDDEN]),
-        float("dh", &[rows, HIDDEN]),
-        float("dw1", &[PIXELS, HIDDEN]),
-        float("db1", &[HIDDEN]),
         float("tx", &[test, PIXELS]),
         ("tlabel", vec![test], DType::U8),
-        float("th", &[test, HIDDEN]),
-        float("ta", &[test, HIDDEN]),
-        float("tz", &[test, CLASSES]),
-        float("ty", &[test, CLASSES]),
-        float("ttop", &[test]),
-        float("correct", &[]),
     ]
 }

@@ -1,14 +1,11 @@
-//! The network's tensor nodes, their initial values, and the evaluation on the test images.
+//! The network's inputs and parameters, their initial values, and the evaluation on the test images.
 
 use anyhow::Result;
 use arrayjit::{Backend, Context, HostArray, TensorNode, TensorNodeError};
 
-use crate::{
-    data::Digits,
-    network::{BATCH, declarations},
-};
+use crate::{data::Digits, network::declarations};
 
-/// Counts the test images whose label has the greatest score.
+/// Counts the test images whose label has the greatest score. Keeps the count and the scores `ty`.
 pub const EVALUATE: &str = "
 th[n,j]  :+= tx[n,i] * w1[i,j]
 ta[n,j]   := relu(th[n,j] + b1[j])
@@ -16,49 +13,35 @@ tz[n,k]  :+= ta[n,j] * w2[j,k]
 ty[n,k]   := tz[n,k] + b2[k]
 ttop[n]  :max= ty[n,k]
 correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
+keep correct, ty
 ";
 
-/// The nodes of [`TRAIN`](crate::network::TRAIN) and [`EVALUATE`], found by name.
+/// The inputs and parameters of [`TRAIN`](crate::network::TRAIN) and [`EVALUATE`], found by name.
 pub struct Network {
     nodes: Vec<TensorNode>,
 }
 
 impl Network {
-    /// Makes the nodes for `train` training images and `test` test images, with whole mini-batches.
+    /// Makes the nodes for `train` training images and `test` test images.
     ///
     /// # Errors
     ///
     /// An error of the node builder. None occurs with the dimensions of this network.
     pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
-        Network::with_rows(train, test, BATCH)
-    }
-
-    /// Makes the nodes for `train` training images and `test` test images. The network computes `rows` rows
-    /// of a mini-batch at a time.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Network::new`].
-    pub fn with_rows(train: usize, test: usize, rows: usize) -> Result<Network, TensorNodeError> {
         let build = |(name, dims, dtype): (&str, Vec<usize>, _)| {
             TensorNode::builder(name).dims(dims).dtype(dtype).build()
         };
-        Ok(Network {
-            nodes: declarations(train, test, rows).into_iter().map(build).collect::<Result<_, _>>()?,
-        })
+        Ok(Network { nodes: declarations(train, test).into_iter().map(build).collect::<Result<_, _>>()? })
     }
 
-    /// All nodes, for the compiler to choose from by name.
+    /// All declared nodes, for the compiler to choose from by name.
     pub fn nodes(&self) -> Vec<&TensorNode> {
         self.nodes.iter().collect()
     }
 
-    /// The node with this name.
+    /// The declared node with this name.
     pub fn node(&self, name: &str) -> &TensorNode {
-        self.nodes
-            .iter()
-            .find(|n| n.name() == name)
-            .expect("the texts and the list above name the same nodes")
+        self.nodes.iter().find(|n| n.name() == name).expect("the list of declarations has the name")
     }
 
     /// The initial contents of the context: uniform weights scaled for rectified linear units, zeros for all

@@ -8,7 +8,7 @@
 
 use anyhow::Result;
 use arrayjit::{
-    Backend, HostArray, Routine, TensorNode,
+    Backend, Compiled, HostArray, Routine, TensorNode,
     parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
 };
 
@@ -22,8 +22,12 @@ use crate::{
 pub struct SharedTraining<'n> {
     network: &'n Network,
     steps: DataParallel,
+    evaluation: Compiled,
     evaluate: Routine,
 }
+
+/// The gradients of the parameters.
+const GRADIENTS: [&str; 4] = ["dw1", "db1", "dw2", "db2"];
 
 /// The number of rows of a mini-batch for each of `streams` streams; the last ones may have fewer.
 pub fn rows(streams: usize) -> usize {
@@ -31,20 +35,23 @@ pub fn rows(streams: usize) -> usize {
 }
 
 /// Splits [`network::TRAIN`] into two texts. The first computes the gradient of the rows of a mini-batch that
-/// `@shard` selects; rows past the end of the mini-batch contribute nothing. The second is the update.
+/// `@shard` selects, and keeps it; rows past the end of the mini-batch contribute nothing. The second is the
+/// update.
 pub fn texts(streams: usize) -> (String, &'static str) {
     let at = network::TRAIN.find("# update").expect("the text has that heading");
     let (gradient, update) = network::TRAIN.split_at(at);
-    let row = format!("{}*@shard + b", rows(streams));
+    let rows = rows(streams);
+    let row = format!("{rows}*@shard + b");
     let gradient = gradient
+        .replace("where b < 32", &format!("where b < {rows}"))
         .replace("32*@step + b", &format!("32*@step + {row}"))
         .replace("* 0.03125", &format!("* 0.03125 * ({row} < {BATCH})"));
-    (format!("{} where @shard < {streams}", gradient.trim_end()), update)
+    let kept = GRADIENTS.join(", ");
+    (format!("{} where @shard < {streams}\nkeep {kept}", gradient.trim_end()), update)
 }
 
 impl<'n> SharedTraining<'n> {
-    /// Compiles the routines, uploads data and initial weights, and links for `streams` streams; `network`
-    /// has [`rows`] rows.
+    /// Compiles the routines, uploads data and initial weights, and links for `streams` streams.
     ///
     /// # Errors
     ///
@@ -57,12 +64,14 @@ impl<'n> SharedTraining<'n> {
         rng: &mut fastrand::Rng,
         streams: usize,
     ) -> Result<SharedTraining<'n>> {
-        let (gradient, update) = texts(streams);
-        let gradient = backend.compile_named("gradient", &gradient, network.nodes())?;
-        let update = backend.compile_named("update", update, network.nodes())?;
-        let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
-        let nodes = |names: [&str; 4]| names.map(|name| network.node(name).clone());
-        let parameters = nodes(["w1", "b1", "w2", "b2"]);
+        let (gradient_text, update_text) = texts(streams);
+        let gradient = backend.compile_named("gradient", &gradient_text, network.nodes())?;
+        let [dw1, db1, dw2, db2] = GRADIENTS.map(|name| gradient.node(name).cloned());
+        let gradients = [dw1?, db1?, dw2?, db2?];
+        let update = [network.nodes(), gradients.iter().collect()].concat();
+        let update = backend.compile_named("update", update_text, update)?;
+        let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
+        let parameters = ["w1", "b1", "w2", "b2"].map(|name| network.node(name).clone());
 
         // Each stream has its own copy of the parameters; all share the images.
         let mut contexts = vec![network.upload(backend, train, test, rng)?];
@@ -73,13 +82,13 @@ impl<'n> SharedTraining<'n> {
         let job = DataParallelJob {
             gradient: &gradient,
             update: &update,
-            summed: &nodes(["dw1", "db1", "dw2", "db2"]),
+            summed: &gradients,
             parameters: &parameters,
             merge_method: MergeMethod::default(),
         };
         let steps = DataParallel::link(backend, &job, &contexts)?;
-        let evaluate = evaluate.link(steps.context())?;
-        Ok(SharedTraining { network, steps, evaluate })
+        let evaluate = evaluation.link(steps.context())?;
+        Ok(SharedTraining { network, steps, evaluation, evaluate })
     }
 
     /// The number of mini-batches in an epoch.
@@ -117,13 +126,15 @@ impl<'n> SharedTraining<'n> {
         Ok(self.read("correct")?.get_f64(&[])?)
     }
 
-    /// The values of a node of the first stream, after all earlier tasks.
+    /// The values of a declared node, or of one that the evaluation keeps, of the first stream after all
+    /// earlier tasks.
     ///
     /// # Errors
     ///
     /// A device error, or a node without memory.
     pub fn read(&self, name: &str) -> Result<HostArray> {
-        Ok(self.evaluate.context().to_host(self.network.node(name))?)
+        let node = self.evaluation.node(name).unwrap_or_else(|_| self.network.node(name));
+        Ok(self.evaluate.context().to_host(node)?)
     }
 
     fn loss(&self) -> &TensorNode {

@@ -2,7 +2,7 @@
 //! first one once per mini-batch.
 
 use anyhow::Result;
-use arrayjit::{Backend, Context, HostArray, Routine};
+use arrayjit::{Backend, Compiled, Context, HostArray, Routine};
 
 use crate::{
     data::Digits,
@@ -10,10 +10,11 @@ use crate::{
     state::{self, Network},
 };
 
-/// The linked routines, their nodes and their context.
+/// The linked routines, the code of the evaluation, the declared nodes and the context.
 pub struct Training<'n> {
     network: &'n Network,
     step: Routine,
+    evaluation: Compiled,
     evaluate: Routine,
     context: Context,
 }
@@ -32,11 +33,11 @@ impl<'n> Training<'n> {
         rng: &mut fastrand::Rng,
     ) -> Result<Training<'n>> {
         let step = backend.compile_named("train_step", network::TRAIN, network.nodes())?;
-        let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
+        let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
         let context = network.upload(backend, train, test, rng)?;
         let step = step.link(&context)?;
-        let evaluate = evaluate.link(step.context())?;
-        Ok(Training { network, step, evaluate, context })
+        let evaluate = evaluation.link(step.context())?;
+        Ok(Training { network, step, evaluation, evaluate, context })
     }
 
     /// The number of mini-batches in an epoch.
@@ -69,12 +70,13 @@ impl<'n> Training<'n> {
         Ok(self.read("correct")?.get_f64(&[])?)
     }
 
-    /// The values of a node after all earlier tasks.
+    /// The values of a declared node, or of one that the evaluation keeps, after all earlier tasks.
     ///
     /// # Errors
     ///
     /// A device error, or a node without memory.
     pub fn read(&self, name: &str) -> Result<HostArray> {
-        Ok(self.evaluate.context().to_host(self.network.node(name))?)
+        let node = self.evaluation.node(name).unwrap_or_else(|_| self.network.node(name));
+        Ok(self.evaluate.context().to_host(node)?)
     }
 }

@@ -2,12 +2,7 @@
 
 use std::path::Path;
 
-use ::digits::{
-    data,
-    state::Network,
-    streams::{self, SharedTraining},
-    train::Training,
-};
+use ::digits::{data, state::Network, streams::SharedTraining, train::Training};
 use arrayjit::{Backend, Settings};
 
 use crate::backend;
@@ -46,7 +41,7 @@ fn the_digits_train_on_two_streams() {
     let losses = |streams: usize| {
         let mut rng = fastrand::Rng::with_seed(5);
         let (train, test) = data::split(&data::load(Path::new(data::FILE)).unwrap(), &mut rng);
-        let network = Network::with_rows(train.count(), test.count(), streams::rows(streams)).unwrap();
+        let network = Network::new(train.count(), test.count()).unwrap();
         let training = SharedTraining::prepare(&gpu, &network, &train, &test, &mut rng, streams).unwrap();
         let order: Vec<i64> = (0..training.batches()).collect();
         let losses = [training.epoch(&order).unwrap(), training.epoch(&order).unwrap()];

@@ -95,9 +95,11 @@ fn evaluation_counts_what_the_scores_say() {
     let labels = HostArray::from_slice(&test_set.labels, [test_set.count()]).unwrap();
     context = context.init_from_host(network.node("tx"), &pixels).unwrap();
     context = context.init_from_host(network.node("tlabel"), &labels).unwrap();
-    let evaluate = backend.compile(state::EVALUATE, network.nodes()).unwrap().link(&context).unwrap();
+    let evaluation = backend.compile(state::EVALUATE, network.nodes()).unwrap();
+    let evaluate = evaluation.link(&context).unwrap();
     evaluate.run(&[]).unwrap();
-    let correct = evaluate.context().to_host(network.node("correct")).unwrap().get_f64(&[]).unwrap();
+    let correct = evaluation.node("correct").unwrap();
+    let correct = evaluate.context().to_host(correct).unwrap().get_f64(&[]).unwrap();
 
     let images = Matrix::new(test_set.count(), network::PIXELS, pixels.values());
     let by_hand = reference::ReferenceNetwork::new(parameters(&initial)).best_classes(&images);

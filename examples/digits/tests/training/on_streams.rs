@@ -29,7 +29,7 @@ use digits::{
     data::Digits,
     network::{self, BATCH},
     state::Network,
-    streams::{SharedTraining, rows},
+    streams::SharedTraining,
 };
 
 use crate::{
@@ -92,7 +92,7 @@ fn a_step_on_streams_is_that_of_one_stream_within_its_bound() {
     let (train, test) = images(&mut rng);
     let one = OneStream::prepare(&train, &test);
     for streams in 1..=5 {
-        let network = Network::with_rows(train.count(), test.count(), rows(streams)).unwrap();
+        let network = Network::new(train.count(), test.count()).unwrap();
         let backend = Backend::open_with("multicore", Settings::default()).unwrap();
         let rng = &mut fastrand::Rng::with_seed(11);
         let several = SharedTraining::prepare(&backend, &network, &train, &test, rng, streams).unwrap();
@@ -129,7 +129,7 @@ fn a_step_on_streams_is_that_of_one_stream_within_its_bound() {
 fn short_training(backend: &str, settings: Settings, streams: usize) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
-    let network = Network::with_rows(train.count(), test.count(), rows(streams)).unwrap();
+    let network = Network::new(train.count(), test.count()).unwrap();
     let backend = Backend::open_with(backend, settings).unwrap();
     let training = SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, streams).unwrap();
     let order: Vec<i64> = (0..12).collect();
@@ -157,7 +157,7 @@ fn training_on_streams_is_as_accurate() {
     for streams in [2, 4] {
         let mut rng = fastrand::Rng::with_seed(5);
         let (train, test) = images(&mut rng);
-        let network = Network::with_rows(train.count(), test.count(), rows(streams)).unwrap();
+        let network = Network::new(train.count(), test.count()).unwrap();
         let backend = Backend::open_with("multicore", Settings::default()).unwrap();
         let training = SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, streams).unwrap();
         let mut order: Vec<i64> = (0..training.batches()).collect();
