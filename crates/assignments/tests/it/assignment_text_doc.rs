@@ -1,14 +1,11 @@
 //! Every listing of `docs/assignment-text.md` is read, lowered and verified, and every error in it is the
 //! real one.
 
-use crate::program;
-
-use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::{TextError, parse};
+use assignments::{Assignments, Nodes};
 use lowered_ir::verify::verify;
-use program::node;
-use tnode::{DType, TensorNode};
+use tnode::TensorNode;
 
 const DOCUMENT: &str = include_str!("../../../../docs/assignment-text.md");
 
@@ -19,22 +16,11 @@ fn listings(language: &str) -> Vec<&'static str> {
     starts.map(|rest| rest.split("```").next().expect("a first part")).collect()
 }
 
-/// The nodes that a listing declares in its first line, as `name type[sizes]`.
+/// The nodes that a listing declares in its first line.
 fn nodes(listing: &str) -> Vec<TensorNode> {
     let first = listing.lines().next().expect("a first line");
-    let declarations = first.strip_prefix("# nodes: ").expect("a listing begins by declaring its nodes");
-    let declaration = |text: &str| {
-        let (name, rest) = text.split_once(' ').expect("a name and a type");
-        let (dtype, dims) = rest.split_once('[').expect("a type and sizes");
-        let dims = dims.split(", ").filter(|dim| !dim.is_empty()).map(|dim| dim.parse().expect("a size"));
-        node(name, dtype.parse::<DType>().expect("a type"), &dims.collect::<Vec<usize>>())
-    };
-    declarations
-        .split(']')
-        .map(|text| text.trim_start_matches(", "))
-        .filter(|t| !t.is_empty())
-        .map(declaration)
-        .collect()
+    let declarations = first.strip_prefix("# nodes:").expect("a listing begins by declaring its nodes");
+    Nodes::parse(declarations).unwrap_or_else(|error| panic!("{error}")).iter().cloned().collect()
 }
 
 fn read(listing: &str) -> Result<Assignments, TextError> {
