@@ -1,7 +1,7 @@
 //! Nodes without elements have no values, and are written, read, linked to and merged like all other nodes.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::{Backend, Context, HostArray, MergeBufferUse, Padding, Settings, TensorNode};
+use arrayjit::{Backend, Context, DType, HostArray, MergeBufferUse, Padding, Settings, TensorNode};
 
 const BACKENDS: &[&str] =
     if cfg!(feature = "cranelift") { &["inline", "multicore", "interpreter"] } else { &["interpreter"] };
@@ -13,7 +13,8 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
 /// A node with margins of one element on each side, which hold 2 between routines.
 fn padded(name: &str, dims: &[usize]) -> TensorNode {
     let padding = Padding::new(dims.iter().map(|_| (1, 1)), Some(2.0));
-    TensorNode::builder(name).dims(dims.iter().copied()).padding(padding).build().unwrap()
+    let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32);
+    node.padding(padding).build().unwrap()
 }
 
 /// Checks that a node has no values and that its margins contain `value`.
