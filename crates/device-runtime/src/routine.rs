@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use lowered_ir::ir::Symbol;
-use tnode::TensorNode;
+use tnode::{HostArray, TensorNode};
 
 use crate::{
     checked::MemoryRange,
@@ -79,6 +79,11 @@ impl LinkedRoutine {
         &self.0.inputs
     }
 
+    /// The nodes, constants included, whose earlier values a run reads, in order.
+    pub fn reads(&self) -> &[TensorNode] {
+        &self.0.reads
+    }
+
     /// The nodes that a run writes, in order.
     pub fn outputs(&self) -> &[TensorNode] {
         &self.0.outputs
@@ -90,6 +95,20 @@ impl LinkedRoutine {
             Calls::Fixed(_) | Calls::Transfer { .. } => None,
             Calls::Merging(merging) => Some(&merging.node),
         }
+    }
+
+    /// Returns the values that a run would read from the merge buffer, after everything scheduled before has
+    /// written them; `None` if a run reads no merge buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::MergeBuffer`] if the merge buffer holds another node or nothing, and an error with
+    /// [`RunError::failure`] if a task before the copy failed.
+    pub fn merge_buffer_values(&self) -> Result<Option<HostArray>, RunError> {
+        let Calls::Merging(merging) = &self.0.calls else { return Ok(None) };
+        let (context, stream) = (&self.0.context, self.0.context.stream());
+        let buffer = Arc::clone(stream.merge_buffer()?.buffer_with(&merging.node, &self.0.name, stream)?);
+        context.read_back(&merging.node, &buffer).map(Some)
     }
 
     /// Schedules one run on the context's stream, after everything on which it depends; `bindings` has one

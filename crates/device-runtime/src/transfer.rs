@@ -246,7 +246,7 @@ impl Context {
     /// Returns the values of a node's memory: schedules a copy to the host and waits for it.
     pub(crate) fn read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, RunError> {
         let array = HostArray::zeros(node.dtype(), node.dims()?)?;
-        if buffer.bytes() == 0 {
+        if array.size_bytes() == 0 {
             return Ok(array);
         }
         let _span =
@@ -255,7 +255,9 @@ impl Context {
         let name = || format!("copying from node `{}`", buffer.name());
         let readback = HostReadback::new(array);
         let uses = [Use::new(buffer, Access::Read)];
-        let task = MemoryTask::CopyOut(&buffer.range, &readback);
+        // A merge buffer may be larger than the node whose values it holds.
+        let place = buffer.range.first(readback.bytes()).map_err(RunError::driver(name))?;
+        let task = MemoryTask::CopyOut(&place, &readback);
         let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
         if wait_enabled(Hazard::ReadAfterWrite, Scope::Host) {
             event.sync().map_err(|error| cause(buffer, error))?;

@@ -230,12 +230,15 @@ pub fn merge_buffers_grow_and_are_reused(make: DriverFactory<'_>) {
         let _ = to.device_to_device(node, MergeBufferUse::Copy, &from).unwrap();
         assert_eq!(to.stream().merge_buffer_bytes(), bytes);
         let merge = merges.iter().find(|merge| merge.merge_buffer_input() == Some(node)).unwrap();
+        let held = merge.merge_buffer_values().unwrap().unwrap();
+        assert_eq!(held.as_slice::<i64>().unwrap(), vec![2; held.num_values()], "as large as the node");
         drop(merge.run(&[]).unwrap());
         let other = merges.iter().find(|merge| merge.merge_buffer_input() != Some(node)).unwrap();
         let error = other.run(&[]).unwrap_err();
         assert!(
             matches!(&error, RunError::MergeBuffer { found, .. } if *found == format!("node `{}`", node.name()))
         );
+        assert_eq!(other.merge_buffer_values().unwrap_err().to_string(), error.to_string());
     }
     assert_eq!((values(&to, &small)[1], values(&to, &large)[63]), (5, 5));
     drop((to, from, merges));
