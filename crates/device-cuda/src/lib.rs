@@ -85,6 +85,7 @@ mod device; // the driver
 
 // Opening.
 mod caps; // capabilities of a device
+mod choice; // a device by position or name
 mod open; // finding and opening devices
 
 // Running kernels and copies.
@@ -102,6 +103,7 @@ mod ptx; // facts about a PTX text
 mod api; // NVIDIA's driver as a safe interface
 
 pub use crate::{
+    choice::DeviceChoice,
     device::CudaDevice,
     open::{Config, DeviceInfo, OpenError, devices},
 };

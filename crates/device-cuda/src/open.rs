@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf};
 use crate::{
     api::{Api, CallError, Context, Gpu, LoadError},
     caps::{self, DeviceAttributes},
+    choice::DeviceChoice,
     shared_state::is_device_lost,
 };
 
@@ -88,11 +89,11 @@ pub enum OpenError {
         /// The driver's message, or an empty string.
         message: String,
     },
-    /// The machine has devices, but none at this position.
-    #[error("there is no CUDA device {ordinal}; there are {}: {}", found.len(), listed(found))]
+    /// The machine has devices, but none at this position or with this name.
+    #[error("there is no CUDA device {wanted}; there are {}: {}", found.len(), listed(found))]
     NoSuchDevice {
-        /// The requested position.
-        ordinal: u32,
+        /// The requested position or name.
+        wanted: DeviceChoice,
         /// The devices of the machine.
         found: Vec<DeviceInfo>,
     },
@@ -196,7 +197,8 @@ pub(crate) struct OpenedDevice {
 pub(crate) fn open(ordinal: u32) -> Result<OpenedDevice, OpenError> {
     let gpus = gpus()?;
     let Some(gpu) = gpus.iter().find(|gpu| gpu.ordinal == ordinal) else {
-        return Err(OpenError::NoSuchDevice { ordinal, found: devices()? });
+        let wanted = DeviceChoice::Ordinal(ordinal);
+        return Err(OpenError::NoSuchDevice { wanted, found: devices()? });
     };
     let (info, attributes) = describe(gpu)?;
     let (target, needed) = caps::target(info.capability)

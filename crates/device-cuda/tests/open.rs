@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use device_cuda::{Config, CudaDevice, OpenError, devices};
+use device_cuda::{Config, CudaDevice, DeviceChoice, OpenError, devices};
 use device_runtime::{Driver, DriverError, StreamStrategy};
 use support::*;
 use tnode::DType;
@@ -88,7 +88,7 @@ fn an_ordinal_beyond_the_devices_lists_them() {
     on_fake("devices=2 memory=1048576", || {
         let error = error(2);
         assert!(
-            matches!(&error, OpenError::NoSuchDevice { ordinal: 2, found } if *found == devices().unwrap())
+            matches!(&error, OpenError::NoSuchDevice { wanted: DeviceChoice::Ordinal(2), found } if *found == devices().unwrap())
         );
         assert_eq!(
             error.to_string(),
@@ -96,6 +96,20 @@ fn an_ordinal_beyond_the_devices_lists_them() {
         );
         let second = CudaDevice::open(&Config { ordinal: 1, ..Config::default() }).unwrap();
         assert_eq!(*second.info(), devices().unwrap()[1]);
+    });
+}
+
+#[test]
+fn a_device_is_found_by_position_or_part_of_its_name() {
+    on_fake("devices=2 memory=1048576", || {
+        let chosen = |text: &str| text.parse::<DeviceChoice>().unwrap().ordinal();
+        let found = ["", "0", " 1 ", "fake", "FAKE 1"].map(chosen);
+        assert_eq!(found, [Ok(0), Ok(0), Ok(1), Ok(0), Ok(1)]);
+        let error = chosen("H200").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no CUDA device with `H200` in its name; there are 2: 0: Fake 0 (compute capability 9.0, 1 MiB); 1: Fake 1 (compute capability 9.0, 1 MiB)"
+        );
     });
 }
 

@@ -150,8 +150,8 @@ fn adapters(settings: &Settings) -> Result<Vec<DeviceListing>, OpenError> {
     wgpu(settings).map(|_| Vec::new())
 }
 
-/// PTX and NVIDIA's GPUs: `num_devices` devices from `cuda_device` on, and code for the one of the least
-/// compute capability.
+/// PTX and NVIDIA's GPUs: `num_devices` devices from the one of `cuda_device` on, and code for the least
+/// compute capability among them.
 #[cfg(feature = "cuda")]
 pub(super) fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
     let folder = Some(&settings.gpu.cuda_code_folder).filter(|folder| !folder.is_empty());
@@ -160,7 +160,8 @@ pub(super) fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
             device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
         Ok(device_cuda::CudaDevice::open(&config)?)
     };
-    let first = settings.gpu.cuda_device;
+    let choice: device_cuda::DeviceChoice = settings.gpu.cuda_device.parse().unwrap_or_default();
+    let first = choice.ordinal()?;
     let driver = open(first)?;
     let others: Vec<device_cuda::CudaDevice> = (1..settings.num_devices.max(1) as u32)
         .map(|nth| open(first.saturating_add(nth)))

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((threads, num_devices, numerics), (3, 2, NumericClass::Strict));
         assert_eq!((optimization.vector, optimization.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
         assert_eq!(streams.suggested, SuggestedStreams::ForParallelCopying);
-        assert_eq!((gpu.tf32, gpu.cuda_device, debugging.level), (true, 4, 5));
+        assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((logging.buffer_bytes, code_cache.entries), (6, 7));
     }
 

@@ -127,8 +127,9 @@ pub struct GpuSettings {
     /// The adapter of the backend `wgpu`: its position, part of its name or part of its driver's name; empty
     /// for the most capable one.
     pub wgpu_adapter: String,
-    /// The position of the (first) device of the backend `cuda`.
-    pub cuda_device: u32,
+    /// The (first) device of the backend `cuda`: its position or part of its name; empty for the device at
+    /// position 0.
+    pub cuda_device: String,
     /// The folder where the backend `cuda` keeps machine code from process to process, if there is an
     /// assembler; empty for none.
     pub cuda_code_folder: String,
