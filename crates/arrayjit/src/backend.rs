@@ -3,6 +3,7 @@
 mod auto; // the first backend of a fixed order that opens
 mod available; // backends that can be used here, and why others cannot
 mod built_in; // the backends of this crate
+mod name; // names that a crate may register
 mod parts; // a code generator and its devices
 mod registry; // backends of other crates, and names
 

@@ -10,11 +10,14 @@ use crate::settings::SettingsError;
 pub enum OpenError {
     /// No backend has that name.
     #[error(
-        "there is no backend `{name}`; there are: {known}. A program knows a backend of another crate once it links the crate (`use CRATE as _;`) or calls `Backend::register`"
+        "there is no backend `{name}`{}; there are: {known}. A program knows a backend of another crate once it links the crate (`use CRATE as _;`) or calls `Backend::register`",
+        suggestion(near.as_deref())
     )]
     Unknown {
         /// The requested name.
         name: String,
+        /// The most similar name of a backend, if one is similar.
+        near: Option<String>,
         /// The names of all backends, each with its description.
         known: String,
     },
@@ -90,6 +93,10 @@ pub enum OpenError {
     #[cfg(feature = "wgpu")]
     #[error(transparent)]
     Adapter(#[from] device_wgpu::OpenError),
+}
+
+fn suggestion(near: Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
 }
 
 /// The reasons why backends do not open, each after the name.

@@ -105,10 +105,17 @@ fn names_are_checked() {
 #[test]
 fn errors_list_registered_backends() {
     let error = Backend::open_with("relai", Settings::default()).unwrap_err().to_string();
-    assert!(error.starts_with("there is no backend `relai`; there are: multicore (native code"), "{error}");
+    let start = "there is no backend `relai` (did you mean `relay`?); there are: multicore (native code";
+    assert!(error.starts_with(start), "{error}");
     assert!(error.contains("relay (the interpreter under another name)"), "{error}");
     assert!(error.contains("auto (the first that opens of cuda, wgpu on a GPU and multicore)"), "{error}");
     assert!(error.contains("use CRATE as _;"), "{error}");
+    let unlike = Backend::open_with("abacus", Settings::default()).unwrap_err().to_string();
+    assert!(unlike.starts_with("there is no backend `abacus`; there are: "), "{unlike}");
+    for (misspelled, near) in [("Multicore", "multicore"), ("wgp", "wgpu"), ("atuo", "auto")] {
+        let error = Backend::open_with(misspelled, Settings::default()).unwrap_err();
+        assert!(matches!(&error, OpenError::Unknown { near: Some(found), .. } if found == near), "{error}");
+    }
     let error = Backend::open_with("twice", Settings::default()).unwrap_err();
     assert_eq!(
         error.to_string(),

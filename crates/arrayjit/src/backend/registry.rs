@@ -12,10 +12,13 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use assignments::text::similar;
+
 use super::{
     Backend, auto,
     available::DeviceListing,
     built_in::{BUILT_IN, BuiltIn},
+    name::{FORM, NameFault, name_fault, reserved},
     parts::{BackendParts, OpenResult},
 };
 use crate::{error::OpenError, settings::Settings};
@@ -51,11 +54,12 @@ impl LinkedBackend {
     /// If the name is not well-formed or reserved, as [`RegisterError`] describes. In the macro this is a
     /// compile error.
     pub const fn new(name: &'static str, about: &'static str, open: fn(&Settings) -> OpenResult) -> Self {
-        assert!(
-            is_well_formed(name),
-            "the name of a backend has 1 to 64 characters, which are lower-case ASCII letters, digits, `-` or `_`, the first a letter"
-        );
-        assert!(!is_reserved(name), "the name is reserved: it means something in the settings of arrayjit");
+        match name_fault(name) {
+            None => {}
+            // A constant function prints constants alone, so the compiler shows the name and this the reason.
+            Some(NameFault::Malformed) => panic!("{}", FORM),
+            Some(NameFault::Reserved) => panic!("the name is one of arrayjit's own"),
+        }
         LinkedBackend { name, about, open }
     }
 }
@@ -114,9 +118,7 @@ macro_rules! register_backend {
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name cannot stand in settings and on command lines.
-    #[error(
-        "`{name}` cannot be the name of a backend: expected 1 to 64 lower-case ASCII letters, digits, `-` or `_`, the first a letter"
-    )]
+    #[error("`{name}` cannot be the name of a backend: expected {form}", form = FORM)]
     Malformed {
         /// The name.
         name: String,
@@ -170,11 +172,10 @@ impl Backend {
         open: impl Fn(&Settings) -> OpenResult + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
         let own = || name.to_owned();
-        if !is_well_formed(name) {
-            return Err(RegisterError::Malformed { name: own() });
-        }
-        if is_reserved(name) {
-            return Err(RegisterError::Reserved { name: own() });
+        match name_fault(name) {
+            None => {}
+            Some(NameFault::Malformed) => return Err(RegisterError::Malformed { name: own() }),
+            Some(NameFault::Reserved) => return Err(RegisterError::Reserved { name: own() }),
         }
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
         let linked = linked().find(|entry| entry.name == name);
@@ -233,7 +234,9 @@ pub(super) fn find(name: &str) -> Result<BackendEntry, OpenError> {
     let entries = entries();
     let mut named = entries.iter().filter(|entry| entry.name == name);
     let Some(entry) = named.next() else {
-        return Err(OpenError::Unknown { name: name.into(), known: listed(&entries) });
+        let names = entries.iter().map(|entry| entry.name.to_string()).chain([auto::NAME.to_owned()]);
+        let near = similar(name, names).into_iter().next();
+        return Err(OpenError::Unknown { name: name.into(), near, known: listed(&entries) });
     };
     match named.next() {
         None => Ok(entry.clone()),
@@ -257,45 +260,4 @@ fn listed(entries: &[BackendEntry]) -> String {
     let entries = entries.iter().map(|entry| (&*entry.name, &*entry.about));
     let lines = entries.chain(auto).map(|(name, about)| format!("{name} ({about})"));
     lines.collect::<Vec<_>>().join(", ")
-}
-
-/// The names that nobody may register, beside those of this crate's backends: values of settings that name a
-/// backend.
-const RESERVED: [&str; 2] = [auto::NAME, "none"];
-
-fn reserved() -> String {
-    let names: Vec<&str> = BUILT_IN.iter().map(|backend| backend.name).chain(RESERVED).collect();
-    names.join(", ")
-}
-
-const fn is_reserved(name: &str) -> bool {
-    let mut nth = 0;
-    while nth < BUILT_IN.len() {
-        if is_same(name, BUILT_IN[nth].name) {
-            return true;
-        }
-        nth += 1;
-    }
-    is_same(name, RESERVED[0]) || is_same(name, RESERVED[1])
-}
-
-const fn is_well_formed(name: &str) -> bool {
-    let name = name.as_bytes();
-    let mut nth = 0;
-    while nth < name.len() {
-        if !matches!(name[nth], b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_') {
-            return false;
-        }
-        nth += 1;
-    }
-    !name.is_empty() && name.len() <= 64 && name[0].is_ascii_lowercase()
-}
-
-const fn is_same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut nth = 0;
-    while nth < a.len() && nth < b.len() && a[nth] == b[nth] {
-        nth += 1;
-    }
-    nth == a.len() && nth == b.len()
 }

@@ -52,6 +52,7 @@ pub(crate) use self::error::near_names;
 pub use self::error::{Synonym, TextError, TextErrorKind};
 use self::infer::{Analysed, Inference};
 use self::names::NodeNames;
+pub use self::names::similar;
 pub(crate) use self::names::similar_or_nearest;
 pub use self::program::Program;
 pub use self::report::{ProgramReport, StatementRanges};

@@ -196,8 +196,8 @@ fn described(node: &TensorNode) -> String {
     format!("{} (label {:?})", node.id(), node.label().join("."))
 }
 
-/// The names among `all` within a few edits of `name`, the nearest first.
-pub(super) fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+/// The names among `all` within a few edits of `name`, the nearest first, for errors about misspelled names.
+pub fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
     let limit = 1 + name.chars().count() / 4;
     let near = by_distance(name, all).into_iter().take_while(|(distance, _)| *distance <= limit);
     near.map(|(_, name)| name).collect()
