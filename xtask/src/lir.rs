@@ -1,17 +1,13 @@
 //! `cargo xtask lir`: prints, checks, transforms and runs the routines of a `.lir` file with the tools of the
 //! tests.
 
-mod bisect; // the first pass that changes results
 mod diff; // differences between dumps
-mod replay; // runs on backends
+mod replay; // tasks that need a backend
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use filetests::{File, RunCase, run_line::RunLine};
+use anyhow::{Context, Result, anyhow, bail};
+use filetests::{File, run_line::RunLine};
 use lowered_ir::{
     passes, pipeline,
     text::{ParsedRoutine, print},
@@ -53,6 +49,12 @@ enum LirTask {
     Bisect {
         /// A `.lir` file, such as a capsule.
         file: PathBuf,
+        /// The backend for whose target to schedule, by name, instead of the target of the capsule.
+        #[arg(long)]
+        backend: Option<String>,
+        /// Settings that override those of the capsule, as `--arrayjit-KEY=VALUE` behind `--`.
+        #[arg(last = true)]
+        settings: Vec<String>,
     },
     /// Run each `; run:` line on a backend, and compare with its expectations and with the digests of a
     /// capsule.
@@ -62,6 +64,9 @@ enum LirTask {
         /// The backend, by name.
         #[arg(long)]
         backend: String,
+        /// Settings that override those of the capsule, as `--arrayjit-KEY=VALUE` behind `--`.
+        #[arg(last = true)]
+        settings: Vec<String>,
     },
     /// Print the smallest run, made of the first `; run:` line on which two backends differ, on which they
     /// still do.
@@ -71,6 +76,9 @@ enum LirTask {
         /// Two backends by name, or one to compare with the definition.
         #[arg(long, value_delimiter = ',', required = true)]
         with: Vec<String>,
+        /// Settings that override those of the capsule, as `--arrayjit-KEY=VALUE` behind `--`.
+        #[arg(last = true)]
+        settings: Vec<String>,
     },
     /// Compare two dumps: two `.lir` files, or two folders of the setting `dump_folder`.
     Diff {
@@ -94,40 +102,19 @@ pub(crate) fn run(args: &LirArgs) -> Result<()> {
             names.split(',').try_fold(parsed, pass).map(|p| print(&p.routine))
         }),
         LirTask::Run { file } => run_lines(&read(file)?),
-        LirTask::Bisect { file } => bisect(file),
-        LirTask::Replay { file, backend } => replay::run(
-            &[OsStr::new("replay"), file.as_os_str(), OsStr::new("--backend"), OsStr::new(backend)],
-            std::slice::from_ref(backend),
-        ),
-        LirTask::Reduce { file, with } => replay::run(
-            &[OsStr::new("reduce"), file.as_os_str(), OsStr::new("--with"), OsStr::new(&with.join(","))],
-            with,
-        ),
+        LirTask::Bisect { file, backend, settings } => {
+            replay::run("bisect", file, "--backend", backend.as_slice(), settings)
+        }
+        LirTask::Replay { file, backend, settings } => {
+            replay::run("replay", file, "--backend", std::slice::from_ref(backend), settings)
+        }
+        LirTask::Reduce { file, with, settings } => replay::run("reduce", file, "--with", with, settings),
         LirTask::Diff { old, new } => {
             let differences = diff::diff(old, new)?;
             print!("{differences}");
             if differences.is_empty() { Ok(()) } else { bail!("the dumps differ") }
         }
     }
-}
-
-/// Searches each run of a file for the first wrong pass.
-fn bisect(path: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let cases = RunCase::parse_all(path, &text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    ensure!(!cases.is_empty(), "{} has no `; run:` line that expects results", path.display());
-    let mut wrong = 0;
-    for case in &cases {
-        print!("{}:{}: ", path.display(), case.line);
-        match bisect::bisect(case, &bisect::stages()).map_err(|why| anyhow!(why))? {
-            None => println!("no pass changes the results"),
-            Some(finding) => {
-                println!("{finding}");
-                wrong += 1;
-            }
-        }
-    }
-    if wrong == 0 { Ok(()) } else { bail!("a pass is wrong in {wrong} of {} runs", cases.len()) }
 }
 
 fn read(path: &Path) -> Result<File> {

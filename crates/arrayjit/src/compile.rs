@@ -8,17 +8,18 @@ use std::{
 
 use assignments::{
     Assignments, Nodes, UnknownNode, Warning,
-    lower::{LowerOptions, LoweredAssignments, first_mention, lower},
+    lower::{LoweredAssignments, first_mention, lower},
     text::{self, Program, TextError},
 };
 use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
 use lowered_ir::{
-    ir,
+    Lowered, ir,
     log::LogStyle,
     passes::log::log_values,
     pipeline::{self, Changes, InContext, OptimizeCtx, OptimizeError, Optimized},
     stack::with_enough,
+    verify::Verified,
 };
 use tnode::{ModeState, Pending, TensorNode, View};
 
@@ -31,7 +32,6 @@ use crate::{
     generate::{self, verified},
     log::{LogFolder, logging_to},
     routine::Routine,
-    settings::{NumericClass, Settings},
 };
 
 /// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
@@ -182,13 +182,14 @@ impl Compiled {
         logging: Option<&Logging>,
     ) -> Result<Routine, device_runtime::RunError> {
         // Some drivers generate code when linking, because code for them contains addresses.
-        with_enough(|| match &self.form {
-            CompiledForm::Whole(code) => {
-                let linked = context.link(&logging_to(logging, code), &self.nodes)?;
-                let watch = self.capsules.as_ref().and_then(|capsules| capsules.watch(&linked));
-                Ok(Routine::from(linked).watched(watch))
-            }
-            CompiledForm::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
+        with_enough(|| {
+            let linked = match &self.form {
+                CompiledForm::Whole(code) => {
+                    Routine::from(context.link(&logging_to(logging, code), &self.nodes)?)
+                }
+                CompiledForm::Divided(code) => Routine::divided(code.link(context, &self.nodes, logging)?),
+            };
+            Ok(linked.watched(self.capsules.as_ref().map(CapsuleSource::watch)))
         })
     }
 }
@@ -317,6 +318,65 @@ impl Backend {
         with_enough(|| self.compile_stages(assignments, Vec::new()))
     }
 
+    /// Compiles a routine of the loop IR over the given nodes: the routine's nodes in order. Everything after
+    /// lowering is done as for assignments.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, HostArray, TensorNode};
+    /// use lowered_ir::{text, verify::Verified};
+    ///
+    /// let text = "routine @double strict {
+    ///   node %0 \"x\" f32[3] on_device
+    ///   for i0 in 0..3 { %0[i0] := %0[i0] * 2.0f32 }
+    /// }";
+    /// let x = TensorNode::builder("x").dims([3]).build()?;
+    /// let backend = Backend::open("interpreter")?;
+    /// let code = backend.compile_lowered(Verified::new(text::parse(text)?)?, [&x])?;
+    /// let values = HostArray::from_slice(&[1f32, 2., 3.], [3])?;
+    /// let routine = code.link(&backend.context()?.init_from_host(&x, &values)?)?;
+    /// routine.run(&[])?;
+    /// assert_eq!(routine.context().to_host(&x)?.as_slice::<f32>()?, [2., 4., 6.]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError`], in particular [`CompileError::NodeCount`]; no node's memory mode has changed then.
+    #[tracing::instrument(
+        name = "compile",
+        skip_all,
+        fields(routine = %routine.name, backend = self.name())
+    )]
+    pub fn compile_lowered<N: Borrow<TensorNode>>(
+        &self,
+        routine: Verified<ir::Routine>,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> Result<Compiled, CompileError> {
+        let routine = routine.into_inner();
+        let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
+        if nodes.len() != routine.nodes.len() {
+            let (expected, found) = (routine.nodes.len(), nodes.len());
+            return Err(CompileError::NodeCount { routine: routine.name, expected, found });
+        }
+        with_enough(|| {
+            let mut laps = Stopwatch { start: Instant::now(), took: Vec::new() };
+            let optimized = self.optimize(&self.virtual_nodes(), Lowered { routine, nodes }, &mut laps);
+            let (source, InContext { optimized, nodes, changes, .. }) =
+                optimized.map_err(|source| CompileError::Optimize { source, place: None })?;
+            verified("optimisation", &optimized.routine)?;
+            let planned = PlannedRoutine {
+                source,
+                optimized,
+                nodes,
+                views: Vec::new(),
+                warnings: Vec::new(),
+                statements: Statements::default(),
+                took: laps.took,
+            };
+            self.compile_planned(planned, changes)
+        })
+    }
+
     #[tracing::instrument(
         name = "compile",
         skip_all,
@@ -327,7 +387,15 @@ impl Backend {
         assignments: &Assignments,
         took: Vec<(&'static str, Duration)>,
     ) -> Result<Compiled, CompileError> {
-        let (mut planned, changes) = self.plan(assignments, &self.virtual_nodes(), took)?;
+        let (planned, changes) = self.plan(assignments, &self.virtual_nodes(), took)?;
+        self.compile_planned(planned, changes)
+    }
+
+    fn compile_planned(
+        &self,
+        mut planned: PlannedRoutine,
+        changes: Changes,
+    ) -> Result<Compiled, CompileError> {
         let form = self.generate(&mut planned)?;
 
         // The nodes learn the decisions only now, when nothing can fail any more.
@@ -350,14 +418,41 @@ impl Backend {
 
         // One loop nest per assignment; meaning is fixed here.
         let LoweredAssignments { lowered, views, warnings, .. } =
-            lower(assignments, &lower_options(self.settings()))?;
+            lower(assignments, &self.settings().lowering())?;
         verified("lowering", &lowered.routine)?;
         reporter.pass("lower", &lowered.routine);
         laps.end("lower");
 
-        // Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
-        // routines.
-        let settings = optimize_settings(self.settings());
+        let handles = lowered.nodes.clone();
+        let (source, InContext { optimized, nodes, changes, .. }) = self
+            .optimize(known, lowered, &mut laps)
+            .map_err(|error| unoptimized(error, assignments, &handles))?;
+        verified("optimisation", &optimized.routine)?;
+        let statements =
+            if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
+        let planned = PlannedRoutine {
+            source,
+            optimized,
+            nodes,
+            views,
+            warnings,
+            text_nodes: assignments.text_nodes.clone(),
+            initial: assignments.initial.clone(),
+            statements,
+            took: laps.took,
+        };
+        Ok((planned, changes))
+    }
+
+    /// Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
+    /// routines. Also returns the routine before the optimiser, if the settings ask for capsules.
+    fn optimize(
+        &self,
+        known: &OptimizeCtx,
+        lowered: Lowered,
+        laps: &mut Stopwatch,
+    ) -> Result<(Option<Arc<ir::Routine>>, InContext), OptimizeError> {
+        let reporter = self.reporter();
         let mut source = self.captures().then(|| Arc::new(lowered.routine.clone()));
         let on_pass = &mut |name: &str, routine: &ir::Routine| {
             reporter.pass(name, routine);
@@ -365,28 +460,10 @@ impl Backend {
                 source = Some(Arc::new(routine.clone()));
             }
         };
-        let handles = lowered.nodes.clone();
-        let InContext { optimized, nodes, changes, .. } =
-            pipeline::optimize_in(known, lowered, &settings, on_pass)
-                .map_err(|error| unoptimized(error, assignments, &handles))?;
-        verified("optimisation", &optimized.routine)?;
-        reporter.pass("optimize", &optimized.routine);
+        let optimized = pipeline::optimize_in(known, lowered, &self.settings().optimizer(), on_pass)?;
+        reporter.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
-        let statements =
-            if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
-        let (text_nodes, initial) = (assignments.text_nodes.clone(), assignments.initial.clone());
-        let planned = PlannedRoutine {
-            source,
-            optimized,
-            nodes,
-            views,
-            warnings,
-            text_nodes,
-            initial,
-            statements,
-            took: laps.took,
-        };
-        Ok((planned, changes))
+        Ok((source, optimized))
     }
 
     /// Schedules a planned routine and generates its code.
@@ -440,10 +517,7 @@ impl Backend {
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
-        let capsules = match (source, &form) {
-            (Some(source), CompiledForm::Whole(code)) => Some(CapsuleSource::new(self, source, &nodes, code)),
-            _ => None,
-        };
+        let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
         let optimized = Arc::new(optimized);
         let compiled = Compiled { form, nodes, optimized, warnings, text_nodes, initial, logs, capsules };
         self.reporter().warnings(compiled.name(), compiled.warnings());
@@ -529,27 +603,4 @@ pub(crate) fn owned<N: Borrow<TensorNode>>(nodes: impl IntoIterator<Item = N>) -
 /// The memory mode that the optimiser decided for each node with a handle.
 fn decisions(nodes: &[TensorNode], routine: &ir::Routine) -> Vec<(TensorNode, ModeState)> {
     nodes.iter().zip(&routine.nodes).map(|(node, decl)| (node.clone(), decl.mode.clone())).collect()
-}
-
-fn lower_options(settings: &Settings) -> LowerOptions {
-    let numerics = match settings.numerics {
-        NumericClass::Fast => ir::Numerics::Fast,
-        NumericClass::Strict => ir::Numerics::Strict,
-    };
-    LowerOptions { numerics, ..LowerOptions::default() }
-}
-
-fn optimize_settings(settings: &Settings) -> pipeline::OptimizeSettings {
-    pipeline::OptimizeSettings {
-        max_visits: settings.optimization.virtualize_max_visits,
-        max_tracing_dim: Some(settings.optimization.virtualize_max_tracing_dim).filter(|&dim| dim > 0),
-        inline_scalar_constexprs: settings.optimization.inline_scalar_constexprs,
-        inline_simple_computations: settings.optimization.inline_simple_computations,
-        inline_complex_computations: settings.optimization.inline_complex_computations,
-        enable_device_only: settings.optimization.enable_device_only,
-        stack_threshold_bytes: settings.optimization.stack_threshold_in_bytes,
-        integer_pow: settings.optimization.integer_pow,
-        fast_math: settings.optimization.fast_math,
-        half_constant_cutoff: Some(settings.optimization.half_constant_cutoff).filter(|&cutoff| cutoff > 0.0),
-    }
 }

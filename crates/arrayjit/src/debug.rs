@@ -97,6 +97,11 @@ impl DebugReporter {
         self.report(4, || format!("statements that fall back:\n{}", fallback.text));
     }
 
+    /// Reports, on level 1, that runs of a routine which are started in some way write no capsules.
+    pub(crate) fn not_watched(&self, routine: &str, how: &str) {
+        self.report(1, || format!("routine {routine}: a run {how} writes no capsule"));
+    }
+
     /// Reports the memory mode of each node and the reason, on level 3.
     pub(crate) fn modes<'a>(&self, nodes: impl IntoIterator<Item = &'a TensorNode>) {
         for node in nodes {

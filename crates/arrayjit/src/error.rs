@@ -134,6 +134,16 @@ pub enum CompileError {
     /// The assignments do not lower.
     #[error(transparent)]
     Lower(#[from] assignments::lower::LowerError),
+    /// A routine of the loop IR was given with too few or too many nodes.
+    #[error("routine `{routine}` has {expected} nodes, but {found} were given")]
+    NodeCount {
+        /// The name of the routine.
+        routine: String,
+        /// The number of its nodes.
+        expected: usize,
+        /// The number of nodes that were given.
+        found: usize,
+    },
     /// The optimiser cannot honour a requested memory mode.
     #[error("{}", located(place.as_ref(), source))]
     Optimize {

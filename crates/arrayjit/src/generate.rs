@@ -3,15 +3,9 @@
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::Routine, verify::verify};
-use scheduling::{
-    FmaPolicy, LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced,
-};
+use scheduling::{LegaliseError, ScheduleError, schedule_serial, schedule_traced};
 
-use crate::{
-    backend::Backend,
-    error::CompileError,
-    settings::{FmaSetting, Settings},
-};
+use crate::{backend::Backend, error::CompileError};
 
 /// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
 /// becomes a single kernel that runs in program order.
@@ -24,7 +18,7 @@ pub(crate) fn schedule(
     let schedule = if settings.logging.values {
         schedule_serial(routine, codegen, on_step)?
     } else {
-        schedule_traced(routine, codegen, &schedule_options(settings), on_step)?
+        schedule_traced(routine, codegen, &settings.scheduler(), on_step)?
     };
     schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
     Ok(schedule)
@@ -76,13 +70,4 @@ pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), Com
         true => CompileError::TooLarge { stage, error },
         false => CompileError::Verify { stage, error },
     })
-}
-
-fn schedule_options(settings: &Settings) -> ScheduleOptions {
-    let fma = match settings.optimization.fma {
-        FmaSetting::Never => FmaPolicy::Never,
-        FmaSetting::ByClass => FmaPolicy::ByClass,
-        FmaSetting::Always => FmaPolicy::Always,
-    };
-    ScheduleOptions { fma, ..ScheduleOptions::default() }
 }

@@ -87,6 +87,7 @@ tnode::debug_as_display!(
     InitialiseError,
     OpenError,
     RegisterError,
+    capsule::CapsuleError,
     parallel::ParallelError,
     parallel::ShardError,
     settings::SettingsError,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device_runtime::{Context, Dependency, Event, RunError, Task};
 use lowered_ir::ir::Symbol;
-use tnode::TensorNode;
+use tnode::{HostArray, TensorNode};
 
 use crate::{capsule::CapsuleWatch, fallback::LinkedParts};
 
@@ -96,12 +96,33 @@ impl Routine {
     /// [`RunError::Poisoned`] if an input has no value; a device error. A run with statements that fall back
     /// also returns their errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
+        match &self.watch {
+            Some(watch) => watch.run(self, bindings),
+            None => self.run_unwatched(bindings),
+        }
+    }
+
+    /// [`Routine::run`] without a watch.
+    pub(crate) fn run_unwatched(&self, bindings: &[i64]) -> Result<Event, RunError> {
         match &self.form {
-            RoutineForm::Whole(routine) => match &self.watch {
-                Some(watch) => watch.run(routine, bindings),
-                None => routine.run(bindings),
-            },
+            RoutineForm::Whole(routine) => routine.run(bindings),
             RoutineForm::Divided(parts) => parts.run(bindings),
+        }
+    }
+
+    /// The nodes, constants included, whose earlier values a run reads.
+    pub(crate) fn reads(&self) -> &[TensorNode] {
+        match &self.form {
+            RoutineForm::Whole(routine) => routine.reads(),
+            RoutineForm::Divided(parts) => parts.reads(),
+        }
+    }
+
+    /// The values that a run would read from the merge buffer; `None` if it reads none.
+    pub(crate) fn merge_buffer_values(&self) -> Result<Option<HostArray>, RunError> {
+        match &self.form {
+            RoutineForm::Whole(routine) => routine.merge_buffer_values(),
+            RoutineForm::Divided(parts) => parts.merge_buffer_values(),
         }
     }
 
@@ -113,6 +134,7 @@ impl Routine {
     ///
     /// A wrong number of bindings or one outside its range.
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
+        self.not_watched("as a task");
         match &self.form {
             RoutineForm::Whole(routine) => routine.schedule(bindings),
             RoutineForm::Divided(parts) => {
@@ -144,9 +166,17 @@ impl Routine {
     /// [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); `None` where
     /// statements fall back.
     pub fn whole(&self) -> Option<&device_runtime::LinkedRoutine> {
+        self.not_watched("as a routine of the device");
         match &self.form {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(_) => None,
+        }
+    }
+
+    /// Reports that runs which are started in this way write no capsules, if the settings ask for capsules.
+    fn not_watched(&self, how: &str) {
+        if let Some(watch) = &self.watch {
+            watch.not_watched(how);
         }
     }
 

@@ -2,13 +2,16 @@
 //! file that repeats it.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
 use arrayjit::{
-    Backend, BackendParts, Caps, Codegen, DType, HostArray, Settings, TensorNode, capsule::digest,
+    Backend, BackendParts, Caps, Codegen, DType, HostArray, MergeBufferUse, Settings, TensorNode,
+    capsule::{CapsuleCompilation, digest},
+    settings::FallbackSetting,
 };
 use codegen_core::{Artifact, CodegenError, Interpreted, ScheduledRoutine, host::HostModule};
 use filetests::RunCase;
+use lowered_ir::verify::Verified;
 
 fn settings(folder: &Path) -> Settings {
     let mut settings = Settings::default();
@@ -65,7 +68,9 @@ fn a_result_that_is_not_finite_is_written_once_for_each_linked_routine() {
     assert_eq!(files(&folder), ["inverse-2.lir", "inverse.lir"]);
     let (text, case) = read(&folder.join("inverse.lir"));
     assert!(text.contains("; capsule: interpreter: node `y` is not finite"), "{text}");
-    assert!(text.contains("; caps: Caps {"), "{text}");
+    let compilation = CapsuleCompilation::parse(&text).unwrap();
+    assert_eq!(compilation.caps(), Some(backend.codegen().caps()), "{text}");
+    assert_eq!(compilation.settings().unwrap().settings.optimization, backend.settings().optimization);
     let x: Vec<u8> = [1.0f32, 0.0, -3.5].iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(case.inputs[0], x, "{text}");
     assert!(text.contains("\"t\""), "the routine before the optimiser has its virtual node: {text}");
@@ -127,6 +132,125 @@ fn other_bits_than_the_interpreter_gives_are_written_with_both_digests() {
     let expected = format!("{:#018x}", digest_of([1.5, 1.5, 2.25]));
     let line = text.lines().find(|line| line.starts_with("; digest: ")).unwrap();
     assert!(line.contains(&format!(" = {expected}, found 0x")) && !line.ends_with(&expected), "{line}");
+}
+
+/// The interpreter, except that it rejects square roots.
+struct NoRoots(Interpreted);
+
+impl Codegen for NoRoots {
+    fn name(&self) -> &str {
+        "no-roots"
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        2
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let roots = routine.kernels().iter().find(|k| lowered_ir::text::print(k.ir()).contains("sqrt("));
+        match roots {
+            Some(kernel) => Err(CodegenError::Unsupported {
+                codegen: "no-roots".into(),
+                kernel: kernel.abi().name.clone(),
+                op: "sqrt".into(),
+                why: "the test says so".into(),
+            }),
+            None => self.0.compile(routine),
+        }
+    }
+}
+
+#[test]
+fn a_routine_of_two_backends_is_written_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path());
+    settings.fallback = FallbackSetting::Interpreter;
+    let device = Backend::open_with("interpreter", Settings::default()).unwrap().device().clone();
+    let parts = BackendParts::new(Arc::new(NoRoots(Interpreted::new())), device);
+    let backend = Backend::from_parts("no-roots", parts, settings).unwrap();
+    let [x, y, z] = ["x", "y", "z"].map(|name| node(name, DType::F32));
+    let code = backend.compile_named("roots", "y[i] := 1 / x[i]\nz[i] := sqrt(x[i])", [&x, &y, &z]).unwrap();
+    assert_eq!(code.fallbacks().len(), 1);
+    let values = HostArray::from_slice(&[4.0f32, 0.0, 9.0], [3]).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, &values).unwrap();
+    code.link(&context).unwrap().run(&[]).unwrap();
+    let (text, case) = read(&folder.path().join("roots.lir"));
+    assert!(text.contains("; capsule: no-roots: node `y` is not finite"), "{text}");
+    assert_eq!(case.inputs[0], values.bytes(), "{text}");
+    assert_eq!(case.expected.len(), 2, "both parts have results: {text}");
+}
+
+#[test]
+fn the_merge_buffer_is_an_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = Backend::open_with("interpreter", settings(folder.path())).unwrap();
+    let [g, y] = ["g", "y"].map(|name| node(name, DType::F32));
+    let code =
+        backend.compile_named("merge", "g[i] += g.merge[i]\ny[i] := 1 / (g[i] - g[i])", [&g, &y]).unwrap();
+    let with = |values: [f32; 3]| {
+        let values = HostArray::from_slice(&values, [3]).unwrap();
+        backend.context().unwrap().init_from_host(&g, &values).unwrap()
+    };
+    let (own, other) = (with([1.0, 2.0, 3.0]), with([0.5, 0.25, 0.125]));
+    // The values of `y` before the run are no input of it.
+    let own = own.init_from_host(&y, &HostArray::from_slice(&[7f32; 3], [3]).unwrap()).unwrap();
+    let routine = code.link(&own).unwrap();
+    assert!(routine.run(&[]).is_err(), "nothing is in the merge buffer yet");
+    let _ = routine.context().device_to_device(&g, MergeBufferUse::Copy, &other).unwrap();
+    routine.run(&[]).unwrap();
+    let (text, case) = read(&folder.path().join("merge.lir"));
+    let merged: Vec<u8> = [0.5f32, 0.25, 0.125].iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(case.merge.as_ref(), Some(&merged), "{text}");
+    let inputs = text.lines().find(|line| line.starts_with("; run: ")).unwrap();
+    assert!(inputs.contains("%2 = fill(0x0), merge %0 = ["), "{text}");
+}
+
+/// The next test runs this one in a process of its own.
+#[test]
+fn runs_a_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path());
+    settings.debugging.level = Settings::load().unwrap().settings.debugging.level;
+    let backend = Backend::open_with("interpreter", settings).unwrap();
+    let y = node("y", DType::F32);
+    let code = backend.compile_named("endless", "y[i] := 1 / (i - i)", [&y]).unwrap();
+    let routine = code.link(&backend.context().unwrap()).unwrap();
+    for _ in 0..2 {
+        routine.schedule(&[]).unwrap().run().unwrap();
+    }
+    routine.context().stream().sync().unwrap();
+    assert_eq!(files(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_task_without_a_capsule_is_reported_once() {
+    let printed = |level: &str| {
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "runs_a_task", "--nocapture"]).env("ARRAYJIT_DEBUG", level);
+        let output = test.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let text = printed("1");
+    let line = "arrayjit: routine endless: a run as a task writes no capsule\n";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
+    assert!(!printed("0").contains("capsule"));
+}
+
+#[test]
+fn a_routine_of_the_loop_ir_needs_a_node_for_each_declaration() {
+    let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+    let text = "routine @r strict {\n  node %0 \"x\" f32[3] on_device\n  zero %0\n}\n";
+    let routine = || Verified::new(lowered_ir::text::parse(text).unwrap()).unwrap();
+    let x = node("x", DType::F32);
+    let error = backend.compile_lowered(routine(), [&x, &x]).unwrap_err();
+    assert_eq!(error.to_string(), "routine `r` has 1 nodes, but 2 were given");
+    let compiled = backend.compile_lowered(routine(), [&x]).unwrap();
+    assert_eq!((compiled.name(), compiled.nodes()), ("r", &[x][..]));
 }
 
 #[test]

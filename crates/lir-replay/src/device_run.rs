@@ -1,24 +1,47 @@
-//! Runs a routine of the loop IR on a device of a backend: optimised, scheduled and compiled as the backend
-//! does, with default options.
+//! Runs a routine of the loop IR on a device of a backend: compiled as the backend compiles the routines of
+//! programs, with the settings that it was opened with.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
-use arrayjit::{Backend, Context, HostArray, MemoryMode, MergeBufferUse, TensorNode};
-use codegen_core::Code;
+use arrayjit::{
+    Backend, BackendParts, Context, HostArray, MemoryMode, MergeBufferUse, TensorNode,
+    capsule::CapsuleCompilation,
+};
+use codegen_core::Interpreted;
 use filetests::RunCase;
 use lowered_ir::{
     interp::Memory,
-    ir::{Expr, NodeDecl, NodeRef, Routine, walk},
-    pipeline::{OptimizeSettings, optimize},
-    verify::verify,
+    ir::{NodeDecl, NodeRef, Routine},
+    verify::Verified,
 };
-use scheduling::{ScheduleOptions, schedule};
 use tnode::{Reason, commit_modes};
 
 /// The bytes of each node after a run, in the routine's order; `None` for a node without memory that outlives
 /// the run.
 pub(crate) type Results = Vec<Option<Vec<u8>>>;
+
+/// Opens a backend with the settings of a file. If the file has a target, the backend `interpreter`
+/// interprets the kernels for that target.
+///
+/// # Errors
+///
+/// A backend that does not open, and settings that do not load.
+pub(crate) fn open(name: &str, compilation: &CapsuleCompilation) -> Result<Backend> {
+    let loaded = compilation.settings()?;
+    for unknown in loaded.unknown {
+        eprintln!("lir-replay: unknown {unknown}");
+    }
+    let backend = Backend::open_with(name, loaded.settings)?;
+    match compilation.caps().filter(|_| name == "interpreter") {
+        Some(caps) => {
+            let codegen = Arc::new(Interpreted::of_target(caps.clone()));
+            let parts = BackendParts::new(codegen, backend.device().clone());
+            Ok(Backend::from_parts(name, parts, backend.settings().clone())?)
+        }
+        None => Ok(backend),
+    }
+}
 
 /// Runs a case on the backend's first device.
 ///
@@ -26,52 +49,48 @@ pub(crate) type Results = Vec<Option<Vec<u8>>>;
 ///
 /// A routine that does not verify, that the backend rejects, or whose run fails.
 pub(crate) fn run(backend: &Backend, case: &RunCase) -> Result<Results> {
-    verify(&case.routine).context("the routine does not verify")?;
-    let optimized = optimize(case.routine.clone(), &OptimizeSettings::default())?.routine;
-    let codegen = backend.codegen();
-    let schedule = schedule(&optimized, codegen, &ScheduleOptions::default())?;
-    let artifact = codegen.compile(&schedule)?;
-    let code = Arc::new(Code::new(schedule, artifact)?);
+    let verified = Verified::new(case.routine.clone()).context("the routine does not verify")?;
+    let nodes = handles(&case.routine)?;
+    let code = backend.compile_lowered(verified, &nodes)?;
+    for node in nodes.iter().filter(|node| node.mode().mode().is_none()) {
+        node.update_memory_mode(MemoryMode::Materialized, Reason::new("a replay reads it"))?;
+    }
 
-    let nodes = handles(&optimized)?;
     let mut context = Context::new(&backend.new_stream()?);
-    let zeroed = Memory::zeroed(&optimized).nodes;
+    let zeroed = Memory::zeroed(&case.routine).nodes;
     for ((at, node), zeros) in nodes.iter().enumerate().zip(&zeroed) {
-        if is_lasting(&optimized.nodes[at]) {
+        if is_lasting(node) {
             let bytes = case.inputs.get(at).unwrap_or(zeros);
             let array = HostArray::from_bytes(node.dtype(), node.dims()?, bytes)?;
             context = context.init_from_host(node, &array)?;
         }
     }
-    let routine = context.link(&code, &nodes)?;
-    if let Some((merged, bytes)) = merged(&optimized).zip(case.merge.as_ref()) {
-        let node = &nodes[merged.index()];
+    let routine = code.link(&context)?;
+    if let (Some(node), Some(bytes)) = (routine.merge_buffer_input(), &case.merge) {
         let array = HostArray::from_bytes(node.dtype(), node.dims()?, bytes)?;
         let source = Context::new(&backend.new_stream()?).init_from_host(node, &array)?;
         let _ = routine.context().device_to_device(node, MergeBufferUse::Copy, &source)?;
     }
     routine.run(&case.bindings)?.sync()?;
-    let bytes = |(node, decl): (&TensorNode, &NodeDecl)| match is_lasting(decl) {
+    let bytes = |node: &TensorNode| match is_lasting(node) {
         true => Ok(Some(routine.context().to_host(node)?.bytes().to_vec())),
         false => Ok(None),
     };
-    nodes.iter().zip(&optimized.nodes).map(bytes).collect()
+    nodes.iter().map(bytes).collect()
 }
 
-/// The results of the definition, for the same nodes as [`run`].
+/// The results of the definition, for every node.
 ///
 /// # Errors
 ///
 /// An error of the interpreter.
 pub(crate) fn defined(case: &RunCase) -> Result<Results> {
-    let optimized = optimize(case.routine.clone(), &OptimizeSettings::default())?.routine;
     let nodes = case.interpret().map_err(|error| anyhow!("the definition fails: {error}"))?;
-    let pairs = nodes.into_iter().zip(&optimized.nodes);
-    Ok(pairs.map(|(bytes, decl)| is_lasting(decl).then_some(bytes)).collect())
+    Ok(nodes.into_iter().map(Some).collect())
 }
 
-fn is_lasting(decl: &NodeDecl) -> bool {
-    !decl.mode.known_not_materialized()
+fn is_lasting(node: &TensorNode) -> bool {
+    !node.mode().known_not_materialized()
 }
 
 /// A handle for each node, with the memory mode of its declaration.
@@ -81,23 +100,7 @@ fn handles(routine: &Routine) -> Result<Vec<TensorNode>> {
         let builder = TensorNode::builder(label.as_str()).dims(decl.dims.iter().copied()).dtype(decl.dtype);
         let handle = builder.build()?;
         commit_modes(&[(handle.clone(), decl.mode.clone())])?;
-        if decl.mode.mode().is_none() {
-            handle.update_memory_mode(MemoryMode::Materialized, Reason::new("a replay reads it"))?;
-        }
         Ok(handle)
     };
     routine.node_refs().map(handle).collect()
-}
-
-/// The node that the routine reads from the merge buffer.
-fn merged(routine: &Routine) -> Option<NodeRef> {
-    let mut found = None;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            if let Expr::GetMerge { node, .. } = expr {
-                found = Some(*node);
-            }
-        });
-    });
-    found
 }

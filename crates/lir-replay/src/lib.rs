@@ -1,8 +1,14 @@
-//! Repeats runs of `.lir` files on any backend, and reduces runs on which backends disagree.
+//! Repeats runs of `.lir` files on any backend, reduces runs on which backends disagree, and finds the pass
+//! that changes a result.
 //!
 //! `cargo xtask lir replay FILE --backend NAME` runs each `; run:` line of a file on a backend and compares
 //! the results with the line's expectations and with the digests of a [capsule](arrayjit::capsule). `cargo
-//! xtask lir reduce FILE --with NAME,NAME` makes the smallest run on which two backends still differ.
+//! xtask lir reduce FILE --with NAME,NAME` makes the smallest run on which two backends still differ. `cargo
+//! xtask lir bisect FILE` interprets each run after every pass and names the first pass that changes a
+//! result.
+//!
+//! All of them compile with the settings that a capsule has. An argument `--arrayjit-KEY=VALUE` overrides one
+//! of these.
 //!
 //! A crate with a backend of its own makes the same program for it:
 //!
@@ -19,6 +25,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
+mod bisect; // the first pass that changes results
 mod device_run; // a run on a backend's device
 mod reduce; // smaller runs on which backends differ
 mod replay; // comparison with expectations and digests
@@ -26,13 +33,21 @@ mod replay; // comparison with expectations and digests
 use std::{ffi::OsString, fs, path::Path, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use arrayjit::{Backend, Settings};
+use arrayjit::{Backend, Settings, capsule::CapsuleCompilation};
 use clap::Parser;
 use filetests::RunCase;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask lir", about = "Repeats and reduces runs of .lir files")]
+#[command(name = "cargo xtask lir", about = "Repeats, reduces and bisects runs of .lir files")]
 enum Cli {
+    /// Interpret each `; run:` line after every pass, and name the first pass that changes the results
+    Bisect {
+        /// A `.lir` file, such as a capsule
+        file: PathBuf,
+        /// The backend for whose target to schedule, by name, instead of the target of the capsule
+        #[arg(long)]
+        backend: Option<String>,
+    },
     /// Run each `; run:` line on a backend, and compare with its expectations and with the digests of a
     /// capsule
     Replay {
@@ -68,32 +83,52 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Replays or reduces as the arguments say, and returns the text to print. The first argument is the name of
-/// the program. Wrong arguments, and `--help`, end the process.
+/// Runs the task of the arguments, and returns the text to print. The first argument is the name of the
+/// program. Wrong arguments, and `--help`, end the process.
 ///
 /// # Errors
 ///
 /// A file that does not parse or has no run, a backend that does not open, runs that differ from what the
-/// file expects, and a file without a run on which the backends differ.
+/// file expects, a file without a run on which the backends differ, and a wrong pass.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<String> {
     let is_setting = |arg: &OsString| Settings::is_argument(&arg.to_string_lossy());
     match Cli::parse_from(args.into_iter().filter(|arg| !is_setting(arg))) {
+        Cli::Bisect { file, backend } => {
+            let LirFile { compilation, cases, .. } = LirFile::read(&file)?;
+            let named = |name: String| -> Result<_> {
+                Ok(Backend::open_with(&name, compilation.settings()?.settings)?.codegen().caps().clone())
+            };
+            let target = backend.map(named).transpose()?.or_else(|| compilation.caps().cloned());
+            bisect::bisect(&cases, &compilation.settings()?.settings, target.as_ref())
+        }
         Cli::Replay { file, backend } => {
-            let (text, cases) = read(&file)?;
-            replay::replay(&text, &cases, &Backend::open(&backend)?)
+            let LirFile { text, compilation, cases } = LirFile::read(&file)?;
+            replay::replay(&text, &cases, &device_run::open(&backend, &compilation)?)
         }
         Cli::Reduce { file, with } => {
-            let open = |name: &String| -> Result<Backend> { Ok(Backend::open(name)?) };
+            let LirFile { compilation, cases, .. } = LirFile::read(&file)?;
+            let open = |name: &String| device_run::open(name, &compilation);
             let backends = with.iter().map(open).collect::<Result<Vec<_>>>()?;
-            reduce::reduce(read(&file)?.1, &backends)
+            reduce::reduce(cases, &compilation, &backends)
         }
     }
 }
 
-/// The text of a file and its runs, at least one.
-fn read(path: &Path) -> Result<(String, Vec<RunCase>)> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let cases = RunCase::parse_all(path, &text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    ensure!(!cases.is_empty(), "{} has no `; run:` line that expects results", path.display());
-    Ok((text, cases))
+/// A `.lir` file with runs.
+struct LirFile {
+    text: String,
+    compilation: CapsuleCompilation,
+    /// The runs, at least one.
+    cases: Vec<RunCase>,
+}
+
+impl LirFile {
+    fn read(path: &Path) -> Result<LirFile> {
+        let shown = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+        let cases = RunCase::parse_all(path, &text).map_err(|error| anyhow!("{shown}: {error}"))?;
+        ensure!(!cases.is_empty(), "{shown} has no `; run:` line that expects results");
+        let compilation = CapsuleCompilation::parse(&text).with_context(|| shown.to_string())?;
+        Ok(LirFile { text, compilation, cases })
+    }
 }

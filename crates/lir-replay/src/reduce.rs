@@ -1,7 +1,7 @@
 //! Reduces a run on which two backends differ.
 
 use anyhow::{Result, bail};
-use arrayjit::Backend;
+use arrayjit::{Backend, capsule::CapsuleCompilation};
 use filetests::{
     Expected, RunCase,
     reduce::{TRIES, reduce as smallest},
@@ -13,13 +13,17 @@ use crate::device_run::{self, Results};
 /// By how much floats may differ in class `fast`, relative to the greater of 1 and the magnitude.
 const ROUNDING: f64 = 1e-3;
 
-/// The smallest run found on which the backends differ, as a `.lir` text with the difference above it. One
-/// backend is compared with the definition.
+/// The smallest run found on which the backends differ, as a `.lir` text with the settings and the target of
+/// the file, and the difference below. One backend is compared with the definition.
 ///
 /// # Errors
 ///
 /// [`describe`]'s words for every run, if the backends differ on none.
-pub(crate) fn reduce(cases: Vec<RunCase>, backends: &[Backend]) -> Result<String> {
+pub(crate) fn reduce(
+    cases: Vec<RunCase>,
+    compilation: &CapsuleCompilation,
+    backends: &[Backend],
+) -> Result<String> {
     let mut described = Vec::new();
     for case in cases {
         match outcome(&case, backends) {
@@ -32,7 +36,7 @@ pub(crate) fn reduce(cases: Vec<RunCase>, backends: &[Backend]) -> Result<String
                     )
                 };
                 let difference: String = difference.lines().map(|line| format!("; {line}\n")).collect();
-                return Ok(format!("{}{difference}", small.to_lir()));
+                return Ok(format!("{}{compilation}{difference}", small.to_lir()));
             }
             other => described.push(format!("{}:{}: {}", case.path.display(), case.line, describe(&other))),
         }

@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use arrayjit::{Backend, BackendParts, Caps, Codegen, HostArray, OpenResult, Settings, TensorNode};
+use arrayjit::{
+    Backend, BackendParts, Caps, Codegen, HostArray, OpenResult, Settings, TensorNode, settings::FmaSetting,
+};
 use codegen_core::{Artifact, CodegenError, Interpreted, ScheduledRoutine};
 use filetests::RunCase;
 use lowered_ir::text;
@@ -107,6 +109,38 @@ fn a_difference_is_reduced_to_the_operation_that_causes_it() {
         error.starts_with("there is nothing to reduce:") && error.contains("the results agree"),
         "{error}"
     );
+}
+
+/// A capsule of native code that does not contract multiplications and additions, although the default is to.
+#[test]
+fn a_replay_compiles_as_the_capsule_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = Settings::default();
+    settings.debugging.capsules = folder.path().to_str().unwrap().to_owned();
+    settings.optimization.fma = FmaSetting::Never;
+    let backend = Backend::open_with("inline", settings).unwrap();
+    let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([4]).build().unwrap());
+    let code = backend.compile_named("square", "y[i] := x[i] * x[i] - 1.21", [&x, &y]).unwrap();
+    let values = HostArray::from_slice(&[f32::INFINITY, 1.1, 1.2, 1.3], [4]).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, &values).unwrap();
+    code.link(&context).unwrap().run(&[]).unwrap();
+
+    let capsule = folder.path().join("square.lir");
+    for name in ["inline", "multicore", "interpreter"] {
+        let text = run("replay", &capsule, "--backend", name).unwrap();
+        assert!(text.contains(", as the capsule expects"), "{text}");
+    }
+    let text = fs::read_to_string(&capsule).unwrap();
+    fs::write(&capsule, text.replace("fma=never", "fma=always")).unwrap();
+    let error = run("replay", &capsule, "--backend", "inline").unwrap_err();
+    assert!(error.contains("%2 has other bits"), "{error}");
+    let file = capsule.to_str().unwrap();
+    let text = lir_replay::run(["lir-replay", "bisect", file].map(Into::into)).unwrap();
+    assert!(text.ends_with(": no pass changes the results\n"), "{text}");
+    let text = fs::read_to_string(&capsule).unwrap();
+    fs::write(&capsule, text.replace("; caps: {", "; caps: [")).unwrap();
+    let error = run("bisect", &capsule, "--backend", "inline").unwrap_err();
+    assert!(error.contains("; caps: ["), "{error}");
 }
 
 /// From a wrong number to a file, and from the file to the same number on the backend that made it.

@@ -1,20 +1,29 @@
-//! `cargo xtask lir replay` and `cargo xtask lir reduce`: build the program `lir-replay` with the backends
-//! that are named, and run it. This program has no backend, so that the other tasks build without any.
+//! `cargo xtask lir bisect`, `replay` and `reduce`: build the program `lir-replay` with the backends that are
+//! named, and run it. This program has no backend, so that the other tasks build without any.
 
-use std::{ffi::OsStr, process::Command};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
 
 /// Backends that are features of the program.
 const FEATURES: [&str; 2] = ["wgpu", "cuda"];
 
-/// Runs the program with these arguments; `backends` are the names among them.
-pub(super) fn run(args: &[&OsStr], backends: &[String]) -> Result<()> {
+/// Runs a task of the program on a file. `option` has the names of backends, if there are any.
+pub(super) fn run(
+    task: &str,
+    file: &Path,
+    option: &str,
+    backends: &[String],
+    settings: &[String],
+) -> Result<()> {
     let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "-p", "lir-replay", "--manifest-path"]).arg(manifest);
-    command.arg("--features").arg(features(backends).join(",")).arg("--").args(args);
-    let status = command.status().context("starting cargo")?;
+    command.arg("--features").arg(features(backends).join(",")).arg("--").arg(task).arg(file);
+    if !backends.is_empty() {
+        command.arg(option).arg(backends.join(","));
+    }
+    let status = command.args(settings).status().context("starting cargo")?;
     if status.success() { Ok(()) } else { bail!("lir-replay ended with {status}") }
 }
 

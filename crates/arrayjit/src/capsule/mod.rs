@@ -4,12 +4,19 @@
 //! the run and examines the results. If a result is infinite or NaN, or if a CPU backend computes other
 //! bits than the interpreter does for the same kernels, the run is written to the folder, once for each
 //! linked routine. A capsule is a `.lir` file: the routine before the optimiser, the inputs and bindings,
-//! the results of the definition, and a [`digest`] of each result. `docs/debugging.md` says what to do with
-//! one.
+//! the results of the definition, how the backend compiled the routine ([`CapsuleCompilation`]), and a
+//! [`digest`] of each result. `docs/debugging.md` says what to do with one.
 //!
-//! Runs are not watched if the routine reads a merge buffer, if statements of it fall back, or if it is
-//! scheduled as a task.
+//! **Cost.** Each run of a linked routine that has written no capsule yet copies the nodes whose earlier values
+//! it reads and the nodes that it writes, waits, and, on CPU backends, interprets the kernels. The kernels
+//! are compiled for the interpreter at the first run, once for all links of a routine. Without the setting,
+//! nothing of this happens.
+//!
+//! If statements of a routine fall back, its results are examined for infinities and NaN only, since its
+//! parts run on two backends. Runs that are scheduled as tasks are not watched; the first such use of a
+//! routine is reported if `debug` is 1 or more.
 
+mod compilation; // how the routine was compiled
 mod text; // the file's text, and digests
 
 use std::{
@@ -17,59 +24,89 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use codegen_core::{Code, Codegen, interpreted::Interpreted};
-use device_runtime::{Context, Device, Event, LinkedRoutine, RunError};
-use lowered_ir::ir::{NodeRef, Routine};
+use codegen_core::{Caps, Code, Codegen, ScheduledRoutine, interpreted::Interpreted};
+use device_runtime::{Context, Device, Event, MergeBufferUse, RunError};
+use lowered_ir::ir::{self, NodeRef};
 use scheduler_multicore::{Config, Cpu};
 use tnode::{HostArray, TensorNode};
 
+pub use compilation::{CapsuleCompilation, CapsuleError};
 use text::CapsuleText;
 pub use text::digest;
 
-use crate::{backend::Backend, log::sanitised};
+use crate::{
+    backend::Backend, compile::CompiledForm, debug::DebugReporter, log::sanitised, routine::Routine,
+};
 
 /// The folder, the routine and the reference code from which capsules of a compiled routine are written.
 #[derive(Clone, Debug)]
 pub(crate) struct CapsuleSource {
     folder: Arc<Path>,
     backend: String,
+    reporter: DebugReporter,
     /// The routine before the optimiser; its nodes are the first ones of `nodes`.
-    routine: Arc<Routine>,
+    routine: Arc<ir::Routine>,
     nodes: Vec<TensorNode>,
-    caps: String,
-    /// The same kernels, compiled for the interpreter. CPU backends have it, because the interpreter defines
-    /// their bits.
-    reference: Option<Arc<Code>>,
+    compilation: Arc<CapsuleCompilation>,
+    /// CPU backends have it, because the interpreter defines their bits.
+    reference: Option<Arc<ReferenceCode>>,
+}
+
+/// The kernels of a routine for the interpreter.
+#[derive(Debug)]
+struct ReferenceCode {
+    schedule: ScheduledRoutine,
+    target: Caps,
+    /// Compiled at the first run; `None` if the interpreter rejects a kernel.
+    code: OnceLock<Option<Arc<Code>>>,
+}
+
+impl ReferenceCode {
+    fn code(&self) -> Option<&Arc<Code>> {
+        let compile = || {
+            let artifact = Interpreted::of_target(self.target.clone()).compile(&self.schedule).ok()?;
+            Code::new(self.schedule.clone(), artifact).ok().map(Arc::new)
+        };
+        self.code.get_or_init(compile).as_ref()
+    }
 }
 
 impl CapsuleSource {
     /// The source for a routine that a backend has compiled. The setting names the folder; it is not empty.
-    pub(crate) fn new(backend: &Backend, routine: Arc<Routine>, nodes: &[TensorNode], code: &Code) -> Self {
+    pub(crate) fn new(
+        backend: &Backend,
+        routine: Arc<ir::Routine>,
+        nodes: &[TensorNode],
+        form: &CompiledForm,
+    ) -> Self {
         let caps = backend.codegen().caps();
-        let interpreted = || {
-            let schedule = code.schedule().clone();
-            let artifact = Interpreted::of_target(caps.clone()).compile(&schedule).ok()?;
-            Code::new(schedule, artifact).ok().map(Arc::new)
+        let reference = |code: &Arc<Code>| {
+            let (schedule, target) = (code.schedule().clone(), caps.clone());
+            Arc::new(ReferenceCode { schedule, target, code: OnceLock::new() })
         };
         CapsuleSource {
             folder: Path::new(&backend.settings().debugging.capsules).into(),
             backend: backend.name().to_owned(),
+            reporter: backend.reporter().clone(),
             routine,
             nodes: nodes.to_vec(),
-            caps: format!("{caps:?}"),
-            reference: if caps.workgroups.is_none() { interpreted() } else { None },
+            compilation: Arc::new(CapsuleCompilation::new(backend.settings(), caps)),
+            reference: match form {
+                CompiledForm::Whole(code) if caps.workgroups.is_none() => Some(reference(code)),
+                CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
+            },
         }
     }
 
-    /// The watch over the runs of a linked routine; none if it reads a merge buffer.
-    pub(crate) fn watch(&self, linked: &LinkedRoutine) -> Option<Arc<CapsuleWatch>> {
-        let watch = || Arc::new(CapsuleWatch { source: self.clone(), is_written: AtomicBool::new(false) });
-        linked.merge_buffer_input().is_none().then(watch)
+    /// The watch over the runs of a linked routine.
+    pub(crate) fn watch(&self) -> Arc<CapsuleWatch> {
+        let (is_written, is_reported) = Default::default();
+        Arc::new(CapsuleWatch { source: self.clone(), is_written, is_reported })
     }
 }
 
@@ -78,6 +115,7 @@ impl CapsuleSource {
 pub(crate) struct CapsuleWatch {
     source: CapsuleSource,
     is_written: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl CapsuleWatch {
@@ -86,14 +124,14 @@ impl CapsuleWatch {
     /// # Errors
     ///
     /// The errors of the run. An error of the capsule is printed, and disturbs nothing.
-    pub(crate) fn run(&self, linked: &LinkedRoutine, bindings: &[i64]) -> Result<Event, RunError> {
+    pub(crate) fn run(&self, routine: &Routine, bindings: &[i64]) -> Result<Event, RunError> {
         if self.is_written.load(Ordering::Relaxed) {
-            return linked.run(bindings);
+            return routine.run_unwatched(bindings);
         }
-        let inputs = self.source.inputs(linked.context());
-        let event = linked.run(bindings)?;
+        let inputs = self.source.inputs(routine);
+        let event = routine.run_unwatched(bindings)?;
         event.sync()?;
-        let results = self.source.results(linked)?;
+        let results = self.source.results(routine)?;
         let expected = self.source.expected(&inputs, &results, bindings);
         if let Some(reason) = self.source.suspicion(&results, expected.as_deref())
             && !self.is_written.swap(true, Ordering::Relaxed)
@@ -102,51 +140,79 @@ impl CapsuleWatch {
         }
         Ok(event)
     }
+
+    /// Reports, once, that runs which are started in this way are not watched.
+    pub(crate) fn not_watched(&self, how: &str) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
+            self.source.reporter.not_watched(&self.source.routine.name, how);
+        }
+    }
+}
+
+/// The values before a run.
+struct RunInputs {
+    /// The values of every node; `None` for a node that has none, or whose values the run does not read.
+    nodes: Vec<Option<Arc<HostArray>>>,
+    /// The node that the run reads from the merge buffer, and the values in the merge buffer.
+    merge: Option<(NodeRef, Arc<HostArray>)>,
 }
 
 /// A result of a run: the position of the node, and its values.
 type RunResult = (NodeRef, HostArray);
 
 impl CapsuleSource {
-    /// The values of every node before a run; `None` for a node that has none.
-    fn inputs(&self, context: &Context) -> Vec<Option<HostArray>> {
+    fn inputs(&self, routine: &Routine) -> RunInputs {
+        let context = routine.context();
         let value = |node: &TensorNode| match context.host().filter(|host| host.contains(node)) {
+            _ if !routine.reads().contains(node) => None,
             // A newer value of the host is uploaded by the run.
-            Some(host) => host.get(node).ok().map(|array| (*array).clone()),
-            None => context.to_host(node).ok(),
+            Some(host) => host.get(node).ok(),
+            None => context.to_host(node).ok().map(Arc::new),
         };
-        self.nodes.iter().map(value).collect()
+        let merge = || {
+            let node = self.position(routine.merge_buffer_input()?)?;
+            Some((node, Arc::new(routine.merge_buffer_values().ok()??)))
+        };
+        RunInputs { nodes: self.nodes.iter().map(value).collect(), merge: merge() }
+    }
+
+    fn position(&self, node: &TensorNode) -> Option<NodeRef> {
+        self.nodes.iter().position(|own| own == node).map(|at| NodeRef(at as u32))
     }
 
     /// The values of the nodes that the run wrote.
-    fn results(&self, linked: &LinkedRoutine) -> Result<Vec<RunResult>, RunError> {
-        let position = |node: &TensorNode| self.nodes.iter().position(|own| own == node);
-        let written = linked.outputs().iter().filter_map(|node| Some((position(node)?, node)));
-        let own = written.filter(|(at, _)| *at < self.routine.nodes.len());
-        own.map(|(at, node)| Ok((NodeRef(at as u32), linked.context().to_host(node)?))).collect()
+    fn results(&self, routine: &Routine) -> Result<Vec<RunResult>, RunError> {
+        let written = routine.outputs().iter().filter_map(|node| Some((self.position(node)?, node)));
+        let own = written.filter(|(at, _)| at.index() < self.routine.nodes.len());
+        own.map(|(at, node)| Ok((at, routine.context().to_host(node)?))).collect()
     }
 
     /// The results of the same kernels on the interpreter, if they define the bits.
     fn expected(
         &self,
-        inputs: &[Option<HostArray>],
+        inputs: &RunInputs,
         results: &[RunResult],
         bindings: &[i64],
     ) -> Option<Vec<HostArray>> {
         let run = |code: &Arc<Code>| -> Result<Vec<HostArray>, RunError> {
             let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
             let mut context = Context::new(&device.new_stream()?);
-            for (node, input) in self.nodes.iter().zip(inputs) {
+            for (node, input) in self.nodes.iter().zip(&inputs.nodes) {
                 if let Some(input) = input {
-                    context = context.init_from_host(node, input)?;
+                    context = context.init_from_host_shared(node, input)?;
                 }
             }
             let routine = context.link(code, &self.nodes)?;
+            if let Some((node, values)) = &inputs.merge {
+                let node = &self.nodes[node.index()];
+                let source = Context::new(&device.new_stream()?).init_from_host_shared(node, values)?;
+                let _ = routine.context().device_to_device(node, MergeBufferUse::Copy, &source)?;
+            }
             routine.run(bindings)?.sync()?;
             let value = |(node, _): &RunResult| routine.context().to_host(&self.nodes[node.index()]);
             results.iter().map(value).collect()
         };
-        let expected = self.reference.as_ref().map(run)?;
+        let expected = self.reference.as_ref().and_then(|reference| reference.code()).map(run)?;
         expected
             .inspect_err(|error| report(&self.routine.name, &format!("no expected results: {error}")))
             .ok()
@@ -169,13 +235,13 @@ impl CapsuleSource {
     fn write(
         &self,
         reason: String,
-        inputs: Vec<Option<HostArray>>,
+        inputs: RunInputs,
         bindings: &[i64],
         results: &[RunResult],
         expected: Option<Vec<HostArray>>,
     ) {
         let zeros = lowered_ir::interp::Memory::zeroed(&self.routine).nodes;
-        let bytes = |(zeros, input): (Vec<u8>, Option<HostArray>)| match input {
+        let bytes = |(zeros, input): (Vec<u8>, Option<Arc<HostArray>>)| match input {
             Some(input) if input.bytes().len() == zeros.len() => input.bytes().to_vec(),
             _ => zeros,
         };
@@ -183,10 +249,11 @@ impl CapsuleSource {
         let results = results.iter().enumerate();
         let text = CapsuleText {
             routine: &self.routine,
-            inputs: zeros.into_iter().zip(inputs).map(bytes).collect(),
+            inputs: zeros.into_iter().zip(inputs.nodes).map(bytes).collect(),
+            merge: inputs.merge.map(|(node, values)| (node, values.bytes().to_vec())),
             bindings,
             reason: reason.clone(),
-            caps: self.caps.clone(),
+            compilation: &self.compilation,
             results: results
                 .map(|(nth, (node, found))| (*node, found.bytes().to_vec(), expected(nth)))
                 .collect(),

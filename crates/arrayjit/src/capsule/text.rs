@@ -12,17 +12,21 @@ use lowered_ir::{
 };
 use tnode::{DType, Scalar};
 
+use super::compilation::CapsuleCompilation;
+
 /// A run to be written.
 pub(super) struct CapsuleText<'a> {
     /// The routine as it was before the optimiser.
     pub(super) routine: &'a Routine,
     /// The bytes of every node before the run, in the routine's order.
     pub(super) inputs: Vec<Vec<u8>>,
+    /// The node that the routine reads from the merge buffer, and the bytes of the merge buffer.
+    pub(super) merge: Option<(NodeRef, Vec<u8>)>,
     pub(super) bindings: &'a [i64],
     /// Name of the backend, and why the run is written.
     pub(super) reason: String,
-    /// The capabilities of the backend's code generator, in words.
-    pub(super) caps: String,
+    /// How the backend compiled the routine.
+    pub(super) compilation: &'a CapsuleCompilation,
     /// The results: the node, its bytes, and the bytes that a correct backend computes, if they are known.
     pub(super) results: Vec<(NodeRef, Vec<u8>, Option<Vec<u8>>)>,
 }
@@ -30,16 +34,19 @@ pub(super) struct CapsuleText<'a> {
 impl CapsuleText<'_> {
     /// The text of the file.
     pub(super) fn print(&self) -> String {
-        let CapsuleText { routine, bindings, reason, caps, .. } = self;
+        let CapsuleText { routine, bindings, reason, compilation, .. } = self;
         let mut text = format!("test run\n{}\n", text::print(routine).trim_end());
         let mut inputs: Vec<String> = self.elements(&self.inputs).collect();
+        if let Some((node, bytes)) = &self.merge {
+            inputs.push(format!("merge {node} = {}", elements(routine.node(*node).dtype, bytes)));
+        }
         let symbols = routine.symbols.iter().zip(*bindings);
         inputs.extend(symbols.map(|(symbol, value)| format!("@{} = {value}", symbol.name)));
         let tolerance = if routine.numerics == Numerics::Fast { " approx 1e-3" } else { "" };
         let expected = self.expected().join(", ");
         let _ = writeln!(text, "; run: {} => {expected}{tolerance}", inputs.join(", "));
         let _ = writeln!(text, "; capsule: {reason}");
-        let _ = writeln!(text, "; caps: {caps}");
+        text += &compilation.to_string();
         for (node, found, expected) in &self.results {
             let of = |bytes: &[u8]| format!("{:#018x}", digest(routine.node(*node).dtype, bytes));
             let expected = expected.as_ref().map_or_else(|| of(found), |expected| of(expected));
@@ -51,7 +58,8 @@ impl CapsuleText<'_> {
     /// The results of the definition, for the nodes that the run wrote. If the definition fails, the results
     /// of the run take their place.
     fn expected(&self) -> Vec<String> {
-        let mut memory = Memory { nodes: self.inputs.clone(), merge: None };
+        let mut memory =
+            Memory { nodes: self.inputs.clone(), merge: self.merge.as_ref().map(|(_, bytes)| bytes.clone()) };
         let ran = interp::run(self.routine, &mut memory, self.bindings);
         if ran.is_err() {
             for (node, found, _) in &self.results {

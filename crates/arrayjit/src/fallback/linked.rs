@@ -232,6 +232,17 @@ impl LinkedParts {
         self.parts.iter().find_map(|part| part.routine.merge_buffer_input())
     }
 
+    /// The nodes, constants included, whose earlier values a run reads.
+    pub(crate) fn reads(&self) -> &[TensorNode] {
+        &self.reads
+    }
+
+    /// The values that a run would read from the merge buffer; `None` if it reads none.
+    pub(crate) fn merge_buffer_values(&self) -> Result<Option<HostArray>, RunError> {
+        let merging = self.parts.iter().find(|part| part.routine.merge_buffer_input().is_some());
+        merging.map_or(Ok(None), |part| part.routine.merge_buffer_values())
+    }
+
     /// Any part, for facts that are the same for all parts: the symbols and the check of their bindings.
     pub(crate) fn any_part(&self) -> Option<&LinkedRoutine> {
         self.parts.first().map(|part| &part.routine)

@@ -45,10 +45,15 @@ impl Settings {
     /// names the key, its origin and the expected type. Arguments and variables that are no settings may be
     /// anything.
     pub fn load() -> Result<LoadedSettings, SettingsError> {
+        Settings::load_with(&[])
+    }
+
+    /// [`Settings::load`] with settings of a capsule, as keys and values. Only arguments override them.
+    pub(crate) fn load_with(capsule: &[(String, String)]) -> Result<LoadedSettings, SettingsError> {
         let here = std::env::current_dir().unwrap_or_default();
         let args = own_arguments(std::env::args_os().skip(1))?;
         let env = own_variables(std::env::vars_os())?;
-        Settings::load_from(args, env, &here)
+        load_layers(args, capsule, env, &here)
     }
 
     /// Loads from the given arguments, environment and folder.
@@ -61,15 +66,26 @@ impl Settings {
         env: impl IntoIterator<Item = (String, String)>,
         folder: &Path,
     ) -> Result<LoadedSettings, SettingsError> {
-        let file = nearest_file(folder);
-        let mut layers: Vec<Map<String, Value>> = Vec::new();
-        if let Some(path) = file {
-            layers.push(File::from(path).format(FileFormat::Toml).collect()?);
-        }
-        layers.push(env.into_iter().filter_map(from_environment).collect());
-        layers.push(args.into_iter().filter_map(|arg| from_argument(&arg)).collect());
-        merge(layers)
+        load_layers(args, &[], env, folder)
     }
+}
+
+/// Loads from each source; earlier parameters take precedence.
+fn load_layers(
+    args: impl IntoIterator<Item = String>,
+    capsule: &[(String, String)],
+    env: impl IntoIterator<Item = (String, String)>,
+    folder: &Path,
+) -> Result<LoadedSettings, SettingsError> {
+    let file = nearest_file(folder);
+    let mut layers: Vec<Map<String, Value>> = Vec::new();
+    if let Some(path) = file {
+        layers.push(File::from(path).format(FileFormat::Toml).collect()?);
+    }
+    layers.push(env.into_iter().filter_map(from_environment).collect());
+    layers.push(capsule.iter().map(from_capsule).collect());
+    layers.push(args.into_iter().filter_map(|arg| from_argument(&arg)).collect());
+    merge(layers)
 }
 
 /// Merges the layers and collects unknown keys. Later layers take precedence.
@@ -151,6 +167,10 @@ fn from_environment((name, value): (String, String)) -> Option<(String, Value)> 
     Some((key, Value::new(Some(&format!("environment variable {name}")), value)))
 }
 
+fn from_capsule((key, value): &(String, String)) -> (String, Value) {
+    (key.clone(), Value::new(Some(&"the capsule".to_owned()), value.clone()))
+}
+
 fn from_argument(arg: &str) -> Option<(String, Value)> {
     let (name, value) = arg.strip_prefix("--arrayjit-")?.split_once('=')?;
     let key = name.replace('-', "_").to_lowercase();
@@ -160,7 +180,7 @@ fn from_argument(arg: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{NumericClass, SuggestedStreams, VectorSetting},
+        super::{FmaSetting, NumericClass, SuggestedStreams, VectorSetting},
         *,
     };
 
@@ -197,6 +217,23 @@ mod tests {
         let (key, origin) = &loaded.origins[2];
         assert_eq!(key, "vector");
         assert!(origin.ends_with("arrayjit.toml"), "{origin}");
+    }
+
+    #[test]
+    fn a_capsule_overrides_all_but_arguments() {
+        let folder = folder_with("integer_pow = 2\n");
+        let capsule = [("fma", "never"), ("integer_pow", "3"), ("fast_math", "true"), ("gone", "1")];
+        let loaded = load_layers(
+            strings(&["--arrayjit-fma=always"]),
+            &env(&capsule),
+            env(&[("ARRAYJIT_FAST_MATH", "false"), ("ARRAYJIT_THREADS", "2")]),
+            folder.path(),
+        );
+        let LoadedSettings { settings, unknown, .. } = loaded.unwrap();
+        assert_eq!(settings.optimization.fma, FmaSetting::Always);
+        assert_eq!((settings.optimization.integer_pow, settings.optimization.fast_math), (3, true));
+        assert_eq!(settings.threads, 2);
+        assert_eq!(unknown, ["setting gone (from the capsule)"]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::OpenError;
 
 mod load; // arguments, environment and file
+mod stages; // options of the stages of compilation
 mod values; // the values of settings that are names
 
 pub use load::{LoadedSettings, SettingsError};
@@ -32,8 +33,8 @@ const MAX_DEVICES: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu`, `cuda`,
-    /// `auto` for the first that opens of `cuda`, `wgpu` on a GPU and `multicore`, or a
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu`,
+    /// `cuda`, `auto` for the first that opens of `cuda`, `wgpu` on a GPU and `multicore`, or a
     /// [registered](crate::register_backend) backend.
     pub backend: String,
     /// Threads that compute, workers of streams included: 1 to 1024, or 0 for one per core.

@@ -1,26 +1,31 @@
 //! `cargo xtask lir bisect`: finds the first stage of compilation that changes what a routine computes.
 //!
-//! Every run of a file is interpreted after each pass of the optimiser, after each pass of the scheduler for
-//! a CPU and for a GPU, legalisation included, and as kernels. The results are compared with the
-//! interpreter's results before the pass. A pass keeps every bit, with these exceptions in class `fast`,
-//! where results may differ by rounding: the passes of the optimiser, `make_numerics_explicit`, and
-//! `map_threads` on a GPU.
+//! Every run of a file is interpreted after each pass of the optimiser, after each pass of the scheduler,
+//! legalisation included, and as kernels. The scheduler runs for the target of the capsule or of a backend,
+//! if there is one, and for a CPU and a GPU of our own. The optimiser and the scheduler of that target have
+//! the settings of the capsule. The results are compared with the interpreter's results before the pass. A
+//! pass keeps every bit, with these exceptions in class `fast`, where results may differ by rounding: the
+//! passes of the optimiser, `make_numerics_explicit`, and `map_threads` on a GPU. With the setting `fma =
+//! "always"`, `make_numerics_explicit` may round differently in every class.
 //!
 //! A run whose expectations the routine itself does not meet is reported as such: then the file is wrong, or
 //! lowering is.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
+use anyhow::{Result as AnyResult, anyhow, bail};
+use arrayjit::Settings;
 use codegen_core::{Caps, DTypeSet, Interpreted, ScheduledRoutine, Slot, Transcendental, Workgroups};
 use filetests::{Expected, RunCase};
 use lowered_ir::{
     interp::{self, Memory},
     ir::{Numerics, Routine},
-    pipeline::{OptimizeSettings, optimize_traced},
+    passes::log::log_values,
+    pipeline::optimize_traced,
     text,
     verify::verify,
 };
-use scheduling::{ScheduleOptions, schedule_traced};
+use scheduling::{FmaPolicy, ScheduleOptions, schedule_serial, schedule_traced};
 use tnode::DType;
 
 /// By how much results may differ where rounding is free, relative to the greater of 1 and the magnitude.
@@ -33,8 +38,10 @@ const GARBAGE: u8 = 0xa5;
 type RunPasses<'a> = dyn Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'a;
 
 /// A list of passes with a name.
-pub(super) struct Pipeline<'a> {
-    name: &'static str,
+pub(crate) struct Pipeline<'a> {
+    name: String,
+    /// Whether `make_numerics_explicit` may round differently in every class.
+    contracts_always: bool,
     run: Box<RunPasses<'a>>,
 }
 
@@ -48,15 +55,23 @@ enum PassOutput<'a> {
 
 /// The first stage whose result is wrong.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// The name of the list of passes.
-    pub(super) pipeline: &'static str,
+    pipeline: String,
     /// The name of the pass.
-    pub(super) pass: String,
+    pass: String,
     /// The difference in words: a node with both contents, or the error of the verifier.
-    pub(super) what: String,
+    what: String,
     /// The routine before the pass, and after it.
-    pub(super) texts: [String; 2],
+    texts: [String; 2],
+}
+
+/// The search in all stages.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Search {
+    finding: Option<Finding>,
+    /// The schedulers whose target does not support the routine, each with the reason.
+    rejections: Vec<String>,
 }
 
 impl fmt::Display for Finding {
@@ -67,39 +82,79 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The stages of compilation: the optimiser, and on its result the scheduler for each kind of target.
-pub(super) fn stages() -> Vec<Pipeline<'static>> {
-    let optimizer = |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
+/// Searches each run for the first wrong pass, and describes the results.
+///
+/// # Errors
+///
+/// The description, if a pass is wrong; the errors of [`search`].
+pub(crate) fn bisect(cases: &[RunCase], settings: &Settings, target: Option<&Caps>) -> AnyResult<String> {
+    let (mut report, mut wrong) = (String::new(), 0);
+    for case in cases {
+        let place = format!("{}:{}", case.path.display(), case.line);
+        let stages = stages(settings, target);
+        let Search { finding, rejections } =
+            search(case, &stages).map_err(|why| anyhow!("{place}: {why}"))?;
+        for rejection in rejections {
+            let _ = writeln!(report, "{place}: {rejection}");
+        }
+        match finding {
+            None => report += &format!("{place}: no pass changes the results\n"),
+            Some(finding) => {
+                let _ = writeln!(report, "{place}: {finding}");
+                wrong += 1;
+            }
+        }
+    }
+    if wrong == 0 {
+        Ok(report)
+    } else {
+        bail!("a pass is wrong in {wrong} of {} runs:\n{report}", cases.len())
+    }
+}
+
+/// The stages of compilation: the optimiser, and on its result the scheduler for each target.
+fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> {
+    let options = settings.optimizer();
+    let optimizer = move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
         let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
-        let optimized = optimize_traced(routine.clone(), &OptimizeSettings::default(), on_pass);
+        let optimized = optimize_traced(routine.clone(), &options, on_pass);
         optimized.map(|optimized| optimized.routine).map_err(|error| error.to_string())
     };
-    let on = |caps: Caps| {
-        Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
-            scheduled(&caps, routine, show)
-        })
+    let on = |caps: Caps, options: ScheduleOptions, logs: bool| Pipeline {
+        name: format!("scheduler for {}", caps.target),
+        contracts_always: options.fma == FmaPolicy::Always,
+        run: Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
+            scheduled(&caps, &options, logs, routine, show)
+        }),
     };
-    vec![
-        Pipeline { name: "optimiser", run: Box::new(optimizer) },
-        Pipeline { name: "scheduler for a CPU", run: on(cpu()) },
-        Pipeline { name: "scheduler for a GPU", run: on(gpu()) },
-    ]
+    let optimizer =
+        Pipeline { name: "optimiser".to_owned(), contracts_always: false, run: Box::new(optimizer) };
+    let target = target.map(|caps| on(caps.clone(), settings.scheduler(), settings.logging.values));
+    // Small amounts of work are divided as well, so that small runs reach the passes that divide.
+    let divided = || ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() };
+    let own = [on(cpu(), divided(), false), on(gpu(), divided(), false)];
+    [optimizer].into_iter().chain(target).chain(own).collect()
 }
 
 /// The scheduler shows its passes and then the kernels. The routine stays as it is, so that another scheduler
 /// can begin with it.
 fn scheduled(
     caps: &Caps,
+    options: &ScheduleOptions,
+    logs: bool,
     routine: &Routine,
     show: &mut dyn FnMut(PassOutput<'_>),
 ) -> Result<Routine, String> {
     let target = Interpreted::of_target(caps.clone());
     let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
-    // Small amounts of work are divided as well, so that small runs reach the passes that divide.
-    let options = ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() };
-    let scheduled =
-        schedule_traced(routine, &target, &options, on_pass).map_err(|error| error.to_string())?;
-    show(PassOutput::Kernels(&scheduled));
+    let scheduled = if logs {
+        let logging = log_values(routine);
+        on_pass("log", &logging);
+        schedule_serial(&logging, &target, on_pass)
+    } else {
+        schedule_traced(routine, &target, options, on_pass)
+    };
+    show(PassOutput::Kernels(&scheduled.map_err(|error| error.to_string())?));
     Ok(routine.clone())
 }
 
@@ -124,35 +179,43 @@ fn gpu() -> Caps {
     Caps { arithmetic: DType::ALL.into_iter().collect(), ..caps }
 }
 
-/// The first stage that changes the results of a run, if there is one.
+/// The first stage that changes the results of a run, if there is one. The first stage is the optimiser; each
+/// other one begins with the optimiser's results.
 ///
 /// # Errors
 ///
-/// A routine that does not verify, a run that the interpreter does not take, or whose expectations the
-/// routine does not meet before any pass; and a stage that rejects the routine.
-pub(super) fn bisect(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Option<Finding>, String> {
+/// A routine that does not verify or that the optimiser rejects, a run that the interpreter does not take, or
+/// whose expectations the routine does not meet before any pass.
+fn search(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Search, String> {
     verify(&case.routine).map_err(|error| format!("the routine does not verify: {error}"))?;
-    let nodes = case.interpret().map_err(|error| format!("the routine does not run: {error}"))?;
-    case.check(&nodes).map_err(|why| format!("wrong before any pass: {why}"))?;
+    let mut results = case.interpret().map_err(|error| format!("the routine does not run: {error}"))?;
+    case.check(&results).map_err(|why| format!("wrong before any pass: {why}"))?;
     let mut routine = case.routine.clone();
-    let mut results = nodes;
-    for stage in stages {
-        let mut check = StageCheck::new(case, stage.name, &routine, results.clone());
+    let mut rejections = Vec::new();
+    for (nth, stage) in stages.iter().enumerate() {
+        let mut check = StageCheck::new(case, stage, &routine, results.clone());
         let changed = (stage.run)(&routine, &mut |step| check.step(step));
         if check.finding.is_some() {
-            return Ok(check.finding);
+            return Ok(Search { finding: check.finding, rejections });
         }
-        routine = changed.map_err(|error| format!("{} rejects the routine: {error}", stage.name))?;
-        // Each scheduler begins with the optimiser's results, without the rounding of another scheduler.
-        results = check.interpret(&routine)?;
+        let name = &stage.name;
+        match changed.map_err(|error| format!("the {name} rejects the routine: {error}")) {
+            // Each scheduler begins with the optimiser's results, without the rounding of another scheduler.
+            Ok(changed) => {
+                results = check.interpret(&changed)?;
+                routine = changed;
+            }
+            Err(rejection) if nth == 0 => return Err(rejection),
+            Err(rejection) => rejections.push(rejection),
+        }
     }
-    Ok(None)
+    Ok(Search { finding: None, rejections })
 }
 
 /// Compares the forms of a routine, in the order of the passes.
 struct StageCheck<'a> {
     case: &'a RunCase,
-    pipeline: &'static str,
+    pipeline: &'a Pipeline<'a>,
     /// The text of the routine after the last pass.
     before: String,
     /// The results after the last pass.
@@ -161,7 +224,7 @@ struct StageCheck<'a> {
 }
 
 impl<'a> StageCheck<'a> {
-    fn new(case: &'a RunCase, pipeline: &'static str, routine: &Routine, results: Vec<Vec<u8>>) -> Self {
+    fn new(case: &'a RunCase, pipeline: &'a Pipeline<'a>, routine: &Routine, results: Vec<Vec<u8>>) -> Self {
         StageCheck { case, pipeline, before: text::print(routine), results, finding: None }
     }
 
@@ -180,7 +243,7 @@ impl<'a> StageCheck<'a> {
         match outcome {
             Ok(results) => self.results = results,
             Err(what) => {
-                let (pipeline, pass) = (self.pipeline, pass.to_owned());
+                let (pipeline, pass) = (self.pipeline.name.clone(), pass.to_owned());
                 self.finding = Some(Finding { pipeline, pass, what, texts: [before, after] });
             }
         }
@@ -190,8 +253,12 @@ impl<'a> StageCheck<'a> {
     fn routine(&self, pass: &str, routine: &Routine) -> Result<Vec<Vec<u8>>, String> {
         verify(routine).map_err(|error| format!("it does not verify: {error}"))?;
         let results = self.interpret(routine)?;
-        let rounds = self.case.routine.numerics == Numerics::Fast
-            && (self.pipeline == "optimiser" || matches!(pass, "make_numerics_explicit" | "map_threads"));
+        let is_fast = self.case.routine.numerics == Numerics::Fast;
+        let rounds = match pass {
+            "make_numerics_explicit" => is_fast || self.pipeline.contracts_always,
+            "map_threads" => is_fast,
+            _ => is_fast && self.pipeline.name == "optimiser",
+        };
         self.compare(routine, &results, if rounds { ROUNDING } else { 0.0 })?;
         Ok(results)
     }
@@ -309,6 +376,21 @@ mod tests {
         show(PassOutput::Routine(name, routine));
     }
 
+    /// The stages with the default settings.
+    fn default_stages() -> Vec<Pipeline<'static>> {
+        stages(&Settings::default(), None)
+    }
+
+    fn planted(
+        run: impl Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'static,
+    ) -> Pipeline<'static> {
+        Pipeline { name: "planted".to_owned(), contracts_always: false, run: Box::new(run) }
+    }
+
+    fn found(case: &RunCase, stages: &[Pipeline<'_>]) -> Finding {
+        search(case, stages).expect("it runs").finding.expect("a pass is wrong")
+    }
+
     /// Doubles become triples: wrong.
     fn wrong(routine: &Routine) -> Routine {
         let text = text::print(routine).replace("2.0f32", "3.0f32");
@@ -317,23 +399,20 @@ mod tests {
 
     #[test]
     fn the_wrong_pass_is_named() {
-        let planted = Pipeline {
-            name: "planted",
-            run: Box::new(|routine, show| {
-                let mut routine = routine.clone();
-                pass("simplify", &mut routine, show);
-                pass("cse", &mut routine, show);
-                routine = wrong(&routine);
-                show(PassOutput::Routine("triple", &routine));
-                pass("dce", &mut routine, show);
-                Ok(routine)
-            }),
-        };
+        let planted = planted(|routine, show| {
+            let mut routine = routine.clone();
+            pass("simplify", &mut routine, show);
+            pass("cse", &mut routine, show);
+            routine = wrong(&routine);
+            show(PassOutput::Routine("triple", &routine));
+            pass("dce", &mut routine, show);
+            Ok(routine)
+        });
         let case = case(SUM);
-        let mut all = stages();
+        let mut all = default_stages();
         all.insert(1, planted);
-        let found = bisect(&case, &all).expect("it runs").expect("a pass is wrong");
-        assert_eq!((found.pipeline, &*found.pass), ("planted", "triple"));
+        let found = found(&case, &all);
+        assert_eq!((&*found.pipeline, &*found.pass), ("planted", "triple"));
         assert!(found.what.contains("node %1 \"y\""), "{found}");
         assert!(found.texts[0].contains("2.0f32") && found.texts[1].contains("3.0f32"), "{found}");
         assert!(found.to_string().starts_with("planted: `triple` is the first pass that differs"), "{found}");
@@ -341,16 +420,13 @@ mod tests {
 
     #[test]
     fn a_pass_whose_result_does_not_verify_is_named() {
-        let planted = Pipeline {
-            name: "planted",
-            run: Box::new(|routine, show| {
-                let text = text::print(routine).replace("for i1 in 0..30", "for i1 in 0..31");
-                let routine = text::parse(&text).expect("it parses");
-                show(PassOutput::Routine("widen", &routine));
-                Ok(routine)
-            }),
-        };
-        let found = bisect(&case(SUM), &[planted]).expect("it runs").expect("a pass is wrong");
+        let planted = planted(|routine, show| {
+            let text = text::print(routine).replace("for i1 in 0..30", "for i1 in 0..31");
+            let routine = text::parse(&text).expect("it parses");
+            show(PassOutput::Routine("widen", &routine));
+            Ok(routine)
+        });
+        let found = found(&case(SUM), &[planted]);
         assert_eq!(found.pass, "widen");
         assert!(found.what.starts_with("it does not verify"), "{found}");
     }
@@ -359,22 +435,69 @@ mod tests {
     fn our_own_passes_differ_in_nothing_on_the_corpus() {
         let mut steps = 0;
         for case in filetests::run_cases().step_by(7) {
-            match bisect(&case, &stages()) {
-                Ok(found) => assert_eq!(found, None),
-                // A virtual node that cannot be inlined, and types that a target lacks.
+            match search(&case, &default_stages()) {
+                Ok(Search { finding, .. }) => assert_eq!(finding, None),
+                // A virtual node that cannot be inlined.
                 Err(why) => assert!(why.contains("rejects the routine"), "{}: {why}", case.path.display()),
             }
             steps += 1;
         }
         assert!(steps > 10, "{steps} runs");
-        assert_eq!(bisect(&case(SUM), &stages()), Ok(None));
+        assert_eq!(search(&case(SUM), &default_stages()), Ok(Search::default()));
+    }
+
+    /// `x^4` is no product if the settings say so, and `a * b + c` has one rounding in class `strict` if they
+    /// say so.
+    #[test]
+    fn the_passes_have_the_settings_and_the_target_of_the_capsule() {
+        let text = "routine @r strict {
+  node %0 \"x\" f32[40] on_device
+  node %1 \"y\" f32[40] on_device
+  for i0 in 0..40 {
+    %1[i0] := %0[i0] * %0[i0] + %1[i0]
+  }
+}
+";
+        let case = case(text);
+        let shown = |settings: &Settings, target: &Caps| {
+            let mut shown = Vec::new();
+            for stage in stages(settings, Some(target)) {
+                let mut texts = String::new();
+                let ran = (stage.run)(&case.routine, &mut |step| {
+                    if let PassOutput::Kernels(scheduled) = step {
+                        texts.extend(scheduled.kernels().iter().map(|kernel| text::print(kernel.ir())));
+                    }
+                });
+                assert!(ran.is_ok(), "{ran:?}");
+                shown.push((stage.name, texts));
+            }
+            assert_eq!(search(&case, &stages(settings, Some(target))), Ok(Search::default()));
+            shown
+        };
+        let target = Caps::host("a machine of the test");
+        let mut settings = Settings::default();
+        let by_class = shown(&settings, &target);
+        settings.optimization.fma = arrayjit::settings::FmaSetting::Always;
+        let always = shown(&settings, &target);
+        for (shown, has_fma) in [(&by_class, false), (&always, true)] {
+            let (name, kernels) = &shown[1];
+            assert_eq!(name, "scheduler for a machine of the test");
+            assert_eq!(kernels.contains("fma("), has_fma, "{kernels}");
+        }
+        settings.logging.values = true;
+        assert!(shown(&settings, &target)[1].1.contains("log "), "a routine that logs is scheduled as such");
+        let narrow = Caps { arithmetic: DTypeSet::EMPTY.with(DType::I64), ..target };
+        let Search { finding, rejections } =
+            search(&case, &stages(&settings, Some(&narrow))).expect("it runs");
+        assert_eq!((finding, rejections.len()), (None, 1));
+        assert!(rejections[0].starts_with("the scheduler for a machine of the test rejects the routine: "));
     }
 
     #[test]
     fn a_file_that_expects_something_else_is_not_a_wrong_pass() {
         let mut case = case(SUM);
         case.expected[0].bytes.fill(0);
-        let why = bisect(&case, &stages()).expect_err("the expectation is wrong");
+        let why = search(&case, &default_stages()).expect_err("the expectation is wrong");
         assert!(why.starts_with("wrong before any pass: sum.lir:"), "{why}");
     }
 }
