@@ -31,15 +31,11 @@ pub enum CapsError {
         /// The set that lacks the type.
         missing_in: &'static str,
     },
-    /// A set contains no type that programs could use.
-    #[error("target `{target}`: `Caps::{set}` lacks {expected}")]
-    TooFewTypes {
+    /// The target has no arithmetic on `f32`.
+    #[error("target `{target}`: `Caps::arithmetic` lacks f32, with which narrower floats are emulated")]
+    NoF32 {
         /// The target's name.
         target: String,
-        /// The set.
-        set: &'static str,
-        /// The types that every target has.
-        expected: &'static str,
     },
     /// A number is outside of its range.
     #[error("target `{target}`: `{field}` is {found}, expected {expected}")]
@@ -76,9 +72,7 @@ impl Caps {
             return Err(CapsError::IndexType { target: target(), found: self.index });
         }
         if !self.arithmetic.contains(DType::F32) {
-            // Emulated types compute in `f32`. Arithmetic on `bool` can be emulated itself.
-            let expected = "f32, with which every target computes";
-            return Err(CapsError::TooFewTypes { target: target(), set: "arithmetic", expected });
+            return Err(CapsError::NoF32 { target: target() });
         }
         let index = DTypeSet::EMPTY.with(self.index);
         for (of, needed, missing_in, set) in [
