@@ -55,11 +55,11 @@
 //! before the code generator compiles anything. The kernels then run on memory with guard bytes. Splittable
 //! kernels run in parts and out of order, then with all parts at the same time on several threads, then as
 //! two launches at the same time on different memory. Around every call, the floating-point environment is
-//! set to the default and compared with it afterwards. The values must equal the interpreter's for the
-//! kernels, in class `strict` also the interpreter's for the routine, and the corpus's expectations: bit for
-//! bit, except that all NaNs are equal. Routines of class `fast` on a target with
-//! `Transcendental::Approximate` must be within [`bounds`]. Logs must equal the interpreter's, character for
-//! character.
+//! set to the default and compared with it afterwards: on x86-64 MXCSR and the control word of x87, on
+//! AArch64 FPCR. The values must equal the interpreter's for the kernels, in class `strict` also the
+//! interpreter's for the routine, and the corpus's expectations: bit for bit, except that all NaNs are equal.
+//! Routines of class `fast` on a target with `Transcendental::Approximate` must be within [`bounds`]. Logs
+//! must equal the interpreter's, character for character.
 //!
 //! # Reading a failure
 //!

@@ -27,6 +27,8 @@ pub(crate) enum Call {
     LeavesRounding,
     /// Leaves exceptions unmasked in the thread.
     LeavesExceptions,
+    /// Leaves the x87 unit with the precision of `f32`.
+    LeavesX87Precision,
     /// Writes behind its first argument.
     WritesBehind,
     /// Writes before its first argument.
@@ -83,6 +85,8 @@ pub(crate) fn table() -> Vec<Row> {
         row("leaves another rounding direction in the thread", L0, LeavesRounding),
         #[cfg(target_arch = "x86_64")]
         row("leaves exceptions unmasked in the thread", L0, LeavesExceptions),
+        #[cfg(target_arch = "x86_64")]
+        row("leaves another precision of x87 in the thread", L0, LeavesX87Precision),
         row("writes behind its argument", L0, WritesBehind),
         row("writes before its argument", L0, WritesBefore),
         row("writes to its input", L0, WritesInput),
@@ -255,6 +259,7 @@ impl Object {
     #[cfg(target_arch = "x86_64")]
     fn change_environment(&self) {
         let mxcsr: u32 = match self.call {
+            Call::LeavesX87Precision => return leave_x87_precision(),
             Call::LeavesFlushing => 0x9fc0,
             Call::LeavesRounding => 0x7f80,
             Call::LeavesExceptions => 0x1f00,
@@ -263,6 +268,13 @@ impl Object {
         // SAFETY: loads 4 bytes of a live variable without reserved bits; the kit restores the register.
         unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack)) };
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn leave_x87_precision() {
+    let control: u16 = 0x007f;
+    // SAFETY: loads 2 bytes of a live variable, with all exceptions masked; the kit restores the register.
+    unsafe { std::arch::asm!("fldcw [{}]", in(reg) &raw const control, options(nostack)) };
 }
 
 /// A routine of one kernel, interpreted.
