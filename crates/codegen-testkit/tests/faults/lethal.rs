@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
+use codegen_core::Caps;
 use codegen_testkit::{ConformanceTest, Level, conform, measure};
+use lowered_ir::ir::Routine;
+use tnode::DType;
 
 use crate::{Fault, Faulty, first_level, native::Call};
 
@@ -13,7 +16,10 @@ const VICTIM: &str = "contraction";
 const FILE: &str = "first_level/rounding";
 
 /// Ends the process or the progress of the thread, in kernels of the victim.
-pub(crate) fn disturb(call: Call, kernel: &str) {
+pub(crate) fn disturb(call: Call, kernel: &str, ir: &Routine) {
+    if call == Call::AbortsOnF16 && ir.nodes.iter().any(|decl| decl.dtype == DType::F16) {
+        std::process::abort();
+    }
     if !kernel.contains(VICTIM) {
         return;
     }
@@ -70,6 +76,33 @@ fn check(name: &str, call: Call, words: &str) {
 #[test]
 fn aborts() {
     check("aborts", Call::Aborts, if cfg!(unix) { "SIGABRT" } else { "died" });
+}
+
+/// A code generator that claims arithmetic on `f16`, of which its processor knows nothing.
+#[test]
+fn a_false_claim_of_f16_ends_the_process() {
+    let test =
+        ConformanceTest::new(module_path!(), "a_false_claim_of_f16_ends_the_process", env!("CARGO_PKG_NAME"));
+    let test = test.only("probe f16: ");
+    let make = || {
+        let Caps { storage, arithmetic, .. } = first_level();
+        let [storage, arithmetic] = [storage, arithmetic].map(|set| set.with(DType::F16));
+        Faulty {
+            caps: Caps { storage, arithmetic, ..first_level() },
+            fault: Fault::Native(Call::AbortsOnF16),
+        }
+    };
+    if codegen_testkit::is_child() {
+        return conform(&test, make, Level::L2);
+    }
+    let score = measure(&test, &make());
+    assert!(score.results.len() > 3 && !score.conforms(Level::L2), "{score}");
+    for judged in &score.results {
+        let codegen_testkit::Outcome::Failed(how) = &judged.outcome else { panic!("{score}") };
+        assert!(judged.case.name.starts_with("probe f16: "), "{score}");
+        assert!(how.contains(if cfg!(unix) { "SIGABRT" } else { "died" }), "{how}");
+        assert!(how.contains("(the claim of native arithmetic on f16 is false)"), "{how}");
+    }
 }
 
 #[test]

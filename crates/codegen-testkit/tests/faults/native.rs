@@ -61,6 +61,8 @@ pub(crate) enum Call {
     DropsKernel,
     /// Ends the process by `abort`.
     Aborts,
+    /// Ends the process in kernels that compute with `f16`.
+    AbortsOnF16,
     /// Reads address 0.
     ReadsNull,
     /// Executes an undefined instruction.
@@ -170,7 +172,7 @@ impl NativeKernel for Object {
             _ => (begin, end),
         };
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let before = || crate::lethal::disturb(self.call, &self.name);
+        let before = || crate::lethal::disturb(self.call, &self.name, &self.ir);
         before();
         match self.call {
             Call::CountsCalls if calls >= 3 => return,
