@@ -8,7 +8,7 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text::Program;
 use codegen_core::{Codegen, CodegenError};
 use codegen_cranelift::{CraneliftOptions, cranelift};
-use codegen_testkit::{Outcome, run_generated};
+use codegen_testkit::{Outcome, generated_routine, run_generated};
 use filetests::{
     check_passes,
     generate::{program_from_bytes, routine_from_bytes},
@@ -104,7 +104,7 @@ pub fn optimised(data: &[u8]) {
 
 /// A compiled routine, derived from the bytes, computes the interpreter's results.
 pub fn compiled(data: &[u8]) {
-    let routine = routine_from_bytes(data);
+    let routine = generated_routine(codegen().caps(), data);
     verify(&routine).expect("generated routines verify");
     means_the_same(&routine, data);
 }

@@ -81,15 +81,15 @@ fn of_corpus(run: &RunCase) -> Vec<Case> {
 /// Random routines: of `f32`, `i32` and `bool` up to the first level, and of the types that the target
 /// claims to store.
 fn random(caps: &Caps) -> Vec<Case> {
-    let first = TypeChoice::only(|_| false);
-    let claimed = TypeChoice::only(|dtype| caps.storage.contains(dtype));
+    let first = |bytes: &[u8]| routine_of_types(bytes, &TypeChoice::only(|_| false));
+    let claimed = |bytes: &[u8]| generated::generated_routine(caps, bytes);
     let simple = (0u64..).map(|seed| drawn(seed, &first, "first-level types"));
     let simple = simple.filter(|case| case.level <= Level::L1).take(RANDOM);
     simple.chain((1000u64..).map(|seed| drawn(seed, &claimed, "claimed types")).take(RANDOM)).collect()
 }
 
-fn drawn(seed: u64, types: &TypeChoice, of: &str) -> Case {
-    let routine = routine_of_types(&bytes_of_seed(seed, 200), types);
+fn drawn(seed: u64, routine: &dyn Fn(&[u8]) -> Routine, of: &str) -> Case {
+    let routine = routine(&bytes_of_seed(seed, 200));
     let run = generated::drawn(&routine, &bytes_of_seed(seed ^ 0x5eed, 4096));
     // The optimiser may replace a sum over a one-hot array by a gather.
     let variants = corpus::variants(&routine).into_iter().filter_map(|(_, routine)| routine.ok());

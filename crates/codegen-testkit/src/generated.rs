@@ -1,9 +1,9 @@
 //! Compiles random routines with a code generator and compares the results with the interpreter's.
 
-use codegen_core::Codegen;
+use codegen_core::{Caps, Codegen};
 use filetests::{
     RunCase,
-    generate::{bindings_from_bytes, memory_from_bytes},
+    generate::{TypeChoice, bindings_from_bytes, memory_from_bytes, routine_of_types},
 };
 use lowered_ir::ir::Routine;
 
@@ -12,11 +12,17 @@ use crate::{
     report::Outcome,
 };
 
+/// The random routine that the bytes describe, of the types that a target claims to store.
+pub fn generated_routine(caps: &Caps, bytes: &[u8]) -> Routine {
+    routine_of_types(bytes, &TypeChoice::only(|dtype| caps.storage.contains(dtype)))
+}
+
 /// Runs a routine as written and optimised, with memory and bindings derived from the bytes. The bits must
 /// equal the interpreter's for the same kernels, and in class `Strict` also the interpreter's for the routine
 /// itself.
 ///
-/// The verifier must accept the routine, and its nodes must be small, like the nodes of random routines.
+/// The verifier must accept the routine, and its nodes must be small, like the nodes of random routines:
+/// [`generated_routine`] makes one for a target.
 /// Routines that the target does not support are skipped, and so are optimisations that the optimiser
 /// rejects.
 pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {

@@ -106,7 +106,7 @@ pub use claims::false_claims;
 pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, is_child, measure};
 pub use corpus::compile_case;
 pub use device::{Agreement, run_corpus_on, run_generated_on};
-pub use generated::run_generated;
+pub use generated::{generated_routine, run_generated};
 pub use level::Level;
 pub use report::{Outcome, Report};
 pub use score::{Conformance, Judged, LevelScore, score};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use codegen_core::{CodegenError, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
-use codegen_testkit::{Outcome, run_generated};
+use codegen_testkit::{Outcome, generated_routine, run_generated};
 use common::{compare, compile, kernel, run_native};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
@@ -57,7 +57,7 @@ fn random_routines_scheduled() {
     let (mut passed, mut skipped) = (0, BTreeSet::new());
     for seed in 0..SEEDS {
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
-        match run_generated(&codegen, &routine_from_seed(seed, 200), &bytes) {
+        match run_generated(&codegen, &generated_routine(codegen.caps(), &bytes_of_seed(seed, 200)), &bytes) {
             Outcome::Passed => passed += 1,
             Outcome::Skipped(reason) => drop(skipped.insert(reason)),
             other => panic!("seed {seed}: {other:?}"),
