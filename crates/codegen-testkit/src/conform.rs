@@ -4,6 +4,8 @@
 use std::{
     env, fs,
     path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -19,6 +21,7 @@ use crate::{
     case::{Case, Variant, cases},
     child::{self, CHILD, Request, Worker, decode, encode},
     level::Level,
+    remembered::Remembered,
     report::Outcome,
     score::{Conformance, judge},
 };
@@ -32,11 +35,16 @@ pub const LIR: &str = "CONFORMANCE_LIR";
 pub const CASE: &str = "CONFORMANCE_CASE";
 /// The environment variable with the time limit of a case in seconds.
 pub const SECONDS: &str = "CONFORMANCE_SECONDS";
+/// The environment variable with the number of child processes that run cases at the same time. The default
+/// is one for each core.
+pub const JOBS: &str = "CONFORMANCE_JOBS";
 
 /// The time for one case. Slow machines need far less.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The most children that may die before the rest of the cases is given up.
 const DEATHS: usize = 20;
+/// The cases that a child takes at a time: neighbours often have the same kernels.
+const CHUNK: usize = 8;
 /// Failures that are shrunk, and the time for each.
 const SHRUNK: usize = 2;
 const SHRINKING: Duration = Duration::from_secs(20);
@@ -49,6 +57,7 @@ pub struct ConformanceTest {
     name: String,
     package: &'static str,
     limit: Duration,
+    jobs: usize,
     only: String,
 }
 
@@ -59,9 +68,12 @@ impl ConformanceTest {
             Some((_, module)) => format!("{module}::{name}"),
             None => name.to_owned(),
         };
-        let seconds = env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok());
-        let limit = seconds.map_or(LIMIT, Duration::from_secs);
-        ConformanceTest { name, package, limit, only: env::var(CASE).unwrap_or_default() }
+        let number = |variable| env::var(variable).ok().and_then(|number| number.parse::<u64>().ok());
+        let limit = number(SECONDS).map_or(LIMIT, Duration::from_secs);
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let jobs = number(JOBS).map_or_else(cores, |jobs| jobs.max(1) as usize);
+        let only = env::var(CASE).unwrap_or_default();
+        ConformanceTest { name, package, limit, jobs, only }
     }
 
     /// The same test with a time limit for each case.
@@ -117,19 +129,40 @@ pub fn measure(test: &ConformanceTest, codegen: &dyn Codegen) -> Conformance {
     if !score.is_schedulable() {
         return score;
     }
-    let (mut worker, mut deaths) = (None, 0);
-    for (number, case) in cases(codegen.caps()).into_iter().enumerate() {
-        if !case.name.contains(&test.only) {
-            continue;
-        }
-        let outcome = match deaths < DEATHS {
-            true => ask(test, &mut worker, Request::Case(number), test.limit),
-            false => Outcome::Failed(format!("not run: {DEATHS} child processes died before")),
-        };
-        deaths += usize::from(worker.is_none());
+    let cases = cases(codegen.caps()).into_iter().enumerate();
+    let chosen: Vec<(usize, Case)> = cases.filter(|(_, case)| case.name.contains(&test.only)).collect();
+    let numbers: Vec<usize> = chosen.iter().map(|(number, _)| *number).collect();
+    let outcomes = outcomes(test, &numbers);
+    for ((_, case), outcome) in chosen.into_iter().zip(outcomes) {
         score.record(codegen.caps(), case, outcome);
     }
     score
+}
+
+/// The outcomes of the cases with these numbers, in order. Several children share them.
+fn outcomes(test: &ConformanceTest, numbers: &[usize]) -> Vec<Outcome> {
+    let (next, deaths) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let share = || {
+        let (mut worker, mut outcomes) = (None, Vec::new());
+        while let Some(chunk) = numbers.chunks(CHUNK).nth(next.fetch_add(1, Ordering::Relaxed)) {
+            for number in chunk {
+                let outcome = match deaths.load(Ordering::Relaxed) < DEATHS {
+                    true => ask(test, &mut worker, Request::Case(*number), test.limit),
+                    false => Outcome::Failed(format!("not run: {DEATHS} child processes died before")),
+                };
+                deaths.fetch_add(usize::from(worker.is_none()), Ordering::Relaxed);
+                outcomes.push((*number, outcome));
+            }
+        }
+        outcomes
+    };
+    let children = test.jobs.min(numbers.len().div_ceil(CHUNK));
+    let mut outcomes: Vec<(usize, Outcome)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..children).map(|_| scope.spawn(share)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("`ask` does not panic")).collect()
+    });
+    outcomes.sort_by_key(|(number, _)| *number);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Asks the child, or a new one if there is none; a child that dies is gone, and names its end.
@@ -154,6 +187,7 @@ fn ask(
 
 /// The child's side: runs cases in this process.
 fn work(codegen: &dyn Codegen) {
+    let codegen = &Remembered::new(codegen);
     let cases = cases(codegen.caps());
     child::serve(|kind, argument| match kind {
         "case" => {

@@ -47,9 +47,9 @@
 //!
 //! # How a case is run
 //!
-//! The test binary runs itself as a child process, which takes one case after the other. A case whose child
-//! dies, or that takes longer than the limit (60 s, or the macro's `seconds`), failed; a new child takes the
-//! next case.
+//! The test binary runs itself as child processes, one for each core (or `CONFORMANCE_JOBS` of them), each of
+//! which takes one case after the other. A case whose child dies, or that takes longer than the limit (60 s,
+//! or the macro's `seconds`), failed; a new child takes the next case.
 //!
 //! In the child, the routine is scheduled for the target, and the interpreter computes the expected values,
 //! before the code generator compiles anything. The kernels then run on memory with guard bytes. Splittable
@@ -95,6 +95,7 @@ mod host; // direct calls of kernels of this process
 mod level; // the levels
 mod logged; // runs with every value logged
 mod probe; // single operations on special values
+mod remembered; // artifacts of the last cases
 mod report;
 pub mod runtime; // streams, hazards, failures and memory of a driver
 mod score; // counts per level, and coverage
@@ -103,7 +104,7 @@ mod threads; // kernels on several threads
 pub use access::{AccessForm, OperationUse};
 pub use case::{Case, Variant, cases};
 pub use claims::false_claims;
-pub use conform::{CASE, ConformanceTest, DIR, LIR, SECONDS, conform, is_child, measure};
+pub use conform::{CASE, ConformanceTest, DIR, JOBS, LIR, SECONDS, conform, is_child, measure};
 pub use corpus::compile_case;
 pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::{generated_routine, run_generated};
