@@ -38,6 +38,10 @@
 //! case of any level computes a wrong value or ends its process. Above the expected level, a code generator
 //! may reject cases.
 //!
+//! `towards = L0` in place of `level = L0` is for a code generator that begins: the test succeeds if a case of
+//! the level passes and none is wrong, and prints how many are still rejected. That is no level; programs run
+//! rejected statements on their fallback backend.
+//!
 //! # Cases
 //!
 //! * Every run of the corpus (`crates/filetests/lir`): optimised, as written, and with every value logged.
@@ -113,7 +117,8 @@ pub use report::{Outcome, Report};
 pub use score::{Conformance, Judged, LevelScore, score};
 
 /// Makes a test that a code generator has a level: the name of the test, an expression that makes the code
-/// generator, the [`Level`], and optionally the limit of a case in seconds.
+/// generator, the [`Level`], and optionally the limit of a case in seconds. With `towards` in place of
+/// `level`, the code generator may reject cases of the level, but not all of them.
 ///
 /// The child processes run the test by its name, so the macro must stand in a module of a test binary.
 #[macro_export]
@@ -125,6 +130,14 @@ macro_rules! conformance {
                 $crate::ConformanceTest::new(module_path!(), stringify!($name), env!("CARGO_PKG_NAME"));
             $(let test = test.limit(::std::time::Duration::from_secs($seconds));)?
             $crate::conform(&test, $codegen, $crate::Level::$level);
+        }
+    };
+    ($name:ident, $codegen:expr, towards = $level:ident) => {
+        #[test]
+        fn $name() {
+            let test =
+                $crate::ConformanceTest::new(module_path!(), stringify!($name), env!("CARGO_PKG_NAME"));
+            $crate::conform(&test.towards(), $codegen, $crate::Level::$level);
         }
     };
 }

@@ -114,6 +114,13 @@ impl Conformance {
         self.awarded() >= Some(level) && self.failures().next().is_none()
     }
 
+    /// Whether a case of the level passed and no case of any level failed. The code generator may reject the
+    /// others, so this says nothing about [`Conformance::awarded`].
+    pub fn begins(&self, level: Level) -> bool {
+        let is_honest = !self.claims.iter().any(|(lost, _)| *lost <= level);
+        is_honest && self.level(level).passed > 0 && self.failures().next().is_none()
+    }
+
     /// The failed cases, with the details.
     pub fn failures(&self) -> impl Iterator<Item = (&Case, &str)> {
         self.results.iter().filter_map(|judged| match &judged.outcome {

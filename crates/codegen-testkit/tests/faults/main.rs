@@ -8,6 +8,7 @@
 mod claims; // false claims, rejections
 mod lethal; // ends of the process
 mod native; // faults of calls
+mod partial; // code generators that begin
 mod rewrites; // wrong operations
 mod shrinking; // small test files of failures
 mod statements; // wrong loops, guards, stores
