@@ -120,18 +120,32 @@ pub fn conform<C: Codegen>(test: &ConformanceTest, make: impl Fn() -> C, level: 
         return replay(&make(), &PathBuf::from(path));
     }
     let score = measure(test, &make());
-    let text = score.to_string();
-    report(&format!("{text}{}", score.matrix()));
+    report(&score.matrix());
     write(test, &score);
+    // The last lines of the output, just above the message of the panic.
+    report(&score.to_string());
     if test.is_towards {
         let LevelScore { passed, needed, .. } = score.level(level);
         report(&format!(
             "towards {level}: {passed} of {needed} cases pass; a fallback backend runs the others"
         ));
-        assert!(score.begins(level), "expected a beginning of {level}\n{text}{}", shrunk(test, &score));
-    } else {
-        assert!(score.conforms(level), "expected {level}\n{text}{}", shrunk(test, &score));
+        assert!(
+            score.begins(level),
+            "expected a beginning of {level}
+{}",
+            shrunk(test, &score)
+        );
+        return;
     }
+    let awarded = score.awarded().map_or("no level".to_owned(), |level| level.to_string());
+    let failed = score.failures().count();
+    let found = format!("expected {level}, found {awarded} and {failed} failed cases; see the list above");
+    assert!(
+        score.conforms(level),
+        "{found}
+{}",
+        shrunk(test, &score)
+    );
 }
 
 /// Whether this process is a child that runs cases: [`conform`] then serves its parent.

@@ -67,9 +67,10 @@
 //!
 //! # Reading a failure
 //!
-//! The test prints the counts of each level, the coverage matrix (operation, type, form of access) and the
-//! failed cases, and writes all of it to `conformance.json` in a folder that the output names
-//! (`CONFORMANCE_DIR` sets another one). The first failures are shrunk: the output has a test file of a few
+//! The test prints the coverage matrix (operation, type, form of access), the counts of each level, each
+//! reason for rejections with the first case of the lowest level that needs it, and the failed cases. It
+//! writes all of it to `conformance.json` in a folder that the output names (`CONFORMANCE_DIR` sets another
+//! one). The first failures are shrunk: the output has a test file of a few
 //! lines that fails in the same way, the first differing element with both values and their distance in ulp,
 //! the source if the code generator shows one, and a command that runs this file again in the test's own
 //! process, where a debugger can follow. `CONFORMANCE_CASE=TEXT` runs only the cases whose names contain the
@@ -114,7 +115,7 @@ pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::{generated_routine, run_generated};
 pub use level::Level;
 pub use report::{Outcome, Report};
-pub use score::{Conformance, Judged, LevelScore, score};
+pub use score::{Conformance, Judged, LevelScore, RejectionReason, score};
 
 /// Makes a test that a code generator has a level: the name of the test, an expression that makes the code
 /// generator, the [`Level`], and optionally the limit of a case in seconds. With `towards` in place of

@@ -1,9 +1,6 @@
 //! The score of a code generator: counts for each level, and the coverage matrix.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
 use codegen_core::{Caps, Codegen};
 use serde_json::json;
@@ -40,6 +37,19 @@ pub struct Judged {
     pub outcome: Outcome,
     /// Whether the target may reject it ([`Case::is_optional`]).
     pub optional: bool,
+}
+
+/// A reason for which cases were rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectionReason<'a> {
+    /// The lowest level that needs one of the cases.
+    pub level: Level,
+    /// The message of the code generator, without the name of the kernel.
+    pub reason: &'a str,
+    /// The number of rejected cases, at all levels.
+    pub cases: usize,
+    /// The name of the first case of the lowest level.
+    pub first: &'a str,
 }
 
 /// The counts of one level.
@@ -137,6 +147,26 @@ impl Conformance {
         })
     }
 
+    /// The reasons of the rejections: those that the lowest level needs first, and of these the most frequent
+    /// first.
+    pub fn reasons(&self) -> Vec<RejectionReason<'_>> {
+        let mut reasons: Vec<RejectionReason<'_>> = Vec::new();
+        for (case, why) in self.rejections() {
+            let reason = without_kernel(why);
+            let at = reasons.iter().position(|known| known.reason == reason).unwrap_or(reasons.len());
+            if at == reasons.len() {
+                reasons.push(RejectionReason { level: case.level, reason, cases: 0, first: &case.name });
+            }
+            let known = &mut reasons[at];
+            known.cases += 1;
+            if case.level < known.level {
+                (known.level, known.first) = (case.level, &case.name);
+            }
+        }
+        reasons.sort_by_key(|known| (known.level, Reverse(known.cases)));
+        reasons
+    }
+
     /// How many cases exercise each combination of operation, type and access, and how many of them passed.
     pub fn coverage(&self) -> BTreeMap<OperationUse, (usize, usize)> {
         let mut coverage: BTreeMap<OperationUse, (usize, usize)> = BTreeMap::new();
@@ -210,7 +240,7 @@ impl Conformance {
 }
 
 impl fmt::Display for Conformance {
-    /// The levels, false claims, rejections by reason, and failures.
+    /// The levels, false claims, reasons for rejections, and failures.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let awarded = self.awarded().map_or("no level".to_owned(), |level| level.to_string());
         writeln!(f, "{}: {awarded}", self.subject)?;
@@ -225,15 +255,19 @@ impl fmt::Display for Conformance {
         for (level, claim) in &self.claims {
             writeln!(f, "false claim, no {level}: {claim}")?;
         }
-        let mut shown = BTreeSet::new();
-        for (case, why) in self.rejections() {
-            if shown.insert(why) {
-                writeln!(f, "rejected at {}, {}: {why}", case.level, case.name)?;
-            }
+        for RejectionReason { level, reason, cases, first } in self.reasons() {
+            let cases = if cases == 1 { "1 case".to_owned() } else { format!("{cases} cases") };
+            writeln!(f, "rejected from {level} on, {cases}, first {first}: {reason}")?;
         }
         self.failures()
             .try_for_each(|(case, how)| writeln!(f, "FAILED at {}, {}: {how}", case.level, case.name))
     }
+}
+
+/// A message without the name of the kernel, by which the messages of a rejected operation differ.
+fn without_kernel(why: &str) -> &str {
+    let behind_name = why.strip_prefix("kernel `").and_then(|named| named.split_once("`: "));
+    behind_name.map_or(why, |(_, reason)| reason)
 }
 
 /// Scores a code generator on cases in this process, which a faulty one may end: [`conform`](crate::conform)
@@ -254,4 +288,33 @@ pub(crate) fn judge(codegen: &dyn Codegen, case: &Case) -> Outcome {
     std::panic::catch_unwind(run).unwrap_or_else(|payload| {
         Outcome::Failed(format!("panicked: {}", codegen_core::panic_message(payload)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use codegen_core::Interpreted;
+
+    use super::*;
+    use crate::case::cases;
+
+    #[test]
+    fn rejections_are_listed_by_reason_and_by_the_lowest_level_that_needs_them() {
+        let codegen = Interpreted::new();
+        let mut score = Conformance::new(&codegen);
+        let all = cases(codegen.caps());
+        let of_level = |level| all.iter().find(|case| case.level == level).expect("a case").clone();
+        let rejections = [(Level::L2, "k0", "log"), (Level::L2, "k1", "i32"), (Level::L1, "k2", "i32")];
+        for (level, kernel, op) in rejections {
+            let why = format!("kernel `{kernel}`: mine does not support {op}: not yet");
+            score.record(codegen.caps(), of_level(level), Outcome::Skipped(why));
+        }
+        let [l1, l2] = [Level::L1, Level::L2].map(|level| of_level(level).name);
+        let text = score.to_string();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("rejected")).collect();
+        let expected = [
+            format!("rejected from L1 on, 2 cases, first {l1}: mine does not support i32: not yet"),
+            format!("rejected from L2 on, 1 case, first {l2}: mine does not support log: not yet"),
+        ];
+        assert_eq!(lines, expected);
+    }
 }
