@@ -11,8 +11,8 @@ use codegen_core::{
     host::{HostArg, HostModule},
 };
 use device_runtime::{
-    Context, Device, DriverError, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse, RunError,
-    Transfer,
+    Context, Device, DriverError, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse, PoolId,
+    RunError, Transfer,
 };
 use fastrand::Rng;
 use lowered_ir::ir::NodeRef;
@@ -59,7 +59,14 @@ pub fn random_programs_under_faults_give_the_model_or_the_cause(make: DriverFact
         }
     }
     assert!(total.out_of_memory > 5 && total.task_failures > 40 && total.late_completions > 200, "{total:?}");
-    assert!(total.slow_copies > 0 && total.rejected_peers > 5, "{total:?}");
+    assert!(total.slow_copies > 0, "{total:?}");
+    assert!(total.rejected_peers > 5 || !exports(make), "{total:?}");
+}
+
+/// Whether the driver exports its memory. Without exports, no import can be rejected.
+fn exports(make: DriverFactory<'_>) -> bool {
+    let driver = make(&Setup::default());
+    driver.alloc_pool(PoolId(1), 64).and_then(|pool| driver.export(&pool)).is_ok()
 }
 
 fn add(total: &mut FaultCounts, counts: FaultCounts) {
