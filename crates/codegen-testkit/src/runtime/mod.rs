@@ -63,7 +63,24 @@ fn four_threads() -> Setup {
 }
 
 /// Makes a module of tests for each driver. The arguments are the name of the module and a function from a
-/// [`Setup`] to a driver.
+/// [`Setup`] to a driver. The name of the module must differ from the names of the crates that the file
+/// imports.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use codegen_testkit::runtime::Setup;
+/// use device_runtime::Driver;
+/// use scheduler_multicore::{Config, Cpu};
+///
+/// fn inline(setup: &Setup) -> Arc<dyn Driver> {
+///     Arc::new(Cpu::inline(Config { memory_limit: setup.memory_limit, ..Config::default() }))
+/// }
+///
+/// codegen_testkit::runtime_suite! {
+///     on_inline: inline;
+/// }
+/// ```
 ///
 /// [`Setup`]: crate::runtime::Setup
 #[macro_export]
