@@ -6,15 +6,10 @@ use codegen_core::{Artifact, Caps};
 use tnode::{DType, HostArray};
 
 use crate::{
-    checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
-    driver::{
-        BoundHandle, Driver, DriverDescription, EventHandle, KernelHandle, PoolHandle, PoolId,
-        SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
-    },
-    error::DriverError,
-    memory_budget::{MemoryBudget, MemoryReservation},
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
+    FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, MemoryReservation, PoolHandle, PoolId,
+    SequenceHandle, SequenceTask, StreamHandle, StreamStrategy, WaitKind,
 };
-
 /// A device that accepts every task and runs none.
 #[derive(Debug)]
 pub struct NullDevice {
