@@ -77,7 +77,6 @@ pub struct KernelLog<'a> {
 #[derive(Clone)]
 pub struct HostModule {
     kernels: Arc<[HostKernel]>,
-    /// The ABI of each kernel.
     abis: Arc<[KernelAbi]>,
     /// The destination of logged lines, if any.
     logging: Option<Logging>,

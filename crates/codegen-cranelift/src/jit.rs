@@ -23,9 +23,7 @@ use crate::relocate::CraneliftCode;
 
 /// A compiled kernel that is not loaded yet.
 pub(crate) enum Compiled {
-    /// Machine code from Cranelift.
     Function(CraneliftCode),
-    /// A vector program.
     Program(VectorCode),
     /// A composite kernel, and the code of its compiled parts.
     Steps(Box<CompositeKernel>, Vec<Compiled>),

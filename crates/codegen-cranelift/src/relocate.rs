@@ -34,7 +34,6 @@ pub(crate) enum CraneliftError {
 }
 
 impl CraneliftCode {
-    /// Compiles a function.
     pub(crate) fn compile(func: Function, isa: &dyn TargetIsa) -> Result<CraneliftCode, CraneliftError> {
         let mut context = Context::for_function(func);
         context.compile(isa, &mut ControlPlane::default()).map_err(|error| error.inner)?;

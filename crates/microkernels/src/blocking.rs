@@ -139,7 +139,6 @@ impl RowTiles {
         self.first + tile * self.height + tile.min(self.taller)
     }
 
-    /// The rows of a tile.
     #[inline(always)]
     pub(crate) fn rows(&self, tile: usize) -> Range<usize> {
         self.row(tile)..self.row(tile + 1)

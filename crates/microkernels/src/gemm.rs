@@ -61,7 +61,6 @@ struct KBlock {
     last: bool,
 }
 
-/// Operands A and B of a tile.
 #[derive(Clone, Copy)]
 struct TileOperands {
     k: usize,

@@ -77,7 +77,6 @@ pub(crate) enum Access {
     Hint,
 }
 
-/// An instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Inst {
     pub(crate) op: AvxOp,

@@ -165,7 +165,6 @@ impl BlockScheduler<'_> {
         addresses.map(|address| (self.unit.streams[address.stream as usize].base, Vec::new())).collect()
     }
 
-    /// Builds the dependence graph of a block.
     fn graph(&mut self, block: &[Inst]) -> DependenceGraph {
         let mut graph =
             DependenceGraph { first: vec![0], after: Vec::with_capacity(block.len() * 2), roots: Vec::new() };

@@ -71,7 +71,6 @@ enum Accessor {
     One(Vec<Digit>),
 }
 
-/// An access to an array.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArrayAccess {
     array: Array,

@@ -212,7 +212,6 @@ impl Planner {
     }
 }
 
-/// The locals declared in a memory space.
 fn declared(body: &[Stmt], wanted: Space) -> BTreeSet<LocalId> {
     let mut found = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| {

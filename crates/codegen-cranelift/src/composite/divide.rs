@@ -31,7 +31,6 @@ pub(super) struct DividedKernel {
     pub(super) symbols: usize,
 }
 
-/// A part of a kernel.
 pub(super) enum KernelPart {
     /// Parts that run for each value of a symbol.
     Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<KernelPart> },
@@ -259,7 +258,6 @@ fn access_of(block: &[Stmt], local: LocalId) -> bool {
     found
 }
 
-/// Bytes of a local.
 pub(super) fn bytes(decl: &LocalDecl) -> usize {
     decl.dims.iter().product::<usize>() * decl.dtype.size_bytes()
 }

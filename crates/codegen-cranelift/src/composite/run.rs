@@ -33,7 +33,6 @@ pub(crate) struct CompositeKernel {
     pub(crate) scratch: usize,
 }
 
-/// A step of a composite kernel.
 pub(crate) enum CompositeStep {
     /// Runs steps for each value of a binding: for the values in the call's range if the loop is parallel,
     /// otherwise for all values below `extent`.

@@ -35,7 +35,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// The index, if it is a constant.
     pub(super) fn constant_index(&mut self, index: &Affine) -> Option<i64> {
         self.resolve(index).as_constant()
     }

@@ -31,7 +31,6 @@ impl Emitter<'_> {
         self.each(to, &[x], |s, v| s.ssa.bitcast(ty, v[0]))
     }
 
-    /// Converts a single value.
     pub(super) fn convert_one(&mut self, from: DType, to: DType, x: Value) -> Value {
         match (from, to) {
             _ if from == to => x,

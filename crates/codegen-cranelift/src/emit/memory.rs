@@ -74,7 +74,6 @@ impl Emitter<'_> {
         self.ssa.load_constant(types::I64, self.bindings, 8 * symbol.0 as i32)
     }
 
-    /// An element of a node.
     pub(super) fn node_element(&mut self, node: NodeRef, index: &Indices) -> Element {
         let decl = self.routine.node(node);
         let (dtype, flat) = (decl.dtype, Affine::row_major(index, &decl.dims));
@@ -258,7 +257,6 @@ impl Emitter<'_> {
         self.ssa.extract(packed, 0)
     }
 
-    /// Stores a register.
     pub(super) fn store_register(&mut self, array: Array, value: Value, at: Address) {
         self.ssa.store(value, at.base, at.offset);
         let known = self.loads.known.entry(array).or_default();

@@ -39,7 +39,6 @@ use ssa::Ssa;
 /// A CLIF function with the scratch memory that it uses.
 pub(crate) struct Emitted {
     pub(crate) func: Function,
-    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 
@@ -83,7 +82,6 @@ pub(crate) fn signature(call_conv: CallConv) -> Signature {
     signature
 }
 
-/// The signature of a function that kernels call.
 pub(crate) fn runtime_function_signature(function: RuntimeFunction, call_conv: CallConv) -> Signature {
     let mut signature = Signature::new(call_conv);
     signature.params.extend((0..function.arity()).map(|_| AbiParam::new(function.ty())));

@@ -13,7 +13,6 @@ use super::repr::{self, LANES, Val};
 use crate::runtime_functions::RuntimeFunction;
 
 impl Emitter<'_> {
-    /// `op x`.
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: &Val) -> Val {
         if dtype == DType::Bool {
             return self.unary_bool(op, x);

@@ -64,7 +64,6 @@ struct Scope {
     memo: HashMap<(PureOp, Args), Value>,
 }
 
-/// A loop under construction.
 pub(crate) struct OpenLoop {
     header: Block,
     exit: Block,
@@ -107,7 +106,6 @@ impl<'f> Ssa<'f> {
         self.depths[value] as usize
     }
 
-    /// The type of a value.
     pub(crate) fn type_of(&self, value: Value) -> Type {
         self.builder.func.dfg.value_type(value)
     }
@@ -178,7 +176,6 @@ impl<'f> Ssa<'f> {
         self.pure(PureOp { opcode: Opcode::Bitcast, ty, imm: Imm::None }, &[x])
     }
 
-    /// Extracts a lane of a vector.
     pub(crate) fn extract(&mut self, x: Value, lane: usize) -> Value {
         let ty = self.type_of(x);
         self.pure(PureOp { opcode: Opcode::Extractlane, ty, imm: Imm::Lane(lane as u8) }, &[x])

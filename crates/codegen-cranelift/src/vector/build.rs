@@ -22,7 +22,6 @@ pub(super) enum Array {
     Local(LocalId),
 }
 
-/// A program under construction.
 pub(super) struct ProgramBuilder {
     values: Vec<VectorType>,
     /// The level of each value's definition.
@@ -103,7 +102,6 @@ impl ProgramBuilder {
         self.size
     }
 
-    /// The type of a value.
     pub(super) fn type_of(&self, value: Value) -> VectorType {
         self.values[value.0 as usize]
     }

@@ -197,7 +197,6 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Sets a node to zeros.
     pub(super) fn zero(&mut self, node: NodeRef) {
         let decl = self.routine.node(node);
         let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
@@ -303,7 +302,6 @@ impl Translator<'_> {
         }
     }
 
-    /// The value of an index.
     pub(super) fn index(&mut self, index: &Affine, element: LaneType) -> Value {
         let Resolved { offset, terms, step } = self.resolve(index);
         let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);

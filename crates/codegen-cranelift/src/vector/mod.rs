@@ -39,7 +39,6 @@ pub(crate) use reason::BailoutReason;
 /// A kernel as a vector program.
 pub(crate) struct Translated {
     pub(crate) program: VectorProgram,
-    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 
@@ -47,7 +46,6 @@ pub(crate) struct Translated {
 pub(crate) struct Assembled {
     pub(crate) program: VectorProgram,
     pub(crate) code: VectorCode,
-    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 

@@ -10,7 +10,6 @@ use super::reason::BailoutReason;
 use super::repr;
 
 impl Translator<'_> {
-    /// `op x`.
     pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
         if dtype == DType::Bool {
             let at = |x| eval::unary(op, truth(x)).as_bool();

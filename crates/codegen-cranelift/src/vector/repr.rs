@@ -55,7 +55,6 @@ pub(super) fn mask(truth: bool) -> u64 {
     if truth { u64::MAX } else { 0 }
 }
 
-/// Bytes of a lane.
 pub(super) fn lane_bytes(element: LaneType) -> u32 {
     match element {
         LaneType::F32 | LaneType::I32 | LaneType::U32 => 4,

@@ -79,7 +79,6 @@ struct Preparer<'a> {
     local_slots: BTreeMap<LocalId, usize>,
 }
 
-/// An expression with its type.
 type TypedValue = (CompiledExpr, DType);
 
 impl Preparer<'_> {

@@ -52,7 +52,6 @@ pub(super) struct DynamicAddress {
     pub(super) index: CompiledExpr,
 }
 
-/// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum CompiledExpr {
     Const(Scalar),

@@ -43,7 +43,6 @@ const EXP2_DOUBLE: [f64; 12] = [
     2.562540883699842e-11,
 ];
 
-/// log₂ e.
 pub(super) const LOG2_E: f64 = std::f64::consts::LOG2_E;
 
 /// ln 2 in two parts, the first short enough that its product with any exponent is exact.

@@ -20,12 +20,10 @@ pub fn unary_f64(op: UnaryOp, x: f64) -> f64 {
     super::unary(&mut Native::<f64>::default(), op, x).unwrap_or(x)
 }
 
-/// `x` to the power of `y`.
 pub(crate) fn pow_f32(x: f32, y: f32) -> f32 {
     pow_of_single(&mut Native::<f64>::default(), f64::from(x), f64::from(y)) as f32
 }
 
-/// `x` to the power of `y`.
 pub(crate) fn pow_f64(x: f64, y: f64) -> f64 {
     super::pow(&mut Native::<f64>::default(), x, y)
 }

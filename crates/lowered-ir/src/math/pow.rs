@@ -35,7 +35,6 @@ fn in_two_parts<A: Algebra>(a: &mut A, [high, low]: [f64; 2]) -> (A::Float, A::F
     }
 }
 
-/// `x` to the power of `y`.
 pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     let base = a.abs(x);
     let (high, low) = log2_in_two_parts(a, base);

@@ -6,7 +6,6 @@
 use super::algebra::{Algebra, Format, fast_two_sum, signed_one};
 use super::exp::{exp_polynomial, reduce, with_exponent};
 
-/// tanh x.
 pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let sign = signed_one(a, x);
     let magnitude = a.abs(x);

@@ -50,7 +50,6 @@ pub(super) struct ReducedAngle<A: Algebra> {
 /// The least angle that [`turns`] reduces.
 const LARGE: f64 = 1_099_511_627_776.0;
 
-/// sin x.
 pub(super) fn sin<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     match a.format() {
         Format::Single => sin_in_single(a, x),
@@ -58,7 +57,6 @@ pub(super) fn sin<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     }
 }
 
-/// cos x.
 pub(super) fn cos<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     match a.format() {
         Format::Single => cos_in_single(a, x),

@@ -169,7 +169,6 @@ struct AccessWalker<'a> {
     ranges: &'a Ranges,
     /// The node to analyse; `None` for all nodes.
     only: Option<NodeRef>,
-    /// The state of each analysed node.
     nodes: Vec<NodeState>,
     /// The nodes written inside the open loops, each with the number of its patches before the write.
     recorded: Vec<(NodeRef, usize)>,
@@ -183,7 +182,6 @@ struct AccessWalker<'a> {
 struct NodeState {
     facts: NodeFacts,
     written: WrittenPatches,
-    /// Stores that certainly happen.
     stored: Vec<CertainStore>,
     /// The only setter so far stores a constant expression.
     constexpr: bool,

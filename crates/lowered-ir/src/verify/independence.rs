@@ -30,7 +30,6 @@ use super::{
 };
 use crate::ir::{Affine, Expr, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
 
-/// The loop that is checked.
 pub(super) struct CheckedLoop<'r> {
     pub(super) var: LoopId,
     pub(super) kind: LoopKind,

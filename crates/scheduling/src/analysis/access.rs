@@ -86,7 +86,6 @@ pub(crate) fn can_fuse(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &Va
 pub(crate) struct Effects {
     /// Nodes with an access.
     pub(crate) nodes: BTreeSet<NodeRef>,
-    /// Nodes with a write.
     pub(crate) written: BTreeSet<NodeRef>,
     /// Locals that are mentioned.
     pub(crate) locals: BTreeSet<LocalId>,
@@ -97,7 +96,6 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// The effects of a block.
     pub(crate) fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects { logs: logs(block), ..Effects::default() };
         for touch in touches(block) {

@@ -64,7 +64,6 @@ impl KernelSpans {
     }
 }
 
-/// A node of a kernel.
 pub(crate) struct KernelNode {
     /// The node's number in the kernel.
     pub(crate) own: NodeRef,

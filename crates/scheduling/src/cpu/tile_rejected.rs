@@ -81,7 +81,6 @@ fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut N
     tiled
 }
 
-/// Whether the block contains one of the loops.
 fn contains(block: &[Stmt], loops: &BTreeSet<LoopId>) -> bool {
     !loops.is_empty() && !walk::loops_in(block).is_disjoint(loops)
 }

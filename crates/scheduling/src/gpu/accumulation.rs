@@ -133,7 +133,6 @@ impl Reduction {
     }
 }
 
-/// Whether a nest is a contraction.
 pub(crate) fn is_contraction(nest: &Nest, gpu: &Gpu) -> bool {
     Reduction::of(nest, gpu).is_some_and(|found| found.chain.is_contraction(&nest.loops))
 }

@@ -6,7 +6,6 @@ use tnode::{DType, Scalar};
 
 use super::legaliser::Legaliser;
 
-/// `op x`.
 pub(crate) fn unary(op: UnaryOp, x: Expr) -> Expr {
     let [at_false, at_true] = [false, true].map(|x| eval::unary(op, scalar(x)).as_bool());
     by_case(x, at_false, at_true)

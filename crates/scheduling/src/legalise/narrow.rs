@@ -47,7 +47,6 @@ pub(crate) fn is_one_rounding(op: BinaryOp) -> bool {
     op.is_comparison() || matches!(op, Add | Sub | Mul | Div | Rem | Max | Min)
 }
 
-/// [`is_one_rounding`] for unary operations.
 pub(crate) fn is_one_rounding_unary(op: UnaryOp) -> bool {
     use UnaryOp::*;
     matches!(op, Neg | Abs | Sqrt | Trunc | Floor | RoundEven)

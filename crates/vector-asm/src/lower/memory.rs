@@ -59,7 +59,6 @@ impl Lowering<'_> {
         Ok(result)
     }
 
-    /// Loads one element and broadcasts it.
     fn load_broadcast(&mut self, place: &VectorAddress, element: LaneType) -> Reg {
         let size = place.memory.bytes().unwrap_or(element.bytes());
         let address = self.address(place, 0, size);

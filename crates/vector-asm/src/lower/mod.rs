@@ -30,7 +30,6 @@ use crate::program::{
 /// The registers of a value or variable.
 type ValueRegisters = SmallVec<[Reg; 4]>;
 
-/// A lowered value.
 #[derive(Clone, Debug, Default)]
 struct LoweredValue {
     parts: ValueRegisters,

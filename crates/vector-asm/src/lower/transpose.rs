@@ -22,7 +22,6 @@ pub(super) struct StridedAccess {
     part: u32,
     /// Bytes of an element.
     size: u32,
-    /// The address of each lane.
     lanes: SmallVec<[Address; 8]>,
 }
 

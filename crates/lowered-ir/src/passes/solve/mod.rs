@@ -54,7 +54,6 @@ pub(super) enum Unsolvable {
 /// A store's index, inside its loops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreTarget<'a> {
-    /// The index.
     pub(super) index: &'a Indices,
     /// The loops around, outermost first. No index of an element mentions them.
     pub(super) loops: &'a [LoopId],

@@ -26,7 +26,6 @@ pub(super) struct IndexedBody {
 /// The nodes that a statement accesses, and its size.
 #[derive(Default)]
 pub(super) struct StatementEffects {
-    /// The nodes it reads.
     pub(super) reads: BTreeSet<NodeRef>,
     /// The nodes it stores to.
     pub(super) writes: BTreeSet<NodeRef>,

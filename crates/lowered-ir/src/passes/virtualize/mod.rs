@@ -78,7 +78,6 @@ pub(crate) struct VirtualizeOutcome {
 
 /// The computation of a node that was inlined.
 pub(crate) struct InlinedComputation {
-    /// The node.
     pub(crate) node: NodeRef,
     /// The statements that compute the node, given that it is zero before.
     pub(crate) body: Block,

@@ -18,7 +18,6 @@ const WORTH_TILING: i64 = 4;
 /// The approximate number of operations in the code of a transcendental function.
 const FUNCTION: i64 = 64;
 
-/// A choice of tile size.
 struct TileSize {
     /// Rows and columns of the tile.
     tile: i64,
