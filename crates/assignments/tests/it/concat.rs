@@ -1,11 +1,11 @@
 //! Concatenated axes: their loops, their values, and errors for ambiguous texts.
 
-use crate::program;
+use crate::{error_table, program};
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use assignments::{AccumOp, Assignments, builder};
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use program::{Machine, body, f32s, read, values};
 use tnode::TensorNode;
 
@@ -171,99 +171,7 @@ fn what_the_builder_makes() {
 fn what_is_rejected() {
     let (x, z, y, w) = (f32s("x", &[2]), f32s("z", &[3]), f32s("y", &[5]), f32s("w", &[5]));
     let nodes = [x, z, y, w];
-    let mut all = String::new();
-    for text in [
-        "y[i^j] := x[i], z[j], w[i^j]",
-        "y[i^j] := x[i], 0 where j < 3",
-        "y[i^j] := x[i] where j < 3",
-        "y[i^j] := x[i], z[j] * x[i]",
-        "x[i], z[j], w[i^j] += y[i^j]",
-        "y[i] := w[i], w[i]",
-        "y[i^j] := x[i], z[j] + z[0], 2",
-        "y[i^j^k] := x[i], z[j], x[k]",
-        "y[i^j] := x[i], z[k]",
-        "y[i^2] := x[i]",
-        "y[2*i^j] := x[i]",
-        "y[i^j] := y[j^i] where i < 2",
-        "y[i^j] := x[i], y[j + 1] where j < 3",
-        "y[i^j] :+= x[i], y[i^j]",
-        "x[i], z[j] := z[i^j]",
-        "y[i], y[j] := w[i^j] where i < 2, j < 3",
-        "y[i], y[j] -= w[i^j] * y[i^j] where i < 2, j < 3",
-    ] {
-        let error = parse(text, &nodes).expect_err(text);
-        all += &format!("{error}\n\n");
-    }
-    expect![[r#"
-        line 1, column 23: ambiguous where `i` runs: expected one value, found `x[i]` and `w[i^j]`
-        1 | y[i^j] := x[i], z[j], w[i^j]
-          |                       ^^^^^^
-
-        line 1, column 17: ambiguous where `i` runs: expected one value, found `x[i]` and `0`
-        1 | y[i^j] := x[i], 0 where j < 3
-          |                 ^
-
-        line 1, column 8: ambiguous where `j` runs: expected one value, found none
-        1 | y[i^j] := x[i] where j < 3
-          |        ^^
-
-        line 1, column 8: ambiguous where `j` runs: expected one value, found none
-        1 | y[i^j] := x[i], z[j] * x[i]
-          |        ^^
-
-        line 1, column 13: ambiguous where `i` runs: expected one target, found `x[i]` and `w[i^j]`
-        1 | x[i], z[j], w[i^j] += y[i^j]
-          |             ^^^^^^
-
-        line 1, column 15: ambiguous: expected one value, found `w[i]` and `w[i]`
-        1 | y[i] := w[i], w[i]
-          |               ^^^^
-
-        line 1, column 30: ambiguous where `i` runs: expected one value, found `x[i]` and `2`
-        1 | y[i^j] := x[i], z[j] + z[0], 2
-          |                              ^
-
-        line 1, column 3: `i^j^k` has 2 + 3 + 2 elements, but axis 0 of node `y` has 5
-        1 | y[i^j^k] := x[i], z[j], x[k]
-          |   ^^^^^
-
-        line 1, column 17: ambiguous where `i` runs: expected one value, found `x[i]` and `z[k]`
-        1 | y[i^j] := x[i], z[k]
-          |                 ^^^^
-
-        line 1, column 5: expected a letter: concatenated axes are letters alone, as in `i^j`, found `2`
-        1 | y[i^2] := x[i]
-          |     ^
-
-        line 1, column 6: expected `,` or `]`, found `^`
-        1 | y[2*i^j] := x[i]
-          |      ^
-
-        line 1, column 11: node `y` is read while it is written: the element read is not the one written; write to another node first
-        1 | y[i^j] := y[j^i] where i < 2
-          |           ^^^^^^
-
-        line 1, column 17: node `y` is read while it is written: the element read is not the one written; write to another node first
-        1 | y[i^j] := x[i], y[j + 1] where j < 3
-          |                 ^^^^^^^^
-
-        line 1, column 18: ambiguous where `i` runs: expected one value, found `x[i]` and `y[i^j]`
-        1 | y[i^j] :+= x[i], y[i^j]
-          |                  ^^^^^^
-
-        line 1, column 17: `i^j` has 2 + 3 elements, but axis 0 of node `z` has 3
-        1 | x[i], z[j] := z[i^j]
-          |                 ^^^
-
-        line 1, column 1: `:=` stores one value per element, but these indices may reach an element of `y` more than once; expected an accumulation such as `:+=`
-        1 | y[i], y[j] := w[i^j] where i < 2, j < 3
-          | ^^^^
-
-        line 1, column 24: node `y` is read while it is written: an element may be written more than once; write to another node first
-        1 | y[i], y[j] -= w[i^j] * y[i^j] where i < 2, j < 3
-          |                        ^^^^^^
-
-    "#]].assert_eq(&all);
+    error_table::check_parser(&expect_file!["../errors/concatenations.txt"], &nodes);
     let built =
         |result: Result<Assignments, builder::BuildError>| result.expect_err("rejected").to_string() + "\n\n";
     let [x, z, y, w] = &nodes;

@@ -1,12 +1,11 @@
 //! Fills of whole nodes: numbers, bits, offsets, ids and slices, from the text and the builder.
 
-use crate::program;
+use crate::{error_table, program};
 
 use assignments::indexing::StaticSymbol;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use assignments::{Assignments, FetchOp, builder};
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use program::{Machine, body, f32s, lowered, node, read, values};
 use tnode::{DType, MemoryMode, Padding, TensorNode, commit_decisions};
 
@@ -57,84 +56,7 @@ fn the_size_of_a_letter_is_a_value() {
 fn mistakes_are_shown_in_place() {
     let (x, y, k) = (f32s("x", &[2, 2]), f32s("y", &[2, 2]), node("k", DType::U8, &[]));
     let nodes = [x, y, k];
-    let mut all = String::new();
-    for text in [
-        "y[i,j] := offsets()",
-        "y += offsets()",
-        "y, x := offsets()",
-        "y := values(1, 2, 3)",
-        "k := bits(0x100)",
-        "k := bits(1.5)",
-        "k := bits(-1)",
-        "y := slice(x)",
-        "y := slice(x, 3)",
-        "y := slice(z, @b)",
-        "y := offsets() where i < 3",
-        "y := 2 * offsets()",
-        "y[i,j] := x[i,j] / size(k)",
-        "y[i,j] := x[i,j] + 0xff",
-    ] {
-        let error = parse(text, &nodes).expect_err(text);
-        all += &format!("{error}\n\n");
-    }
-    expect![[r#"
-        line 1, column 11: expected a node without indices before it, as in `y := offsets()`, found `offsets`
-        1 | y[i,j] := offsets()
-          |           ^^^^^^^
-
-        line 1, column 6: expected a node without indices before it, as in `y := offsets()`, found `offsets`
-        1 | y += offsets()
-          |      ^^^^^^^
-
-        line 1, column 9: expected a node without indices before it, as in `y := offsets()`, found `offsets`
-        1 | y, x := offsets()
-          |         ^^^^^^^
-
-        line 1, column 1: node `y` has 4 elements, found 3 values; at most 16 may be given
-        1 | y := values(1, 2, 3)
-          | ^
-
-        line 1, column 11: 0x100 is out of the range of u8
-        1 | k := bits(0x100)
-          |           ^^^^^
-
-        line 1, column 11: expected a bit pattern such as `0x7fc0`, found `1.5`
-        1 | k := bits(1.5)
-          |           ^^^
-
-        line 1, column 11: expected a bit pattern such as `0x7fc0`, found `-`
-        1 | k := bits(-1)
-          |           ^
-
-        line 1, column 13: expected `,`, found `)`
-        1 | y := slice(x)
-          |             ^
-
-        line 1, column 15: expected a symbol such as `@step`, found `3`
-        1 | y := slice(x, 3)
-          |               ^
-
-        line 1, column 12: unknown node `z`; expected one of k, x, y
-        1 | y := slice(z, @b)
-          |            ^
-
-        line 1, column 22: letter `i` does not occur in the statement
-        1 | y := offsets() where i < 3
-          |                      ^^^^^
-
-        line 1, column 10: `offsets` fills a whole node and is no value; expected a statement of its own: `y := offsets()`
-        1 | y := 2 * offsets()
-          |          ^^^^^^^
-
-        line 1, column 20: `k` is no index letter of this statement, so it has no size
-        1 | y[i,j] := x[i,j] / size(k)
-          |                    ^^^^^^^
-
-        line 1, column 20: expected an expression, found `0xff`
-        1 | y[i,j] := x[i,j] + 0xff
-          |                    ^^^^
-
-    "#]].assert_eq(&all);
+    error_table::check_parser(&expect_file!["../errors/fills.txt"], &nodes);
 }
 
 #[test]

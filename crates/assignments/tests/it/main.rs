@@ -10,6 +10,8 @@ mod computed_index;
 mod concat;
 mod convolution;
 mod declarations;
+mod einsum_errors;
+mod error_table;
 mod fetch;
 mod function_errors;
 mod functions;

@@ -1,12 +1,11 @@
 //! Random numbers in assignments: in fills, in expressions, and in the text of both.
 
-use crate::program;
+use crate::{error_table, program};
 
 use assignments::indexing::StaticSymbol;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use assignments::{Assignments, KeyPart, Random, builder};
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use lowered_ir::ir::SymbolId;
 use lowered_ir::random::{Distribution, Scheme};
 use lowered_ir::verify::verify;
@@ -211,87 +210,10 @@ fn builder_and_text_agree() {
 
 #[test]
 fn mistakes_are_shown_in_place() {
-    let (x, y) = (f32s("x", &[3]), f32s("y", &[3]));
-    let mut all = String::new();
-    for text in [
-        "y := uniform()",
-        "y := uniform(-1)",
-        "y := uniform(1.5)",
-        "y := uniform(light(1)",
-        "y := uniform(z)",
-        "y := uniform(1, x)",
-        "y := uniform(1, i) where i < 3",
-        "y := uniform(1, 2*@s)",
-        "y[i] := uniform(1, j)",
-        "y[i] := uniform(x)",
-        "y[i] := uniform(1, i, i+1, i+2, i+3, i+4)",
-        "y[i] := uniform(1, self_id())",
-        "y[i] := x[i] * unifrom(1, i)",
-        "y[i] += normal(1, x[i])",
-    ] {
-        let error = parse(text, &[x.clone(), y.clone()]).expect_err(text);
-        all += &format!("{error}\n\n");
-    }
-    expect![[r#"
-        line 1, column 14: expected a seed such as `42`, or a node with samples, found `)`
-        1 | y := uniform()
-          |              ^
-
-        line 1, column 14: expected a seed such as `42`, or a node with samples, found `-`
-        1 | y := uniform(-1)
-          |              ^
-
-        line 1, column 14: expected a seed such as `42`, or a node with samples, found `1.5`
-        1 | y := uniform(1.5)
-          |              ^^^
-
-        line 1, column 22: expected `)`, found the end of the text
-        1 | y := uniform(light(1)
-          |                      ^
-
-        line 1, column 14: unknown node `z`; expected one of x, y
-        1 | y := uniform(z)
-          |              ^
-
-        line 1, column 17: expected a number, a symbol or `self_id()`: a fill has no indices, found an index
-        1 | y := uniform(1, x)
-          |                 ^
-
-        line 1, column 26: letter `i` does not occur in the statement
-        1 | y := uniform(1, i) where i < 3
-          |                          ^^^^^
-
-        line 1, column 17: expected a number, a symbol or `self_id()`: a fill has no indices, found an index
-        1 | y := uniform(1, 2*@s)
-          |                 ^^^^
-
-        line 1, column 20: the range of letter `j` is open; expected it as an index of its own somewhere, or a range as in `where j < 8`
-        1 | y[i] := uniform(1, j)
-          |                    ^
-
-        line 1, column 17: expected a seed such as `42`, found `x`
-        1 | y[i] := uniform(x)
-          |                 ^
-
-        line 1, column 38: a random number has at most 4 indices
-        1 | y[i] := uniform(1, i, i+1, i+2, i+3, i+4)
-          |                                      ^^^
-
-        line 1, column 20: expected a number, symbol or index: only a node that is filled has a number here, found `self_id()`
-        1 | y[i] := uniform(1, self_id())
-          |                    ^^^^^^^^^
-
-        line 1, column 16: unknown function `unifrom`; expected uniform
-        1 | y[i] := x[i] * unifrom(1, i)
-          |                ^^^^^^^
-
-        line 1, column 19: an index is a sum of integers and integer multiples of letters and symbols; found a value
-        1 | y[i] += normal(1, x[i])
-          |                   ^
-
-    "#]].assert_eq(&all);
+    let nodes = [f32s("x", &[3]), f32s("y", &[3])];
+    error_table::check_parser(&expect_file!["../errors/random_numbers.txt"], &nodes);
     let error = lower(
-        &builder::random(&y, Random::uniform(1).part(KeyPart::Symbol(SymbolId(2)))),
+        &builder::random(&nodes[1], Random::uniform(1).part(KeyPart::Symbol(SymbolId(2)))),
         &LowerOptions::default(),
     );
     assert_eq!(
