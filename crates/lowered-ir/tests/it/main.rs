@@ -9,6 +9,7 @@ mod interp;
 mod operations;
 mod passes;
 mod random_values;
+mod routines;
 mod text;
 mod verify;
 mod virtualize;

@@ -1,29 +1,16 @@
 //! The optimiser's decisions: every rule of the mode policy, and what a routine reads and writes.
 
+use crate::routines::{T, USE, routine};
+
 use lowered_ir::ir::{NodeRef, Routine};
 use lowered_ir::passes::access::analyse;
 use lowered_ir::pipeline::{OptimizeError, OptimizeSettings, Optimized, optimize};
-use lowered_ir::{text, verify};
+use lowered_ir::text;
 use tnode::MemoryMode;
-
-/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`,
-/// `out: f32[4]`.
-fn routine(mode: &str, body: &str) -> Routine {
-    let source = format!(
-        "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
-         node %2 \"t\" f32[4] {mode}\nnode %3 \"u\" f32[4] on_device\nnode %4 \"out\" f32[4] on_device\n{body}\n}}\n"
-    );
-    let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    verify::verify(&routine).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    routine
-}
 
 fn optimized(routine: Routine) -> Optimized {
     optimize(routine, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}"))
 }
-
-const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
-const T: NodeRef = NodeRef(2);
 
 /// The mode of `t` after optimisation.
 fn mode_of_t(mode: &str, body: &str, settings: &OptimizeSettings) -> Option<MemoryMode> {

@@ -1,25 +1,12 @@
 //! Virtualisation: the nodes that are inlined, and every reason for a rejection.
 
+use crate::routines::{T, USE, routine};
+
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{NodeRef, Routine};
 use lowered_ir::passes::virtualize;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::{text, verify};
-
-/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`,
-/// `out: f32[4]`.
-fn routine(mode: &str, body: &str) -> Routine {
-    let source = format!(
-        "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
-         node %2 \"t\" f32[4] {mode}\nnode %3 \"u\" f32[4] on_device\nnode %4 \"out\" f32[4] on_device\n{body}\n}}\n"
-    );
-    let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    verify::verify(&routine).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    routine
-}
-
-const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
-const T: NodeRef = NodeRef(2);
 
 /// Checks that `t` cannot be inlined in the body: an undecided `t` is rejected with this reason; a `t` that
 /// is specified as virtual is an error with it.
