@@ -194,7 +194,7 @@ fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
         LoopKind::Parallel => Some(*var),
         LoopKind::Unrolled | LoopKind::Vector | LoopKind::Workgroup => return None,
     };
-    let this = Axis { var: *var, extent: hi.symbol.is_none().then_some(hi.limit)? };
+    let this = Axis { var: *var, extent: hi.constant()? };
     let [inner @ Stmt::For { .. }] = body.as_slice() else {
         return Some((vec![this], parallel, body));
     };

@@ -70,6 +70,13 @@ pub fn mentions(expr: &Expr, var: LoopId) -> bool {
     found
 }
 
+/// Whether the end of a loop in the block depends on the variable.
+pub fn bounds_loops(var: LoopId, block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)));
+    found
+}
+
 /// Whether a block logs.
 pub fn logs(block: &[Stmt]) -> bool {
     let mut found = false;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lowered_ir::{
-    ir::{Bound, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
+    ir::{Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
     log,
     verify::{Verified, VerifyError},
 };
@@ -318,7 +318,7 @@ pub fn extents(mut body: &[Stmt]) -> Vec<u64> {
     let mut extents = Vec::new();
     let mut product = 1u64;
     while let [Stmt::For { lo, hi, kind: LoopKind::Parallel, body: inner, .. }] = body
-        && let Bound { limit, symbol: None } = hi
+        && let Some(limit) = hi.constant()
     {
         product = product.saturating_mul(limit.saturating_sub(*lo).max(0).unsigned_abs());
         extents.push(product);

@@ -21,7 +21,7 @@ pub(crate) fn unrolled(routine: &Routine) -> Routine {
 fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
     let Stmt::For { var, lo, hi, kind, body } = stmt else { return };
     body.iter_mut().for_each(|stmt| unroll(stmt, fresh));
-    if *kind != LoopKind::Serial || hi.symbol.is_some() || !is_innermost(body) || !reads_along(body, *var) {
+    if *kind != LoopKind::Serial || !hi.is_constant() || !is_innermost(body) || !reads_along(body, *var) {
         return;
     }
     let (extent, each) = (hi.limit.saturating_sub(*lo), values(body));

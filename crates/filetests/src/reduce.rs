@@ -43,6 +43,7 @@ const PROPOSALS: &[Proposal] = &[
     elements::without_symbol,
     elements::without_unused_nodes,
     edits::serial_loop,
+    edits::constant_bound,
     edits::half_extent,
     elements::half_dim,
     edits::operand,

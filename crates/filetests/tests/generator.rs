@@ -7,18 +7,22 @@ use std::collections::BTreeSet;
 use filetests::generate::{routine_from_bytes, routine_from_seed};
 use lowered_ir::ir::{
     BinaryOp, Bound, Expr, LocalDecl, LogPart, LoopKind, Numerics, Routine, RoutineTypes, Space, Stmt,
-    TernaryOp, UnaryOp, walk,
+    TernaryOp, UnaryOp, Var, walk,
 };
 use lowered_ir::{text, verify::verify};
 use proptest::prelude::*;
 use tnode::DType;
 
+fn ends_at_a_symbol(hi: &Bound) -> bool {
+    hi.clips().iter().any(|clip| clip.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(_))))
+}
+
 /// Names every variant of a type, and lists the names.
 macro_rules! cases {
-    ($names:ident, $name:ident($ty:ty) { $($pattern:pat => $case:literal,)* }) => {
+    ($names:ident, $name:ident($ty:ty) { $($pattern:pat $(if $guard:expr)? => $case:literal,)* }) => {
         const $names: &[&str] = &[$($case),*];
         fn $name(it: &$ty) -> &'static str {
-            match it { $($pattern => $case),* }
+            match it { $($pattern $(if $guard)? => $case),* }
         }
     };
 }
@@ -45,7 +49,8 @@ cases!(EXPRS, expr_case(Expr) {
 });
 
 cases!(STMTS, stmt_case(Stmt) {
-    Stmt::For { hi: Bound { symbol: Some(_), .. }, .. } => "a loop to a symbol",
+    Stmt::For { hi, .. } if ends_at_a_symbol(hi) => "a loop to a symbol",
+    Stmt::For { hi, .. } if !hi.is_constant() => "a loop to another loop's variable",
     Stmt::For { lo: 0, .. } => "a loop",
     Stmt::For { .. } => "a loop from 1",
     Stmt::Set { .. } => "a store",

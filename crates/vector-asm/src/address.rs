@@ -4,11 +4,11 @@
 //! pointer for each stream that its instructions use directly, and advances it once per iteration. When the
 //! loop begins, the pointer starts from a pointer of the enclosing loop, for the stream without the term of
 //! the loop's own counter. An enclosing loop therefore also has pointers for the streams from which its inner
-//! loops start. The function itself computes the streams that depend on no counter. Inner loops choose
+//! loops start, and for the integers that end its inner loops. The function itself computes the streams that depend on no counter. Inner loops choose
 //! general registers first; the remaining pointers are in the stack frame.
 
 use crate::allocate::{Item, LinearCode};
-use crate::machine::{Address, MachineProgram, Stream};
+use crate::machine::{Address, MachineProgram, Stream, Trips};
 use crate::program::Index;
 
 /// The location of a pointer or of a trip count.
@@ -52,7 +52,7 @@ const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
 /// Assigns a location to each pointer and trip count.
 pub(crate) fn place_pointers(unit: &mut MachineProgram, line: &LinearCode) -> Pointers {
-    let mut wanted = wanted_streams(line);
+    let mut wanted = wanted_streams(unit, line);
     let mut pointers = Pointers { loops: vec![Vec::new(); line.loops.len()], ..Pointers::default() };
     for number in (1..line.loops.len()).rev() {
         let counter = Index::Counter(line.loops[number].counter);
@@ -83,8 +83,8 @@ fn want(wanted: &mut Vec<u32>, stream: u32) {
     }
 }
 
-/// The streams that each loop's instructions use directly.
-fn wanted_streams(line: &LinearCode) -> Vec<Vec<u32>> {
+/// The streams that each loop's instructions use directly, and those that end the loops in it.
+fn wanted_streams(unit: &MachineProgram, line: &LinearCode) -> Vec<Vec<u32>> {
     let mut wanted = vec![Vec::new(); line.loops.len()];
     let mut inside = 0;
     for item in &line.items {
@@ -94,7 +94,12 @@ fn wanted_streams(line: &LinearCode) -> Vec<Vec<u32>> {
                     want(&mut wanted[inside], address.stream);
                 }
             }
-            Item::Start(number) => inside = *number,
+            Item::Start(number) => {
+                if let Trips::Clipped { clips, .. } = line.loops[*number].trips {
+                    unit.clips[clips as usize].iter().for_each(|&clip| want(&mut wanted[inside], clip));
+                }
+                inside = *number;
+            }
             Item::End(number) => inside = line.loops[*number].parent,
         }
     }

@@ -134,7 +134,7 @@ impl ProgramChecker<'_> {
 
     fn statement(&mut self, stmt: &VectorStmt) -> Result<(), VectorProgramError> {
         match stmt {
-            VectorStmt::Loop { counter, range, body } => self.enter(*counter, *range, body),
+            VectorStmt::Loop { counter, range, body } => self.enter(*counter, range, body),
             VectorStmt::Let { value, op } => {
                 let ty = self.declared(*value)?;
                 self.op(*value, ty, op)?;
@@ -164,15 +164,18 @@ impl ProgramChecker<'_> {
     fn enter(
         &mut self,
         counter: Counter,
-        range: LoopRange,
+        range: &LoopRange,
         body: &[VectorStmt],
     ) -> Result<(), VectorProgramError> {
+        if let LoopRange::Clipped { clips, .. } = range {
+            clips.iter().try_for_each(|clip| self.terms(&clip.terms))?;
+        }
+        if *range == LoopRange::Call && (self.depth > 0 || std::mem::replace(&mut self.part, true)) {
+            return Err(VectorProgramError::Part(counter));
+        }
         match self.counters.get_mut(counter.0 as usize) {
             Some(state) if *state == Definition::None => *state = Definition::Visible,
             _ => return Err(VectorProgramError::Counter(counter)),
-        }
-        if range == LoopRange::Call && (self.depth > 0 || std::mem::replace(&mut self.part, true)) {
-            return Err(VectorProgramError::Part(counter));
         }
         self.depth += 1;
         self.block(body)?;

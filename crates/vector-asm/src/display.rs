@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::program::{
-    Counter, Index, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram, VectorStmt,
-    VectorType,
+    Counter, Index, IndexSum, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    VectorStmt, VectorType,
 };
 
 impl fmt::Display for Value {
@@ -49,6 +49,12 @@ impl fmt::Display for Index {
 fn affine(f: &mut fmt::Formatter<'_>, offset: i64, terms: &[(Index, i64)]) -> fmt::Result {
     write!(f, "{offset}")?;
     terms.iter().try_for_each(|(index, coefficient)| write!(f, " + {coefficient}·{index}"))
+}
+
+impl fmt::Display for IndexSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        affine(f, self.offset, &self.terms)
+    }
 }
 
 impl fmt::Display for VectorAddress {
@@ -110,6 +116,11 @@ fn block(
             VectorStmt::Loop { counter, range, body } => {
                 match range {
                     LoopRange::Constant(n) => writeln!(f, "for {counter} in 0..{n} {{")?,
+                    LoopRange::Clipped { limit, clips } => {
+                        write!(f, "for {counter} in 0..min({limit}")?;
+                        clips.iter().try_for_each(|clip| write!(f, ", {clip}"))?;
+                        writeln!(f, ") {{")?;
+                    }
                     LoopRange::Call => writeln!(f, "for {counter} in begin..end {{")?,
                 }
                 block(program, f, body, depth + 1)?;

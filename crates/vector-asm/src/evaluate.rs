@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::check::VectorProgramError;
 use crate::program::{
-    Binary, Comparison, Counter, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    Binary, Comparison, Counter, Index, IndexSum, LaneType, LoopRange, StoredType, Unary, Value, Variable,
     VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
@@ -89,6 +89,7 @@ impl Evaluator<'_> {
             VectorStmt::Loop { counter, range, body } => {
                 let span = match range {
                     LoopRange::Constant(n) => 0..*n,
+                    LoopRange::Clipped { limit, clips } => 0..self.end(*limit, clips)?,
                     LoopRange::Call => self.call.clone(),
                 };
                 for i in span {
@@ -116,6 +117,19 @@ impl Evaluator<'_> {
             VectorStmt::Prefetch(_) => {}
         }
         Ok(())
+    }
+
+    /// The end of a loop.
+    fn end(&self, limit: u64, clips: &[IndexSum]) -> Result<u64, EvaluateError> {
+        let mut end = limit as i64;
+        for clip in clips {
+            let mut value = clip.offset;
+            for &(index, coefficient) in &clip.terms {
+                value = value.wrapping_add(coefficient.wrapping_mul(self.index(index)?));
+            }
+            end = end.min(value);
+        }
+        Ok(end.max(0) as u64)
     }
 
     fn index(&self, index: Index) -> Result<i64, EvaluateError> {

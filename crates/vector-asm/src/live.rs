@@ -91,7 +91,7 @@ impl Liveness {
     fn block(&mut self, program: &VectorProgram, body: &[VectorStmt], live: &mut LaneSet) {
         for stmt in body.iter().rev() {
             match stmt {
-                VectorStmt::Loop { range, body, .. } => self.enter(program, stmt, *range, body, live),
+                VectorStmt::Loop { range, body, .. } => self.enter(program, stmt, range, body, live),
                 VectorStmt::Let { value, op: VectorOp::Get { variable, start } } => {
                     let lanes = program.values[value.0 as usize].lanes;
                     self.mark(live, *variable, *start..start + lanes, true);
@@ -113,7 +113,7 @@ impl Liveness {
         &mut self,
         program: &VectorProgram,
         stmt: &VectorStmt,
-        range: LoopRange,
+        range: &LoopRange,
         body: &[VectorStmt],
         live: &mut LaneSet,
     ) {
@@ -132,7 +132,7 @@ impl Liveness {
         let mut set = LaneSet(SmallVec::from_elem(0, after.0.len()));
         self.collect_sets(program, body, &mut set);
         *live = start.clone();
-        if range == LoopRange::Call || range == LoopRange::Constant(0) {
+        if matches!(range, LoopRange::Call | LoopRange::Clipped { .. } | LoopRange::Constant(0)) {
             union(live, &after);
         }
         self.loops.insert(key(stmt), LoopLanes { start, after, set });

@@ -105,6 +105,13 @@ pub(crate) struct Phi {
 pub(crate) enum Trips {
     /// A constant, at least 2.
     Constant(u64),
+    /// The least of a constant and of streams; no iteration if it is negative.
+    Clipped {
+        /// The constant.
+        limit: u64,
+        /// The streams, as an index into [`MachineProgram::clips`].
+        clips: u32,
+    },
     /// The length of the call's range, divided by `1 << shift` and rounded down.
     Call { shift: u32 },
     /// The remainder of that division.
@@ -143,6 +150,8 @@ pub(crate) struct MachineProgram {
     /// The constants, as 32-bit words of a register.
     pub(crate) constants: Vec<[u32; WORDS]>,
     pub(crate) streams: Vec<Stream>,
+    /// For each loop with [`Trips::Clipped`], the streams that end it.
+    pub(crate) clips: Vec<Vec<u32>>,
     /// Whether a store bypasses the caches.
     pub(crate) streaming: bool,
 }
@@ -159,6 +168,7 @@ impl MachineProgram {
             registers: Vec::new(),
             constants: Vec::new(),
             streams: Vec::new(),
+            clips: Vec::new(),
             streaming: false,
         }
     }

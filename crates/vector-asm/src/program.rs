@@ -158,12 +158,28 @@ pub enum VectorStmt {
 }
 
 /// The range of a loop's counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LoopRange {
     /// `0..n`.
     Constant(u64),
+    /// `0..n`, where `n` is the least of a constant and of sums of indices; no iteration if it is negative.
+    Clipped {
+        /// The constant, at most 2⁶³ − 1.
+        limit: u64,
+        /// The sums.
+        clips: Vec<IndexSum>,
+    },
     /// `begin..end` of the call. At most one loop of a program has this range, and no other loop contains it.
     Call,
+}
+
+/// `offset + Σ coefficient · index`, which fits 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexSum {
+    /// The constant part.
+    pub offset: i64,
+    /// The coefficients. An index occurs once, and a counter is that of an enclosing loop.
+    pub terms: Vec<(Index, i64)>,
 }
 
 /// The operation that defines a value.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use codegen_core::emit::{LineNumbers, ScratchLayout};
 use codegen_core::ir::{
-    Affine, Bound, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Var,
+    Affine, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Var,
 };
 use codegen_core::{Caps, Checked, CodegenError, Kernel, Renderer};
 
@@ -68,7 +68,9 @@ impl<'a> Emitter<'a> {
     /// Iterations `begin..end` of the parallel loop that is the whole kernel, or the whole kernel.
     fn body(&mut self) -> Checked {
         match self.ir.body.as_slice() {
-            [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }] => {
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
+                if let Some(limit) = hi.constant() =>
+            {
                 let end = format!("({lo} + (int64_t)end < {limit} ? {lo} + (int64_t)end : {limit})");
                 self.repeat(*var, format!("{lo} + (int64_t)begin"), end, body)
             }
@@ -82,14 +84,17 @@ impl<'a> Emitter<'a> {
 
     fn stmt(&mut self, stmt: &Stmt) -> Checked {
         match stmt {
-            Stmt::For { var, lo, hi: Bound { limit, symbol }, kind, body } => {
+            Stmt::For { var, lo, hi, kind, body } => {
                 match kind {
                     LoopKind::Unrolled => self.line("#pragma GCC unroll 64"),
                     LoopKind::Vector | LoopKind::Parallel => self.line("#pragma GCC ivdep"),
                     LoopKind::Serial | LoopKind::Workgroup => {}
                 }
-                let symbol = symbol.map(|s| format!("(s{0} < {limit} ? s{0} : {limit})", s.0));
-                self.repeat(*var, lo, symbol.unwrap_or_else(|| limit.to_string()), body)?;
+                let end = hi.clips().iter().fold(hi.limit.to_string(), |least, clip| {
+                    let clip = affine(clip);
+                    format!("({clip} < {least} ? {clip} : {least})")
+                });
+                self.repeat(*var, lo, end, body)?;
             }
             Stmt::Set { node, index, value } => {
                 let (value, _) = self.expr(value)?;

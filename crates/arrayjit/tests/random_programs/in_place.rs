@@ -75,7 +75,13 @@ impl Writer {
         let extents = [4, 2, 3, 8, 5, 9, 1, 17, 33, 40, 70, 131, 300];
         let fitting: Vec<i64> = extents.into_iter().filter(|&extent| extent <= points).collect();
         let extent = if fitting.is_empty() { 1 } else { *c.pick(&fitting) };
-        let symbol = (c.below(10) == 9).then_some(SymbolId(0));
+        let hi = match c.below(10) {
+            9 => Bound::from(extent).clipped(Affine::var(SymbolId(0))),
+            8 => self.open.last().map_or(extent.into(), |&(outer, _)| {
+                Bound::from(extent).clipped(Affine::var(outer).plus_constant(1))
+            }),
+            _ => extent.into(),
+        };
         let var = LoopId(self.next);
         self.next += 1;
         self.open.push((var, extent));
@@ -88,7 +94,7 @@ impl Writer {
             body.push(self.set(c));
         }
         self.open.pop();
-        Stmt::For { var, lo: 0, hi: Bound { limit: extent, symbol }, kind: LoopKind::Serial, body }
+        Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body }
     }
 
     fn set(&mut self, c: &mut Choices<'_>) -> Stmt {

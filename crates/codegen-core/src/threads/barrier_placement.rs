@@ -121,7 +121,7 @@ impl PlacementSearch<'_> {
                 Stmt::For { hi, kind, body, .. }
                     if *kind != LoopKind::Workgroup && has_workgroup_loops(body) =>
                 {
-                    let may_be_skipped = hi.symbol.is_some();
+                    let may_be_skipped = !hi.is_constant();
                     self.repeated(body, state, may_be_skipped);
                 }
                 stmt => {

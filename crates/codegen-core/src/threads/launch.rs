@@ -1,27 +1,27 @@
 //! The grid of a kernel, and the threads that run one of its iterations.
 
-use lowered_ir::ir::{LoopId, LoopKind, Stmt, SymbolId};
+use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 
 use crate::rejection::{Checked, Rejection, reject};
 
 /// A parallel loop of the grid.
 #[derive(Clone, Copy, Debug)]
-pub struct GridAxis {
+pub struct GridAxis<'k> {
     /// The loop's variable.
     pub var: LoopId,
     /// The variable's first value.
     pub lo: i64,
-    /// The number of iterations, unless a symbol makes it smaller.
+    /// The number of iterations, unless a clip of `hi` makes it smaller.
     pub extent: i64,
-    /// The symbol whose value ends the loop early, if any.
-    pub symbol: Option<SymbolId>,
+    /// One past the last value. Its clips mention symbols and the variables of outer axes.
+    pub hi: &'k Bound,
 }
 
 /// The launch of a kernel: nested parallel loops around a body.
 #[derive(Debug)]
 pub struct Grid<'k> {
     /// The loops, outermost first.
-    pub axes: Vec<GridAxis>,
+    pub axes: Vec<GridAxis<'k>>,
     /// The statements of one iteration.
     pub body: &'k [Stmt],
     /// Iterations of all axes together.
@@ -50,11 +50,11 @@ pub fn grid(mut body: &[Stmt]) -> Checked<Grid<'_>> {
 }
 
 /// The parallel loop that is the only statement of a block, comments aside.
-fn axis(block: &[Stmt]) -> Option<(GridAxis, &[Stmt])> {
+fn axis(block: &[Stmt]) -> Option<(GridAxis<'_>, &[Stmt])> {
     match sole(block)? {
         Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {
             let extent = hi.limit.saturating_sub(*lo).max(0);
-            Some((GridAxis { var: *var, lo: *lo, extent, symbol: hi.symbol }, body))
+            Some((GridAxis { var: *var, lo: *lo, extent, hi }, body))
         }
         _ => None,
     }

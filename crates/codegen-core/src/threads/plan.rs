@@ -138,7 +138,7 @@ impl Planner {
                 let iterations = hi.limit.saturating_sub(*lo).max(0) as usize;
                 let repeats = match kind {
                     LoopKind::Unrolled | LoopKind::Vector => {
-                        hi.symbol.is_none()
+                        hi.is_constant()
                             && self.size(body).saturating_mul(iterations) <= self.limits.unrolled_values
                     }
                     LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => false,

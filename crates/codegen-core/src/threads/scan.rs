@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, Stmt, Var, walk};
 
 /// Whether the first of these statements that mentions a local stores into every element that is ever read
 /// and reads none. The store must be in a nest whose loops run over the dimensions of the local.
@@ -20,8 +20,8 @@ pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
             shared = loops.len();
         }
         match stmt {
-            Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } if *limit > 0 => {
-                loops.push((*var, *limit));
+            Stmt::For { var, lo: 0, hi, body, .. } if let Some(limit @ 1..) = hi.constant() => {
+                loops.push((*var, limit));
                 block = body;
             }
             Stmt::SetLocal { local: set, index, value } => {

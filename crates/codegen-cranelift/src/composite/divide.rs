@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use codegen_core::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::ir::{
-    Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,
-    Symbol, SymbolId, walk,
+    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol,
+    SymbolId, walk,
 };
 use lowered_ir::log;
 use tnode::ModeState;
@@ -66,7 +66,7 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelErr
 /// loop only.
 fn in_sequence(body: &mut [Stmt]) {
     match body {
-        [Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Parallel, body, .. }] => {
+        [Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, body, .. }] if hi.is_constant() => {
             make_serial(body);
         }
         body => make_serial(body),
@@ -127,9 +127,10 @@ impl<'k> ContractionFinder<'k> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) -> bool {
-        let Stmt::For { var, lo: 0, hi: Bound { symbol: None, limit: 1.. }, kind, body } = stmt else {
+        let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return false };
+        if hi.constant().is_none_or(|limit| limit < 1) {
             return false;
-        };
+        }
         let role = match kind {
             _ if self.is_contraction(stmt) => SeparateLoop::Contraction,
             LoopKind::Serial | LoopKind::Parallel if self.block(body) => SeparateLoop::Enclosing,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
 use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
 use lowered_ir::passes::ranges::LoopInfo;
 use tnode::DType;
@@ -67,10 +67,12 @@ pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
 /// Adds the stored elements to `written`.
 fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) -> bool {
     let mut loops = Vec::new();
-    while let Stmt::For { var, lo, hi: hi @ Bound { symbol: None, .. }, kind, body } = stmt {
+    while let Stmt::For { var, lo, hi, kind, body } = stmt
+        && hi.is_constant()
+    {
         let mut mentioning = body.iter().filter(|stmt| mentions(stmt, local));
         let (Some(only), None) = (mentioning.next(), mentioning.next()) else { return false };
-        loops.push((*var, LoopInfo { lo: *lo, hi: *hi, kind: *kind }));
+        loops.push((*var, LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }));
         stmt = only;
     }
     let Stmt::SetLocal { local: set, index, value } = stmt else { return false };

@@ -24,8 +24,10 @@ impl Emitter<'_> {
     /// iterations `begin..end`.
     pub(super) fn kernel(&mut self, begin: Value, end: Value) {
         match self.routine.body.as_slice() {
-            [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }] => {
-                let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, *limit));
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
+                if let Some(limit) = hi.constant() =>
+            {
+                let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, limit));
                 let [start, end] = [begin, end].map(|at| self.ssa.binary(Opcode::Iadd, lo, at));
                 let end = self.ssa.binary(Opcode::Smin, end, limit);
                 self.looped(*var, (start, end), body);
@@ -55,7 +57,7 @@ impl Emitter<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.repeat(*var, (*lo, *hi), *kind, body),
+            Stmt::For { var, lo, hi, kind, body } => self.repeat(*var, (*lo, hi), *kind, body),
             Stmt::Set { node, index, value } => {
                 let (dtype, value) = self.expr(value);
                 let element = self.node_element(*node, index);
@@ -81,7 +83,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn repeat(&mut self, var: LoopId, (lo, hi): (i64, Bound), kind: LoopKind, body: &[Stmt]) {
+    fn repeat(&mut self, var: LoopId, (lo, hi): (i64, &Bound), kind: LoopKind, body: &[Stmt]) {
         if hi.limit <= lo {
             return;
         }
@@ -90,14 +92,14 @@ impl Emitter<'_> {
                 self.vector(var, hi.limit, body);
             }
             LoopKind::Unrolled | LoopKind::Vector
-                if hi.symbol.is_none() && replicates(var, hi.limit - lo, body) =>
+                if hi.is_constant() && replicates(var, hi.limit - lo, body) =>
             {
                 for at in lo..hi.limit {
                     self.once(var, at, body);
                 }
             }
-            _ if hi.symbol.is_none() && hi.limit - lo == 1 => self.once(var, lo, body),
-            _ if hi.symbol.is_none() => self.counted(var, (lo, hi.limit), body),
+            _ if hi.is_constant() && hi.limit - lo == 1 => self.once(var, lo, body),
+            _ if hi.is_constant() => self.counted(var, (lo, hi.limit), body),
             _ => {
                 let (start, end) = (self.ssa.int(types::I64, lo), self.bound(hi));
                 self.looped(var, (start, end), body);
@@ -200,15 +202,12 @@ impl Emitter<'_> {
         self.lane = None;
     }
 
-    fn bound(&mut self, bound: Bound) -> Value {
+    fn bound(&mut self, bound: &Bound) -> Value {
         let limit = self.ssa.int(types::I64, bound.limit);
-        match bound.symbol {
-            None => limit,
-            Some(symbol) => {
-                let value = self.binding(symbol);
-                self.ssa.binary(Opcode::Smin, value, limit)
-            }
-        }
+        bound.clips().iter().fold(limit, |least, clip| {
+            let clip = self.index(clip);
+            self.ssa.binary(Opcode::Smin, clip, least)
+        })
     }
 
     /// Whether an expression has a part of type `u32x4`, which has no lanes.

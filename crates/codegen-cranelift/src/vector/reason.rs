@@ -11,8 +11,6 @@ pub(crate) enum BailoutReason {
     Off,
     #[error("an index is computed")]
     ComputedIndex,
-    #[error("the bound of a loop is a symbol")]
-    SymbolBound,
     #[error("values are logged")]
     Log,
     #[error("random bits have no lanes")]

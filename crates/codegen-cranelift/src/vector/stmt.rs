@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use codegen_core::emit::LinearValue;
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
-use vector_asm::{Counter, Index, LoopRange};
+use vector_asm::{Counter, Index, IndexSum, LoopRange};
 
 use super::Translator;
 use super::build::Array;
+use super::memory::Resolved;
 use super::reason::BailoutReason;
 use crate::emit::scan;
 
@@ -39,10 +40,11 @@ impl Translator<'_> {
     pub(super) fn kernel(&mut self) -> Result<(), BailoutReason> {
         let body = &self.routine.body;
         match body.as_slice() {
-            [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }]
-                if *limit > *lo =>
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
+                if let Some(limit) = hi.constant()
+                    && limit > *lo =>
             {
-                self.looped(*var, (*lo, *limit), (LoopRange::Call, 1), body)
+                self.looped(*var, (*lo, limit), (LoopRange::Call, 1), body)
             }
             body => self.block(body),
         }
@@ -78,7 +80,7 @@ impl Translator<'_> {
                 if self.lane.is_some() {
                     return Err(BailoutReason::NotStraight);
                 }
-                self.repeat(*var, (*lo, *hi), *kind, body)
+                self.repeat(*var, (*lo, hi), *kind, body)
             }
             Stmt::Set { node, index, value } => {
                 let (_, value) = self.expr(value)?;
@@ -102,14 +104,17 @@ impl Translator<'_> {
     fn repeat(
         &mut self,
         var: LoopId,
-        (lo, hi): (i64, Bound),
+        (lo, hi): (i64, &Bound),
         kind: LoopKind,
         body: &[Stmt],
     ) -> Result<(), BailoutReason> {
         let count = hi.limit - lo;
         match kind {
             _ if count <= 0 => Ok(()),
-            _ if hi.symbol.is_some() => Err(BailoutReason::SymbolBound),
+            _ if !hi.is_constant() => {
+                let range = LoopRange::Clipped { limit: count as u64, clips: self.clips(lo, hi) };
+                self.looped(var, (lo, hi.limit), (range, 1), body)
+            }
             _ if count == 1 => self.once(var, lo, body),
             LoopKind::Vector => self.vector(var, count, body),
             LoopKind::Unrolled if replicates(var, count, body) => {
@@ -117,6 +122,12 @@ impl Translator<'_> {
             }
             _ => self.counted(var, (lo, hi.limit), body),
         }
+    }
+
+    /// The sums that end the counter of a loop, which starts at 0.
+    fn clips(&self, lo: i64, hi: &Bound) -> Vec<IndexSum> {
+        let from_zero = hi.clips().iter().map(|clip| self.resolve(&clip.plus_constant(-lo)));
+        from_zero.map(|Resolved { offset, terms, .. }| IndexSum { offset, terms }).collect()
     }
 
     /// Translates an iteration with a constant index.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use codegen_core::{Access, Caps, Cost, DTypeSet, Interpreted, Kernel, KernelAbi, Launch, Param};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
 use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, evaluate};
@@ -39,7 +39,7 @@ fn kernel(ir: Routine, access: Access) -> Kernel {
 
 fn extent(ir: &Routine) -> u64 {
     match ir.body.as_slice() {
-        [Stmt::For { lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] => {
+        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if let Some(limit) = hi.constant() => {
             (limit - lo).max(0) as u64
         }
         _ => 1,

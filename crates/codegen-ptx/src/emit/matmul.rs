@@ -164,7 +164,7 @@ fn serial(stmt: &Stmt) -> Stmt {
     match stmt {
         Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {
             let body = body.iter().map(serial).collect();
-            Stmt::For { var: *var, lo: *lo, hi: *hi, kind: LoopKind::Serial, body }
+            Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: LoopKind::Serial, body }
         }
         other => other.clone(),
     }

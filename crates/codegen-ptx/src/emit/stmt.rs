@@ -35,7 +35,7 @@ impl<'k> Emitter<'k> {
 
     fn stmt(&mut self, stmt: &'k Stmt) -> Checked {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, *hi), *kind, body),
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, hi), *kind, body),
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, dtype) = self.expr(value)?;
@@ -81,7 +81,7 @@ impl<'k> Emitter<'k> {
         &mut self,
         stmt: &'k Stmt,
         var: LoopId,
-        (lo, hi): (i64, Bound),
+        (lo, hi): (i64, &Bound),
         kind: LoopKind,
         body: &'k [Stmt],
     ) -> Checked {
@@ -111,8 +111,8 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
-        if !fits_i32(lo) || !fits_i32(hi.limit) {
+    fn serial(&mut self, var: LoopId, lo: i64, hi: &Bound, body: &'k [Stmt]) -> Checked {
+        if !fits_i32(lo) || !fits_i32(hi.limit) || !hi.clips().iter().all(|clip| self.scope.fits(clip)) {
             return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
         }
         let (first, limit) = (lo as i32, hi.limit as i32);
@@ -125,11 +125,10 @@ impl<'k> Emitter<'k> {
                 e.leave();
             });
         };
-        match hi.symbol {
+        match self.least(hi.clips()) {
             None => run(self, limit.into()),
-            Some(symbol) => {
-                let value = self.scope.symbol(symbol);
-                let end = self.b.index(PtxBinaryOp::Min, Ty::S32, value, limit);
+            Some(clip) => {
+                let end = self.b.index(PtxBinaryOp::Min, Ty::S32, clip, limit);
                 let runs = self.b.index_compare(CmpOp::Gt, Ty::S32, end, first);
                 self.open();
                 run(self, end.into());
@@ -142,6 +141,17 @@ impl<'k> Emitter<'k> {
             }
         }
         result
+    }
+
+    /// The least of several indices; `None` without indices.
+    fn least(&mut self, indices: &[Affine]) -> Option<PtxOperand> {
+        indices.iter().fold(None, |least, index| {
+            let index = self.index(index);
+            Some(match least {
+                None => index,
+                Some(least) => self.b.index(PtxBinaryOp::Min, Ty::S32, least, index).into(),
+            })
+        })
     }
 
     /// Emits a counted loop from a value below the end up to the end. The body is emitted once.

@@ -50,8 +50,15 @@ impl<'k> Emitter<'k> {
                 Some(digit) if axis.lo == 0 => digit,
                 Some(digit) => self.b.index(PtxBinaryOp::Add, Ty::S32, digit, axis.lo as i32),
             };
-            if let Some(symbol) = axis.symbol {
-                let inside = self.b.index_compare(CmpOp::Lt, Ty::S32, value, self.scope.symbol(symbol));
+            for clip in axis.hi.clips() {
+                if !self.scope.fits(clip) {
+                    return reject(
+                        "a parallel loop",
+                        "its bounds exceed 32 bits, as which indices are computed",
+                    );
+                }
+                let clip = self.index(clip);
+                let inside = self.b.index_compare(CmpOp::Lt, Ty::S32, value, clip);
                 within = Some(match within {
                     None => inside,
                     Some(others) => self.b.index(PtxBinaryOp::And, Ty::Pred, others, inside),

@@ -51,9 +51,11 @@ impl BoundsMachine<'_> {
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), String> {
         match stmt {
             Stmt::For { var, lo, hi, kind: _, body } => {
-                let symbol =
-                    hi.symbol.map(|symbol| self.case.bindings.get(symbol.index()).copied().unwrap_or(0));
-                for i in *lo..symbol.map_or(hi.limit, |value| value.min(hi.limit)) {
+                let end = hi.eval(|var| match var {
+                    Var::Symbol(symbol) => self.case.bindings.get(symbol.index()).copied().unwrap_or(0),
+                    Var::Loop(_) => self.vars.get(&var).copied().unwrap_or(0),
+                });
+                for i in *lo..end {
                     self.vars.insert(Var::Loop(*var), i);
                     self.block(body)?;
                 }

@@ -42,7 +42,9 @@ macro_rules! guards {
 }
 
 fn shorter(hi: Bound, by: i64) -> Bound {
-    Bound { limit: hi.limit - by, ..hi }
+    let mut shorter = hi;
+    shorter.limit -= by;
+    shorter
 }
 
 pub(crate) fn table() -> Vec<Row> {
@@ -60,22 +62,12 @@ pub(crate) fn table() -> Vec<Row> {
                 (lo, if extent > 4 { shorter(hi, extent % 4) } else { hi })
             }),
         ),
-        first(
-            "the symbol of a bound is ignored",
-            L1,
-            loops!(|lo, hi, _kind| (lo, Bound { symbol: None, ..hi })),
-        ),
+        first("the symbol of a bound is ignored", L1, loops!(|lo, hi, _kind| (lo, hi.limit.into()))),
         first(
             "loops run backwards",
             L1,
             Fault::Stmt(|stmt| match stmt {
-                Stmt::For {
-                    var,
-                    lo,
-                    hi: hi @ Bound { symbol: None, .. },
-                    kind: LoopKind::Serial,
-                    mut body,
-                } => {
+                Stmt::For { var, lo, hi, kind: LoopKind::Serial, mut body } => {
                     let reversed = Affine::term(var, -1).plus_constant(lo + hi.limit - 1);
                     walk::substitute(&mut body, var, &reversed);
                     vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }]

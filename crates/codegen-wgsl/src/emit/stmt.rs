@@ -1,7 +1,7 @@
 //! Statements and loops.
 
 use codegen_core::emit::{LoopIndex, lacking, mixed_radix_digits};
-use codegen_core::ir::{Bound, LoopId, LoopKind, Stmt};
+use codegen_core::ir::{Affine, Bound, LoopId, LoopKind, Stmt};
 use codegen_core::threads::{self, Grid};
 use codegen_core::{Checked, reject};
 use naga::BinaryOperator as Op;
@@ -66,8 +66,9 @@ impl<'k> Emitter<'k> {
                 value = self.b.binary(Op::Add, value, lo);
             }
             self.b.name(value, &format!("i{}", axis.var.0));
-            if let Some(symbol) = axis.symbol {
-                let inside = self.b.binary(Op::Less, value, self.scope.symbol(symbol));
+            for clip in axis.hi.clips() {
+                let clip = self.end(clip)?;
+                let inside = self.b.binary(Op::Less, value, clip);
                 within = Some(within.map_or(inside, |w| self.b.binary(Op::And, w, inside)));
             }
             self.enter(axis.var, LoopIndex::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
@@ -104,7 +105,7 @@ impl<'k> Emitter<'k> {
 
     fn stmt(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, *lo, *hi, *kind, body, last),
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, *lo, hi, *kind, body, last),
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, _) = self.expr(value)?;
@@ -161,7 +162,7 @@ impl<'k> Emitter<'k> {
         stmt: &'k Stmt,
         var: LoopId,
         lo: i64,
-        hi: Bound,
+        hi: &'k Bound,
         kind: LoopKind,
         body: &'k [Stmt],
         last: bool,
@@ -184,25 +185,22 @@ impl<'k> Emitter<'k> {
         lacking::check_loop_depth(self.depth, MAX_LOOP_DEPTH)?;
         let before = self.barriers.pending();
         self.serial(var, lo, hi, body)?;
-        if hi.symbol.is_some() {
+        if !hi.is_constant() {
             self.barriers.keep(&before);
         }
         self.depth -= 1;
         Ok(())
     }
 
-    fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
+    fn serial(&mut self, var: LoopId, lo: i64, hi: &Bound, body: &'k [Stmt]) -> Checked {
         let (Ok(first), Ok(limit)) = (i32::try_from(lo), i32::try_from(hi.limit)) else {
             return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
         };
-        let limit = self.b.i32(limit);
-        let end = match hi.symbol {
-            None => limit,
-            Some(symbol) => {
-                let value = self.scope.symbol(symbol);
-                self.b.math(naga::MathFunction::Min, limit, Some(value), None)
-            }
-        };
+        let mut end = self.b.i32(limit);
+        for clip in hi.clips() {
+            let clip = self.end(clip)?;
+            end = self.b.math(naga::MathFunction::Min, end, Some(clip), None);
+        }
         let first = self.b.i32(first);
         let mut result = Ok(());
         self.counted(&format!("i{}", var.0), first, end, |e, value| {
@@ -211,6 +209,14 @@ impl<'k> Emitter<'k> {
             e.leave();
         });
         result
+    }
+
+    /// The value of an index at which a loop ends.
+    fn end(&mut self, clip: &Affine) -> Checked<Value> {
+        if !self.scope.fits(clip) {
+            return reject("a loop", "its bounds exceed 32 bits, as which indices are computed");
+        }
+        Ok(self.index(clip))
     }
 
     /// A loop over the constant range `lo..hi`, whose body `f` emits.

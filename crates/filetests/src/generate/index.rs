@@ -1,6 +1,8 @@
 //! Random indices, in bounds by construction.
 
-use lowered_ir::ir::{Affine, Expr, Guard, Indices, NodeRef, Range};
+use lowered_ir::ir::{
+    Affine, Expr, Guard, Indices, LoopId, NodeRef, Range, Var, VariableBounds, index_bounds,
+};
 
 use super::{Maker, Scoped};
 
@@ -58,7 +60,7 @@ impl Maker<'_, '_> {
     }
 
     fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
-        index.bounds(|var| self.scope.iter().find(|v| v.var == var).map_or((0, 0), |v| (v.lo, v.hi)))
+        index_bounds(index, self)
     }
 
     /// A read of the node, guarded if the random index may be out of bounds.
@@ -78,5 +80,15 @@ impl Maker<'_, '_> {
         }
         let otherwise = Box::new(self.constant(decl.dtype));
         Expr::GetGuarded { guard, node, index, otherwise }
+    }
+}
+
+impl VariableBounds for Maker<'_, '_> {
+    fn interval(&self, var: Var) -> (i64, i64) {
+        self.scope.iter().find(|v| v.var == var).map_or((0, 0), |v| (v.lo, v.hi))
+    }
+
+    fn clips(&self, var: LoopId) -> &[Affine] {
+        self.clips.get(&var).map_or(&[], std::slice::from_ref)
     }
 }

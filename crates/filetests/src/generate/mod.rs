@@ -19,8 +19,10 @@ mod program;
 mod sideways; // computed stores, logs, comments
 mod types;
 
+use std::collections::BTreeMap;
+
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
+    Affine, Block, Bound, Expr, Fresh, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
     Symbol, SymbolId, Var,
 };
 use lowered_ir::verify::verify;
@@ -84,6 +86,8 @@ struct Maker<'c, 'b> {
     routine: Routine,
     fresh: Fresh,
     scope: Vec<Scoped>,
+    /// The loops that end earlier than at their extents.
+    clips: BTreeMap<LoopId, Affine>,
     /// Valid reads of locals, with their types.
     locals: Vec<(Expr, DType)>,
     /// The node being written, which its own value rarely reads.
@@ -102,6 +106,7 @@ impl<'c, 'b> Maker<'c, 'b> {
             routine: Routine { name: "random".into(), numerics, symbols, nodes, body },
             fresh: Fresh::default(),
             scope: Vec::new(),
+            clips: BTreeMap::new(),
             locals: Vec::new(),
             target: None,
             merge: None,
@@ -201,6 +206,23 @@ impl<'c, 'b> Maker<'c, 'b> {
         var
     }
 
+    /// Lets the innermost open loop end at a value that depends on a symbol or on another open loop, if there
+    /// is one.
+    fn clip(&mut self, var: LoopId) {
+        let outer = self.scope.len().saturating_sub(1);
+        if outer == 0 {
+            return;
+        }
+        let by = self.scope[self.choices.below(outer)].var;
+        let offset = self.choices.below(4) as i64;
+        let clip = match self.choices.below(4) {
+            0 => Affine::term(by, -1).plus_constant(offset + 1),
+            1 => Affine::term(by, 2).plus_constant(offset - 1),
+            _ => Affine::var(by).plus_constant(offset - 1),
+        };
+        self.clips.insert(var, clip);
+    }
+
     /// Closes loops, the last of `loops` innermost; the outermost may become parallel, the innermost a vector
     /// loop.
     fn close(&mut self, loops: &[(LoopId, i64)], mut body: Block) -> Block {
@@ -212,7 +234,10 @@ impl<'c, 'b> Maker<'c, 'b> {
                 6 if depth + 1 == loops.len() => self.innermost(extent, &body),
                 _ => LoopKind::Serial,
             };
-            body = vec![Stmt::looped(var, extent, kind, body)];
+            let clip = self.clips.get(&var).cloned();
+            let kind = if clip.is_some() && kind != LoopKind::Parallel { LoopKind::Serial } else { kind };
+            let hi = clip.into_iter().fold(Bound::from(extent), Bound::clipped);
+            body = vec![Stmt::For { var, lo: 0, hi, kind, body }];
             self.scope.pop();
         }
         body
@@ -237,6 +262,9 @@ impl<'c, 'b> Maker<'c, 'b> {
             let less = i64::from(dims[dim] > 1 && self.choices.chance(1, 12));
             let extent = dims[dim] as i64 - less;
             let var = self.enter(extent);
+            if self.choices.chance(1, 12) {
+                self.clip(var);
+            }
             index[dim] = Affine::var(var);
             loops.push((var, extent));
         }

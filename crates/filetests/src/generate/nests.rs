@@ -1,8 +1,6 @@
 //! Random nests: maps, reductions, partial stores, and nests of several statements.
 
-use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Stmt, SymbolId,
-};
+use lowered_ir::ir::{Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Stmt};
 use tnode::{DType, ModeState, Scalar};
 
 use super::Maker;
@@ -79,20 +77,27 @@ impl Maker<'_, '_> {
         self.close(&loops, vec![Stmt::Set { node, index, value }])
     }
 
-    /// Stores at an index that need not reach every element, in a loop that a symbol may shorten.
+    /// Stores at an index that need not reach every element, in a loop that a symbol or a loop around it may
+    /// shorten.
     pub(super) fn partial(&mut self, node: NodeRef) -> Block {
         let extent = 1 + self.choices.below(4) as i64;
-        let cut = self.choices.chance(1, 3) && !self.routine.symbols.is_empty();
-        let symbol = cut.then(|| SymbolId(self.choices.below(self.routine.symbols.len()) as u32));
+        let around = self.choices.chance(1, 3).then(|| self.enter(3));
         let var = self.enter(extent);
+        if self.choices.chance(1, 2) {
+            self.clip(var);
+        }
         let index = self.index(node);
         let dtype = self.dtype(node);
         let value = self.expr(dtype, 2);
         self.scope.pop();
         let lo = i64::from(self.choices.chance(1, 8));
         let body = vec![Stmt::Set { node, index, value }];
-        let hi = Bound { limit: extent, symbol };
-        vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }]
+        let hi = self.clips.get(&var).cloned().into_iter().fold(Bound::from(extent), Bound::clipped);
+        let inner = vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }];
+        match around {
+            Some(around) => self.close(&[(around, 3)], inner),
+            None => inner,
+        }
     }
 
     /// A nest of several statements: stores to this node and others, accumulations, a local, repeated values.

@@ -1,6 +1,6 @@
 //! Proposals that change one statement or one expression.
 
-use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopKind, Numerics, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Expr, LoopKind, Numerics, Routine, Stmt, walk};
 use tnode::Scalar;
 
 use crate::RunCase;
@@ -72,11 +72,22 @@ pub(super) fn without_loop(case: &RunCase, position: usize) -> Option<RunCase> {
     })
 }
 
+/// The run with a loop that ends at its constant limit.
+pub(super) fn constant_bound(case: &RunCase, position: usize) -> Option<RunCase> {
+    replace_stmt(case, position, |stmt| match stmt {
+        Stmt::For { var, lo, hi, kind, body } => {
+            vec![Stmt::For { var, lo, hi: hi.limit.into(), kind, body }]
+        }
+        other => vec![other],
+    })
+}
+
 fn resize(case: &RunCase, position: usize, extent: impl FnOnce(i64) -> i64) -> Option<RunCase> {
     replace_stmt(case, position, |stmt| match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
-            let limit = lo + extent(hi.limit.saturating_sub(lo).max(0));
-            vec![Stmt::For { var, lo, hi: Bound { limit, ..hi }, kind, body }]
+            let mut hi = hi;
+            hi.limit = lo + extent(hi.limit.saturating_sub(lo).max(0));
+            vec![Stmt::For { var, lo, hi, kind, body }]
         }
         other => vec![other],
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Bound, Expr, NodeRef, Routine, Stmt, SymbolId, Var, walk};
+use lowered_ir::ir::{Affine, Expr, NodeRef, Routine, Stmt, SymbolId, Var, walk};
 use tnode::Dims;
 
 use crate::RunCase;
@@ -13,21 +13,9 @@ pub(super) fn without_symbol(case: &RunCase, position: usize) -> Option<RunCase>
     let mut case = case.clone();
     let symbol = SymbolId(last as u32);
     walk::substitute(&mut case.routine.body, Var::Symbol(symbol), &Affine::constant(value));
-    bind_bounds(&mut case.routine.body, symbol, value);
     case.routine.symbols.pop();
     case.bindings.pop();
     Some(case)
-}
-
-fn bind_bounds(block: &mut [Stmt], symbol: SymbolId, value: i64) {
-    for stmt in block {
-        if let Stmt::For { hi, body, .. } = stmt {
-            if hi.symbol == Some(symbol) {
-                *hi = Bound::from(hi.limit.min(value));
-            }
-            bind_bounds(body, symbol, value);
-        }
-    }
 }
 
 /// The run without the nodes that no statement mentions.

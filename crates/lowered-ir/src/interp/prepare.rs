@@ -9,8 +9,8 @@ use super::step::{
     ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
 use crate::ir::{
-    Affine, BinaryOp, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId,
-    TernaryOp, UnaryOp, Var,
+    Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt,
+    SymbolId, TernaryOp, UnaryOp, Var,
 };
 use crate::log;
 use crate::stack::with_enough;
@@ -97,9 +97,9 @@ impl Preparer<'_> {
     fn step(&mut self, stmt: &Stmt, steps: &mut Vec<ProgramStep>) -> Result<(), InterpError> {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
-                let symbol = hi.symbol.map(|s| self.symbol(s)).transpose()?;
+                let clips = self.clips(hi)?;
                 let (slot, body) = self.looped(*var, body)?;
-                steps.push(ProgramStep::For { var: slot, lo: *lo, limit: hi.limit, symbol, body });
+                steps.push(ProgramStep::For { var: slot, lo: *lo, limit: hi.limit, clips, body });
                 Ok(())
             }
             Stmt::Comment(_) => Ok(()),
@@ -334,6 +334,10 @@ impl Preparer<'_> {
         }
         dims.reverse();
         Ok(ElementAddress { dims })
+    }
+
+    fn clips(&self, bound: &Bound) -> Result<Vec<LinearIndex>, InterpError> {
+        bound.clips().iter().map(|clip| self.linear(clip)).collect()
     }
 
     fn linear(&self, affine: &Affine) -> Result<LinearIndex, InterpError> {

@@ -137,8 +137,8 @@ impl Frame<'_, '_> {
 
     fn step(&mut self, step: &ProgramStep) -> Result<()> {
         match step {
-            ProgramStep::For { var, lo, limit, symbol, body } => {
-                let hi = symbol.map_or(*limit, |symbol| self.vars[symbol].min(*limit));
+            ProgramStep::For { var, lo, limit, clips, body } => {
+                let hi = clips.iter().fold(*limit, |hi, clip| hi.min(self.linear(clip)));
                 for value in *lo..hi {
                     self.vars[self.program.symbols.len() + var] = value;
                     self.block(body)?;

@@ -33,7 +33,7 @@ pub(super) struct ArrayLayout {
 /// A statement.
 #[derive(Clone, Debug)]
 pub(super) enum ProgramStep {
-    For { var: usize, lo: i64, limit: i64, symbol: Option<usize>, body: Vec<ProgramStep> },
+    For { var: usize, lo: i64, limit: i64, clips: Vec<LinearIndex>, body: Vec<ProgramStep> },
     SetNode { node: usize, at: ElementAddress, value: CompiledExpr },
     ZeroNode { node: usize },
     ClearLocal { local: usize },

@@ -147,6 +147,31 @@ impl Affine {
         rest.plus(&by.times(coefficient))
     }
 
+    /// `self + other`; `None` on overflow.
+    pub fn checked_plus(&self, other: &Affine) -> Option<Affine> {
+        let mut sum = self.clone();
+        sum.offset = sum.offset.checked_add(other.offset)?;
+        for &(var, coefficient) in &other.terms {
+            self.coefficient(var).checked_add(coefficient)?;
+            sum.add_term(var, coefficient);
+        }
+        Some(sum)
+    }
+
+    /// `factor · self`; `None` on overflow.
+    pub fn checked_times(&self, factor: i64) -> Option<Affine> {
+        let fits = |x: i64| x.checked_mul(factor).is_some();
+        (fits(self.offset) && self.terms.iter().all(|&(_, c)| fits(c))).then(|| self.times(factor))
+    }
+
+    /// `self` with every occurrence of `var` replaced by `by`; `None` on overflow.
+    pub fn checked_substitute(&self, var: impl Into<Var>, by: &Affine) -> Option<Affine> {
+        let var = var.into();
+        let mut rest = self.clone();
+        rest.terms.retain(|(v, _)| *v != var);
+        rest.checked_plus(&by.checked_times(self.coefficient(var))?)
+    }
+
     /// The value under an assignment of its variables.
     pub fn eval(&self, mut value: impl FnMut(Var) -> i64) -> i64 {
         self.terms.iter().fold(self.offset, |sum, &(var, c)| sum.wrapping_add(c.wrapping_mul(value(var))))

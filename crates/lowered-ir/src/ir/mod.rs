@@ -20,6 +20,7 @@
 //!   block.
 
 mod affine;
+mod bound;
 mod expr;
 mod ids;
 mod op;
@@ -29,9 +30,10 @@ mod stmt;
 pub mod walk;
 
 pub use affine::{Affine, Guard, Indices, Range, Var};
+pub use bound::{Bound, VariableBounds, index_bounds};
 pub use expr::{Expr, Types};
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;
 pub use routine::{Fresh, LocalDecl, Locals, NodeDecl, Numerics, Routine, RoutineTypes, Symbol};
-pub use stmt::{Block, Bound, LogPart, LoopKind, Space, Stmt};
+pub use stmt::{Block, LogPart, LoopKind, Space, Stmt};

@@ -5,7 +5,7 @@ use std::fmt;
 use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Dims};
 
-use super::{BinaryOp, Expr, Indices, LocalId, LoopId, NodeRef, SymbolId};
+use super::{BinaryOp, Bound, Expr, Indices, LocalId, LoopId, NodeRef};
 
 /// Statements in sequence.
 pub type Block = Vec<Stmt>;
@@ -93,21 +93,6 @@ pub enum LogPart {
     Text(String),
     /// A value, as [`tnode::Scalar`] displays it.
     Value(Expr),
-}
-
-/// The end of a loop: a constant, or the lesser of a constant and the value of a symbol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bound {
-    /// The constant.
-    pub limit: i64,
-    /// The bound is the lesser of `limit` and this symbol's value.
-    pub symbol: Option<SymbolId>,
-}
-
-impl From<i64> for Bound {
-    fn from(limit: i64) -> Self {
-        Bound { limit, symbol: None }
-    }
 }
 
 /// How a codegen may run the iterations of a loop: in order, or independently of each other.

@@ -163,20 +163,22 @@ fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
     }
 }
 
-/// Rewrites every index of the block: those of stores, and those in the values that statements evaluate.
+/// Rewrites every index of the block: those of stores, those in the values that statements evaluate, and the
+/// ends of loops.
 pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
     for stmt in block {
         for i in stmt.target_mut().into_iter().flatten() {
             *i = f(i);
         }
         map_own_values(stmt, &mut |value| map_expr_indices(value, f));
-        if let Stmt::For { body, .. } = stmt {
+        if let Stmt::For { hi, body, .. } = stmt {
+            *hi = hi.map(&mut *f);
             map_indices(body, f);
         }
     }
 }
 
-/// Replaces `var` by `by` in every index of the block.
+/// Replaces `var` by `by` in every index of the block and in the ends of its loops.
 pub fn substitute(block: &mut [Stmt], var: impl Into<Var>, by: &Affine) {
     let var = var.into();
     map_indices(block, &mut |index| index.substitute(var, by));

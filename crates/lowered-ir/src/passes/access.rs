@@ -152,12 +152,12 @@ impl<'a> NodeTracker<'a> {
     }
 }
 
-/// A store that certainly happens: in every iteration of its loops, each of which runs at least once.
+/// A store that happens in every iteration of its loops.
 #[derive(Clone, Debug)]
 struct CertainStore {
     /// The index, over aliases of the loop variables.
     index: Indices,
-    /// The loops around it, outermost first.
+    /// The loops around it, outermost first. Those that may have no iterations occur in the index.
     loops: Vec<LoopId>,
 }
 
@@ -343,8 +343,10 @@ impl<'a> AccessWalker<'a> {
     }
 
     fn remember_store(&mut self, node: NodeRef, index: &Indices) {
-        let runs = |var: &LoopId| self.ranges.get(*var).is_some_and(|info| info.surely_runs());
-        if self.known(node).stored.len() == MAX_STORES || !self.loops.iter().all(runs) {
+        let runs = |var: &&LoopId| self.ranges.get(**var).is_some_and(|info| info.surely_runs());
+        let in_index = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
+        let certain = self.loops.iter().filter(|var| !runs(var)).all(in_index);
+        if self.known(node).stored.len() == MAX_STORES || !certain {
             return;
         }
         let mut renamed = index.clone();

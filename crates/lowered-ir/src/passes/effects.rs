@@ -20,7 +20,7 @@ pub struct Effects {
     pub declares: BTreeSet<LocalId>,
     /// Whether a line is logged, so that the order of statements can be observed.
     pub logs: bool,
-    /// Variables that stand in some index.
+    /// Variables that stand in some index or in the end of a loop.
     pub vars: BTreeSet<Var>,
 }
 
@@ -65,7 +65,8 @@ impl Effects {
             Stmt::Log { .. } => self.logs = true,
             Stmt::Zero { node } => drop(self.writes.insert(*node)),
             Stmt::Declare { local, .. } => drop(self.declares.insert(*local)),
-            Stmt::For { .. } | Stmt::Comment(_) => {}
+            Stmt::For { hi, .. } => self.mention(hi.clips()),
+            Stmt::Comment(_) => {}
         }
     }
 

@@ -29,7 +29,7 @@ use tnode::{DType, Scalar};
 
 use crate::ir::{
     Affine, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Numerics, Routine,
-    Stmt, TernaryOp, UnaryOp,
+    Stmt, TernaryOp, UnaryOp, walk,
 };
 
 use super::access::visits_of;
@@ -85,7 +85,7 @@ impl OneHotRewriter<'_> {
         let Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial | LoopKind::Unrolled, body } = stmt else {
             return None;
         };
-        let classes = hi.symbol.is_none().then_some(hi.limit)?;
+        let classes = hi.constant()?;
         let (loops, store) = chain(body)?;
         let (target, index, value) = accumulation(store)?;
         let selected = self.selected(self.element(target, index, value)?, *var, classes)?;
@@ -94,7 +94,9 @@ impl OneHotRewriter<'_> {
         let exact = !dtype.is_float();
         let in_order = exact || fast || visits_of(index, &loops, self.ranges) == 1;
         let rounded_alike = exact || fast || (!selected.product && classes >= 2);
-        let plain = !index.iter().any(|i| i.mentions(*var)) && !self.interferes(target, &selected);
+        let plain = !index.iter().any(|i| i.mentions(*var))
+            && !bounds_a_loop(*var, body)
+            && !self.interferes(target, &selected);
         (in_order && rounded_alike && plain).then(|| self.rebuilt(body, selected, dtype))
     }
 
@@ -221,6 +223,13 @@ enum SumTarget {
     Local(LocalId),
 }
 
+/// Whether a loop of the block ends at a value that depends on the variable.
+fn bounds_a_loop(var: LoopId, block: &Block) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)));
+    found
+}
+
 /// The loops of a perfect nest, and the one statement inside them.
 fn chain(mut block: &Block) -> Option<(Vec<LoopId>, &Stmt)> {
     let mut loops = Vec::new();
@@ -247,9 +256,13 @@ fn accumulation(store: &Stmt) -> Option<(SumTarget, &Indices, &Expr)> {
 /// The nest inside a block, whose one statement now adds `element` to its target.
 fn with_element(body: &Block, element: &Expr) -> Stmt {
     match body.as_slice() {
-        [Stmt::For { var, lo, hi, kind, body }] => {
-            Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: vec![with_element(body, element)] }
-        }
+        [Stmt::For { var, lo, hi, kind, body }] => Stmt::For {
+            var: *var,
+            lo: *lo,
+            hi: hi.clone(),
+            kind: *kind,
+            body: vec![with_element(body, element)],
+        },
         [Stmt::SetLocal { local, index, .. }] => {
             let own = Expr::GetLocal { local: *local, index: index.clone() };
             Stmt::SetLocal { local: *local, index: index.clone(), value: plus(own, element.clone()) }

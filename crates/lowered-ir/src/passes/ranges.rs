@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::ir::{Affine, Bound, Guard, LoopId, LoopKind, Routine, Stmt, Var, walk};
+use crate::ir::{
+    Affine, Bound, Guard, LoopId, LoopKind, Routine, Stmt, Var, VariableBounds, index_bounds, walk,
+};
 
 /// One loop of a routine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopInfo {
     /// The first value.
     pub lo: i64,
@@ -20,14 +22,14 @@ pub struct LoopInfo {
 }
 
 impl LoopInfo {
-    /// The number of iterations; the maximum number if a symbol clips the bound.
+    /// The number of iterations; the maximum number if the bound has clips.
     pub fn extent(&self) -> u64 {
         self.hi.limit.saturating_sub(self.lo).max(0) as u64
     }
 
     /// Whether every run has all [`extent`](Self::extent) iterations.
     pub fn is_constant(&self) -> bool {
-        self.hi.symbol.is_none()
+        self.hi.is_constant()
     }
 
     /// Whether every run has at least one iteration.
@@ -42,13 +44,27 @@ pub(super) fn alias(var: LoopId) -> LoopId {
     LoopId(var.0 ^ ALIAS)
 }
 
+/// The index with aliases in place of loop variables.
+fn aliased(index: &Affine) -> Affine {
+    let mut new = Affine::constant(index.offset());
+    for &(var, coefficient) in index.terms() {
+        let var = match var {
+            Var::Loop(id) => Var::Loop(alias(id)),
+            Var::Symbol(_) => var,
+        };
+        new.add_term(var, coefficient);
+    }
+    new
+}
+
 /// The bit that distinguishes the alias of a variable from the variable.
 const ALIAS: u32 = 1 << 31;
 
 /// The loops of a routine and the ranges of its symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
-    loops: BTreeMap<LoopId, LoopInfo>,
+    /// Each loop, with the least and greatest value of its variable.
+    loops: BTreeMap<LoopId, (LoopInfo, (i64, i64))>,
     symbols: Vec<i64>,
 }
 
@@ -61,39 +77,50 @@ impl Ranges {
         ranges
     }
 
-    /// Adds the loops of a block.
+    /// Adds the loops of a block; the loops around it were added before.
     pub fn add(&mut self, block: &[Stmt]) {
         walk::each_stmt(block, &mut |stmt| {
             if let Stmt::For { var, lo, hi, kind, .. } = stmt {
-                self.loops.insert(*var, LoopInfo { lo: *lo, hi: *hi, kind: *kind });
+                let interval = (*lo, self.greatest(hi).saturating_sub(1));
+                self.loops.insert(*var, (LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }, interval));
             }
         });
     }
 
+    /// The greatest value of a bound.
+    fn greatest(&self, bound: &Bound) -> i64 {
+        let clips = bound.clips().iter().filter_map(|clip| Some(self.bounds(clip)?.1));
+        clips.fold(bound.limit, i64::min)
+    }
+
     /// The loop of a variable or of its alias, if there is one.
     pub fn get(&self, var: LoopId) -> Option<&LoopInfo> {
-        self.loops.get(&LoopId(var.0 & !ALIAS))
+        self.loops.get(&LoopId(var.0 & !ALIAS)).map(|(info, _)| info)
     }
 
     /// The least and greatest value of a variable.
     pub fn of_var(&self, var: Var) -> (i64, i64) {
         match var {
-            Var::Loop(id) => self.get(id).map_or((i64::MIN, i64::MAX), |l| {
-                let last =
-                    l.hi.symbol
-                        .and_then(|s| self.symbols.get(s.index()))
-                        .map_or(l.hi.limit, |&range| l.hi.limit.min(range.saturating_sub(1)));
-                (l.lo, last.saturating_sub(1))
-            }),
+            Var::Loop(id) => {
+                let found = self.loops.get(&LoopId(id.0 & !ALIAS));
+                found.map_or((i64::MIN, i64::MAX), |&(_, interval)| interval)
+            }
             Var::Symbol(id) => {
                 self.symbols.get(id.index()).map_or((i64::MIN, i64::MAX), |&r| (0, r.saturating_sub(1)))
             }
         }
     }
 
+    /// The ends of the values of a loop variable or of an alias, over the variables of the loops around or
+    /// over their aliases.
+    pub(super) fn clips_of(&self, var: LoopId) -> Vec<Affine> {
+        let clips = self.get(var).map_or(&[][..], |info| info.hi.clips());
+        if var.0 & ALIAS == 0 { clips.to_vec() } else { clips.iter().map(aliased).collect() }
+    }
+
     /// The least and greatest value of an index; `None` where they do not fit an `i64`.
     pub fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
-        index.bounds(|var| self.of_var(var))
+        index_bounds(index, self)
     }
 
     /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` whose index differs from `index` by a
@@ -107,5 +134,16 @@ impl Ranges {
             bounds = (bounds.0.max(lo), bounds.1.min(hi));
         }
         Some(bounds)
+    }
+}
+
+impl VariableBounds for Ranges {
+    fn interval(&self, var: Var) -> (i64, i64) {
+        self.of_var(var)
+    }
+
+    /// The clips of a loop variable; none for an alias, whose clips mention other aliases.
+    fn clips(&self, var: LoopId) -> &[Affine] {
+        self.loops.get(&var).map_or(&[], |(info, _)| info.hi.clips())
     }
 }

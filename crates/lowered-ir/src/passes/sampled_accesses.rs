@@ -14,7 +14,7 @@ use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
 const MAX_READS: u64 = 1 << 20;
 
 /// For each node, the maximum number of reads of one element when every loop runs at most `limit + 1`
-/// iterations; accumulations do not count. A loop whose end is a symbol runs as if the symbol were large.
+/// iterations; accumulations do not count. A symbol in the end of a loop counts as large.
 /// `None` where that takes too long.
 pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
     let mut trace = AccessSampler {
@@ -48,7 +48,10 @@ impl AccessSampler {
         self.left = self.left.checked_sub(1)?;
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
-                let end = hi.limit.min(lo.saturating_add(self.limit).saturating_add(1));
+                let sampled = lo.saturating_add(self.limit).saturating_add(1);
+                let clips =
+                    hi.clips().iter().filter(|clip| !mentions_symbols(clip)).map(|clip| self.at(clip));
+                let end = clips.fold(hi.limit.min(sampled), i64::min);
                 for value in *lo..end {
                     self.values.insert((*var).into(), value);
                     self.block(body)?;
@@ -88,4 +91,8 @@ impl AccessSampler {
     fn at(&self, index: &Affine) -> i64 {
         index.eval(|var| self.values.get(&var).copied().unwrap_or(0))
     }
+}
+
+fn mentions_symbols(index: &Affine) -> bool {
+    index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(_)))
 }

@@ -242,14 +242,25 @@ impl Importer<'_> {
 
 /// Replaces nodes and symbols in everything the statements mention.
 fn renumber(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>, symbols: &BTreeMap<SymbolId, SymbolId>) {
+    renumber_nodes(block, nodes);
+    walk::map_indices(block, &mut |index| {
+        let mut new = Affine::constant(index.offset());
+        for &(var, coefficient) in index.terms() {
+            let var = match var {
+                Var::Loop(_) => var,
+                Var::Symbol(id) => Var::Symbol(symbols.get(&id).copied().unwrap_or(id)),
+            };
+            new.add_term(var, coefficient);
+        }
+        new
+    });
+}
+
+fn renumber_nodes(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>) {
     let node = |node: &mut NodeRef| *node = nodes.get(node).copied().unwrap_or(*node);
-    let symbol = |symbol: SymbolId| symbols.get(&symbol).copied().unwrap_or(symbol);
     for stmt in block.iter_mut() {
         match stmt {
-            Stmt::For { hi, body, .. } => {
-                hi.symbol = hi.symbol.map(symbol);
-                renumber(body, nodes, symbols);
-            }
+            Stmt::For { body, .. } => renumber_nodes(body, nodes),
             Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } => node(n),
             Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
@@ -266,17 +277,6 @@ fn renumber(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>, symbols: &BT
             })
         });
     }
-    walk::map_indices(block, &mut |index| {
-        let mut new = Affine::constant(index.offset());
-        for &(var, coefficient) in index.terms() {
-            let var = match var {
-                Var::Loop(_) => var,
-                Var::Symbol(id) => Var::Symbol(symbol(id)),
-            };
-            new.add_term(var, coefficient);
-        }
-        new
-    });
 }
 
 impl Changes {
@@ -318,11 +318,6 @@ fn entry(routine: &Routine, nodes: &[TensorNode], computed: InlinedComputation) 
         Var::Loop(_) => {}
     });
     let mut merges = false;
-    walk::each_stmt(&pieces, &mut |stmt| {
-        if let Stmt::For { hi, .. } = stmt {
-            hi.symbol.into_iter().for_each(&mut mention);
-        }
-    });
     walk::each_value(&pieces, &mut |value| {
         walk::each_expr(value, &mut |part| merges |= matches!(part, Expr::GetMerge { .. }));
     });

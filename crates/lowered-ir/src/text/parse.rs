@@ -509,14 +509,17 @@ impl<'t> Parser<'t> {
 
     fn bound(&mut self) -> ParseResult<Bound> {
         if !self.take_word("min") {
-            return Ok(self.integer("the end of the loop, an integer or `min(integer, @symbol)`")?.into());
+            return Ok(self.integer("the end of the loop, an integer or `min(integer, index, …)`")?.into());
         }
         self.expect_sign("(")?;
         let limit = self.integer("the greatest end of the loop")?;
         self.expect_sign(",")?;
-        let symbol = Some(self.symbol_ref()?);
-        self.expect_sign(")")?;
-        Ok(Bound { limit, symbol })
+        let first = Bound::from(limit).clipped(self.affine()?);
+        let rest = if self.take_sign(",") { self.list_until(")", Self::affine)? } else { Vec::new() };
+        if rest.is_empty() {
+            self.expect_sign(")")?;
+        }
+        Ok(rest.into_iter().fold(first, Bound::clipped))
     }
 
     fn loop_kind(&mut self) -> LoopKind {

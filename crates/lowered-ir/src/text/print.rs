@@ -131,7 +131,7 @@ impl Printer<'_> {
             Stmt::For { var, lo, hi, kind, body } => {
                 self.line(|p| {
                     p.put_display(format_args!("for {var} in {lo}.."));
-                    p.bound(*hi);
+                    p.bound(hi);
                     if *kind != LoopKind::Serial {
                         p.put_display(format_args!(" {kind}"));
                     }
@@ -183,15 +183,13 @@ impl Printer<'_> {
         self.expr(value, LOOSEST);
     }
 
-    fn bound(&mut self, bound: Bound) {
-        match bound.symbol {
-            None => self.put_display(bound.limit),
-            Some(symbol) => {
-                self.put_display(format_args!("min({}, ", bound.limit));
-                self.symbol(symbol);
-                self.put(")");
-            }
+    fn bound(&mut self, bound: &Bound) {
+        if bound.is_constant() {
+            return self.put_display(bound.limit);
         }
+        self.put_display(format_args!("min({}, ", bound.limit));
+        self.list(bound.clips(), |p, clip| p.affine(clip));
+        self.put(")");
     }
 
     fn symbol(&mut self, symbol: SymbolId) {

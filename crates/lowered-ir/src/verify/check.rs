@@ -31,7 +31,7 @@ pub(super) fn statements(
     block: &[Stmt],
     limits: &Limits,
 ) -> Result<(), VerifyError> {
-    let ranges = VariableIntervals { routine, loops: BTreeMap::new() };
+    let ranges = VariableIntervals::new(routine);
     let mut checker = Checker {
         routine,
         limits,
@@ -106,7 +106,7 @@ impl<'r> Checker<'r> {
             self.path.push(i);
             self.count().and_then(|()| self.stmt(stmt)).map_err(|violation| self.here(violation))?;
             match stmt {
-                Stmt::For { var, lo, hi, kind, body } => self.loop_body(*var, *lo, *hi, *kind, body)?,
+                Stmt::For { var, lo, hi, kind, body } => self.loop_body(*var, *lo, hi, *kind, body)?,
                 Stmt::Declare { local, .. } => declared.push(*local),
                 _ => {}
             }
@@ -134,7 +134,7 @@ impl<'r> Checker<'r> {
     /// Checks a statement; of a loop, everything but its body.
     fn stmt(&mut self, stmt: &Stmt) -> CheckResult {
         match stmt {
-            Stmt::For { var, lo, hi, kind, .. } => self.loop_head(*var, *lo, *hi, *kind),
+            Stmt::For { var, lo, hi, kind, .. } => self.loop_head(*var, *lo, hi, *kind),
             Stmt::Set { node, index, value } => {
                 self.node(*node)?;
                 self.access(AccessedArray::Node(*node), index, &Guard::new())?;
@@ -172,7 +172,7 @@ impl<'r> Checker<'r> {
 
     // Loops.
 
-    fn loop_head(&mut self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> CheckResult {
+    fn loop_head(&mut self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind) -> CheckResult {
         if self.enclosing.len() == self.limits.nesting {
             return Err(Violation::TooDeep { what: "loops", max: self.limits.nesting });
         }
@@ -180,10 +180,8 @@ impl<'r> Checker<'r> {
             return Err(Violation::Twice { what: format!("loop variable {var}") });
         }
         self.no_vector_around(var)?;
-        if let Some(symbol) = hi.symbol {
-            self.var(symbol.into())?;
-        }
-        self.loop_bounds(var, lo, hi, kind)
+        self.loop_bounds(var, lo, hi, kind)?;
+        hi.clips().iter().try_for_each(|clip| self.clip(var, clip))
     }
 
     /// Checks rule V9 on the loops around.
@@ -196,8 +194,22 @@ impl<'r> Checker<'r> {
         }
     }
 
+    /// Checks rules V7 and V8 on a clip of the loop's bound.
+    fn clip(&self, var: LoopId, clip: &Affine) -> CheckResult {
+        clip.terms().iter().try_for_each(|&(var, _)| self.var(var))?;
+        let max = self.limits.extent;
+        let no_guard = Guard::new();
+        let ranges = self.ranges.narrowed(&no_guard);
+        if ranges.is_vacant(clip) || ranges.bounds(clip).is_some_and(|b| -max <= b.lo && b.hi <= max) {
+            return Ok(());
+        }
+        let found = crate::text::print_index(self.routine, clip);
+        Err(Violation::DynamicBound { var: var.to_string(), found, max })
+    }
+
     /// Checks rule V8, and rule V9 on the loop's own bounds.
-    fn loop_bounds(&self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> CheckResult {
+    fn loop_bounds(&self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind) -> CheckResult {
+        let first_clip = hi.clips().first().map(|clip| crate::text::print_index(self.routine, clip));
         let (max, var) = (self.limits.extent, || var.to_string());
         if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
             return Err(Violation::LoopBound { var: var(), found, max });
@@ -208,14 +220,16 @@ impl<'r> Checker<'r> {
         }
         let lanes = 1..=self.limits.vector_extent;
         match kind {
-            LoopKind::Unrolled if hi.symbol.is_some() => Err(Violation::UnrolledBound { var: var() }),
-            LoopKind::Vector if lo != 0 || hi.symbol.is_some() || !lanes.contains(&hi.limit) => {
-                let end = if hi.symbol.is_some() { "a symbol".into() } else { hi.limit.to_string() };
+            LoopKind::Unrolled if !hi.is_constant() => {
+                Err(Violation::UnrolledBound { var: var(), found: first_clip.unwrap_or_default() })
+            }
+            LoopKind::Vector if lo != 0 || !hi.is_constant() || !lanes.contains(&hi.limit) => {
+                let end = first_clip.unwrap_or_else(|| hi.limit.to_string());
                 let found = format!("{lo}..{end}");
                 Err(Violation::VectorBounds { var: var(), found, max: self.limits.vector_extent })
             }
-            LoopKind::Workgroup if lo != 0 || hi.symbol.is_some() || !lanes.contains(&hi.limit) => {
-                let end = if hi.symbol.is_some() { "a symbol".into() } else { hi.limit.to_string() };
+            LoopKind::Workgroup if lo != 0 || !hi.is_constant() || !lanes.contains(&hi.limit) => {
+                let end = first_clip.unwrap_or_else(|| hi.limit.to_string());
                 let found = format!("{lo}..{end}");
                 Err(Violation::WorkgroupBounds { var: var(), found, max: self.limits.vector_extent })
             }
@@ -227,11 +241,11 @@ impl<'r> Checker<'r> {
         &mut self,
         var: LoopId,
         lo: i64,
-        hi: Bound,
+        hi: &'r Bound,
         kind: LoopKind,
         body: &'r [Stmt],
     ) -> Result<(), VerifyError> {
-        self.ranges.loops.insert(var, self.interval(lo, hi));
+        self.ranges.add(var, lo, hi);
         self.enclosing.push((var, kind));
         let repeats = self.repeats;
         if kind == LoopKind::Unrolled {
@@ -246,12 +260,6 @@ impl<'r> Checker<'r> {
                 self.independent(&CheckedLoop { var, kind, body })
             }
         }
-    }
-
-    /// The values of a loop variable; the bounds were checked.
-    fn interval(&self, lo: i64, hi: Bound) -> Interval {
-        let greatest = hi.symbol.map(|symbol| self.ranges.of(symbol.into()).hi);
-        Interval { lo, hi: greatest.map_or(hi.limit, |g| g.min(hi.limit)) - 1 }
     }
 
     /// Checks rules V19 and V20.

@@ -120,10 +120,22 @@ pub enum Violation {
         max: i64,
     },
     /// V8.
-    #[error("V8: the unrolled loop over {var} is bounded by a symbol, expected constants")]
+    #[error("V8: the unrolled loop over {var} ends at {found}, expected a constant")]
     UnrolledBound {
         /// The loop variable.
         var: String,
+        /// A part of the end that is no constant, as the text form writes it.
+        found: String,
+    },
+    /// V8.
+    #[error("V8: the loop over {var} ends at {found}, which can leave ±{max}")]
+    DynamicBound {
+        /// The loop variable.
+        var: String,
+        /// The part of the end, as the text form writes it.
+        found: String,
+        /// The limit.
+        max: i64,
     },
     /// V9.
     #[error("V9: the vector loop over {var} is {found}, expected 0..n with a constant n within 1..={max}")]
@@ -372,9 +384,10 @@ fn find<'r>(block: &'r [Stmt], path: &[usize]) -> Option<&'r Stmt> {
 /// The first line of a statement; of a loop, the line without its body.
 fn head(routine: &Routine, stmt: &Stmt) -> String {
     let text = match stmt {
-        Stmt::For { var, lo, hi, kind, .. } => {
-            print_stmt(routine, &Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: Vec::new() })
-        }
+        Stmt::For { var, lo, hi, kind, .. } => print_stmt(
+            routine,
+            &Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body: Vec::new() },
+        ),
         _ if stmt.values().into_iter().any(super::check::is_too_deep) => return String::new(),
         _ => print_stmt(routine, stmt),
     };

@@ -29,14 +29,17 @@
 //! # Loops
 //!
 //! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an
-//!   unrolled loop are constants.
+//!   unrolled loop are constants. The expressions that bound a loop mention symbols and the variables of
+//!   enclosing loops alone, and no value of them can leave ±[`Limits::extent`].
 //! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
 //!
 //! # Indices
 //!
 //! * **V10** An array is indexed by one index per dimension.
 //! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by
-//!   intervals: each loop variable and symbol ranges over its interval. The ranges of a guarded read narrow
+//!   intervals: each loop variable and symbol ranges over its interval. A loop variable is also less than
+//!   the expressions that bound its loop, and may be replaced by them (see
+//!   [`index_bounds`](crate::ir::index_bounds)). The ranges of a guarded read narrow
 //!   these intervals in two ways. A range of a multiple of one variable plus a constant narrows the interval
 //!   of that variable. An index that is a multiple of a range's index plus a rest lies within the same
 //!   multiple of the range plus the bounds of the rest. An index that mentions a variable without any value
@@ -96,9 +99,9 @@ mod verified;
 pub use error::{RoutinePosition, VerifyError, Violation};
 pub use verified::Verified;
 
-use ranges::{Interval, VariableIntervals};
+use ranges::VariableIntervals;
 
-use crate::ir::{Guard, Indices, Locals, LoopId, Routine, Stmt, Var};
+use crate::ir::{Guard, Indices, Locals, Routine, Stmt, VariableBounds};
 
 /// Rule V12: the maximum product, in bytes, of a coefficient or constant of an index and the stride of its
 /// dimension.
@@ -141,21 +144,18 @@ impl Default for Limits {
     }
 }
 
-/// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds, when each
-/// variable lies between the two values that `bounds` gives, both included.
+/// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds.
 pub(crate) fn proves_in_bounds(
     routine: &Routine,
-    bounds: impl Fn(LoopId) -> (i64, i64),
+    ranges: &impl VariableBounds,
     guard: &Guard,
     index: &Indices,
     dims: &[usize],
 ) -> bool {
-    let mentioned = index.iter().chain(guard.iter().map(|range| &range.index)).flat_map(|i| i.terms());
-    let loops = mentioned.filter_map(|&(var, _)| match var {
-        Var::Loop(id) => Some((id, Interval { lo: bounds(id).0, hi: bounds(id).1 })),
-        Var::Symbol(_) => None,
-    });
-    let ranges = VariableIntervals { routine, loops: loops.collect() };
+    let mut known = VariableIntervals::new(routine);
+    let mentioned = index.iter().chain(guard.iter().map(|range| &range.index));
+    mentioned.for_each(|index| known.copy(index, ranges));
+    let ranges = known;
     let narrowed = ranges.narrowed(guard);
     index.iter().zip(dims).all(|(index, &dim)| {
         narrowed.is_vacant(index) || narrowed.bounds(index).is_some_and(|b| 0 <= b.lo && b.hi < dim as i64)

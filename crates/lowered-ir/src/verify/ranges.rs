@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use crate::ir::{Affine, Guard, LoopId, Range, Routine, Var};
+use crate::ir::{Affine, Bound, Guard, LoopId, Range, Routine, Var, VariableBounds, index_bounds};
 
 /// The integers from `lo` to `hi`, both included; none where `lo > hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +28,51 @@ impl Interval {
 /// The intervals of the variables that occur in indices.
 #[derive(Clone, Debug)]
 pub(super) struct VariableIntervals<'r> {
-    pub(super) routine: &'r Routine,
-    pub(super) loops: BTreeMap<LoopId, Interval>,
+    routine: &'r Routine,
+    loops: BTreeMap<LoopId, LoopRange>,
 }
 
-impl VariableIntervals<'_> {
+/// The values of a loop variable.
+#[derive(Clone, Debug)]
+struct LoopRange {
+    interval: Interval,
+    /// The variable is less than each of these.
+    clips: Vec<Affine>,
+}
+
+impl<'r> VariableIntervals<'r> {
+    /// The intervals of the routine's symbols; no loops.
+    pub(super) fn new(routine: &'r Routine) -> VariableIntervals<'r> {
+        VariableIntervals { routine, loops: BTreeMap::new() }
+    }
+
+    /// Adds the loop over `var`. The loops whose variables its bound mentions were added before.
+    pub(super) fn add(&mut self, var: LoopId, lo: i64, hi: &Bound) {
+        let no_guard = Guard::new();
+        let ranges = self.narrowed(&no_guard);
+        let clips = hi.clips().iter().filter_map(|clip| Some(ranges.bounds(clip)?.hi));
+        let interval = Interval { lo, hi: clips.fold(hi.limit, i64::min).saturating_sub(1) };
+        self.loops.insert(var, LoopRange { interval, clips: hi.clips().to_vec() });
+    }
+
+    /// Adds the loops of the variables of an index, and of those in their bounds.
+    pub(super) fn copy(&mut self, index: &Affine, ranges: &impl VariableBounds) {
+        for &(var, _) in index.terms() {
+            let Var::Loop(id) = var else { continue };
+            if self.loops.contains_key(&id) {
+                continue;
+            }
+            let ((lo, hi), clips) = (ranges.interval(var), ranges.clips(id).to_vec());
+            self.loops.insert(id, LoopRange { interval: Interval { lo, hi }, clips: clips.clone() });
+            clips.iter().for_each(|clip| self.copy(clip, ranges));
+        }
+    }
+
     /// The interval of a variable; empty for an unknown variable, although references have been checked
     /// before.
     pub(super) fn of(&self, var: Var) -> Interval {
         match var {
-            Var::Loop(var) => self.loops.get(&var).copied().unwrap_or(Interval::NONE),
+            Var::Loop(var) => self.loops.get(&var).map_or(Interval::NONE, |range| range.interval),
             Var::Symbol(symbol) => {
                 let range = self.routine.symbols.get(symbol.index()).map_or(0, |s| s.range);
                 Interval { lo: 0, hi: range.saturating_sub(1) }
@@ -89,7 +124,7 @@ impl GuardedIntervals<'_> {
 
     /// The interval of an index, or `None` if it can leave 64 bits.
     pub(super) fn bounds(&self, index: &Affine) -> Option<Interval> {
-        let (lo, hi) = index.bounds(|var| (self.of(var).lo, self.of(var).hi))?;
+        let (lo, hi) = index_bounds(index, self)?;
         let images = self.guard.iter().filter_map(|range| self.image(range, index));
         Some(images.fold(Interval { lo, hi }, Interval::meet))
     }
@@ -114,6 +149,17 @@ impl GuardedIntervals<'_> {
             bounds = spread(bounds.0, bounds.1, rest, i128::from(of.lo), i128::from(of.hi))?;
         }
         Some(Interval { lo: saturate(bounds.0), hi: saturate(bounds.1) })
+    }
+}
+
+impl VariableBounds for GuardedIntervals<'_> {
+    fn interval(&self, var: Var) -> (i64, i64) {
+        let Interval { lo, hi } = self.of(var);
+        (lo, hi)
+    }
+
+    fn clips(&self, var: LoopId) -> &[Affine] {
+        self.ranges.loops.get(&var).map_or(&[], |range| &range.clips)
     }
 }
 
@@ -188,8 +234,9 @@ mod tests {
             nodes,
             body: Vec::new(),
         };
-        let loops = [(LoopId(0), Interval { lo: 0, hi: 99 }), (LoopId(1), Interval { lo: 0, hi: 2 })];
-        let ranges = VariableIntervals { routine: &routine, loops: loops.into_iter().collect() };
+        let mut ranges = VariableIntervals::new(&routine);
+        ranges.add(LoopId(0), 0, &100.into());
+        ranges.add(LoopId(1), 0, &3.into());
         let guard: Guard = [Range { index: sum(&[(I, 1), (J, 2)], -1), lo: 0, hi: 8 }].into_iter().collect();
         let at = |index: Affine| ranges.narrowed(&guard).image(&guard[0], &index).map(|i| (i.lo, i.hi));
         assert_eq!(at(sum(&[(I, 1), (J, 2)], -1)), Some((0, 7)));

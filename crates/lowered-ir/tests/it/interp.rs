@@ -107,7 +107,7 @@ fn a_loop_ends_at_the_lesser_of_limit_and_symbol() {
     let body = vec![Stmt::For {
         var: I,
         lo: 0,
-        hi: Bound { limit: 3, symbol: Some(STEP) },
+        hi: Bound::from(3).clipped(Affine::var(STEP)),
         kind: LoopKind::Serial,
         body: vec![set(Y, [I.into()], Expr::Index { index: Affine::var(STEP), dtype: DType::I32 })],
     }];

@@ -103,9 +103,10 @@ fn declare(id: u32) -> impl Strategy<Value = Stmt> {
 
 fn looped(var: u32, body: impl Strategy<Value = Block>) -> impl Strategy<Value = Stmt> {
     let kinds = vec![LoopKind::Serial, LoopKind::Unrolled, LoopKind::Vector, LoopKind::Parallel];
-    let symbol = prop_oneof![Just(None), (0..SYMBOLS).prop_map(|s| Some(SymbolId(s)))];
-    (integer(), integer(), symbol, select(kinds), body).prop_map(move |(lo, limit, symbol, kind, body)| {
-        Stmt::For { var: LoopId(var), lo, hi: Bound { limit, symbol }, kind, body }
+    let clips = vec(affine(), 0..3);
+    (integer(), integer(), clips, select(kinds), body).prop_map(move |(lo, limit, clips, kind, body)| {
+        let hi = clips.into_iter().fold(Bound::from(limit), Bound::clipped);
+        Stmt::For { var: LoopId(var), lo, hi, kind, body }
     })
 }
 

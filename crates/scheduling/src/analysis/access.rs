@@ -9,7 +9,7 @@ use codegen_core::dependence::{
     Touch, VariableRanges, locals_used, logs, mentions, separates_iterations, touches,
 };
 use lowered_ir::ir::{
-    Affine, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
+    Affine, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
 };
 
 /// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
@@ -142,8 +142,8 @@ pub(crate) fn overwrites(stmt: &Stmt, node: NodeRef, decl: &NodeDecl) -> bool {
 
 fn covers(block: &[Stmt], loops: &mut Vec<(LoopId, i64)>, node: NodeRef, decl: &NodeDecl) -> bool {
     block.iter().any(|stmt| match stmt {
-        Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } if *limit > 0 => {
-            loops.push((*var, *limit));
+        Stmt::For { var, lo: 0, hi, body, .. } if let Some(limit @ 1..) = hi.constant() => {
+            loops.push((*var, limit));
             let covered = covers(body, loops, node, decl);
             loops.pop();
             covered

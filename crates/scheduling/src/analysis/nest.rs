@@ -8,7 +8,7 @@ use crate::analysis::names::Names;
 use codegen_core::dependence::{self, mentions};
 
 /// One loop of a chain.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Loop {
     pub(crate) var: LoopId,
     pub(crate) lo: i64,
@@ -18,11 +18,12 @@ pub(crate) struct Loop {
 impl Loop {
     /// The number of iterations, if the loop starts at 0 and has a constant bound.
     pub(crate) fn extent(&self) -> Option<i64> {
-        (self.lo == 0 && self.hi.symbol.is_none()).then_some(self.hi.limit)
+        self.hi.constant().filter(|_| self.lo == 0)
     }
 }
 
-/// A chain of serial loops, each the only statement of the loop around it, and the body of the innermost.
+/// A chain of serial loops, each the only statement of the loop around it, and the body of the innermost. The
+/// bound of a loop depends on no other loop of the chain, so the chain may have any order.
 #[derive(Clone, Debug)]
 pub(crate) struct Nest {
     pub(crate) loops: Vec<Loop>,
@@ -32,22 +33,29 @@ pub(crate) struct Nest {
 impl Nest {
     /// The longest chain that starts at a statement.
     pub(crate) fn of(stmt: &Stmt) -> Option<Nest> {
-        let Stmt::For { var, lo, hi, kind: LoopKind::Serial, body } = stmt else { return None };
-        let this = Loop { var: *var, lo: *lo, hi: *hi };
-        let inner = match body.as_slice() {
-            [only] => Nest::of(only),
-            _ => None,
-        };
-        let mut nest = inner.unwrap_or_else(|| Nest { loops: Vec::new(), body: body.clone() });
-        nest.loops.insert(0, this);
-        Some(nest)
+        let mut loops: Vec<Loop> = Vec::new();
+        let mut block = std::slice::from_ref(stmt);
+        while let [Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }] = block
+            && !loops.iter().any(|outer| hi.mentions(outer.var))
+        {
+            loops.push(Loop { var: *var, lo: *lo, hi: hi.clone() });
+            block = body;
+        }
+        (!loops.is_empty()).then(|| Nest { loops, body: block.to_vec() })
     }
 
     /// The loops whose iterations are independent in every order of the other loops. Each of them may move to
     /// any place in the chain.
     pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
         let whole = wrap(&self.loops, self.body.clone());
-        self.loops.iter().copied().filter(|l| dependence::independent(l.var, &whole, &names.ranges)).collect()
+        self.loops.iter().filter(|l| dependence::independent(l.var, &whole, &names.ranges)).cloned().collect()
+    }
+
+    /// The movable loops that may become lanes, inside the loops of the body: the movable ones on which no
+    /// bound depends.
+    pub(crate) fn possible_lanes(&self, names: &Names) -> Vec<Loop> {
+        let movable = self.movable(names).into_iter();
+        movable.filter(|l| !dependence::bounds_loops(l.var, &self.body)).collect()
     }
 }
 
@@ -66,7 +74,7 @@ pub(crate) fn chain(stmt: &Stmt) -> (Vec<LoopId>, &[Stmt]) {
 /// Loops around a body, the first outermost.
 pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, l| {
-        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi, kind: LoopKind::Serial, body }]
+        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi.clone(), kind: LoopKind::Serial, body }]
     })
 }
 

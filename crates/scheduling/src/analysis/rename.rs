@@ -1,7 +1,7 @@
 //! Renaming of every identifier in a block.
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Indices, LocalId, LogPart, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
+    Affine, Block, Expr, Indices, LocalId, LogPart, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
 };
 
 /// Maps old identifiers to new ones.
@@ -31,13 +31,10 @@ pub(crate) fn rename(block: &[Stmt], names: &mut impl Renaming) -> Block {
 
 fn rename_stmt(stmt: &Stmt, names: &mut impl Renaming) -> Stmt {
     match stmt {
-        Stmt::For { var, lo, hi, kind, body } => Stmt::For {
-            var: names.loop_var(*var),
-            lo: *lo,
-            hi: Bound { limit: hi.limit, symbol: hi.symbol.map(|s| names.symbol(s)) },
-            kind: *kind,
-            body: rename(body, names),
-        },
+        Stmt::For { var, lo, hi, kind, body } => {
+            let hi = hi.map(|clip| rename_index(clip, names));
+            Stmt::For { var: names.loop_var(*var), lo: *lo, hi, kind: *kind, body: rename(body, names) }
+        }
         Stmt::Set { node, index, value } => Stmt::Set {
             node: names.node(*node, false),
             index: rename_indices(index, names),

@@ -74,7 +74,7 @@ struct NumericsRewriter<'a> {
 }
 
 /// A loop of a nest.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct OpenLoop {
     var: LoopId,
     lo: i64,
@@ -126,14 +126,15 @@ impl NumericsRewriter<'_> {
     /// Whether output loops may move outside free loops.
     fn may_reorder(&self, found: &Accumulation) -> bool {
         let outputs: Vec<LoopId> = found.outputs.iter().map(|l| l.var).collect();
-        access::injective(&found.index, &outputs, &self.ranges)
+        let bounded_by_free = |l: &OpenLoop| found.free.iter().any(|free| l.hi.mentions(free.var));
+        !found.outputs.iter().any(bounded_by_free) && access::injective(&found.index, &outputs, &self.ranges)
     }
 
     fn explicit(&mut self, found: Accumulation, around: &[LoopId], written: Stmt) -> Block {
         let outputs: Vec<LoopId> =
             around.iter().copied().chain(found.outputs.iter().map(|l| l.var)).collect();
         let in_sequence = !self.fast
-            || found.free.iter().any(|l| l.hi.symbol.is_some() || l.lo != 0)
+            || found.free.iter().any(|l| !l.hi.is_constant() || l.lo != 0)
             || is_contraction(&found, &outputs)
             || neutral(found.op, self.dtype(found.target)).is_none();
         let scalar = matches!(found.target, AccumulatorTarget::Local(_)) && found.index.is_empty();
@@ -358,7 +359,7 @@ fn accumulation(stmt: &Stmt) -> Option<Accumulation> {
     let mut stmt = stmt;
     while let Stmt::For { var, lo, hi, kind: LoopKind::Serial, body } = stmt {
         let [only] = body.as_slice() else { return None };
-        loops.push(OpenLoop { var: *var, lo: *lo, hi: *hi });
+        loops.push(OpenLoop { var: *var, lo: *lo, hi: hi.clone() });
         stmt = only;
     }
     let (target, index, value) = match stmt {
@@ -455,7 +456,7 @@ fn is_contiguous(element: &Expr, var: LoopId) -> bool {
 
 fn nest(loops: &[OpenLoop], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, l| {
-        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi, kind: LoopKind::Serial, body }]
+        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi.clone(), kind: LoopKind::Serial, body }]
     })
 }
 

@@ -1,7 +1,7 @@
 //! Normalises loops: constant bounds start at 0, empty loops are removed, and a loop of one iteration is
 //! replaced by its body.
 
-use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, LoopKind, Routine, Stmt, walk};
 
 /// Rewrites every loop of the routine: see [`normalize_block`].
 pub(crate) fn normalize_loops(routine: &mut Routine) {
@@ -11,7 +11,7 @@ pub(crate) fn normalize_loops(routine: &mut Routine) {
 /// Normalises every loop of the block, except vector loops.
 ///
 /// * `for i in lo..hi { … i … } = for i in 0..hi-lo { … (i + lo) … }`, if `hi` is a constant;
-/// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever the symbols are;
+/// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever its clips are;
 /// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local: without the loop, the local's scope
 ///   would grow.
 pub(crate) fn normalize_block(block: &mut Block) {
@@ -22,7 +22,7 @@ fn normalized(stmt: Stmt) -> Block {
     match stmt {
         Stmt::For { lo, hi, .. } if hi.limit <= lo => Block::new(),
         Stmt::For { kind: LoopKind::Vector, .. } => vec![stmt],
-        Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind, mut body } => {
+        Stmt::For { var, lo, hi, kind, mut body } if let Some(limit) = hi.constant() => {
             if lo != 0 {
                 walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
             }

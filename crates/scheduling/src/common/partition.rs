@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use lowered_ir::ir::{
-    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
+    Block, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::analyse;
@@ -120,7 +120,7 @@ fn close(run: &mut Block, groups: &mut Vec<Block>) {
 
 /// Whether a statement is a parallel loop whose extent the ABI can state.
 fn is_parallel(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Parallel, .. })
+    matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, .. } if hi.is_constant())
 }
 
 fn in_sequence(mut stmt: Stmt) -> Stmt {

@@ -30,7 +30,8 @@ pub(crate) struct Strip {
 /// Returns `for var in 0..extent { body }` as a loop over whole strips, followed by a loop of one iteration
 /// for the remainder, which is the scope of its locals.
 ///
-/// The iterations must be independent ([`dependence::independent`]).
+/// The iterations must be independent ([`dependence::independent`]), and no bound of a loop in the body may
+/// depend on `var`.
 pub(crate) fn strips(var: LoopId, extent: i64, body: &[Stmt], strip: Strip, names: &mut Names) -> Block {
     let (whole, rest) = (extent / strip.lanes, extent % strip.lanes);
     let mut block = Block::new();
@@ -85,7 +86,7 @@ impl Jammer<'_> {
     fn inner_loop(&mut self, stmt: &Stmt) -> Stmt {
         match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
-                Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body) }
+                Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body: self.block(body) }
             }
             other => other.clone(),
         }

@@ -24,7 +24,7 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
+    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
 };
 
 use crate::analysis::access::{self, Effects};
@@ -264,13 +264,9 @@ struct FusibleLoop<'a> {
 /// Recognises a serial or vector loop that starts at 0 and has a constant bound.
 fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
     match stmt {
-        Stmt::For {
-            var,
-            lo: 0,
-            hi: Bound { limit, symbol: None },
-            kind: kind @ (LoopKind::Serial | LoopKind::Vector),
-            body,
-        } => Some(FusibleLoop { var: *var, extent: *limit, kind: *kind, body }),
+        Stmt::For { var, lo: 0, hi, kind: kind @ (LoopKind::Serial | LoopKind::Vector), body } => {
+            Some(FusibleLoop { var: *var, extent: hi.constant()?, kind: *kind, body })
+        }
         _ => None,
     }
 }

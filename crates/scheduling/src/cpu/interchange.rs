@@ -37,9 +37,9 @@ fn order(first: &Nest, second: &Nest) -> Option<Vec<Loop>> {
         let counterpart = |l: &&Loop| {
             !order.contains(l) && l.extent() == outer.extent() && run_alike(outer, &of_first, l, &of_second)
         };
-        order.extend(second.loops.iter().find(counterpart).copied());
+        order.extend(second.loops.iter().find(counterpart).cloned());
     }
-    order.extend(second.loops.iter().filter(|l| !order.contains(l)).copied().collect::<Vec<_>>());
+    order.extend(second.loops.iter().filter(|l| !order.contains(l)).cloned().collect::<Vec<_>>());
     order.iter().all(|l| l.extent().is_some()).then_some(order)
 }
 

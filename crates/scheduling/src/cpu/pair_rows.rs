@@ -36,7 +36,7 @@ pub(crate) fn pair_rows(nest: &Nest, caps: &Caps, names: &mut Names) -> Option<B
     let bytes = bytes_of_a_row(&nest.body)?;
     let is_large = bytes >= LONG_ROW && bytes.saturating_mul(rows) > caps.l2_bytes as i64;
     let for_threads = rows >= 2 * ROWS * caps.threads.max(1) as i64;
-    if !is_large || !for_threads || !nest.movable(names).contains(row) {
+    if !is_large || !for_threads || !nest.possible_lanes(names).contains(row) {
         return None;
     }
     let strip = Strip { lanes: ROWS, kind: LoopKind::Unrolled };
@@ -51,7 +51,7 @@ fn bytes_of_a_row(body: &[Stmt]) -> Option<i64> {
         match stmt {
             Stmt::For { kind: LoopKind::Vector, .. } | Stmt::Set { .. } | Stmt::SetLocal { .. } => {}
             Stmt::Declare { space: Space::Register, .. } | Stmt::Comment(_) => {}
-            Stmt::For { kind: LoopKind::Serial, lo: 0, hi, body, .. } if hi.symbol.is_none() => {
+            Stmt::For { kind: LoopKind::Serial, lo: 0, hi, body, .. } if hi.is_constant() => {
                 if serial.replace((hi.limit, body)).is_some() {
                     return None;
                 }

@@ -3,7 +3,7 @@
 //! A top-level loop becomes parallel if its iterations are independent and there is enough work for two
 //! threads. No bit changes.
 
-use lowered_ir::ir::{Bound, LoopKind, Routine, Stmt};
+use lowered_ir::ir::{LoopKind, Routine, Stmt};
 
 use crate::analysis::cost;
 use crate::options::ScheduleOptions;
@@ -19,9 +19,10 @@ pub(crate) fn parallelize(routine: &mut Routine, caps: &Caps, options: &Schedule
     let mut body = std::mem::take(&mut routine.body);
     for stmt in &mut body {
         let work = cost::work(std::slice::from_ref(stmt), routine, &locals);
-        let Stmt::For { var, lo: 0, hi: Bound { limit: 2.., symbol: None }, kind, body } = stmt else {
+        let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { continue };
+        if hi.constant().is_none_or(|limit| limit < 2) {
             continue;
-        };
+        }
         let worth = work >= 2.0 * options.grain_work as f64;
         if *kind == LoopKind::Serial && worth && dependence::independent(*var, body, &ranges) {
             *kind = LoopKind::Parallel;

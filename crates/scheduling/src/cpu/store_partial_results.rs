@@ -8,9 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
-};
+use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk};
 use lowered_ir::passes::access::analyse;
 use tnode::{MemoryMode, ModeState, Reason};
 
@@ -63,10 +61,10 @@ fn worthwhile(routine: &Routine, options: &ScheduleOptions) -> Vec<LocalId> {
 
 /// The body of a top-level loop of one iteration.
 fn opened(stmt: &Stmt) -> Option<Block> {
-    let Stmt::For { var, lo: 0, hi: Bound { limit: 1, symbol: None }, kind: LoopKind::Serial, body } = stmt
-    else {
+    let Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body } = stmt else { return None };
+    if hi.constant() != Some(1) {
         return None;
-    };
+    }
     let mut body = body.clone();
     walk::substitute(&mut body, *var, &Affine::constant(0));
     Some(body)

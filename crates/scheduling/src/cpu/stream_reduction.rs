@@ -20,9 +20,7 @@
 //! The accumulators of a strip stay in registers while a group of rows passes. Each output adds its elements
 //! in the original order, so no bit changes.
 
-use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, Types, walk,
-};
+use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, Types, walk};
 use smallvec::smallvec;
 use tnode::Dims;
 
@@ -40,7 +38,7 @@ const LANES: i64 = 1024;
 /// The nest with blocks of `lane` inside the loops over rows, if it reduces rows as the module describes.
 pub(crate) fn stream_reduction(
     nest: &Nest,
-    lane: Loop,
+    lane: &Loop,
     lanes: i64,
     caps: &Caps,
     names: &mut Names,
@@ -49,7 +47,7 @@ pub(crate) fn stream_reduction(
     if extent < 2 * lanes || !reduces_rows(&nest.body, lane.var) {
         return None;
     }
-    let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
+    let others: Vec<Loop> = nest.loops.iter().filter(|l| *l != lane).cloned().collect();
     let columns = columns(&others, &nest.body, extent, lanes, caps);
     let strip = Strip { lanes: columns, kind: LoopKind::Vector };
     let blocks = unroll_and_jam::strips(lane.var, extent, &nest.body, strip, names);
@@ -66,10 +64,10 @@ fn reduces_rows(body: &[Stmt], lane: LoopId) -> bool {
     let mut plain = !nest::has_lanes(body);
     let mut inner = Vec::new();
     walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::For { var, hi: Bound { limit, symbol: None }, body, .. } = stmt
+        if let Stmt::For { var, hi, body, .. } = stmt
             && let [Stmt::SetLocal { index, value, .. }] = body.as_slice()
             && index.is_empty()
-            && *limit >= ROWS
+            && hi.constant().is_some_and(|limit| limit >= ROWS)
         {
             inner.push((*var, value));
         }
@@ -127,7 +125,7 @@ impl ReductionStream<'_> {
             Stmt::For { var, hi, kind: LoopKind::Vector, body, .. } if hi.limit > self.lanes => {
                 self.strips(var, hi.limit, &body)
             }
-            Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, kind: LoopKind::Serial, body } => {
+            Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body } if let Some(limit) = hi.constant() => {
                 let body = self.block(body);
                 match update(&body, var) {
                     Some(_) => self.groups(var, limit, &body),

@@ -71,8 +71,8 @@ pub(crate) fn tile_contraction(
     {
         return Some(whole);
     }
-    let found = find(nest, lane, names)?;
-    let outer: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != found.rows).collect();
+    let found = find(nest, &lane, names)?;
+    let outer: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane && **l != found.rows).cloned().collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
     let depth = depth(&found, lanes, caps, names);
     let tiler =
@@ -99,7 +99,7 @@ fn whole(nest: &Nest, caps: &Caps, names: &Names) -> Option<Block> {
     let [stmt] = block.as_slice() else { return None };
     let order = in_parts(&names.contraction(stmt)?, caps.threads);
     let loops: Vec<Loop> =
-        order.iter().filter_map(|axis| nest.loops.iter().find(|l| l.var == axis.var)).copied().collect();
+        order.iter().filter_map(|axis| nest.loops.iter().find(|l| l.var == axis.var)).cloned().collect();
     Some(nest::wrap(&loops, nest.body.clone()))
 }
 
@@ -141,7 +141,7 @@ fn depth(found: &FoundContraction, lanes: i64, caps: &Caps, names: &Names) -> Op
     (fixed && bytes <= caps.l2_bytes as i64 / 2).then_some(depth)
 }
 
-fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<FoundContraction> {
+fn find(nest: &Nest, lane: &Loop, names: &Names) -> Option<FoundContraction> {
     let mut inner = nest.body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
     let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
     let Nest { loops: ks, body } = Nest::of(only)?;
@@ -157,7 +157,8 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<FoundContraction> {
         (true, false) => (b, a),
         _ => return None,
     };
-    let movable = nest.movable(names).into_iter().filter(|l| *l != lane && l.extent().is_some_and(|e| e > 1));
+    let movable =
+        nest.possible_lanes(names).into_iter().filter(|l| l != lane && l.extent().is_some_and(|e| e > 1));
     let rows = movable.filter(|l| mentions(a, l.var) && !mentions(b, l.var)).max_by_key(|l| l.hi.limit)?;
     Some(FoundContraction { before, ks, acc: *acc, fused, a: a.clone(), b: b.clone(), after, rows })
 }
@@ -288,7 +289,8 @@ impl ContractionTiler {
     ) -> Block {
         let mut ks = self.found.ks.clone();
         for (at, k) in ks.iter_mut().enumerate() {
-            *k = Loop { var: names.loop_id(), lo: 0, hi: if at == 0 { len.into() } else { k.hi } };
+            let hi = if at == 0 { len.into() } else { k.hi.clone() };
+            *k = Loop { var: names.loop_id(), lo: 0, hi };
         }
         let (mut block, packed) = self.pack(&ks, from, names);
         let row = names.loop_id();

@@ -35,14 +35,14 @@ pub(crate) fn tile_transpose(
     names: &mut Names,
     vectorize: VectorizeFn,
 ) -> Option<Block> {
-    let across = across(nest, lane, names)?;
+    let across = across(nest, &lane, names)?;
     let piece = lanes / VECTORS as i64;
     let block = PIECES * piece;
     let (columns, rows) = (lane.extent()?, across.extent()?);
     if columns < block || rows < block {
         return None;
     }
-    let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != across).collect();
+    let others: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane && **l != across).cloned().collect();
     let tiler = TransposeTiler { nest, lane, across, piece, block };
     let mut all = vec![tiler.blocks(columns / block, rows / block, names)];
     let (done_columns, done_rows) = (columns / block * block, rows / block * block);
@@ -52,7 +52,7 @@ pub(crate) fn tile_transpose(
 }
 
 /// The loop along which the reads that stride along `lane` are contiguous.
-fn across(nest: &Nest, lane: Loop, names: &Names) -> Option<Loop> {
+fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
     if nest.body.iter().any(|stmt| !matches!(stmt, Stmt::Set { .. } | Stmt::Comment(_))) {
         return None;
     }
@@ -65,12 +65,12 @@ fn across(nest: &Nest, lane: Loop, names: &Names) -> Option<Loop> {
                 && !last.mentions(lane.var)
             {
                 let contiguous = |l: &&Loop| last.coefficient(l.var) == 1;
-                found = found.or(nest.loops.iter().find(contiguous).copied());
+                found = found.or(nest.loops.iter().find(contiguous));
             }
         });
     });
     let across = found?;
-    (across != lane && nest.movable(names).contains(&across)).then_some(across)
+    (across != lane && nest.possible_lanes(names).contains(across)).then(|| across.clone())
 }
 
 struct TransposeTiler<'a> {

@@ -48,16 +48,16 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
 }
 
 fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Block {
-    if let Some(tiled) = tile_contraction(nest, lane, lanes, caps, names) {
+    if let Some(tiled) = tile_contraction(nest, lane.clone(), lanes, caps, names) {
         return tiled;
     }
-    if let Some(tiled) = tile_transpose(nest, (lane, lanes), caps, names, vectorize_block) {
+    if let Some(tiled) = tile_transpose(nest, (lane.clone(), lanes), caps, names, vectorize_block) {
         return tiled;
     }
-    if let Some(streamed) = stream_reduction(nest, lane, lanes, caps, names) {
+    if let Some(streamed) = stream_reduction(nest, &lane, lanes, caps, names) {
         return streamed;
     }
-    let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
+    let others: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane).cloned().collect();
     let extent = lane.extent().unwrap_or(0);
     let wider = reduces(&nest.body) && extent >= 2 * lanes * caps.threads.max(1) as i64;
     let strip = Strip { lanes: if wider { 2 * lanes } else { lanes }, kind: LoopKind::Vector };
@@ -76,7 +76,7 @@ fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     if nest::has_lanes(&nest.body) {
         return None;
     }
-    let scored = nest.movable(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));
+    let scored = nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));
     let (score, lane) = scored.filter(|(_, l)| l.extent().is_some()).max_by_key(|(score, _)| *score)?;
     let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
     let wide_enough = vector > 1 && lane.extent()? >= vector;

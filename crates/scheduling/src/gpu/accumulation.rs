@@ -37,7 +37,7 @@ impl ScalarAccumulation {
         let mut stmt = stmt;
         while let Stmt::For { var, lo, hi, kind: LoopKind::Serial, body } = stmt {
             let [only] = body.as_slice() else { return None };
-            ks.push(Loop { var: *var, lo: *lo, hi: *hi });
+            ks.push(Loop { var: *var, lo: *lo, hi: hi.clone() });
             stmt = only;
         }
         let Stmt::SetLocal { local: acc, index, value } = stmt else { return None };

@@ -5,7 +5,7 @@
 //! on iteration `i` of the first alone. The second body finds the data of the first in the cache, and one
 //! barrier replaces two. No bit changes.
 
-use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, LoopId, LoopKind, Routine, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::cost::FUSED_STATEMENTS;
@@ -62,9 +62,7 @@ fn fused_with_last(
 /// The variable, extent and body of a serial loop that starts at 0 and has a constant bound.
 fn serial(stmt: &Stmt) -> Option<(LoopId, i64, &Block)> {
     match stmt {
-        Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, kind: LoopKind::Serial, body } => {
-            Some((*var, *limit, body))
-        }
+        Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body } => Some((*var, hi.constant()?, body)),
         _ => None,
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;
     let lane = column(&outputs, &reduction)?;
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
-    let k = reduction.chain.ks.iter().copied().max_by_key(|k| k.hi.limit)?;
+    let k = reduction.chain.ks.iter().cloned().max_by_key(|k| k.hi.limit)?;
     if count >= FULL_GPU_THREADS || k.extent()? < WORTH_SHARING {
         return None;
     }
@@ -36,13 +36,13 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     if whole > 0 {
         let block = gpu.loop_of(whole);
         let from = Affine::term(block.var, COLUMNS);
-        let body = workgroup(gpu, &reduction, k, (lane, COLUMNS), &from)?;
-        let loops: Vec<Loop> = others.iter().copied().chain([block]).collect();
+        let body = workgroup(gpu, &reduction, &k, (&lane, COLUMNS), &from)?;
+        let loops: Vec<Loop> = others.iter().cloned().chain([block]).collect();
         kernels.extend(parallel(&loops, body));
     }
     if left > 0 {
         let from = Affine::constant(whole * COLUMNS);
-        let body = workgroup(gpu, &reduction, k, (lane, left), &from)?;
+        let body = workgroup(gpu, &reduction, &k, (&lane, left), &from)?;
         let loops = if others.is_empty() { vec![gpu.once()] } else { others };
         let kernel = parallel(&loops, body);
         kernels.extend(if whole > 0 { gpu.names.refreshed(&kernel) } else { kernel });
@@ -54,7 +54,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 pub(crate) fn column(outputs: &[Loop], reduction: &Reduction) -> Option<Loop> {
     let elements = reduction.chain.as_block();
     let score = |l: &Loop| nest::lane_score(&elements, l.var);
-    let lane = outputs.iter().copied().filter(|l| l.hi.limit > 1).max_by_key(score)?;
+    let lane = outputs.iter().cloned().filter(|l| l.hi.limit > 1).max_by_key(score)?;
     let along = reduction.chain.ks.iter().map(score).max()?;
     (score(&lane) > 0 && score(&lane) > along).then_some(lane)
 }
@@ -63,8 +63,8 @@ pub(crate) fn column(outputs: &[Loop], reduction: &Reduction) -> Option<Loop> {
 fn workgroup(
     gpu: &mut Gpu,
     reduction: &Reduction,
-    k: Loop,
-    (lane, columns): (Loop, i64),
+    k: &Loop,
+    (lane, columns): (&Loop, i64),
     from: &Affine,
 ) -> Option<Block> {
     let sharers = power_of_two((gpu.width() / columns).min(k.extent()?));

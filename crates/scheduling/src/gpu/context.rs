@@ -47,7 +47,7 @@ impl Gpu {
     pub(crate) fn independent(&self, nest: &Nest) -> (Vec<Loop>, Vec<Loop>) {
         let movable = nest.movable(&self.names);
         let free = |l: &Loop| l.extent().is_some_and(|extent| extent == 1 || movable.contains(l));
-        nest.loops.iter().copied().partition(free)
+        nest.loops.iter().cloned().partition(free)
     }
 
     /// The most threads of a workgroup, a power of two.

@@ -186,7 +186,7 @@ impl RowSharing {
         }
         let Stmt::For { var, lo, hi, body, .. } = stmt else { return None };
         let phases = self.phases(gpu, rows, body)?;
-        Some(RowPhase::Loop { var: *var, lo: *lo, hi: *hi, phases })
+        Some(RowPhase::Loop { var: *var, lo: *lo, hi: hi.clone(), phases })
     }
 
     /// The loops of an accumulation that threads share, if a tree reduction is legal and worth its barriers.
@@ -216,21 +216,22 @@ impl RowSharing {
             let threads = extent.min(most);
             if powers { power_of_two(threads) } else { threads }
         };
-        let known = loops.iter().filter_map(|l| Some((*l, l.extent()?))).filter(|(_, extent)| *extent > 1);
+        let known =
+            loops.iter().filter_map(|l| Some((l.clone(), l.extent()?))).filter(|(_, extent)| *extent > 1);
         let known: Vec<(Loop, i64)> = known.collect();
         let score = |(l, extent): &&(Loop, i64)| (nest::lane_score(body, l.var), *extent);
-        let Some(&(lane, extent)) = known.iter().max_by_key(score) else { return Vec::new() };
-        let run = self.run_along(gpu, body, lane, extent);
+        let Some((lane, extent)) = known.iter().max_by_key(score) else { return Vec::new() };
+        let run = self.run_along(gpu, body, lane, *extent);
         let inner = threads(extent / run, self.width, powers || run > 1);
         let left = self.width / inner;
-        let longest = known.iter().filter(|(l, _)| *l != lane).max_by_key(|(_, extent)| *extent);
+        let longest = known.iter().filter(|(l, _)| l != lane).max_by_key(|(_, extent)| *extent);
         let outer =
-            longest.map(|&(l, extent)| SharedLoop::one_by_one(l.var, extent, threads(extent, left, powers)));
-        let inner = SharedLoop { var: lane.var, extent, threads: inner, run };
+            longest.map(|(l, extent)| SharedLoop::one_by_one(l.var, *extent, threads(*extent, left, powers)));
+        let inner = SharedLoop { var: lane.var, extent: *extent, threads: inner, run };
         outer.filter(|outer| outer.threads > 1).into_iter().chain([inner]).collect()
     }
 
-    fn run_along(self, gpu: &Gpu, body: &[Stmt], lane: Loop, extent: i64) -> i64 {
+    fn run_along(self, gpu: &Gpu, body: &[Stmt], lane: &Loop, extent: i64) -> i64 {
         let is_long = extent >= self.run * i64::from(gpu.workgroups.subgroup_size).max(WORTH_SHARING);
         let fits = self.run > 1 && is_long && extent % self.run == 0;
         let is_wide =

@@ -40,12 +40,12 @@ impl SharedCopy {
         (mut loops, own): (Vec<Loop>, Loop),
         threads: i64,
     ) -> SharedCopy {
-        loops.push(own);
+        loops.push(own.clone());
         let index: Indices = loops.iter().map(|l| Affine::var(l.var)).collect();
         let elements = vec![Stmt::set_scalar(LocalId(u32::MAX), value.clone())];
         let width = value.dtype(&gpu.names).size_bytes();
         let score = |l: &&Loop| (nest::lane_score(&elements, l.var), l.hi.limit);
-        let lane = loops.iter().max_by_key(score).copied().unwrap_or(own);
+        let lane = loops.iter().max_by_key(score).cloned().unwrap_or_else(|| own.clone());
         loops.retain(|l| *l != lane);
         let mut transfer =
             SharedCopy { value, index, lanes: None, loops, shares: Vec::new(), transposed: lane != own };
@@ -60,7 +60,7 @@ impl SharedCopy {
         }
         shared.threads = shared.extent.min(threads);
         let mut all = vec![shared];
-        if let Some(longest) = transfer.loops.iter().max_by_key(|l| l.hi.limit).copied() {
+        if let Some(longest) = transfer.loops.iter().max_by_key(|l| l.hi.limit).cloned() {
             transfer.loops.retain(|l| *l != longest);
             let extent = longest.hi.limit;
             let threads = extent.min(threads / shared.threads);
@@ -93,7 +93,7 @@ impl SharedCopy {
             SplitCopy { declare: Block::new(), fetch: Block::new(), put: vec![Block::new(); arrays.len()] };
         for share in &self.shares {
             let own: Vec<Loop> =
-                share.threads.iter().chain(&share.steps).chain(&self.loops).copied().collect();
+                share.threads.iter().chain(&share.steps).chain(&self.loops).cloned().collect();
             let mut dims: Dims = own.iter().map(|l| l.hi.limit as usize).collect();
             let mut index: Indices = own.iter().map(|l| Affine::var(l.var)).collect();
             if let Some(element) = self.lanes {

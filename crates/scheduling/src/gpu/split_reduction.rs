@@ -33,22 +33,22 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     let groups = if beside { (count / COLUMNS).max(1) } else { count };
     let len = reduction.chain.len();
-    let each = match lane {
+    let each = match &lane {
         None => CHUNK,
         Some(lane) if takes_runs(gpu, &reduction, lane, count * (len / ROWS).min(CHUNKS)) => ROWS,
         Some(_) => CHUNK / COLUMNS,
     };
     let chunks = (len / each).min(CHUNKS).min(CHUNKS * FULL_GPU_WORKGROUPS / groups);
-    let k = reduction.chain.ks.iter().copied().find(|k| k.hi.limit >= chunks)?;
+    let k = reduction.chain.ks.iter().cloned().find(|k| k.hi.limit >= chunks)?;
     if groups >= FULL_GPU_WORKGROUPS || chunks < 2 {
         return None;
     }
     let mut split = Split { gpu, reduction: &reduction, outputs: &outputs, beside };
-    Some(split.stages(k, k.extent()?, chunks))
+    Some(split.stages(&k, k.extent()?, chunks))
 }
 
 /// Whether there are enough partial results to fill a GPU with vectorised accesses along the columns.
-fn takes_runs(gpu: &Gpu, reduction: &Reduction, lane: Loop, results: i64) -> bool {
+fn takes_runs(gpu: &Gpu, reduction: &Reduction, lane: &Loop, results: i64) -> bool {
     let elements = reduction.chain.as_block();
     let sizes = vector_access::sizes(gpu, &elements, |index| index.mentions(lane.var));
     vector_access::length(gpu, &sizes, DType::F32.size_bytes()).is_some_and(|run| {
@@ -76,7 +76,7 @@ struct Split<'a> {
 }
 
 impl Split<'_> {
-    fn stages(&mut self, k: Loop, extent: i64, chunks: i64) -> Vec<Nest> {
+    fn stages(&mut self, k: &Loop, extent: i64, chunks: i64) -> Vec<Nest> {
         let len = chunk_length(extent, chunks);
         let (whole, rest) = (extent / len, extent % len);
         let part = self.part(whole + i64::from(rest > 0));
@@ -104,14 +104,14 @@ impl Split<'_> {
     }
 
     /// The first pass for some chunks of the loop over `k`.
-    fn first(&mut self, k: Loop, part: NodeRef, chunks: Chunks) -> Option<Nest> {
+    fn first(&mut self, k: &Loop, part: NodeRef, chunks: Chunks) -> Option<Nest> {
         let chain = &self.reduction.chain;
         let chunk = self.gpu.loop_of(chunks.count);
         let (acc, declare) = self.gpu.names.declare(chain.dtype, smallvec![], Space::Register);
         let mut body = self.reduction.context();
         body.push(declare);
         body.extend(nonzero_neutral(chain.op, chain.dtype).map(|start| Stmt::set_scalar(acc, start)));
-        let in_chunk = |l: &Loop| if *l == k { Loop { hi: chunks.len.into(), ..k } } else { *l };
+        let in_chunk = |l: &Loop| if l == k { Loop { hi: chunks.len.into(), ..*k } } else { l.clone() };
         let ks: Vec<Loop> = chain.ks.iter().map(in_chunk).collect();
         let mut step = vec![chain.step_into(acc, &Indices::new())];
         let start = Affine::term(chunk.var, chunks.len).plus_constant(chunks.start);
@@ -119,7 +119,7 @@ impl Split<'_> {
         body.extend(nest::wrap(&ks, step));
         let index = self.place(Affine::var(chunk.var).plus_constant(chunks.number));
         body.push(Stmt::Set { node: part, index, value: Expr::local(acc) });
-        let loops: Vec<Loop> = self.outputs.iter().copied().chain([chunk]).collect();
+        let loops: Vec<Loop> = self.outputs.iter().cloned().chain([chunk]).collect();
         self.gpu.renamed(&loops, body)
     }
 

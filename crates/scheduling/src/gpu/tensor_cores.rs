@@ -24,6 +24,6 @@ pub(crate) fn whole(gpu: &Gpu, nest: &Nest) -> Option<Block> {
         .collect();
     let product = MatmulNest::of(contraction, &gpu.names.arrays(std::iter::empty()))?;
     let loops: Vec<Loop> =
-        order.iter().filter_map(|var| nest.loops.iter().find(|l| l.var == *var)).copied().collect();
+        order.iter().filter_map(|var| nest.loops.iter().find(|l| l.var == *var)).cloned().collect();
     product.suits_tensor_cores(gpu.matrices).then(|| parallel(&loops, nest.body.clone()))
 }

@@ -20,11 +20,11 @@ const WORTH_RUNS: i64 = 256;
 pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let movable = nest.movable(&gpu.names);
     let (mut threads, rest): (Vec<Loop>, Vec<Loop>) =
-        nest.loops.iter().partition(|l| l.extent().is_some() && movable.contains(l));
-    let lane = threads.iter().copied().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
+        nest.loops.iter().cloned().partition(|l| l.extent().is_some() && movable.contains(l));
+    let lane = threads.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
     threads.retain(|l| *l != lane);
     if rest.is_empty()
-        && let Some((runs, body)) = in_runs(gpu, nest, &threads, lane)
+        && let Some((runs, body)) = in_runs(gpu, nest, &threads, &lane)
     {
         threads.push(runs);
         return Some(parallel(&threads, body));
@@ -34,7 +34,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 }
 
 /// The loop over runs of contiguous iterations, and the body for one run.
-fn in_runs(gpu: &mut Gpu, nest: &Nest, others: &[Loop], lane: Loop) -> Option<(Loop, Block)> {
+fn in_runs(gpu: &mut Gpu, nest: &Nest, others: &[Loop], lane: &Loop) -> Option<(Loop, Block)> {
     let extent = lane.extent()?;
     let total = others.iter().filter_map(Loop::extent).fold(extent, i64::saturating_mul);
     let sizes = vector_access::sizes(gpu, &nest.body, |index| index.mentions(lane.var));

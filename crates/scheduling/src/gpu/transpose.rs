@@ -57,13 +57,13 @@ struct TransposedNest<'a> {
 impl<'a> TransposedNest<'a> {
     fn of(gpu: &Gpu, nest: &'a Nest) -> Option<TransposedNest<'a>> {
         let (free, dependent) = gpu.independent(nest);
-        let lane = free.iter().copied().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
-        let is_stored = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if runs_along(index, lane));
+        let lane = free.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
+        let is_stored = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if runs_along(index, &lane));
         let is_plain = |stmt: &Stmt| matches!(stmt, Stmt::Comment(_)) || is_stored(stmt);
         if !dependent.is_empty() || !nest.body.iter().all(is_plain) {
             return None;
         }
-        let (across, reads) = transposed_loads(gpu, nest, lane, &free)?;
+        let (across, reads) = transposed_loads(gpu, nest, &lane, &free)?;
         let others = free.into_iter().filter(|l| *l != lane && *l != across).collect();
         let transposed = TransposedNest { nest, lane, across, others, reads };
         transposed.is_worth(gpu).then_some(transposed)
@@ -78,7 +78,7 @@ impl<'a> TransposedNest<'a> {
 
     /// The number of whole tiles along `across` and along `lane`.
     fn tiles(&self) -> [i64; 2] {
-        [self.across, self.lane].map(|l| l.hi.limit / SIDE)
+        [&self.across, &self.lane].map(|l| l.hi.limit / SIDE)
     }
 
     /// The kernel of the whole tiles.
@@ -96,16 +96,16 @@ impl<'a> TransposedNest<'a> {
             walk::map_values(&mut store, &mut |value| walk::map_expr(value, replaced));
         }
         let is_wide = self.has_runs(gpu, &store);
-        for (l, place) in self.places(own) {
+        for (l, place) in self.places(&own) {
             walk::substitute(&mut store, l.var, &place);
         }
         body.extend(load);
         body.extend(on_threads(gpu, own, is_wide, store));
         // Until here the two variables stood for the first row and column of a tile.
-        for (l, tile) in [(self.across, row), (self.lane, column)] {
+        for (l, tile) in [(&self.across, &row), (&self.lane, &column)] {
             walk::substitute(&mut body, l.var, &Affine::term(tile.var, SIDE));
         }
-        let loops: Vec<Loop> = self.others.iter().copied().chain([row, column]).collect();
+        let loops: Vec<Loop> = self.others.iter().cloned().chain([row, column]).collect();
         parallel(&loops, body)
     }
 
@@ -120,9 +120,9 @@ impl<'a> TransposedNest<'a> {
     }
 
     /// The loops' indices within a tile, relative to its first column and row.
-    fn places(&self, own: [Loop; 2]) -> [(Loop, Affine); 2] {
-        let [lane, across] = own.map(|own| Affine::var(own.var));
-        [(self.lane, lane), (self.across, across)].map(|(l, own)| (l, Affine::var(l.var).plus(&own)))
+    fn places(&self, own: &[Loop; 2]) -> [(&Loop, Affine); 2] {
+        let [lane, across] = own.each_ref().map(|own| Affine::var(own.var));
+        [(&self.lane, lane), (&self.across, across)].map(|(l, own)| (l, Affine::var(l.var).plus(&own)))
     }
 
     /// Copies a tile of a load into a shared array, whose rows are contiguous along `across`. Returns the
@@ -132,11 +132,12 @@ impl<'a> TransposedNest<'a> {
         let dtype = read.dtype(&gpu.names);
         let (array, declare) = gpu.names.declare(dtype, dims, Space::Workgroup);
         let own = [gpu.loop_of(SIDE), gpu.loop_of(SIDE)];
-        let value = self.places(own).into_iter().fold(read.clone(), |value, (l, place)| {
+        let value = self.places(&own).into_iter().fold(read.clone(), |value, (l, place)| {
             walk::map_expr_indices(value, &mut |i| i.substitute(l.var, &place))
         });
         let threads = gpu.width();
-        let transfer = SharedCopy::of(gpu, value, (vec![own[0]], own[1]), threads);
+        let [rows, columns] = own;
+        let transfer = SharedCopy::of(gpu, value, (vec![rows], columns), threads);
         load.extend(transfer.load(array, &mut gpu.names));
         (array, declare)
     }
@@ -158,9 +159,9 @@ impl<'a> TransposedNest<'a> {
     /// The nest of some rows and columns, each given by the first one and the count.
     fn beyond(&self, gpu: &mut Gpu, rows: (i64, i64), columns: (i64, i64)) -> Option<Nest> {
         let (mut loops, mut body) = (self.others.clone(), self.nest.body.clone());
-        for (l, (from, extent)) in [(self.across, rows), (self.lane, columns)] {
+        for (l, (from, extent)) in [(&self.across, rows), (&self.lane, columns)] {
             walk::substitute(&mut body, l.var, &Affine::var(l.var).plus_constant(from));
-            loops.push(Loop { hi: extent.into(), ..l });
+            loops.push(Loop { hi: extent.into(), ..*l });
         }
         gpu.renamed(&loops, body)
     }
@@ -187,7 +188,7 @@ fn on_threads(gpu: &mut Gpu, [lane, across]: [Loop; 2], is_wide: bool, mut body:
 
 /// The loads that are contiguous along another loop than the stores, and that loop; none if there are several
 /// such loops, or if shared memory does not stage elements of their size.
-fn transposed_loads(gpu: &Gpu, nest: &Nest, lane: Loop, free: &[Loop]) -> Option<(Loop, Vec<Expr>)> {
+fn transposed_loads(gpu: &Gpu, nest: &Nest, lane: &Loop, free: &[Loop]) -> Option<(Loop, Vec<Expr>)> {
     let has_size = |node: NodeRef| {
         (gpu.workgroups.element_bytes..=MOST_BYTES).contains(&gpu.names.node(node).size_bytes())
     };
@@ -195,26 +196,26 @@ fn transposed_loads(gpu: &Gpu, nest: &Nest, lane: Loop, free: &[Loop]) -> Option
     walk::each_value(&nest.body, &mut |value| {
         walk::each_expr(value, &mut |e| {
             let Expr::Get { node, index } = e else { return };
-            let across = free.iter().find(|l| runs_along(index, **l) && strides_along(index, lane));
+            let across = free.iter().find(|l| runs_along(index, l) && strides_along(index, lane));
             if let Some(across) = across.filter(|_| !reads.contains(e)) {
                 suits &= has_size(*node);
                 reads.push(e.clone());
-                found.push(*across);
+                found.push(across);
             }
         });
     });
     let across = *found.first()?;
-    (suits && found.iter().all(|l| *l == across)).then_some((across, reads))
+    (suits && found.iter().all(|l| *l == across)).then(|| (across.clone(), reads))
 }
 
 /// Whether consecutive iterations of a loop access contiguous elements.
-fn runs_along(index: &Indices, l: Loop) -> bool {
+fn runs_along(index: &Indices, l: &Loop) -> bool {
     let Some((last, outer)) = index.split_last() else { return false };
     last.coefficient(l.var) == 1 && !outer.iter().any(|i| i.mentions(l.var))
 }
 
 /// Whether consecutive iterations of a loop access different rows.
-fn strides_along(index: &Indices, l: Loop) -> bool {
+fn strides_along(index: &Indices, l: &Loop) -> bool {
     let Some((last, outer)) = index.split_last() else { return false };
     !last.mentions(l.var) && outer.iter().any(|i| i.mentions(l.var))
 }

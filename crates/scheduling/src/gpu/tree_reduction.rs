@@ -102,7 +102,7 @@ impl TreeReduction<'_> {
     fn accumulate(&self, partials: LocalId, all: &mut PartialResults, gpu: &mut Gpu) {
         let loops: Vec<SharedLoop> = self.pass.shared.iter().copied().chain(self.column).collect();
         let shares = distribute_loops(&loops, &mut gpu.names);
-        let inner = |share: &LoopShare| share.threads[1..].iter().map(|l| l.hi).collect::<Vec<_>>();
+        let inner = |share: &LoopShare| share.threads[1..].iter().map(|l| l.hi.limit).collect::<Vec<_>>();
         let Some((whole, rest)) = shares.split_first() else { return };
         if rest.iter().all(|share| inner(share) == inner(whole)) {
             self.accumulate_apart(partials, &shares, all, gpu);
@@ -198,7 +198,7 @@ impl TreeReduction<'_> {
     /// The accumulation of a thread's elements in all steps of a share.
     fn accumulation_steps(&self, share: &LoopShare, step: Stmt) -> Block {
         let is_shared = |var| self.pass.shared.iter().any(|shared| shared.var == var);
-        let others: Vec<_> = self.chain.ks.iter().copied().filter(|k| !is_shared(k.var)).collect();
+        let others: Vec<_> = self.chain.ks.iter().cloned().filter(|k| !is_shared(k.var)).collect();
         let (step, kind) = self.pass.in_registers(share, vec![step]);
         nest::wrap(&others, share.in_every_step(step, kind))
     }

@@ -120,7 +120,7 @@ impl LoopShare {
 
     /// The number of an iteration in its run.
     pub(crate) fn lane(&self) -> Affine {
-        self.lanes.map_or(Affine::constant(0), |lane| Affine::var(lane.var))
+        self.lanes.as_ref().map_or(Affine::constant(0), |lane| Affine::var(lane.var))
     }
 
     /// The index of an element that each thread has of its own: the threads' variables, then `others`.
@@ -149,8 +149,9 @@ impl LoopShare {
 
     /// The loop over a run around a block.
     pub(crate) fn in_every_lane(&self, block: Block) -> Block {
-        let around = |lane: Loop, body| vec![Stmt::looped(lane.var, lane.hi.limit, LoopKind::Unrolled, body)];
-        match self.lanes {
+        let around =
+            |lane: &Loop, body| vec![Stmt::looped(lane.var, lane.hi.limit, LoopKind::Unrolled, body)];
+        match &self.lanes {
             Some(lane) => around(lane, block),
             None => block,
         }

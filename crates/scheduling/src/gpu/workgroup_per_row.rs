@@ -63,7 +63,7 @@ impl WorkgroupEmitter<'_> {
                 RowPhase::Map(pass) => out.extend(self.map(pass)),
                 RowPhase::Loop { var, lo, hi, phases } => {
                     let (body, kind) = (self.phases(phases), LoopKind::Serial);
-                    out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind, body });
+                    out.push(Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind, body });
                 }
                 RowPhase::Stores(stores) => {
                     let thread = self.gpu.names.loop_id();

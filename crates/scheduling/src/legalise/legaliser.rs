@@ -44,9 +44,13 @@ impl Legaliser<'_> {
         for stmt in block {
             let stmt = match stmt {
                 Stmt::For { var, .. } if whole.contains(var) => stmt.clone(),
-                Stmt::For { var, lo, hi, kind, body } => {
-                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body, whole)? }
-                }
+                Stmt::For { var, lo, hi, kind, body } => Stmt::For {
+                    var: *var,
+                    lo: *lo,
+                    hi: hi.clone(),
+                    kind: *kind,
+                    body: self.widened(body, whole)?,
+                },
                 stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
                 stmt => stmt.clone(),
             };
@@ -81,7 +85,7 @@ impl Legaliser<'_> {
                 stmt.clone()
             }
             Stmt::For { var, lo, hi, kind, body } => {
-                Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body)? }
+                Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body: self.block(body)? }
             }
             Stmt::Set { node, index, value } => {
                 let (value, dtype) = self.value(value)?;

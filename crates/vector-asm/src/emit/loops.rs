@@ -43,6 +43,18 @@ impl FunctionEmitter<'_> {
                 self.store_location(to, location);
                 return false;
             }
+            Trips::Clipped { limit, clips } => {
+                self.number(to, limit as i64);
+                for &clip in &self.unit.clips[clips as usize] {
+                    self.load_location(SECOND, self.location_in_parent(number, clip));
+                    self.plain(Instruction::with2(Encoding::Cmp_r64_rm64, general(SECOND), general(to)));
+                    self.plain(Instruction::with2(Encoding::Cmovl_r64_rm64, general(to), general(SECOND)));
+                }
+                self.plain(Instruction::with2(Encoding::Test_rm64_r64, general(to), general(to)));
+                self.skip(Encoding::Jle_rel32_64, number);
+                self.store_location(to, location);
+                return false;
+            }
             Trips::Call { shift } | Trips::CallRemainder { shift } => shift,
         };
         let (begin, end) = (self.call_range_at, self.call_range_at + 8);
@@ -65,11 +77,16 @@ impl FunctionEmitter<'_> {
         true
     }
 
+    /// The location of a stream in the loop around.
+    fn location_in_parent(&self, number: usize, stream: u32) -> Location {
+        let parent = self.line.loops[number].parent;
+        let from = self.pointers.loops[parent].iter().find(|p| p.stream == stream);
+        from.expect("loops around have what inner ones begin with").location
+    }
+
     /// Computes a pointer's value in the first iteration.
     fn begin_pointer(&mut self, number: usize, pointer: &Pointer, has_first: bool) {
-        let parent = self.line.loops[number].parent;
-        let from = self.pointers.loops[parent].iter().find(|p| p.stream == pointer.from);
-        let from = from.expect("loops around have what inner ones begin with").location;
+        let from = self.location_in_parent(number, pointer.from);
         if !has_first || pointer.coefficient == 0 {
             let to = match pointer.location {
                 Location::Register(register) => register,

@@ -24,7 +24,7 @@ use crate::machine::{
     Access, Address, Base, Inst, Loop, MachineProgram, Node, Phi, Reg, Stream, Trips, WORDS,
 };
 use crate::program::{
-    Counter, Index, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
+    Counter, Index, IndexSum, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
 /// The registers of a value or variable.
@@ -226,7 +226,7 @@ impl Lowering<'_> {
     fn statement(&mut self, stmt: &VectorStmt) -> Result<(), VectorCompileError> {
         self.part = 0;
         match stmt {
-            VectorStmt::Loop { counter, range, body } => self.enter(stmt, *counter, *range, body),
+            VectorStmt::Loop { counter, range, body } => self.enter(stmt, *counter, range, body),
             VectorStmt::Let { value, op } => self.define(*value, op),
             VectorStmt::Set { variable, start, value } => {
                 self.set(stmt, *variable, *start, *value);
@@ -245,11 +245,11 @@ impl Lowering<'_> {
         &mut self,
         stmt: &VectorStmt,
         counter: Counter,
-        range: LoopRange,
+        range: &LoopRange,
         body: &[VectorStmt],
     ) -> Result<(), VectorCompileError> {
         let size = self.size(body);
-        match range {
+        match *range {
             LoopRange::Constant(n) if n <= 1 || size.is_some_and(|size| n.saturating_mul(size) <= 24) => {
                 self.copies(counter, 0..n, body)
             }
@@ -262,6 +262,12 @@ impl Lowering<'_> {
                 self.repeat(stmt, counter, Trips::Constant(rounds), factor, body)?;
                 self.copies(counter, rounds * factor..n, body)
             }
+            LoopRange::Clipped { limit, ref clips } => {
+                let ends = clips.iter().map(|clip| self.end(clip)).collect();
+                self.unit.clips.push(ends);
+                let clips = self.unit.clips.len() as u32 - 1;
+                self.repeat(stmt, counter, Trips::Clipped { limit, clips }, 1, body)
+            }
             LoopRange::Call => {
                 let factor = size.map_or(1, unroll_factor);
                 let shift = factor.ilog2();
@@ -273,6 +279,12 @@ impl Lowering<'_> {
                 }
             }
         }
+    }
+
+    /// The stream whose value is the end of a loop.
+    fn end(&mut self, clip: &IndexSum) -> u32 {
+        let (terms, offset) = self.affine(clip.offset, &clip.terms);
+        self.unit.stream(Stream { base: Base::Zero, offset, terms })
     }
 
     /// Lowers the body once for each value of its counter.

@@ -9,7 +9,7 @@ use codegen_core::{
 };
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// The text of a kernel with one vector loop and remaining iterations.
@@ -39,7 +39,7 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     });
     let indices = ir.symbols.iter().map(|s| Param::StaticIndex { range: s.range });
     let extent = match ir.body.as_slice() {
-        [Stmt::For { lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] => {
+        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if let Some(limit) = hi.constant() => {
             (limit - lo) as u64
         }
         _ => 1,

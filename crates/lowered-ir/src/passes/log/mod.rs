@@ -89,7 +89,13 @@ impl Logger<'_> {
             Stmt::For { var, lo, hi, kind, body } => {
                 let mut inside = vec![self.index(&Affine::var(*var))];
                 inside.append(&mut self.block(body));
-                out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: in_order(*kind), body: inside });
+                out.push(Stmt::For {
+                    var: *var,
+                    lo: *lo,
+                    hi: hi.clone(),
+                    kind: in_order(*kind),
+                    body: inside,
+                });
             }
             Stmt::Set { node, index, value } => {
                 let target = Expr::Get { node: *node, index: index.clone() };

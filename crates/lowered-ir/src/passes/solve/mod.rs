@@ -217,12 +217,13 @@ impl<'a> EquationSystem<'a> {
     fn within_loop(&self, var: LoopId, value: &Affine) -> Vec<Range> {
         let Some(info) = self.ranges.get(var) else { return Vec::new() };
         let mut within = vec![Range { index: value.clone(), lo: info.lo, hi: info.hi.limit }];
-        if let Some(symbol) = info.hi.symbol {
-            // The condition `value < symbol`. A range needs a lower end too; this one follows from the range
+        for clip in self.ranges.clips_of(var) {
+            // The condition `value < clip`. A range needs a lower end too; this one follows from the range
             // above.
-            let (_, most) = self.ranges.of_var(symbol.into());
+            let most = self.ranges.bounds(&clip).map_or(i64::MAX, |(_, most)| most);
             let lo = info.lo.saturating_sub(most).saturating_sub(1);
-            within.push(Range { index: value.plus(&Affine::term(symbol, -1)), lo, hi: 0 });
+            let clip = self.values.iter().fold(clip, |clip, (&var, value)| clip.substitute(var, value));
+            within.push(Range { index: value.plus(&clip.times(-1)), lo, hi: 0 });
         }
         within
     }

@@ -10,7 +10,7 @@ use super::body::IndexedBody;
 use super::inline::InlineContext;
 use super::instantiate::MAX_DEPTH;
 use super::{Effects, InlinedComputation, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
-use crate::ir::{Affine, Block, Bound, Expr, Fresh, Indices, LoopId, LoopKind, NodeRef, Stmt, walk};
+use crate::ir::{Affine, Block, Expr, Fresh, Indices, LoopId, LoopKind, NodeRef, Stmt, walk};
 use crate::passes::cost::{cost, depth, size};
 
 /// Computations with fewer parts are copied.
@@ -183,7 +183,7 @@ fn joined(
 }
 
 fn is_loop(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Serial, .. })
+    matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Serial, .. } if hi.is_constant())
 }
 
 /// The body of the innermost loop of a nest.

@@ -139,7 +139,7 @@ impl Inliner<'_, '_> {
                 self.place.loops.push(*var);
                 let body = self.block(body, in_vector || *kind == LoopKind::Vector)?;
                 self.place.loops.pop();
-                out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body });
+                out.push(Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body });
             }
             // The node's own setters are dropped later.
             Stmt::Set { node, .. } if *node == self.producer.node => out.push(stmt.clone()),

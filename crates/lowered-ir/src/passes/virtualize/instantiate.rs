@@ -6,13 +6,13 @@
 //! the local, so nests that set other elements leave the local unchanged. Both values are evaluated; the
 //! reads of the nest's value are guarded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, Scalar};
 
 use crate::ir::{
     Affine, BinaryOp, Block, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, Range, Routine, Stmt,
-    walk,
+    Var, walk,
 };
 use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
@@ -146,11 +146,12 @@ fn repeat(
     let is_known = |(var, new): (&LoopId, &LoopId)| solution.values.contains_key(new).then_some(*var);
     single_element::check(&piece.stmt, &names.iter().filter_map(is_known).collect(), solution.inverted)?;
     walk::map_indices(&mut nest, &mut |index| in_solution(index, &solution));
+    site.ranges.add(&nest);
     let plain = |value: &Affine| value.as_var().is_some() || value.as_constant().is_some();
     *site.rewritten |=
         wanted.guard.is_some() || !solution.conditions.is_empty() || !solution.values.values().all(plain);
     let mut emit =
-        InstanceEmitter { producer, local, solution: &solution, wanted, entered: Vec::new(), site };
+        InstanceEmitter { producer, local, solution: &solution, wanted, ahead: walk::loops_in(&nest), site };
     emit.block(nest).map(Some)
 }
 
@@ -199,8 +200,8 @@ struct InstanceEmitter<'a, 's> {
     local: LocalId,
     solution: &'a Solution,
     wanted: &'a ElementUse,
-    /// The loops around the current statement that remain in the instance, outermost first.
-    entered: Vec<LoopId>,
+    /// The loops of the nest that are not around the current statement.
+    ahead: BTreeSet<LoopId>,
     site: &'a mut UseSite<'s>,
 }
 
@@ -213,9 +214,9 @@ impl InstanceEmitter<'_, '_> {
                     out.extend(self.block(body)?);
                 }
                 Stmt::For { var, lo, hi, kind, body } => {
-                    self.entered.push(var);
+                    self.ahead.remove(&var);
                     let body = self.block(body)?;
-                    self.entered.pop();
+                    self.ahead.insert(var);
                     let kind = if kind == LoopKind::Unrolled { kind } else { LoopKind::Serial };
                     out.push(Stmt::For { var, lo, hi, kind, body });
                 }
@@ -245,9 +246,8 @@ impl InstanceEmitter<'_, '_> {
     /// The guard of reads at this place: that of the use and the conditions whose variables are in scope.
     fn protection(&self) -> Protection {
         let mut guard = self.wanted.guard.clone().unwrap_or_default();
-        let ahead = |var: &&LoopId| !self.entered.contains(*var);
-        let in_scope =
-            |range: &&Range| !self.solution.kept.iter().filter(ahead).any(|var| range.index.mentions(*var));
+        let is_ahead = |&(var, _): &(Var, i64)| matches!(var, Var::Loop(id) if self.ahead.contains(&id));
+        let in_scope = |range: &&Range| !range.index.terms().iter().any(is_ahead);
         for range in self.solution.conditions.iter().filter(in_scope) {
             if !guard.contains(range) {
                 guard.push(range.clone());

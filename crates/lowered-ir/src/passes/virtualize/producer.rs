@@ -146,7 +146,7 @@ fn project(stmt: &Stmt, node: NodeRef, index: &Indices) -> Option<Stmt> {
         Stmt::For { var, lo, hi, kind, body } => {
             let body: Vec<Stmt> = body.iter().filter_map(|s| project(s, node, index)).collect();
             let active = body.iter().any(|s| !matches!(s, Stmt::Declare { .. }));
-            active.then(|| Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body })
+            active.then(|| Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body })
         }
         Stmt::Set { node: n, index: i, .. } => (*n == node && i == index).then(|| stmt.clone()),
         Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Comment(_) | Stmt::Log { .. } => None,

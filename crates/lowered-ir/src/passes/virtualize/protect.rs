@@ -2,7 +2,7 @@
 
 use tnode::{DType, Scalar};
 
-use crate::ir::{Affine, Expr, Guard, Indices, LocalId, NodeRef, Var, walk};
+use crate::ir::{Affine, Expr, Guard, Indices, LocalId, NodeRef, walk};
 use crate::passes::ranges::Ranges;
 use crate::verify::proves_in_bounds;
 
@@ -80,8 +80,7 @@ impl Protection {
 }
 
 fn in_bounds(guard: &Guard, node: NodeRef, index: &Indices, site: &UseSite<'_>) -> bool {
-    let bounds = |id| site.ranges.of_var(Var::Loop(id));
-    proves_in_bounds(site.routine, bounds, guard, index, &site.routine.node(node).dims)
+    proves_in_bounds(site.routine, site.ranges, guard, index, &site.routine.node(node).dims)
 }
 
 fn fits_i32(index: &Affine, ranges: &Ranges) -> bool {

@@ -21,7 +21,8 @@ pub(crate) fn rename(block: &mut [Stmt], fresh: &mut Fresh) -> BTreeMap<LoopId, 
 fn rename_loops(block: &mut [Stmt], names: &mut BTreeMap<LoopId, LoopId>, fresh: &mut Fresh) {
     for stmt in block {
         match stmt {
-            Stmt::For { var, body, .. } => {
+            Stmt::For { var, hi, body, .. } => {
+                *hi = hi.map(|clip| renamed(clip, names));
                 let new = fresh.loop_id();
                 names.insert(*var, new);
                 *var = new;

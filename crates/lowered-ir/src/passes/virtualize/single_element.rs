@@ -8,7 +8,7 @@
 //!
 //! Where the value of a dropped loop depends on a loop further in, the nest must hold nothing but the one
 //! store, since every other statement would see another value of the dropped variable in each iteration of
-//! the inner loop.
+//! the inner loop, and the bounds of its loops must be constants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::InlineRejection;
 /// Checks a setter nest without the loops `dropped`; `inverted` is the field of
 /// [`crate::passes::solve::Solution`].
 pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), InlineRejection> {
-    if inverted && !is_one_store(nest) {
+    if inverted && !(is_one_store(nest) && has_constant_bounds(nest)) {
         return Err(InlineRejection::InvertedNest);
     }
     NestCheck { dropped, around: Vec::new(), locals: BTreeMap::new() }.stmt(nest)
@@ -31,6 +31,16 @@ fn is_one_store(stmt: &Stmt) -> bool {
         Stmt::Set { .. } => true,
         _ => false,
     }
+}
+
+/// Whether no loop ends at a value that depends on another loop. A dropped variable could otherwise stand in
+/// the end of a loop on which its value depends.
+fn has_constant_bounds(nest: &Stmt) -> bool {
+    let mut constant = true;
+    walk::each_stmt(std::slice::from_ref(nest), &mut |stmt| {
+        constant &= !matches!(stmt, Stmt::For { hi, .. } if !hi.is_constant());
+    });
+    constant
 }
 
 struct NestCheck<'a> {

@@ -31,11 +31,11 @@ impl TiledMatmul {
         let (x, y, _, fused) = multiply_add(&reduction.chain.step)?;
         let alone = |l: &&Loop, x: &Expr, y: &Expr| mentions(x, l.var) && !mentions(y, l.var);
         let columns = outputs.iter().filter(|l| alone(l, x, y) || alone(l, y, x));
-        let columns = *columns.max_by_key(|l| (nest::lane_score(&nest.body, l.var), l.hi.limit))?;
+        let columns = columns.max_by_key(|l| (nest::lane_score(&nest.body, l.var), l.hi.limit))?.clone();
         let a_first = mentions(y, columns.var);
         let (a, b) = if a_first { (x, y) } else { (y, x) };
-        let rows = *outputs.iter().filter(|l| alone(l, a, b)).max_by_key(|l| l.hi.limit)?;
-        let batch = outputs.iter().copied().filter(|l| *l != rows && *l != columns).collect();
+        let rows = outputs.iter().filter(|l| alone(l, a, b)).max_by_key(|l| l.hi.limit)?.clone();
+        let batch = outputs.iter().filter(|l| **l != rows && **l != columns).cloned().collect();
         let (a, b) = (a.clone(), b.clone());
         Some(TiledMatmul { reduction, a, b, fused, a_first, rows, columns, batch })
     }

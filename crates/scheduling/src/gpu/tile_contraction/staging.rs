@@ -82,7 +82,8 @@ impl MatmulTiler<'_> {
             return KSplit { outer, inner, step, len, from: Affine::constant(0), rest: 0 };
         }
         let step = self.gpu.loop_of(depth / len);
-        KSplit { outer, inner, step, len, from: Affine::term(step.var, len), rest: depth % len }
+        let from = Affine::term(step.var, len);
+        KSplit { outer, inner, step, len, from, rest: depth % len }
     }
 
     /// The copies of a block of operand A and of operand B.

@@ -56,7 +56,7 @@ pub(crate) struct TileAxis {
 }
 
 impl TileAxis {
-    fn of(l: Loop, size: &TileSize) -> TileAxis {
+    fn of(l: &Loop, size: &TileSize) -> TileAxis {
         let (extent, target) = (l.hi.limit, size.tile);
         let even = || (target / 2..=target).rev().find(|d| extent % d == 0 && d % size.each == 0);
         let tile = match extent {
@@ -103,7 +103,7 @@ pub(crate) struct MatmulTile {
 impl MatmulTile {
     /// The largest size that gives enough tiles, else the smallest.
     pub(crate) fn of(product: &TiledMatmul, gpu: &Gpu) -> Option<MatmulTile> {
-        let (rows, columns) = (product.rows, product.columns);
+        let (rows, columns) = (&product.rows, &product.columns);
         if rows.hi.limit < WORTH_TILING || columns.hi.limit < WORTH_TILING {
             return None;
         }

@@ -42,10 +42,10 @@ impl<'a> MatmulTiler<'a> {
         }
         body.extend(parts);
         body.extend(self.finish(sums));
-        for (side, tile) in [(m, row), (n, column)] {
+        for (side, tile) in [(m, &row), (n, &column)] {
             walk::substitute(&mut body, side.var, &Affine::term(tile.var, side.tile));
         }
-        let loops: Vec<Loop> = self.product.batch.iter().copied().chain([row, column]).collect();
+        let loops: Vec<Loop> = self.product.batch.iter().cloned().chain([row, column]).collect();
         parallel(&loops, body)
     }
 
@@ -136,9 +136,9 @@ impl<'a> MatmulTiler<'a> {
         body.extend(nest::wrap(&reduction.chain.ks, reduction.chain.as_block()));
         body.extend(reduction.after.iter().cloned());
         let mut loops = product.batch.clone();
-        for (l, (from, extent)) in [(product.rows, rows), (product.columns, columns)] {
+        for (l, (from, extent)) in [(&product.rows, rows), (&product.columns, columns)] {
             walk::substitute(&mut body, l.var, &Affine::var(l.var).plus_constant(from));
-            loops.push(Loop { hi: extent.into(), ..l });
+            loops.push(Loop { hi: extent.into(), ..*l });
         }
         self.gpu.renamed(&loops, body)
     }

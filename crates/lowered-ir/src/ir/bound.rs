@@ -1,0 +1,189 @@
+//! The ends of loops, and the ranges of indices that follow from them.
+
+use super::{Affine, LoopId, Var};
+
+/// The end of a loop: the least of a constant and of any number of affine expressions, the *clips*, over
+/// symbols and the variables of enclosing loops.
+///
+/// Kept normal: the clips are sorted, none occurs twice, and none is constant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// The constant. The loop variable stays below it, whatever the clips are.
+    pub limit: i64,
+    clips: Vec<Affine>,
+}
+
+impl From<i64> for Bound {
+    fn from(limit: i64) -> Self {
+        Bound { limit, clips: Vec::new() }
+    }
+}
+
+impl Bound {
+    /// The lesser of this bound and `clip`.
+    pub fn clipped(mut self, clip: Affine) -> Bound {
+        match (clip.as_constant(), self.clips.binary_search(&clip)) {
+            (Some(constant), _) => self.limit = self.limit.min(constant),
+            (None, Ok(_)) => {}
+            (None, Err(at)) => self.clips.insert(at, clip),
+        }
+        self
+    }
+
+    /// The clips, sorted; none for a constant bound.
+    pub fn clips(&self) -> &[Affine] {
+        &self.clips
+    }
+
+    /// The bound, if it is constant.
+    pub fn constant(&self) -> Option<i64> {
+        self.is_constant().then_some(self.limit)
+    }
+
+    /// Whether the bound has the same value in every run and in every iteration of the loops around.
+    pub fn is_constant(&self) -> bool {
+        self.clips.is_empty()
+    }
+
+    /// Whether a clip mentions the variable.
+    pub fn mentions(&self, var: impl Into<Var>) -> bool {
+        let var = var.into();
+        self.clips.iter().any(|clip| clip.mentions(var))
+    }
+
+    /// The bound with every clip replaced by its image.
+    pub fn map(&self, f: impl FnMut(&Affine) -> Affine) -> Bound {
+        self.clips.iter().map(f).fold(self.limit.into(), Bound::clipped)
+    }
+
+    /// The value under an assignment of the variables.
+    pub fn eval(&self, mut value: impl FnMut(Var) -> i64) -> i64 {
+        self.clips.iter().fold(self.limit, |least, clip| least.min(clip.eval(&mut value)))
+    }
+}
+
+/// The ranges of the variables in scope at some statement.
+pub trait VariableBounds {
+    /// The least and the greatest value of a variable.
+    fn interval(&self, var: Var) -> (i64, i64);
+
+    /// The clips of the loop over a variable: the variable is less than each of them.
+    fn clips(&self, var: LoopId) -> &[Affine];
+}
+
+/// The number of clips that [`index_bounds`] tries for each end of an index.
+const MAX_SUBSTITUTIONS: usize = 32;
+
+/// The least and the greatest value of an index at a statement that runs; `None` where they do not fit an
+/// `i64`.
+///
+/// A variable lies within its interval and below the clips of its loop. So `j - i` with `0 <= i < 8` and
+/// `j < min(8, i + 1)` is at most 0, although intervals alone allow 7.
+pub fn index_bounds(index: &Affine, ranges: &impl VariableBounds) -> Option<(i64, i64)> {
+    let (least, greatest) = index.bounds(|var| ranges.interval(var))?;
+    let is_clipped = |&(var, _): &(Var, i64)| matches!(var, Var::Loop(id) if !ranges.clips(id).is_empty());
+    if !index.terms().iter().any(is_clipped) {
+        return Some((least, greatest));
+    }
+    let mut left = MAX_SUBSTITUTIONS;
+    let above = greatest_below_clips(index, ranges, &mut left);
+    left = MAX_SUBSTITUTIONS;
+    let below = index.checked_times(-1).and_then(|negated| greatest_below_clips(&negated, ranges, &mut left));
+    let below = below.and_then(i64::checked_neg);
+    Some((below.map_or(least, |b| b.max(least)), above.map_or(greatest, |a| a.min(greatest))))
+}
+
+/// The least upper end of the index that replacing variables by their greatest values gives; a variable's
+/// greatest value is the end of its interval, or one less than a clip.
+fn greatest_below_clips(index: &Affine, ranges: &impl VariableBounds, left: &mut usize) -> Option<i64> {
+    let mut best = index.bounds(|var| ranges.interval(var)).map(|(_, greatest)| greatest);
+    for &(var, coefficient) in index.terms() {
+        let Var::Loop(id) = var else { continue };
+        let clips = if coefficient > 0 { ranges.clips(id) } else { &[] };
+        for clip in clips {
+            let Some(rest) = left.checked_sub(1) else { return best };
+            *left = rest;
+            let last = clip.checked_plus(&Affine::constant(-1));
+            let clipped = last.and_then(|last| index.checked_substitute(var, &last));
+            let end = clipped.and_then(|clipped| greatest_below_clips(&clipped, ranges, left));
+            best = match (best, end) {
+                (Some(best), Some(end)) => Some(best.min(end)),
+                (best, end) => best.or(end),
+            };
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const I: LoopId = LoopId(0);
+    const J: LoopId = LoopId(1);
+
+    fn sum(terms: &[(LoopId, i64)], offset: i64) -> Affine {
+        let mut index = Affine::constant(offset);
+        terms.iter().for_each(|&(var, c)| index.add_term(var.into(), c));
+        index
+    }
+
+    /// `0 <= i < 8`, and `0 <= j < 8` below the clips.
+    struct Triangle(Vec<Affine>);
+
+    impl VariableBounds for Triangle {
+        fn interval(&self, _: Var) -> (i64, i64) {
+            (0, 7)
+        }
+
+        fn clips(&self, var: LoopId) -> &[Affine] {
+            if var == J { &self.0 } else { &[] }
+        }
+    }
+
+    #[test]
+    fn bounds_are_normal() {
+        let clip = |c| sum(&[(I, 1)], c);
+        let a = Bound::from(8).clipped(clip(2)).clipped(clip(1)).clipped(clip(2));
+        assert_eq!(a, Bound::from(8).clipped(clip(1)).clipped(clip(2)));
+        assert_eq!(Bound::from(8).clipped(5.into()), 5.into());
+        assert_eq!(a.map(|clip| clip.substitute(I, &3.into())), 4.into());
+        assert_eq!(a.eval(|_| 1), 2);
+        assert!(a.mentions(I) && !a.mentions(J) && a.constant().is_none());
+    }
+
+    #[test]
+    fn clips_bound_sums_and_differences() {
+        let below_diagonal = Triangle(vec![sum(&[(I, 1)], 1)]);
+        assert_eq!(index_bounds(&sum(&[(J, 1), (I, -1)], 0), &below_diagonal), Some((-7, 0)));
+        assert_eq!(index_bounds(&sum(&[(I, 2), (J, -2)], 0), &below_diagonal), Some((0, 14)));
+        assert_eq!(index_bounds(&sum(&[(I, 1), (J, 1)], 0), &below_diagonal), Some((0, 14)));
+        let from_diagonal = Triangle(vec![sum(&[(I, -1)], 8)]);
+        assert_eq!(index_bounds(&sum(&[(I, 1), (J, 1)], 0), &from_diagonal), Some((0, 7)));
+    }
+
+    #[test]
+    fn bounds_hold_on_every_small_case() {
+        for (slope, offset) in [(1, 1), (-1, 8), (2, -3), (-2, 9), (1, 0)] {
+            let clip = sum(&[(I, slope)], offset);
+            let ranges = Triangle(vec![clip.clone()]);
+            for (a, b) in [(1, 1), (1, -1), (-1, 1), (-2, 3), (3, 2), (0, 1), (0, -1)] {
+                let index = sum(&[(I, a), (J, b)], 0);
+                let (least, greatest) = index_bounds(&index, &ranges).unwrap();
+                for i in 0..8 {
+                    for j in 0..8.min(slope * i + offset) {
+                        let value = a * i + b * j;
+                        assert!((least..=greatest).contains(&value), "{value} of {index:?} below {clip:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn steep_clips_do_not_overflow() {
+        let ranges = Triangle(vec![sum(&[(I, i64::MAX)], i64::MAX)]);
+        assert_eq!(index_bounds(&sum(&[(I, i64::MAX), (J, 3)], 0), &ranges), None);
+        assert_eq!(index_bounds(&sum(&[(I, 1), (J, 3)], 0), &ranges), Some((0, 28)));
+    }
+}
