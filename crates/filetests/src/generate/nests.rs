@@ -44,7 +44,9 @@ impl Maker<'_, '_> {
         let dtype = self.dtype(node);
         let numbers: Vec<NodeRef> = self.memory().into_iter().filter(|&n| self.is_number(n)).collect();
         let table = *self.choices.pick(&numbers);
-        let label = *self.choices.pick(&[DType::I32, DType::I32, DType::F32, DType::U8]);
+        let mut labels = vec![DType::I32, DType::I32, DType::F32, DType::U8];
+        labels.retain(|label| self.types.all.contains(label));
+        let label = *self.choices.pick(&labels);
         let wanted = self.expr(label, 1);
         let mut read = self.index(table);
         let axis = self.choices.below(read.len().max(1));
