@@ -135,7 +135,13 @@ impl fmt::Display for Accumulation<'_> {
         let accum = self.accum;
         let lhs = self.names.node(&accum.lhs) + &self.indices(accum.projections.project_lhs());
         let init = if accum.init_neutral || accum.op == AccumOp::Assign { ":" } else { "" };
-        write!(f, "{lhs} ={init}{} {}", spelling(accum.op), self.rhs())
+        write!(f, "{lhs} ={init}{} {}", spelling(accum.op), self.rhs())?;
+        let ends = accum.projections.product_iterators().iter().zip(accum.projections.clips());
+        let ends = ends.flat_map(|(iterator, clips)| clips.iter().map(move |clip| (iterator, clip)));
+        ends.enumerate().try_for_each(|(at, (iterator, clip))| {
+            let before = if at == 0 { " where" } else { "," };
+            write!(f, "{before} {iterator} < {}", self.affine(clip))
+        })
     }
 }
 
@@ -183,7 +189,11 @@ impl Accumulation<'_> {
         if let Some(operand) = index.computed() {
             return self.operand(operand);
         }
-        affine(&index.affine(), |var| match var {
+        self.affine(&index.affine())
+    }
+
+    fn affine(&self, index: &Affine) -> String {
+        affine(index, |var| match var {
             Var::Loop(id) => id.to_string(),
             Var::Symbol(id) => symbol_name(id, self.names.symbols),
         })

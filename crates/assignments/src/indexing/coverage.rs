@@ -48,7 +48,7 @@ impl Projections {
     /// The index of each axis must take every value of its dimension. No iterator may occur in the indices of
     /// two axes, so that all combinations of these values occur.
     pub fn is_surjective(&self) -> bool {
-        let writes = !self.product_space().contains(&0);
+        let writes = !self.product_space().contains(&0) && !self.is_clipped();
         self.lhs_dims().contains(&0) || (writes && self.uncovered_axis().is_none())
     }
 
@@ -61,6 +61,16 @@ impl Projections {
             seen.extend(loops.iter().map(|&(id, _)| id));
             shared || !self.covers(index, extent(dim))
         })
+    }
+
+    /// The first axis of the left-hand side whose index a condition bounds.
+    pub(crate) fn clipped_axis(&self) -> Option<usize> {
+        let bounded = self.product_iterators().iter().zip(self.clips());
+        let clipped: Vec<LoopId> =
+            bounded.filter(|(_, clips)| !clips.is_empty()).map(|(&id, _)| id).collect();
+        self.project_lhs()
+            .iter()
+            .position(|index| index.loop_terms().iter().any(|(id, _)| clipped.contains(id)))
     }
 
     /// Whether the index takes exactly the values `0..dim`. A computed index may take any value.
@@ -92,6 +102,9 @@ impl Projections {
     /// The bounding box of the elements written, as the first and last index per axis, if every element of it
     /// is provably written.
     fn written_box(&self) -> Option<Vec<(i64, i64)>> {
+        if self.is_clipped() {
+            return None;
+        }
         let mut seen: Vec<LoopId> = Vec::new();
         let axis = |index: &AxisIndex| {
             let loops = index.loop_terms();
@@ -129,7 +142,7 @@ impl Projections {
             let (lo, hi) = if shared { None } else { self.interval(&AxisIndex::new(loops)) }?;
             Some(AxisSpan { symbols, lo, hi })
         };
-        let writes = !self.product_space().contains(&0);
+        let writes = !self.product_space().contains(&0) && !self.is_clipped();
         self.project_lhs().iter().map(axis).collect::<Option<_>>().filter(|_| writes)
     }
 
@@ -141,7 +154,9 @@ impl Projections {
             index.loop_terms().iter().all(|&(id, _)| self.extent_of(id) == other.extent_of(id))
         };
         let (ours, theirs) = (self.project_lhs(), other.project_lhs());
-        ours == theirs && ours.iter().all(|index| known(index) && same_extents(index))
+        ours == theirs
+            && self.clips() == other.clips()
+            && ours.iter().all(|index| known(index) && same_extents(index))
     }
 
     /// Whether no element is written by both: on some axis the ranges of their indices are disjoint.
@@ -164,10 +179,7 @@ impl Projections {
 
     /// The least and the greatest value of an index if all symbols are 0.
     fn bounds_of(&self, index: &AxisIndex) -> Option<(i64, i64)> {
-        index.affine().bounds(|var| match var {
-            Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
-            Var::Symbol(_) => (0, 0),
-        })
+        self.index_bounds(&index.affine(), &|_| None)
     }
 
     /// Whether each element of the left-hand side is provably written at most once.

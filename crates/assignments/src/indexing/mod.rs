@@ -4,10 +4,13 @@
 //! An assignment iterates over a *product space* with one axis per letter of its statement. A *projection*
 //! indexes each array of the assignment: it has one [`AxisIndex`] per dimension, an affine form of product
 //! iterators and static symbols. One index of an array may be computed by an operand at run time.
-//! [`Projections`] has these invariants: no product axis has extent 1 (its iterator is replaced by 0), every
+//! Conditions can cut off a part of the product space ([`Projections::within`]).
+//! [`Projections`] has these invariants: no product axis without a condition has extent 1 (its iterator is
+//! replaced by 0), every
 //! loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on
 //! itself.
 
+pub(crate) mod bounded_space;
 pub(crate) mod concat;
 mod coverage;
 pub mod einsum;
@@ -15,12 +18,14 @@ mod window;
 
 use std::fmt;
 
+pub use self::bounded_space::ConditionError;
+use self::bounded_space::{BoundedSpace, PointRanges};
 pub(crate) use self::coverage::{AxisSpan, are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
 use tnode::Dims;
 
-use lowered_ir::ir::{Affine, LoopId, Var};
+use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, index_bounds};
 
 /// A static symbol: an integer parameter of a routine, such as the number of a batch, bound at each run.
 ///
@@ -155,6 +160,8 @@ pub(crate) fn extent(dim: usize) -> i64 {
 pub struct Projections {
     product_space: Dims,
     product_iterators: SmallVec<[LoopId; 4]>,
+    /// For each product axis, expressions over outer iterators and symbols that its iterator stays below.
+    clips: SmallVec<[Vec<Affine>; 4]>,
     lhs_dims: Dims,
     rhs_dims: Vec<Dims>,
     project_lhs: Projection,
@@ -198,6 +205,14 @@ pub enum IndexError {
         operand: usize,
         /// The number of operands.
         operands: usize,
+    },
+    /// A condition cannot bound a loop.
+    #[error("condition {} {why}", condition + 1)]
+    Condition {
+        /// The position of the condition.
+        condition: usize,
+        /// The reason.
+        why: ConditionError,
     },
     /// An array has more than one computed index.
     #[error("{place} has {found} computed indices, expected at most one")]
@@ -244,19 +259,43 @@ impl Projections {
         rhs: Vec<Indexed>,
         debug_info: impl Into<String>,
     ) -> Result<Projections, IndexError> {
+        Projections::within(axes, &[], lhs, rhs, debug_info)
+    }
+
+    /// Like [`new`](Self::new), but assigns only at the points of the product space where every condition, an
+    /// affine form of iterators and symbols, is at least 0: `i - j` for `j <= i`.
+    ///
+    /// An iterator that a condition bounds from below is replaced by its lower bound plus a count, so the
+    /// variables in [`project_lhs`](Self::project_lhs) are counts of iterations.
+    ///
+    /// # Errors
+    /// Like [`new`](Self::new), and [`IndexError::Condition`].
+    pub fn within(
+        axes: &[usize],
+        conditions: &[Affine],
+        lhs: Indexed,
+        rhs: Vec<Indexed>,
+        debug_info: impl Into<String>,
+    ) -> Result<Projections, IndexError> {
         check(axes.len(), ArrayRole::Lhs, &lhs)?;
         check_computed(rhs.len(), ArrayRole::Lhs, &lhs.1)?;
         for (at, operand) in rhs.iter().enumerate() {
             check(axes.len(), ArrayRole::Rhs(at), operand)?;
             check_computed(rhs.len(), ArrayRole::Rhs(at), &operand.1)?;
         }
-        let iterating = || axes.iter().enumerate().filter(|(_, d)| **d != 1);
-        let (rhs_dims, project_rhs) =
-            rhs.into_iter().map(|(dims, p)| (dims, without_trivial(&p, axes))).unzip();
+        let extents: Vec<i64> = axes.iter().map(|&dim| extent(dim)).collect();
+        let bounded = BoundedSpace::new(&extents, conditions)
+            .map_err(|(condition, why)| IndexError::Condition { condition, why })?;
+        let is_conditional = |axis| conditions.iter().any(|c| c.mentions(axis_iterator(axis)));
+        let iterating = || axes.iter().enumerate().filter(|&(axis, &d)| d != 1 || is_conditional(axis));
+        let iterated: Vec<LoopId> = iterating().map(|(axis, _)| axis_iterator(axis)).collect();
+        let counted = |projection: &[AxisIndex]| in_counts(projection, &bounded, &iterated);
+        let (rhs_dims, project_rhs) = rhs.into_iter().map(|(dims, p)| (dims, counted(&p))).unzip();
         Ok(Projections {
             product_space: iterating().map(|(_, &d)| d).collect(),
             product_iterators: iterating().map(|(axis, _)| axis_iterator(axis)).collect(),
-            project_lhs: without_trivial(&lhs.1, axes),
+            clips: iterating().map(|(axis, _)| bounded.clips()[axis].clone()).collect(),
+            project_lhs: counted(&lhs.1),
             lhs_dims: lhs.0,
             rhs_dims,
             project_rhs,
@@ -273,7 +312,7 @@ impl Projections {
             .expect("the identity has an iterator per axis and nothing else")
     }
 
-    /// The extents of the product axes, outermost first; none is 1.
+    /// The extents of the product axes, outermost first; none without a condition is 1.
     pub fn product_space(&self) -> &[usize] {
         &self.product_space
     }
@@ -281,6 +320,34 @@ impl Projections {
     /// The iterator of each product axis.
     pub fn product_iterators(&self) -> &[LoopId] {
         &self.product_iterators
+    }
+
+    /// For each product axis, expressions over the iterators of outer axes and over symbols that its iterator
+    /// stays below.
+    pub fn clips(&self) -> &[Vec<Affine>] {
+        &self.clips
+    }
+
+    /// Whether conditions cut off a part of the product space.
+    pub fn is_clipped(&self) -> bool {
+        self.clips.iter().any(|clips| !clips.is_empty())
+    }
+
+    /// The least and the greatest value of an index at the points of the product space; `None` if they
+    /// overflow. `symbols` gives the range of a symbol. A symbol without a range counts as 0, and the clips
+    /// that mention it are ignored.
+    pub(crate) fn index_bounds(
+        &self,
+        index: &Affine,
+        symbols: &dyn Fn(SymbolId) -> Option<i64>,
+    ) -> Option<(i64, i64)> {
+        let axes = self.product_iterators.last().map_or(0, |last| last.index() + 1);
+        let (mut extents, mut clips) = (vec![1; axes], vec![Vec::new(); axes]);
+        for (at, iterator) in self.product_iterators.iter().enumerate() {
+            extents[iterator.index()] = extent(self.product_space[at]);
+            clips[iterator.index()].clone_from(&self.clips[at]);
+        }
+        index_bounds(index, &PointRanges::new(&extents, &clips, symbols))
     }
 
     /// The dimensions of the array written.
@@ -320,6 +387,7 @@ impl Projections {
         for index in indices {
             *index = index.map(&mut f);
         }
+        self.clips.iter_mut().flatten().for_each(|clip| *clip = f(clip.clone()));
     }
 }
 
@@ -348,16 +416,19 @@ fn check_computed(operands: usize, place: ArrayRole, projection: &[AxisIndex]) -
     }
 }
 
-/// Replaces the iterators of axes of extent 1 by 0.
-fn without_trivial(projection: &[AxisIndex], axes: &[usize]) -> Projection {
+/// Replaces the iterators of axes that are not iterated by 0, and other iterators by their values in terms of
+/// counts.
+fn in_counts(projection: &[AxisIndex], space: &BoundedSpace, iterated: &[LoopId]) -> Projection {
     let zero = Affine::constant(0);
     let fix = |index: &AxisIndex| {
-        let trivial = |(id, _): &(LoopId, i64)| axes.get(id.index()) == Some(&1);
-        index
-            .loop_terms()
-            .iter()
-            .filter(|term| trivial(term))
-            .fold(index.clone(), |index, &(id, _)| index.map(|affine| affine.substitute(id, &zero)))
+        index.map(|affine| {
+            let trivial = affine.terms().iter().filter_map(|&(var, _)| match var {
+                Var::Loop(id) if !iterated.contains(&id) => Some(id),
+                _ => None,
+            });
+            let live = trivial.fold(affine.clone(), |index, id| index.substitute(id, &zero));
+            space.value(&live).unwrap_or(live)
+        })
     };
     projection.iter().map(fix).collect()
 }

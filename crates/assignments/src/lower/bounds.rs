@@ -92,7 +92,33 @@ impl RangeSolver<'_> {
         if accum.projections.product_space().contains(&0) {
             return Ok(());
         }
-        positions.iter().try_for_each(|position| self.position(position, &accum.projections, &accum.origin))
+        positions
+            .iter()
+            .try_for_each(|position| self.position(position, &accum.projections, &accum.origin))?;
+        self.clips(&accum.projections);
+        Ok(())
+    }
+
+    /// Limits each symbol without a range that ends a loop: a greater value would not let the loop run longer.
+    fn clips(&mut self, projections: &Projections) {
+        let space = projections.product_space().iter().map(|&dim| extent(dim));
+        for (extent, clip) in
+            space.zip(projections.clips()).flat_map(|(n, clips)| clips.iter().map(move |c| (n, c)))
+        {
+            let open = |&&(var, _): &&(Var, i64)| matches!(var, Var::Symbol(id) if self.table[self.at(id)].range.is_none());
+            let mut symbols = clip.terms().iter().filter(open);
+            let (Some(&(Var::Symbol(id), coefficient)), None) = (symbols.next(), symbols.next()) else {
+                continue;
+            };
+            let Some((least, greatest)) = projections.index_bounds(clip, &|id| self.table[self.at(id)].range)
+            else {
+                continue;
+            };
+            let room = if coefficient > 0 { extent - least } else { greatest };
+            let range = (room.max(0) / coefficient.saturating_abs()).saturating_add(1);
+            let at = self.at(id);
+            self.limits[at] = Some(self.limits[at].map_or(range, |known| known.min(range)));
+        }
     }
 
     /// Checks a symbol as the index into the first axis of a slice's parent.
@@ -107,7 +133,8 @@ impl RangeSolver<'_> {
         let p = &accum.projections;
         let symbols = self.renumbering.len();
         let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
-        for index in indices.map(AxisIndex::affine) {
+        let clips = p.clips().iter().flatten().cloned();
+        for index in indices.map(AxisIndex::affine).chain(clips) {
             for (var, _) in index.terms() {
                 match var {
                     Var::Symbol(id) if id.index() >= symbols => {
@@ -137,16 +164,12 @@ impl RangeSolver<'_> {
         origin: &Origin,
     ) -> Result<(), LowerError> {
         let mut open: Vec<SymbolId> = Vec::new();
-        let bounds = position.index.bounds(|var| match var {
-            Var::Loop(id) => (0, extent(projections.extent_of(id)) - 1),
-            Var::Symbol(id) => match self.table[self.at(id)].range {
-                Some(range) => (0, range.max(1) - 1),
-                None => {
-                    open.push(id);
-                    (0, 0)
-                }
-            },
-        });
+        let known = |id| self.table[self.at(id)].range;
+        open.extend(position.index.terms().iter().filter_map(|&(var, _)| match var {
+            Var::Symbol(id) => Some(id).filter(|&id| known(id).is_none()),
+            Var::Loop(_) => None,
+        }));
+        let bounds = projections.index_bounds(&position.index, &known);
         let (lo, hi) = bounds.ok_or_else(|| self.overflow(position).at(position.place(origin)))?;
         if lo < position.min || hi >= position.max {
             return Err(self.out_of_bounds(position, lo, hi).at(position.place(origin)));
@@ -262,8 +285,5 @@ pub(super) fn bounds_of(
     projections: &Projections,
     range: impl Fn(SymbolId) -> i64,
 ) -> Option<(i64, i64)> {
-    index.bounds(|var| match var {
-        Var::Loop(id) => (0, extent(projections.extent_of(id)).max(1) - 1),
-        Var::Symbol(id) => (0, range(id) - 1),
-    })
+    projections.index_bounds(index, &|id| Some(range(id)))
 }

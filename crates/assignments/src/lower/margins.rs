@@ -220,7 +220,7 @@ fn fill_box(
             return Affine::constant(lo);
         }
         let var = ctx.fresh.loop_id();
-        loops.push((var, hi - lo));
+        loops.push((var, (hi - lo).into()));
         Affine::var(Var::Loop(var)).plus_constant(lo)
     };
     let index = sides.iter().map(&mut position).collect();

@@ -77,7 +77,7 @@ pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceS
 }
 
 /// The span of the first index (`is_it`) or key of random numbers (`in_key`) in an accumulation that mentions
-/// the symbol.
+/// the symbol; the statement, if only a condition does.
 fn in_accum(
     accum: &Accum,
     is_it: &impl Fn(SymbolId) -> bool,
@@ -92,12 +92,15 @@ fn in_accum(
         return Some(accum.origin.target_index(axis));
     }
     let mut operands = accum.operands().zip(projections.project_rhs()).enumerate();
-    operands.find_map(|(at, (operand, projection))| {
+    let found = operands.find_map(|(at, (operand, projection))| {
         let keyed = matches!(operand, Operand::Random { random, .. } if in_key(random));
         match projection.iter().position(mentions) {
             Some(axis) => Some(accum.origin.operand_index(at, axis)),
             None if keyed => Some(accum.origin.operand(at)),
             None => None,
         }
-    })
+    });
+    let in_condition =
+        || projections.clips().iter().flatten().any(|clip| mentions(&AxisIndex::new(clip.clone())));
+    found.or_else(|| in_condition().then(|| accum.origin.statement()))
 }

@@ -129,7 +129,7 @@ impl RandomFill<'_> {
         let mut rows: SmallVec<[AxisIndex; 4]> = identity_projections(&dims);
         for (index, &dim) in rows.iter_mut().zip(&dims).filter(|(_, dim)| **dim != 1) {
             let var = ctx.fresh.loop_id();
-            loops.push((var, extent(dim)));
+            loops.push((var, extent(dim).into()));
             *index = AxisIndex::Iterator(Var::Loop(var));
         }
         let values_per_sample = extent(self.distribution.values_per_sample(dtype));

@@ -18,7 +18,8 @@ use crate::indexing::{
 };
 use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Random, Rhs};
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
+    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeRef, Range, Stmt, SymbolId,
+    TernaryOp, Var,
 };
 use lowered_ir::random::{MAX_CELL, value};
 use lowered_ir::verify::Limits;
@@ -109,10 +110,12 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
-    if !keeps || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
+    // No memory of a virtual node is read, and inlining rejects uses of elements that a bound cuts off.
+    let cut_off = accum.lhs.mode().known_virtual() && accum.projections.uncovered_axis().is_none();
+    if !keeps || cut_off || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
         return Ok(());
     }
-    let axis = accum.projections.uncovered_axis().unwrap_or(0);
+    let axis = accum.projections.uncovered_axis().or(accum.projections.clipped_axis()).unwrap_or(0);
     let size = accum.projections.lhs_dims().get(axis).copied().unwrap_or(1);
     let (node, fill) = (accum.lhs.name(), assignment_of(&accum.lhs, "0"));
     let kind = LowerErrorKind::Uninitialised { node, axis, size, fill };
@@ -187,7 +190,7 @@ fn lower_accum(
     if space.contains(&0) {
         return Ok(());
     }
-    let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
+    let (loops, vars) = fresh_loops(&accum.projections, ctx);
     let place = AccumPoint { accum, vars: &vars, ctx };
     let new = match place.gathered_alone()? {
         Some(gathered) => gathered,
@@ -235,21 +238,37 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
 }
 
 /// The variables and extents of nested loops, outermost first.
-pub(super) type LoopNest = SmallVec<[(LoopId, i64); 4]>;
+pub(super) type LoopNest = SmallVec<[(LoopId, Bound); 4]>;
 
 /// Makes a loop with a fresh variable for each iterator of a product space.
-fn fresh_loops(
-    space: &[usize],
-    iterators: &[LoopId],
-    ctx: &mut LoweringContext,
-) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
-    let loops: LoopNest = space.iter().map(|&dim| (ctx.fresh.loop_id(), extent(dim))).collect();
-    let vars = iterators.iter().copied().zip(loops.iter().map(|&(var, _)| var)).collect();
-    (loops, vars)
+fn fresh_loops(projections: &Projections, ctx: &mut LoweringContext) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
+    let fresh = |&iterator: &LoopId| (iterator, ctx.fresh.loop_id());
+    let vars: BTreeMap<LoopId, LoopId> = projections.product_iterators().iter().map(fresh).collect();
+    let bound = |(at, iterator): (usize, &LoopId)| {
+        let clips = projections.clips()[at].iter().map(|clip| in_routine(clip, &vars, ctx));
+        let limit = Bound::from(extent(projections.product_space()[at]));
+        (vars[iterator], clips.fold(limit, Bound::clipped))
+    };
+    (projections.product_iterators().iter().enumerate().map(bound).collect(), vars)
 }
 
-pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
-    loops.iter().rev().fold(body, |body, &(var, extent)| vec![Stmt::serial(var, extent, body)])
+/// Converts an index of an assignment to an index of the routine. All variables are replaced at once, since
+/// fresh variables may have the same numbers as iterators.
+fn in_routine(index: &Affine, vars: &BTreeMap<LoopId, LoopId>, ctx: &LoweringContext) -> Affine {
+    index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+        let var = match var {
+            Var::Loop(id) => Var::Loop(vars[&id]),
+            Var::Symbol(id) => Var::Symbol(ctx.symbol(id)),
+        };
+        sum.plus(&Affine::term(var, coefficient))
+    })
+}
+
+pub(super) fn nest(loops: &[(LoopId, Bound)], body: Block) -> Block {
+    let around = |body, (var, hi): &(LoopId, Bound)| {
+        vec![Stmt::For { var: *var, lo: 0, hi: hi.clone(), kind: LoopKind::Serial, body }]
+    };
+    loops.iter().rev().fold(body, around)
 }
 
 /// An accumulation at one point of its product space, in terms of the routine's loop variables.
@@ -261,17 +280,9 @@ pub(super) struct AccumPoint<'a> {
 }
 
 impl AccumPoint<'_> {
-    /// Converts an index of the assignment to an index of the routine. All variables are replaced at once,
-    /// since fresh variables may have the same numbers as iterators.
+    /// Converts an index of the assignment to an index of the routine.
     fn index(&self, index: &AxisIndex) -> Affine {
-        let index = index.affine();
-        index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
-            let var = match var {
-                Var::Loop(id) => Var::Loop(self.vars[&id]),
-                Var::Symbol(id) => Var::Symbol(self.ctx.symbol(id)),
-            };
-            sum.plus(&Affine::term(var, coefficient))
-        })
+        in_routine(&index.affine(), self.vars, self.ctx)
     }
 
     /// The indices into a node's memory, shifted by the left margins.
@@ -446,7 +457,7 @@ fn fill_with(
     let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
     for (index, &dim) in point.iter_mut().zip(&layout.inner).filter(|(_, dim)| **dim != 1) {
         let var = ctx.fresh.loop_id();
-        loops.push((var, extent(dim)));
+        loops.push((var, extent(dim).into()));
         *index = AxisIndex::Iterator(Var::Loop(var));
     }
     let offset = reflect_projection(&layout.inner, &point);

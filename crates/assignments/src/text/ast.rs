@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tnode::{DType, Scalar};
 
+use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::IndexExpr;
 use crate::AccumOp;
@@ -261,24 +262,6 @@ pub(super) enum KeyArgument {
     SelfId(ByteRange),
     Index(IndexExpr),
     Row(Row),
-}
-
-/// `letter < limit` or `@symbol < limit`.
-#[derive(Clone, Debug)]
-pub(super) struct Constraint {
-    pub(super) atom: Atom,
-    pub(super) limit: IndexExpr,
-    pub(super) span: ByteRange,
-}
-
-impl Constraint {
-    /// The letter that is constrained; `None` for a symbol.
-    pub(super) fn letter(&self) -> Option<&str> {
-        match &self.atom {
-            Atom::Letter(letter) => Some(letter),
-            Atom::Symbol(_) => None,
-        }
-    }
 }
 
 /// A variable of an index.

@@ -14,11 +14,14 @@ use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::ast::Number;
 use super::error::{LocatedError, TextErrorKind};
+use super::ranges::bad_bound;
 use super::resolve::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{is_widened, operand_type, type_of};
 use super::warnings::ValueWarnings;
 use crate::indexing::concat::{self, Component};
-use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
+use crate::indexing::{
+    AxisIndex, IndexError, Indexed, Projection, Projections, are_injective, axis_iterator,
+};
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
@@ -57,7 +60,9 @@ pub(super) fn emit(
         ValueWarnings { text, node: &part.target.node, letters: &letters, repeats, warnings }
             .value(&part.value);
     }
-    let mut emitter = Emitter { ranges, text, statement: &statement.span, written: DType::F32, steps };
+    let conditions = &statement.conditions;
+    let mut emitter =
+        Emitter { ranges, conditions, text, statement: &statement.span, written: DType::F32, steps };
     let accum = |part: &StatementComponent| emitter.part(statement, part);
     let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
     match (accums.pop(), accums.is_empty()) {
@@ -134,7 +139,8 @@ impl StatementComponent {
         // The operand that computes an index does not affect the other indices, so an empty access stands for
         // it.
         let index = target.computed.as_ref().map(|_| OperandAccess::default());
-        let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
+        let shape = ProductShape { ranges, letters: &letters, conditions: &statement.conditions, text };
+        let writes = projections(&shape, target.accessed(0), Vec::from_iter(index), "target")?;
         Ok(StatementComponent { target, value, letters, writes })
     }
 }
@@ -302,6 +308,7 @@ impl OperandList {
 
 struct Emitter<'a> {
     ranges: &'a [i64],
+    conditions: &'a [(Affine, ByteRange)],
     text: &'a Arc<str>,
     statement: &'a ByteRange,
     /// The type of the node that the current component writes.
@@ -323,7 +330,7 @@ impl Emitter<'_> {
         let written = self.accessed(&part.target, &mut operands)?;
         let (computed, operands) = operands.finish();
         let origin = self.origin(&written, &operands);
-        let projections = self.projections(&part.letters, written, operands, &part.value.span);
+        let projections = self.projections(&part.letters, written, operands, &part.value.span)?;
         Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections, origin })
     }
 
@@ -500,7 +507,7 @@ impl Emitter<'_> {
             ..OperandAccess::scalar(&whole.span)
         };
         let origin = self.origin(&accessed(), &operands);
-        let projections = self.projections(&letters, accessed(), operands, &whole.span);
+        let projections = self.projections(&letters, accessed(), operands, &whole.span)?;
         let lhs = node.clone();
         self.steps.push(ProgramStep::Accum(Box::new(Accum {
             init_neutral: false,
@@ -530,31 +537,48 @@ impl Emitter<'_> {
         lhs: OperandAccess,
         rhs: Vec<OperandAccess>,
         span: &ByteRange,
-    ) -> Projections {
-        projections(self.ranges, letters, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
+    ) -> Result<Projections, LocatedError> {
+        let shape =
+            ProductShape { ranges: self.ranges, letters, conditions: self.conditions, text: self.text };
+        projections(&shape, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
     }
 }
 
-/// Projections over the product space of `letters`, in that order. The indices mention no other letters.
+/// The product space of some letters of a statement.
+struct ProductShape<'a> {
+    /// The range of each letter of the statement.
+    ranges: &'a [i64],
+    /// The letters of the space, outermost first.
+    letters: &'a [usize],
+    /// The conditions of the statement. Those with other letters do not apply.
+    conditions: &'a [(Affine, ByteRange)],
+    text: &'a str,
+}
+
+/// Projections over a product space. The indices mention no other letters.
 fn projections(
-    ranges: &[i64],
-    letters: &[usize],
+    shape: &ProductShape<'_>,
     lhs: OperandAccess,
     rhs: Vec<OperandAccess>,
     source: &str,
-) -> Projections {
+) -> Result<Projections, LocatedError> {
+    let &ProductShape { ranges, letters, conditions, text } = shape;
     let axes: Vec<usize> = letters.iter().map(|&k| usize::try_from(ranges[k]).unwrap_or(0)).collect();
     let axis: BTreeMap<usize, usize> = letters.iter().enumerate().map(|(axis, &k)| (k, axis)).collect();
-    let renamed = |index: &Affine| {
+    let in_axes = |index: &Affine| {
         let start = Affine::constant(index.offset());
-        AxisIndex::new(index.terms().iter().fold(start, |sum, &(var, coefficient)| {
+        index.terms().iter().try_fold(start, |sum, &(var, coefficient)| {
             let var = match var {
-                Var::Loop(id) => Var::Loop(axis_iterator(axis[&id.index()])),
+                Var::Loop(id) => Var::Loop(axis_iterator(*axis.get(&id.index())?)),
                 Var::Symbol(_) => var,
             };
-            sum.plus(&Affine::term(var, coefficient))
-        }))
+            Some(sum.plus(&Affine::term(var, coefficient)))
+        })
     };
+    let renamed =
+        |index: &Affine| AxisIndex::new(in_axes(index).expect("letters were collected from the indices"));
+    let (applying, spans): (Vec<Affine>, Vec<&ByteRange>) =
+        conditions.iter().filter_map(|(condition, span)| Some((in_axes(condition)?, span))).unzip();
     let indexed = |accessed: OperandAccess| -> Indexed {
         let mut projection: Projection = accessed.index.iter().map(renamed).collect();
         if let Some((axis, by)) = accessed.computed {
@@ -562,6 +586,9 @@ fn projections(
         }
         (accessed.dims, projection)
     };
-    Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
-        .expect("ranks and computed indices were checked when names were resolved, and letters were collected from these indices")
+    match Projections::within(&axes, &applying, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
+    {
+        Err(IndexError::Condition { condition, why }) => Err(bad_bound(spans[condition], &why, text)),
+        found => Ok(found.expect("ranks and computed indices were checked when names were resolved")),
+    }
 }

@@ -491,6 +491,14 @@ pub enum TextErrorKind {
         /// The reason, as the end of the message.
         conflict: String,
     },
+    /// A bound in `where` that no loop can have.
+    #[error("`{bound}` {why}")]
+    Bound {
+        /// The comparison.
+        bound: String,
+        /// The reason, as the end of the message.
+        why: String,
+    },
     /// A `where` constrains a letter that does not occur in the statement.
     #[error("letter `{letter}` does not occur in the statement")]
     UnusedLetter {

@@ -22,6 +22,7 @@
 //! writes it first. An ambiguity or a misfit is an error that points into the text.
 
 mod ast;
+mod constraint;
 mod declare;
 mod emit;
 mod error;
@@ -78,7 +79,7 @@ fn read<'a>(
 ) -> Result<(Inference<'a>, Vec<Analysed>), LocatedError> {
     names.expect_writes(statements, text);
     statements.iter().try_for_each(|statement| {
-        declare_symbols(statement, text, assignments).map_err(|error| error.within(&statement.frame))
+        declare_symbols(statement, assignments).map_err(|error| error.within(&statement.frame))
     })?;
     let mut inference = Inference::new(text, names);
     let mut analysed = Vec::with_capacity(statements.len());
@@ -118,14 +119,9 @@ fn source(statement: &Statement, text: &str) -> String {
 }
 
 /// Enters the symbols whose range a `where` declares; the range holds for the whole text.
-fn declare_symbols(
-    statement: &Statement,
-    text: &str,
-    assignments: &mut Assignments,
-) -> Result<(), LocatedError> {
+fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), LocatedError> {
     for constraint in &statement.constraints {
-        let Atom::Symbol(name) = &constraint.atom else { continue };
-        let limit = resolve::limit(constraint, text)?;
+        let Some((Atom::Symbol(name), limit)) = constraint.range()? else { continue };
         let reject = |conflict: String| {
             let (name, range) = (format!("@{name}"), limit);
             error::TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())

@@ -3,9 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::ast::{
-    Access, Argument, Atom, Call, Constraint, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index,
-    Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row,
-    SizeItem, Statement,
+    Access, Argument, Atom, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index, Initial, Item,
+    KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row, SizeItem, Statement,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -217,12 +216,6 @@ impl Display for RandomCall {
 
 fn in_scheme(scheme: Scheme, argument: &str) -> String {
     scheme.token().map_or_else(|| argument.to_owned(), |token| format!("{token}({argument})"))
-}
-
-impl Display for Constraint {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} < {}", self.atom, self.limit)
-    }
 }
 
 impl Display for Atom {

@@ -18,8 +18,10 @@ use tnode::{DType, TensorNode};
 use super::error::{LocatedError, TextErrorKind};
 use super::resolve::{AccessKind, NodeAccess, ResolvedStatement};
 use crate::Assignments;
-use crate::indexing::{axis_iterator, extent};
-use lowered_ir::ir::{Affine, Var};
+use crate::indexing::bounded_space::{BoundedSpace, PointRanges};
+use crate::indexing::{ConditionError, axis_iterator, extent};
+use crate::origin::ByteRange;
+use lowered_ir::ir::{Affine, SymbolId, Var, index_bounds};
 use lowered_ir::verify::Limits;
 
 /// The range of each letter of the statement.
@@ -228,10 +230,9 @@ pub(super) fn check_bounds(
         target.each_index_read(&mut |read| reads.push(read));
     }
     statement.rhs.iter().for_each(|value| value.each_read(&mut |read| reads.push(read)));
-    let last = |var| match var {
-        Var::Loop(id) => ranges[id.index()] - 1,
-        Var::Symbol(id) => assignments.symbols[id.index()].range.map_or(0, |range| range - 1),
-    };
+    let space = bounded_space(statement, ranges, text)?;
+    let symbol = |id: SymbolId| assignments.symbols[id.index()].range;
+    let points = PointRanges::new(ranges, space.clips(), &symbol);
     for read in reads {
         for (axis, (index, span)) in
             read.index.iter().enumerate().filter(|(axis, _)| !read.is_computed(*axis))
@@ -247,7 +248,8 @@ pub(super) fn check_bounds(
                 AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
             };
             // An index that overflows is out of bounds even in a padded read.
-            let (lo, hi) = index.bounds(|var| (0, last(var))).unwrap_or((i64::MIN, i64::MAX));
+            let bounds = space.value(index).and_then(|index| index_bounds(&index, &points));
+            let (lo, hi) = bounds.unwrap_or((i64::MIN, i64::MAX));
             if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
                 let (node, size) = (read.node.name(), read.dims[axis]);
                 let index = super::on_one_line(text.get(span.clone()).unwrap_or_default());
@@ -259,6 +261,26 @@ pub(super) fn check_bounds(
         }
     }
     Ok(())
+}
+
+/// The loops over the points at which the statement assigns.
+fn bounded_space(
+    statement: &ResolvedStatement,
+    ranges: &[i64],
+    text: &str,
+) -> Result<BoundedSpace, LocatedError> {
+    let conditions: Vec<Affine> =
+        statement.conditions.iter().map(|(condition, _)| condition.clone()).collect();
+    BoundedSpace::new(ranges, &conditions).map_err(|(at, why)| {
+        let span = &statement.conditions[at].1;
+        bad_bound(span, &why, text)
+    })
+}
+
+/// The error about a comparison that cannot bound a loop.
+pub(super) fn bad_bound(span: &ByteRange, why: &ConditionError, text: &str) -> LocatedError {
+    let bound = super::on_one_line(text.get(span.clone()).unwrap_or_default());
+    TextErrorKind::Bound { bound, why: why.to_string() }.at(span.clone())
 }
 
 /// The padded form of an access, for a hint; `None` if the access cannot be padded.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Number, RandomCall, Statement};
+use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Number, RandomCall, Statement};
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::Linear;
 use super::names::NodeNames;
@@ -26,6 +26,8 @@ pub(super) struct ResolvedStatement {
     pub(super) op_span: ByteRange,
     /// The values; several only with concatenated axes.
     pub(super) rhs: Vec<ResolvedExpr>,
+    /// Affine forms that are at least 0 where the statement assigns, with the comparisons that say so.
+    pub(super) conditions: Vec<(Affine, ByteRange)>,
     /// The whole statement.
     pub(super) span: ByteRange,
 }
@@ -223,16 +225,26 @@ pub(super) fn resolve(
     let lhs =
         statement.lhs.iter().map(|target| names.read(target, AccessKind::Lhs)).collect::<Result<_, _>>()?;
     let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
+    let conditions = names.conditions(statement)?;
     let NameResolver { letters, .. } = names;
     let Statement { op, init, ref op_span, ref span, .. } = *statement;
-    Ok(ResolvedStatement { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
+    Ok(ResolvedStatement {
+        letters,
+        lhs,
+        op,
+        init,
+        op_span: op_span.clone(),
+        rhs,
+        conditions,
+        span: span.clone(),
+    })
 }
 
 /// Rejects the declared range of a letter in a statement without letters.
 pub(super) fn reject_letters(statement: &Statement) -> Result<(), LocatedError> {
-    let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
-        Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
-        Atom::Symbol(_) => None,
+    let letter = statement.constraints.iter().find_map(|constraint| {
+        let letter = constraint.letters().first().map(|&letter| letter.to_owned())?;
+        Some((letter, constraint.span.clone()))
     });
     letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
 }
@@ -323,20 +335,69 @@ impl NameResolver<'_> {
     /// Enters the ranges that `where` declares, and the letters that occur only as values.
     fn declare(&mut self, statement: &Statement) -> Result<(), LocatedError> {
         for constraint in &statement.constraints {
-            let Atom::Letter(name) = &constraint.atom else { continue };
-            self.enter_value_letter(name, statement);
-            let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
-                return Err(TextErrorKind::UnusedLetter { letter: name.clone() }.at(constraint.span.clone()));
-            };
-            let range = limit(constraint, self.text)?;
-            if let Some((other, _)) = letter.declared {
-                let conflict = format!("contradicts `{name} < {other}` in the same statement");
-                return Err(TextErrorKind::BadRange { name: name.clone(), range, conflict }
-                    .at(constraint.span.clone()));
+            match constraint.range()? {
+                Some((Atom::Letter(name), limit)) => {
+                    self.declare_range(name, (limit, &constraint.span), statement)?;
+                }
+                Some((Atom::Symbol(_), _)) => {}
+                None => {
+                    for name in constraint.letters() {
+                        self.known_letter(name, &constraint.span, statement)?;
+                    }
+                }
             }
-            letter.declared = Some((range, constraint.span.clone()));
         }
         Ok(())
+    }
+
+    fn declare_range(
+        &mut self,
+        name: &str,
+        (limit, span): (i128, &ByteRange),
+        statement: &Statement,
+    ) -> Result<(), LocatedError> {
+        let letter = self.known_letter(name, span, statement)?;
+        if let Some((other, _)) = letter.declared {
+            let conflict = format!("contradicts `{name} < {other}` in the same statement");
+            return Err(
+                TextErrorKind::BadRange { name: name.to_owned(), range: limit, conflict }.at(span.clone())
+            );
+        }
+        letter.declared = Some((limit, span.clone()));
+        Ok(())
+    }
+
+    /// The entry of a letter that a `where` mentions, which must occur elsewhere in the statement.
+    fn known_letter(
+        &mut self,
+        name: &str,
+        span: &ByteRange,
+        statement: &Statement,
+    ) -> Result<&mut Letter, LocatedError> {
+        self.enter_value_letter(name, statement);
+        let unused = || TextErrorKind::UnusedLetter { letter: name.to_owned() }.at(span.clone());
+        self.letters.iter_mut().find(|letter| letter.name == name).ok_or_else(unused)
+    }
+
+    /// The bounds of a statement, with the comparisons in which they are written.
+    fn conditions(&mut self, statement: &Statement) -> Result<Vec<(Affine, ByteRange)>, LocatedError> {
+        let mut conditions = Vec::new();
+        for constraint in &statement.constraints {
+            if constraint.range()?.is_some() {
+                continue;
+            }
+            let (span, gap) = (&constraint.span, constraint.comparison.gap());
+            let (less, greater) = constraint.sides();
+            let (less, greater) = (self.linear(&less.linear()?), self.linear(&greater.linear()?));
+            let difference = less.checked_times(-1).and_then(|less| greater.checked_plus(&less));
+            let condition = difference.and_then(|difference| difference.checked_plus(&(-gap).into()));
+            let condition = condition.ok_or_else(|| {
+                let bound = super::on_one_line(self.text.get(span.clone()).unwrap_or_default());
+                TextErrorKind::Bound { bound, why: "exceeds 64 bits".to_owned() }.at(span.clone())
+            })?;
+            conditions.push((condition, span.clone()));
+        }
+        Ok(conditions)
     }
 
     fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
@@ -556,15 +617,6 @@ impl NameResolver<'_> {
 fn reject_rows(access: &Access) -> Result<(), LocatedError> {
     let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
     row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
-}
-
-/// The integer after the `<` of a constraint.
-pub(super) fn limit(constraint: &Constraint, text: &str) -> Result<i128, LocatedError> {
-    let limit = &constraint.limit;
-    limit.integer()?.ok_or_else(|| {
-        let found = format!("`{}`", text.get(limit.span.clone()).unwrap_or_default());
-        TextErrorKind::Syntax { expected: "an integer".to_owned(), found }.at(limit.span.clone())
-    })
 }
 
 /// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.

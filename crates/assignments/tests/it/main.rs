@@ -17,6 +17,7 @@ mod function_errors;
 mod functions;
 mod intermediates;
 mod listing;
+mod loop_bounds;
 mod lost_values;
 mod lowering;
 mod lowering_total;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod attention;
+mod causal_attention;
 mod concatenation;
 mod convolution;
 mod derivatives;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::ast::{
-    Access, Call, Constraint, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern,
-    Statement,
+    Access, Call, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern, Statement,
 };
+use super::super::constraint::Constraint;
 use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::IndexExpr;
 use super::super::parse;
@@ -229,7 +229,7 @@ impl Expansion<'_> {
         pattern: &Pattern,
         site: &CallSite<'_>,
     ) -> Result<ArrayBinding> {
-        let constrained: Vec<&str> = site.constraints.iter().filter_map(Constraint::letter).collect();
+        let constrained: Vec<&str> = site.constraints.iter().flat_map(Constraint::letters).collect();
         match arguments::direct(argument, axes, &constrained) {
             Some(access) if !changed.iter().any(|name| may_be_same(name, &access.name)) => {
                 Ok(arguments::binding(access, axes))
@@ -437,7 +437,7 @@ fn assignment(target: Access, value: Expr, span: ByteRange, frame: &Option<Arc<F
 fn remaining(before: &Statement, after: &Statement) -> Vec<Constraint> {
     let (all, left) = (letters::everywhere(before), letters::everywhere(after));
     let stays = |constraint: &&Constraint| {
-        constraint.letter().is_none_or(|letter| {
+        constraint.letters().into_iter().all(|letter| {
             let has = |letters: &[String]| letters.iter().any(|known| known == letter);
             has(&left) || !has(&all)
         })

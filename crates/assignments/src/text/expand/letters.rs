@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::super::ast::{
-    Access, Atom, Call, Constraint, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement,
+    Access, Atom, Call, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement,
 };
+use super::super::constraint::Constraint;
 use super::super::linear::IndexExpr;
 use super::super::random;
 
@@ -36,7 +37,7 @@ pub(super) fn of_expr(expr: &Expr, known: &[String]) -> Vec<String> {
 pub(super) fn everywhere(statement: &Statement) -> Vec<String> {
     let mut letters = of_statement(statement);
     let known: Vec<String> =
-        statement.constraints.iter().filter_map(Constraint::letter).map(str::to_owned).collect();
+        statement.constraints.iter().flat_map(Constraint::letters).map(str::to_owned).collect();
     let computed = statement.lhs.iter().flat_map(Access::computed);
     computed.chain(&statement.rhs).for_each(|value| as_values(value, &known, &mut letters));
     letters
@@ -87,12 +88,10 @@ pub(super) fn nodes_of(expr: &Expr, into: &mut Vec<String>) {
     expr.children().into_iter().for_each(|child| nodes_of(child, into));
 }
 
-/// Whether all letters of a constraint are among `letters`. A symbol counts as none.
+/// Whether a constraint has letters, and all of them are among `letters`.
 pub(super) fn of_constraint(constraint: &Constraint, letters: &[String]) -> bool {
-    match &constraint.atom {
-        Atom::Letter(letter) => letters.contains(letter),
-        Atom::Symbol(_) => false,
-    }
+    let own = constraint.letters();
+    !own.is_empty() && own.iter().all(|&letter| letters.iter().any(|known| known == letter))
 }
 
 fn enter(letter: &str, letters: &mut Vec<String>) {

@@ -21,9 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::scope::Scope;
-use super::ast::{
-    Access, Call, Constraint, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement,
-};
+use super::ast::{Access, Call, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement};
+use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::IndexExpr;
 use crate::origin::ByteRange;

@@ -4,9 +4,9 @@
 //! The indices of a statement are rewritten first, since they show which names are letters; then its values.
 
 use super::super::ast::{
-    Access, Atom, Call, Constraint, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Row,
-    Statement,
+    Access, Atom, Call, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Row, Statement,
 };
+use super::super::constraint::Constraint;
 use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::IndexExpr;
 use super::super::{names, parse};
@@ -80,10 +80,8 @@ fn outside(function: &FunctionScope, name: String) -> TextErrorKind {
 }
 
 fn constraint(constraint: &mut Constraint, scope: &Scope) -> Result<()> {
-    if let Atom::Symbol(name) = &constraint.atom {
-        reject_symbol(name, &constraint.span, scope)?;
-    }
-    index(&mut constraint.limit, scope)
+    index(&mut constraint.left, scope)?;
+    index(&mut constraint.right, scope)
 }
 
 /// Replaces the names in an access: in its indices, in computed indices, and the node's name.

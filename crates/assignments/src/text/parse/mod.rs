@@ -14,7 +14,8 @@ use tnode::MAX_RANK;
 
 pub(super) use self::declarations::declarations;
 pub(super) use self::expressions::{depth, functions, node};
-use super::ast::{Access, Atom, Constraint, Index, Item, Statement};
+use super::ast::{Access, Index, Item, Statement};
+use super::constraint::{Comparison, Constraint};
 use super::error::{LocatedError, TextErrorKind};
 use super::lex::{SpannedToken, Token, describe, tokens};
 use super::linear::IndexExpr;
@@ -158,7 +159,7 @@ impl Parser<'_> {
         };
         let rhs_span = self.since(rhs_start);
         let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
-            self.list(Self::constraint)?
+            self.list(Self::comparisons)?.concat()
         } else {
             Vec::new()
         };
@@ -197,25 +198,38 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    fn constraint(&mut self) -> ParseResult<Constraint> {
-        let start = self.span().start;
-        let atom = match self.peek().clone() {
-            Token::Name(name) => Atom::Letter(name),
-            Token::Symbol(name) => Atom::Symbol(name),
-            _ => return Err(self.expected("a letter or @symbol, as in `where k < 3`")),
-        };
-        self.next();
-        self.expect("<")?;
-        let limit = self.integer()?;
-        Ok(Constraint { atom, limit, span: self.since(start) })
+    /// Parses a chain of comparisons, such as `k < 3` or `i <= j < i + 4`.
+    fn comparisons(&mut self) -> ParseResult<Vec<Constraint>> {
+        if !self.at_index() {
+            return Err(self.expected("a letter or @symbol, as in `where k < 3`"));
+        }
+        let mut left = self.index()?;
+        let mut chain = Vec::new();
+        while let Some(comparison) = self.at_comparison() {
+            self.next();
+            let right = self.integer()?;
+            let span = left.span.start..right.span.end;
+            chain.push(Constraint { left, comparison, right: right.clone(), span });
+            left = right;
+        }
+        if chain.is_empty() { Err(self.expected("`<`, `<=`, `>` or `>=`")) } else { Ok(chain) }
+    }
+
+    fn at_comparison(&self) -> Option<Comparison> {
+        match self.peek() {
+            Token::Sign(sign) => Comparison::of_sign(sign),
+            _ => None,
+        }
+    }
+
+    fn at_index(&self) -> bool {
+        let token = self.peek();
+        matches!(token, Token::Number(_) | Token::Name(_) | Token::Symbol(_) | Token::Sign("(" | "-"))
     }
 
     /// Parses an integer, which may mention sizes and letters of repetitions.
     fn integer(&mut self) -> ParseResult<IndexExpr> {
-        match self.peek() {
-            Token::Number(_) | Token::Name(_) | Token::Symbol(_) | Token::Sign("(" | "-") => self.index(),
-            _ => Err(self.expected("an integer")),
-        }
+        if self.at_index() { self.index() } else { Err(self.expected("an integer")) }
     }
 
     /// Parses the optional indices after a node's name, which may end with `.merge`.
