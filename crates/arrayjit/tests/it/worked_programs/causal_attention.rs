@@ -113,7 +113,8 @@ fn a_cache_of_keys_and_values_grows_with_a_binding() {
                 let heads = (0..HEADS).flat_map(|h| &values[(h * TOKENS + pos) * WIDTH..][..WIDTH]);
                 let mut row = zeros(&[HEADS, WIDTH]);
                 row.set_values(&heads.copied().collect::<Vec<_>>()).unwrap();
-                routine.context().from_host(node, &row).unwrap();
+                let copied = routine.context().from_host(node, &row).unwrap();
+                assert!(copied.is_scheduled());
             }
             routine.run(&[pos as i64]).unwrap().sync().unwrap();
             let found = routine.context().to_host(&o).unwrap().values();
