@@ -41,6 +41,7 @@ enum AssignTask {
 ///
 /// # Errors
 /// If the file cannot be read, or is no valid program. The error shows the line.
+#[allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 pub fn run(args: &AssignArgs) -> Result<()> {
     match &args.task {
         AssignTask::Expand { file, sizes } => print!("{}", expand(file, sizes)?),

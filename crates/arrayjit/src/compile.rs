@@ -370,6 +370,8 @@ impl Backend {
                 nodes,
                 views: Vec::new(),
                 warnings: Vec::new(),
+                text_nodes: Nodes::default(),
+                initial: None,
                 statements: Statements::default(),
                 took: laps.took,
             };

@@ -509,7 +509,7 @@ pub enum TextErrorKind {
     #[error(
         "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}{}",
         padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default(),
-        inferred.as_ref().map(|(line, example)| dims_origin(*line, example)).unwrap_or_default()
+        inferred.as_ref().map(|place| dims_origin(place.0, &place.1)).unwrap_or_default()
     )]
     OutOfBounds {
         /// The index.
@@ -528,7 +528,7 @@ pub enum TextErrorKind {
         padded: Option<String>,
         /// For an intermediate, the line of the statement that gave it its dimensions, and a declaration that
         /// makes it larger.
-        inferred: Option<(usize, String)>,
+        inferred: Option<Box<(usize, String)>>,
     },
     /// A computed index whose type is no integer type.
     #[error("the index of axis {axis} of node `{node}` is of type {dtype}, expected an integer type")]

@@ -291,7 +291,16 @@ impl<'a> Inference<'a> {
                     let sizes = grown(&first.node.dims_without_padding().ok()?, axis, hi)?;
                     Some((self.line(first.name_span.start), declaration(&node, DType::F32, &sizes)))
                 });
-                TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }
+                TextErrorKind::OutOfBounds {
+                    index,
+                    lo,
+                    hi,
+                    node,
+                    axis,
+                    size,
+                    padded,
+                    inferred: inferred.map(Box::new),
+                }
             }
             kind => kind,
         })

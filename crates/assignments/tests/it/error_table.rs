@@ -29,7 +29,7 @@ pub(crate) fn check(table: &ExpectFile, error_of: impl Fn(&str) -> Option<String
     }
     assert!(found.len() > 200, "expected rows, found\n{written}");
     if !differ.is_empty() {
-        println!("rows with other messages: {differ:#?}");
+        eprintln!("rows with other messages: {differ:#?}");
     }
     table.assert_eq(&found);
 }

@@ -145,7 +145,9 @@ fn bounds_are_ends_of_loops() {
 fn check(text: &str, expected: Expect) {
     let nodes = [f32s("x", &[8]), f32s("y", &[8]), f32s("z", &[8, 8])];
     let error = match parse(text, &nodes) {
-        Ok(program) => lower(&program, &LowerOptions::default()).map(drop).unwrap_err().to_string(),
+        Ok(program) => {
+            lower(&program, &LowerOptions::default()).map(drop).expect_err("the row is rejected").to_string()
+        }
         Err(error) => error.to_string(),
     };
     expected.assert_eq(&error);

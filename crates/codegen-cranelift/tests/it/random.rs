@@ -5,7 +5,7 @@ use crate::common;
 
 use std::collections::BTreeSet;
 
-use codegen_core::{CodegenError, Kernel};
+use codegen_core::{Codegen as _, CodegenError, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use codegen_testkit::{Outcome, generated_routine, run_generated};
 use common::{compare, compile, kernel, run_native};

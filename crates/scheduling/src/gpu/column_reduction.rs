@@ -54,7 +54,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 pub(crate) fn column(outputs: &[Loop], reduction: &Reduction) -> Option<Loop> {
     let elements = reduction.chain.as_block();
     let score = |l: &Loop| nest::lane_score(&elements, l.var);
-    let lane = outputs.iter().cloned().filter(|l| l.hi.limit > 1).max_by_key(score)?;
+    let lane = outputs.iter().filter(|l| l.hi.limit > 1).max_by_key(|l| score(l))?.clone();
     let along = reduction.chain.ks.iter().map(score).max()?;
     (score(&lane) > 0 && score(&lane) > along).then_some(lane)
 }

@@ -39,7 +39,7 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
         Some(_) => CHUNK / COLUMNS,
     };
     let chunks = (len / each).min(CHUNKS).min(CHUNKS * FULL_GPU_WORKGROUPS / groups);
-    let k = reduction.chain.ks.iter().cloned().find(|k| k.hi.limit >= chunks)?;
+    let k = reduction.chain.ks.iter().find(|k| k.hi.limit >= chunks)?.clone();
     if groups >= FULL_GPU_WORKGROUPS || chunks < 2 {
         return None;
     }

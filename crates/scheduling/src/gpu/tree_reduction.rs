@@ -198,7 +198,7 @@ impl TreeReduction<'_> {
     /// The accumulation of a thread's elements in all steps of a share.
     fn accumulation_steps(&self, share: &LoopShare, step: Stmt) -> Block {
         let is_shared = |var| self.pass.shared.iter().any(|shared| shared.var == var);
-        let others: Vec<_> = self.chain.ks.iter().cloned().filter(|k| !is_shared(k.var)).collect();
+        let others: Vec<_> = self.chain.ks.iter().filter(|k| !is_shared(k.var)).cloned().collect();
         let (step, kind) = self.pass.in_registers(share, vec![step]);
         nest::wrap(&others, share.in_every_step(step, kind))
     }
