@@ -32,6 +32,31 @@
 //! The text consists of *assignments* in index notation: `:+=` starts from 0 and sums over the indices that
 //! are missing on its left side. `docs/assignment-text.md` has the grammar.
 //!
+//! Only nodes with values from outside need a declaration, in Rust or in the text. Other names that the text
+//! writes are intermediates, and `keep` makes their values readable ([`Program::keep`], [`Compiled::node`]):
+//!
+//! ```
+//! use arrayjit::{Backend, HostArray, Nodes};
+//!
+//! let nodes = Nodes::parse("x f32[2, 3]; w1 f32[3, 4]; w2 f32[4, 2]")?;
+//! let backend = Backend::open("multicore")?;
+//! let code = backend.compile("
+//!     h[b,j] :+= x[b,i] * w1[i,j]
+//!     a[b,j]  := relu(h[b,j])
+//!     y[b,k] :+= a[b,j] * w2[j,k]
+//!     keep y", &nodes)?;
+//! let ones = |dims: [usize; 2]| HostArray::from_slice(&vec![1f32; dims[0] * dims[1]], dims);
+//! let context = backend
+//!     .context()?
+//!     .init_from_host(nodes.find("x")?, &ones([2, 3])?)?
+//!     .init_from_host(nodes.find("w1")?, &ones([3, 4])?)?
+//!     .init_from_host(nodes.find("w2")?, &ones([4, 2])?)?;
+//! let routine = code.link(&context)?;
+//! routine.run(&[])?;
+//! assert_eq!(routine.context().to_host(code.node("y")?)?.values(), [12.0; 4]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`parallel`] divides work over streams; [`trace`] records a timeline of it.
 //!
 //! # Promises
