@@ -261,8 +261,8 @@ impl Backend {
         self.compile_read(|| program.assignments(&owned(nodes)))
     }
 
-    /// Adds the nodes that the text of `code` declares with initial values to a context, with these values. The
-    /// result is `context` if there are none.
+    /// Adds the nodes that the text of `code` declares with initial values to a context, with these values.
+    /// The result is `context` if there are none.
     ///
     /// ```
     /// use arrayjit::{Backend, HostArray, Nodes};

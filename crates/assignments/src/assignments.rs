@@ -31,8 +31,8 @@ pub struct Assignments {
     pub kept: BTreeSet<TensorNode>,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
-    /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text has
-    /// no initial values.
+    /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text
+    /// has no initial values.
     pub initial: Option<Arc<Assignments>>,
 }
 

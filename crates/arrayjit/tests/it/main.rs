@@ -12,7 +12,7 @@ mod embedding;
 mod empty_nodes;
 mod host_arrays;
 mod hostile_numbers;
-mod keep;
+mod kept_nodes;
 mod margins;
 mod numeric_settings;
 mod random;

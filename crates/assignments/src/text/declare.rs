@@ -3,8 +3,8 @@
 //!
 //! A declaration of a name that a given node has is a check of that node: dimensions and element type must be
 //! equal, and open ones are settled. Otherwise the declaration makes a node. Inputs, parameters and constants
-//! have memory that outlives a run; a node declared as `node` is an intermediate whose type and dimensions are
-//! stated.
+//! have memory that outlives a run; a node declared as `node` is an intermediate whose type and dimensions
+//! are stated.
 //!
 //! In an initial value, every random number without indices is one for each element: it is sampled into a
 //! node of the same dimensions.
@@ -26,8 +26,8 @@ use crate::{AccumOp, Assignments, Nodes};
 use lowered_ir::stack::with_enough;
 
 impl Nodes {
-    /// Makes nodes from declarations such as `x f32[32, 64]; w f32[64, 10]`, separated by semicolons, commas or
-    /// newlines. A node without a type, `y[32, 10]`, has the type that its first use gives it; one without
+    /// Makes nodes from declarations such as `x f32[32, 64]; w f32[64, 10]`, separated by semicolons, commas
+    /// or newlines. A node without a type, `y[32, 10]`, has the type that its first use gives it; one without
     /// sizes has rank 0.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Nodes {
     }
 }
 
-/// Enters the declared nodes into `names`, and checks those that are given.
+/// Enters the declared nodes into `names`, and checks the given nodes among them.
 pub(super) fn declare(declarations: &[Declaration], names: &mut NodeNames) -> Result<(), LocatedError> {
     for declaration in declarations {
         let Access { name, name_span, .. } = &declaration.target;
@@ -186,7 +186,7 @@ fn is_fill(call: &RandomCall) -> bool {
     })
 }
 
-/// Replaces the random numbers in a value by elements of nodes, which are added to `samples` with their calls.
+/// Replaces the random numbers in a value by elements of nodes, whose names and calls are added to `samples`.
 fn sample(value: &mut Expr, declaration: &Declaration, samples: &mut Vec<(String, RandomCall)>) {
     match &mut value.kind {
         ExprKind::Random(call) if is_fill(call) => {

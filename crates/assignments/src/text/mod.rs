@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Names are resolved against the given nodes, and the ranges of letters follow from their dimensions. A name
-//! that only the text has is an intermediate, whose dimensions and element type follow from the statement that
-//! writes it first. An ambiguity or a misfit is an error that points into the text.
+//! that only the text has is an intermediate, whose dimensions and element type follow from the statement
+//! that writes it first. An ambiguity or a misfit is an error that points into the text.
 
 mod ast;
 mod constraint;
@@ -70,7 +70,8 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads statements into `assignments`, over the nodes of `names`. Returns the analysis of each statement too.
+/// Reads statements into `assignments`, over the nodes of `names`. Returns the analysis of each statement
+/// too.
 fn read<'a>(
     statements: &[Statement],
     mut names: NodeNames,

@@ -135,8 +135,8 @@ impl Program {
     /// Symbols are bound in order of mention.
     ///
     /// # Errors
-    /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the first
-    /// such position. A name that cannot be kept is shown as a statement `keep` behind the text.
+    /// If the program cannot be expanded, does not fit the nodes or is ambiguous. The error points to the
+    /// first such position. A name that cannot be kept is shown as a statement `keep` behind the text.
     pub fn assignments(&self, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
         self.report(nodes).map(|report| report.assignments)
     }
@@ -184,8 +184,8 @@ impl Program {
     /// a declared node makes one of its own.
     ///
     /// # Errors
-    /// If the program cannot be expanded, declares a name twice, or a node would be too large. The error points
-    /// into the text.
+    /// If the program cannot be expanded, declares a name twice, or a node would be too large. The error
+    /// points into the text.
     pub fn declare(&self) -> Result<Nodes, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);

@@ -28,8 +28,8 @@ pub(in super::super) fn declarations(text: &str) -> ParseResult<Vec<Declaration>
 }
 
 impl Parser<'_> {
-    /// Parses `name type[sizes]`, and `:= value` where the role has values. The type and the sizes may be left
-    /// out, and `name[position] type[sizes]` declares a node of a family.
+    /// Parses `name type[sizes]`, and `:= value` where the role has values. The type and the sizes may be
+    /// left out, and `name[position] type[sizes]` declares a node of a family.
     pub(super) fn declaration(&mut self, role: Role) -> ParseResult<Declaration> {
         let mut target = self.node_name()?;
         let mut sizes = self.sizes()?;
