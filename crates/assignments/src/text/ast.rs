@@ -29,6 +29,7 @@ pub(super) enum Item {
     Declaration(Declaration),
     /// `keep h`: one node per item.
     Keep(Access),
+    View(View),
 }
 
 /// A node with its type and sizes.
@@ -88,6 +89,17 @@ pub(super) struct Initial {
     pub(super) fill: Option<Fetch>,
     pub(super) op_span: ByteRange,
     /// The bytes of the value.
+    pub(super) span: ByteRange,
+}
+
+/// `view v = x as [b, t, h, d]`: reads of a node under other dimensions.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// The name of the view, without indices.
+    pub(super) target: Access,
+    /// The node or view that is read.
+    pub(super) of: Access,
+    pub(super) sizes: Vec<IndexExpr>,
     pub(super) span: ByteRange,
 }
 

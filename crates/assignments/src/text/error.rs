@@ -237,6 +237,48 @@ pub enum TextErrorKind {
         /// The limit.
         limit: usize,
     },
+    /// A view that is written, or used as a whole.
+    #[error("`{name}` is a view, whose elements can only be read")]
+    ViewUse {
+        /// The view.
+        name: String,
+    },
+    /// Views of each other.
+    #[error("view `{name}` is a view of itself")]
+    ViewCycle {
+        /// The view.
+        name: String,
+    },
+    /// A view with another number of elements than its node.
+    #[error(
+        "view `{view}` has dimensions {dims:?}, but node `{node}` has {found:?}; expected as many elements"
+    )]
+    ViewSize {
+        /// The view.
+        view: String,
+        /// Its dimensions.
+        dims: Vec<i64>,
+        /// The node that it reads.
+        node: String,
+        /// The dimensions of that node.
+        found: Dims,
+    },
+    /// A read of a view by a symbol without a range.
+    #[error("a view is read by symbols with a range; expected one, as in `where @{symbol} < {range}`")]
+    ViewSymbol {
+        /// The symbol.
+        symbol: String,
+        /// The size of the axis.
+        range: usize,
+    },
+    /// A read of a view whose elements have no linear indices in the node.
+    #[error("this read of node `{node}` needs a copy; write it first, as in `{copy}`")]
+    ViewCopy {
+        /// The node.
+        node: String,
+        /// Statements that copy the node.
+        copy: String,
+    },
     /// A negative position in a family of nodes.
     #[error("nodes of the family `{name}` are numbered from 0, found {found}")]
     NegativeMember {
@@ -307,7 +349,7 @@ pub enum TextErrorKind {
         found: usize,
     },
     /// A function that fills a parameter or result which is a part of a node.
-    #[error("`{name}` is a part of a node, or has other axes here; a fill needs a whole node")]
+    #[error("`{name}` is a part of a node, or has other axes here; expected a whole node")]
     PartFilled {
         /// The parameter or result.
         name: String,

@@ -24,6 +24,7 @@ use super::names::{NodeNames, label};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
+use super::views;
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
@@ -89,6 +90,7 @@ impl<'a> Inference<'a> {
         settle_dims(&mut resolved, &ranges, assignments)?;
         ranges::check_bounds(&resolved, &ranges, assignments, self.text)
             .map_err(|error| self.with_first_write(error))?;
+        let ranges = views::replace(&mut resolved, ranges, assignments)?;
         self.types(&resolved)?;
         self.mark_reads(&resolved);
         self.mark_writes(statement);

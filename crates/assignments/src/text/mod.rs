@@ -41,6 +41,7 @@ mod report;
 mod resolve;
 mod synonyms;
 mod types;
+mod views;
 mod warnings;
 
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{Label, TensorNode};
 
-use super::ast::{Role, Statement};
-use super::error::TextErrorKind;
+use super::ast::{Role, Statement, View};
+use super::error::{LocatedError, TextErrorKind};
 use super::types::ExprType;
 use crate::Nodes;
 
@@ -19,6 +19,8 @@ pub(super) struct NodeNames {
     /// The nodes that the text makes: declared ones, and those that the statements so far write and nothing
     /// declares.
     made: Nodes,
+    /// The views by name.
+    views: BTreeMap<String, View>,
     /// The names of intermediates without values so far.
     unwritten: BTreeSet<String>,
     /// The line of the first statement that writes each name.
@@ -57,6 +59,34 @@ impl NodeNames {
                 self.first_writes.entry(target.name.clone()).or_insert(line);
             }
         }
+    }
+
+    /// Adds a view.
+    pub(super) fn add_view(&mut self, view: View) -> Result<(), LocatedError> {
+        let name = view.target.name.clone();
+        if self.has(&name) {
+            return Err(TextErrorKind::DefinedTwice { what: "name", name }.at(view.target.name_span));
+        }
+        self.views.insert(name, view);
+        Ok(())
+    }
+
+    /// The view of that name, if the name is that of a view.
+    pub(super) fn view(&self, name: &str) -> Option<&View> {
+        self.views.get(name)
+    }
+
+    /// The name of the node that a view reads, through other views.
+    pub(super) fn viewed<'a>(&'a self, view: &'a View) -> Result<&'a str, LocatedError> {
+        let mut of = &view.of;
+        for _ in 0..=self.views.len() {
+            match self.views.get(&of.name) {
+                Some(view) => of = &view.of,
+                None => return Ok(&of.name),
+            }
+        }
+        let name = view.target.name.clone();
+        Err(TextErrorKind::ViewCycle { name }.at(view.target.name_span.clone()))
     }
 
     /// Adds a node that a statement writes and nothing declares. It has no values yet.
@@ -160,11 +190,14 @@ impl NodeNames {
     /// Whether some node has that name.
     pub(super) fn has(&self, name: &str) -> bool {
         let is_given = self.whole.contains_key(name) || self.last.contains_key(name);
-        is_given || self.made.get(name).is_some() || self.is_declared(name)
+        is_given || self.made.get(name).is_some() || self.is_declared(name) || self.views.contains_key(name)
     }
 
     /// The only node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
+        if self.views.contains_key(name) {
+            return Err(TextErrorKind::ViewUse { name: name.to_owned() });
+        }
         let declared = self.declared.get(name).map(|declared| &declared.node);
         if let Some(node) = declared.or_else(|| self.made.get(name)) {
             return Ok(node.clone());

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::ast::{
     Access, Argument, Atom, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index, Initial, Item,
     KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row, SizeItem, Statement,
+    View,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -28,6 +29,7 @@ impl Display for Lines<'_> {
                 Item::Call(call) => writeln!(f, "{call}"),
                 Item::Declaration(declaration) => writeln!(f, "{declaration}"),
                 Item::Keep(target) => writeln!(f, "keep {}", NodeName(target)),
+                Item::View(view) => writeln!(f, "{view}"),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),
                 Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
             }
@@ -83,6 +85,12 @@ impl Display for Declaration {
 impl Display for Role {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(self.token())
+    }
+}
+
+impl Display for View {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "view {} = {} as [{}]", NodeName(&self.target), NodeName(&self.of), List(&self.sizes))
     }
 }
 

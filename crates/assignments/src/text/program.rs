@@ -96,10 +96,11 @@ impl Program {
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.
     pub fn expand(&self) -> Result<Program, TextError> {
         let expanded = with_enough(|| self.expanded(&|_| false));
-        let Expanded { declarations, statements, kept } =
+        let Expanded { declarations, views, statements, kept } =
             expanded.map_err(|error| TextError::new(error, &self.text))?;
         let declarations = declarations.into_iter().map(Item::Declaration);
         let items = declarations.chain(statements.into_iter().map(Item::Statement));
+        let items = views.into_iter().map(Item::View).chain(items);
         let items = items.chain(kept.into_iter().map(Item::Keep)).collect();
         Ok(Program { items, ..self.clone() })
     }
@@ -151,6 +152,9 @@ impl Program {
             let mut names = NodeNames::new(nodes);
             let expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
             declare::declare(&expanded.declarations, &mut names).map_err(located)?;
+            for view in &expanded.views {
+                names.add_view(view.clone()).map_err(located)?;
+            }
             let initial = declare::initial(&expanded.declarations, &names, &self.text).map_err(located)?;
             let mut assignments = Assignments { initial: initial.map(Arc::new), ..Assignments::default() };
             for symbol in &self.symbols {

@@ -62,7 +62,7 @@ fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Op
     match axes.iter().find(|(read, axis)| extent(read.dims[*axis]) != expected) {
         Some(&(read, axis)) if letter.declared.is_none() => {
             let from = format!("{first_axis} of `{}`", text.get(first.span.clone()).unwrap_or_default());
-            let (letter, node, found) = (letter.name.clone(), read.node.name(), read.dims[axis]);
+            let (letter, node, found) = (letter.name.clone(), read.name(), read.dims[axis]);
             Err(TextErrorKind::Size { letter, expected, from, node, axis, found }
                 .at(read.index[axis].1.clone()))
         }
@@ -187,7 +187,7 @@ fn known_range(
     let fewer = letter.parts.iter().any(|&part| statement.letters[part].declared.is_some());
     match alone_axes(statement, at).first() {
         Some((read, axis)) if !fewer && all != extent(read.dims[*axis]) => {
-            let (letter, node, found) = (letter.name.clone(), read.node.name(), read.dims[*axis]);
+            let (letter, node, found) = (letter.name.clone(), read.name(), read.dims[*axis]);
             Err(TextErrorKind::ConcatSize { letter, parts, node, axis: *axis, found }
                 .at(read.index[*axis].1.clone()))
         }
@@ -244,6 +244,8 @@ pub(super) fn check_bounds(
                     with_margins(&read.node, axis, read.dims[axis])
                 }
                 AccessKind::Padded(_) => (i64::MIN, i64::MAX),
+                // A view has no margins.
+                AccessKind::Plain if read.view.is_some() => (0, extent(read.dims[axis]) - 1),
                 AccessKind::Lhs => (0, extent(read.dims[axis]) - 1),
                 AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
             };
@@ -251,7 +253,7 @@ pub(super) fn check_bounds(
             let bounds = space.value(index).and_then(|index| index_bounds(&index, &points));
             let (lo, hi) = bounds.unwrap_or((i64::MIN, i64::MAX));
             if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
-                let (node, size) = (read.node.name(), read.dims[axis]);
+                let (node, size) = (read.name(), read.dims[axis]);
                 let index = super::on_one_line(text.get(span.clone()).unwrap_or_default());
                 let padded = padded(read, text).filter(|_| lo != i64::MIN && hi != i64::MAX);
                 let inferred = None;
@@ -287,7 +289,7 @@ pub(super) fn bad_bound(span: &ByteRange, why: &ConditionError, text: &str) -> L
 fn padded(read: &NodeAccess, text: &str) -> Option<String> {
     let access = super::on_one_line(text.get(read.span.clone())?);
     let (name, indices) = access.split_once('[')?;
-    let may = matches!(read.how, AccessKind::Plain) && read.computed.is_none();
+    let may = matches!(read.how, AccessKind::Plain) && read.computed.is_none() && read.view.is_none();
     may.then(|| format!("pad({}, 0)[{indices}", name.trim_end()))
 }
 

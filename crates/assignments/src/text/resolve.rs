@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Number, RandomCall, Statement};
+use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Number, RandomCall, Statement, View};
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::Linear;
 use super::names::NodeNames;
-use super::random;
 use super::types::{ExprType, type_of};
+use super::{random, views};
 use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, Random};
@@ -69,6 +69,8 @@ pub(super) struct NodeAccess {
     /// The kind of the numbers in the node if its element type was open at this statement.
     pub(super) literals: Option<ExprType>,
     pub(super) how: AccessKind,
+    /// The name of the view whose dimensions and indices these are, until [`views`](super::views) replaces them.
+    pub(super) view: Option<String>,
     /// The index of each axis with its byte range; 0 for a computed index.
     pub(super) index: Vec<(Affine, ByteRange)>,
     pub(super) computed: Option<Box<ComputedIndex>>,
@@ -94,6 +96,11 @@ impl NodeAccess {
     /// Whether the dimensions of the node are open: the statement is the first to write it.
     pub(super) fn has_open_dims(&self) -> bool {
         self.dims.len() < self.index.len()
+    }
+
+    /// The name of the node or view, for messages.
+    pub(super) fn name(&self) -> String {
+        self.view.clone().unwrap_or_else(|| self.node.name())
     }
 
     /// Adds the letters that occur to `into`.
@@ -468,8 +475,36 @@ impl NameResolver<'_> {
     }
 
     fn read(&mut self, access: &Access, how: AccessKind) -> Result<NodeAccess, LocatedError> {
+        if let Some(view) = self.nodes.view(&access.name) {
+            return self.read_view(view, access, how);
+        }
         let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
         self.read_node(node, access, how)
+    }
+
+    /// A read of a view, in the view's dimensions.
+    fn read_view(
+        &mut self,
+        view: &View,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
+        if !matches!(how, AccessKind::Plain) {
+            let name = access.name.clone();
+            return Err(TextErrorKind::ViewUse { name }.at(access.name_span.clone()));
+        }
+        let name = self.nodes.viewed(view)?;
+        let node = self.nodes.find(name).map_err(|kind| kind.at(view.of.name_span.clone()))?;
+        if self.nodes.is_unwritten(name) {
+            return Err(self.nodes.not_written(name).at(access.name_span.clone()));
+        }
+        reject_rows(access)?;
+        let dims = views::dims(view, &node)?;
+        if dims.len() != access.indices.len() {
+            let (node, found) = (access.name.clone(), access.indices.len());
+            return Err(TextErrorKind::Rank { node, dims, found }.at(access.span.clone()));
+        }
+        Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, dims, access, how)? })
     }
 
     fn read_node(
@@ -498,6 +533,18 @@ impl NameResolver<'_> {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
+        self.indexed(node, dims, access, how)
+    }
+
+    /// An access whose number of indices fits the dimensions.
+    fn indexed(
+        &mut self,
+        node: TensorNode,
+        dims: Dims,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
+        let located = |kind: TextErrorKind| kind.at(access.span.clone());
         let computed = self.computed(access, &node)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {
             let (expected, found) =
@@ -507,7 +554,8 @@ impl NameResolver<'_> {
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
         let literals = self.nodes.literals(&node);
-        Ok(NodeAccess { node, dims, literals, how, index, computed, span: access.span.clone() })
+        let span = access.span.clone();
+        Ok(NodeAccess { node, dims, literals, how, view: None, index, computed, span })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {

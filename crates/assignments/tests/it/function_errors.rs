@@ -339,12 +339,12 @@ fn definitions() {
     check(
         "def f(x[i]) -> y[j,i] { y := uniform(3) }\ny[i,j] := f(w[j])\ny[i,j] := f(x[i,0])",
         expect![[r#"
-        line 1, column 25: `y` is a part of a node, or has other axes here; a fill needs a whole node
-        1 | def f(x[i]) -> y[j,i] { y := uniform(3) }
-          |                         ^
-        in function `f`, line 3, column 11
-        3 | y[i,j] := f(x[i,0])
-          |           ^^^^^^^^^"#]],
+            line 1, column 25: `y` is a part of a node, or has other axes here; expected a whole node
+            1 | def f(x[i]) -> y[j,i] { y := uniform(3) }
+              |                         ^
+            in function `f`, line 3, column 11
+            3 | y[i,j] := f(x[i,0])
+              |           ^^^^^^^^^"#]],
     );
     check(
         "def f(x[i]) -> y[i] { y[i] := g(x[i]) }\ndef g(x[i]) -> y[i] { y[i] := 1 + f(x[i]) }\ny[0,i] := f(w[i])",

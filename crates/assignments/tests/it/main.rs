@@ -28,4 +28,5 @@ mod program;
 mod random_fills;
 mod same_meaning;
 mod suggestions;
+mod views;
 mod warnings;

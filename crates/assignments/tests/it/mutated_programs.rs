@@ -9,7 +9,7 @@ use lowered_ir::verify::verify;
 use proptest::prelude::*;
 use tnode::DType;
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "def softmax(x[..,k]) -> y[..,k] {
          m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..]); s[..] :+= e[..,k]
          y[..,k] := e[..,k] / s[..]
@@ -24,6 +24,9 @@ const PROGRAMS: [&str; 6] = [
      y[i,j] := conv(x[i,j], z[j,k])[i, 2*j] where i < 2, j < 2",
     "def drop(x[..r..], seed, t) -> y[..r..] { y[..r..] := where(uniform(seed, t, ..r..) < 0.9, x[..r..], 0) }
      y[i,j] := drop(x[i,j], 7, @t) where @t < 10; v := (uniform(3)); s := -(-1) - -2",
+    "view f = x as [2, 12]; view g[1] = f as [4, 3, 2]
+     v[i] := g[1][1, i, 0] + f[1 - i, 3*i] + f[@s, 0] where @s < 2, i < 2; t[i] := g[1][i,j,k] where j < 1
+     def tail(x[..,i]) -> y[..] { view p = x as [3, 2]; y[..] :+= p[j,1] * x[..,i] }; s := tail(w[i]) + tail(x[0,i] * 2)",
     "def two(x[i]) -> a[i], b[] { a[i] := x[i]; b :+= x[i] > 0.5 }
      v[i], s := two(w[i]); y[n[i] % 4, i] += w[i]; q := pad(x, -1)[n[0], 3 - 9]; s := q + size(q)",
 ];

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::scope::Scope;
-use super::ast::{Access, Call, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement};
+use super::ast::{Access, Call, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement, View};
 use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::IndexExpr;
@@ -34,6 +34,7 @@ const MAX_STATEMENTS: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Expanded {
     pub(super) declarations: Vec<Declaration>,
+    pub(super) views: Vec<View>,
     pub(super) statements: Vec<Statement>,
     /// The names of the nodes whose values the text keeps.
     pub(super) kept: Vec<Access>,
@@ -115,6 +116,7 @@ impl Expansion<'_> {
             Item::Repeat(repeat) => self.repeat(repeat, scope),
             Item::Declaration(declaration) => self.declaration(declaration, scope),
             Item::Keep(target) => self.keep(target, scope),
+            Item::View(view) => self.view(view, scope),
         }
     }
 
@@ -166,6 +168,18 @@ impl Expansion<'_> {
         rewrite::node(&mut target, scope)?;
         self.count(&target.span)?;
         self.expanded.kept.push(target);
+        Ok(())
+    }
+
+    fn view(&mut self, view: &View, scope: &Scope) -> Result<(), LocatedError> {
+        let mut view = view.clone();
+        rewrite::whole_node(&mut view.of, scope)?;
+        rewrite::node(&mut view.target, scope)?;
+        for size in &mut view.sizes {
+            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        }
+        self.count(&view.span)?;
+        self.expanded.views.push(view);
         Ok(())
     }
 
@@ -239,7 +253,7 @@ fn constraints_of(constraints: &[Constraint], letters: &[String]) -> Vec<Constra
 }
 
 /// The value of an integer whose names have been replaced.
-fn known_integer(value: &IndexExpr) -> Result<i64, LocatedError> {
+pub(super) fn known_integer(value: &IndexExpr) -> Result<i64, LocatedError> {
     let linear = value.linear()?;
     match linear.terms.first() {
         None => Ok(linear.offset),

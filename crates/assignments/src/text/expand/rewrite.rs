@@ -8,7 +8,7 @@ use super::super::ast::{
 };
 use super::super::constraint::Constraint;
 use super::super::error::{LocatedError, TextErrorKind};
-use super::super::linear::IndexExpr;
+use super::super::linear::{IndexExpr, IndexExprKind};
 use super::super::{names, parse};
 use super::letters;
 use super::scope::{AxisBinding, FunctionScope, Scope};
@@ -92,8 +92,8 @@ fn access(access: &mut Access, scope: &Scope) -> Result<()> {
     node(access, scope)
 }
 
-/// Replaces the name of the node that a statement fills.
-fn whole_node(target: &mut Access, scope: &Scope) -> Result<()> {
+/// Replaces the name of a node that is filled or read as a whole.
+pub(super) fn whole_node(target: &mut Access, scope: &Scope) -> Result<()> {
     let binding = scope.function.as_ref().and_then(|function| function.arrays.get(&target.name));
     match binding {
         Some(binding) if binding.is_whole() && target.family.is_empty() => {
@@ -210,7 +210,7 @@ fn scalar(access: &Access, scope: &Scope) -> Option<ExprKind> {
 }
 
 fn random(call: &mut RandomCall, scope: &Scope) -> Result<()> {
-    index(&mut call.seed, scope)?;
+    seed(&mut call.seed, scope)?;
     let mut parts = Vec::new();
     for part in std::mem::take(&mut call.parts) {
         match (part, &scope.function) {
@@ -228,13 +228,28 @@ fn random(call: &mut RandomCall, scope: &Scope) -> Result<()> {
     Ok(())
 }
 
+/// Replaces the name of a seed, which must be a number then.
+fn seed(seed: &mut IndexExpr, scope: &Scope) -> Result<()> {
+    index(seed, scope)?;
+    match seed.integer()? {
+        Some(number) => seed.kind = IndexExprKind::Number(number),
+        None if seed.as_letter().is_some() => {}
+        None => {
+            let (expected, found) = ("a seed such as `42`".to_owned(), format!("`{seed}`"));
+            return Err(TextErrorKind::Syntax { expected, found }.at(seed.span.clone()));
+        }
+    }
+    Ok(())
+}
+
 /// Replaces the names in a function that fills a node.
 pub(super) fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
     match fetch {
         Fetch::Random(call) => random(call, scope),
         Fetch::SampleValues { distribution, scheme, of, of_span } => {
             if let Some(kind) = scope.in_index(of, of_span)? {
-                let seed = IndexExpr { kind, span: of_span.clone() };
+                let mut seed = IndexExpr { kind, span: of_span.clone() };
+                self::seed(&mut seed, scope)?;
                 let (distribution, scheme) = (*distribution, *scheme);
                 *fetch = Fetch::Random(RandomCall { distribution, scheme, seed, parts: Vec::new() });
                 return Ok(());

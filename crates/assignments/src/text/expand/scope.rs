@@ -149,16 +149,22 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
             Some((*init || *op == AccumOp::Assign, target.span.clone()))
         }
         Item::Repeat(repeat) => first_write(&repeat.body, name),
-        Item::Size(_) | Item::Def(_) | Item::Call(_) | Item::Declaration(_) | Item::Keep(_) => None,
+        Item::Size(_)
+        | Item::Def(_)
+        | Item::Call(_)
+        | Item::Declaration(_)
+        | Item::Keep(_)
+        | Item::View(_) => None,
     })
 }
 
-/// The names that the items write.
+/// The names that the items write or define.
 pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
     for item in items {
         match item {
             Item::Statement(statement) => into.extend(statement.lhs.iter().map(|target| target.name.clone())),
             Item::Repeat(repeat) => written(&repeat.body, into),
+            Item::View(view) => _ = into.insert(view.target.name.clone()),
             Item::Size(_) | Item::Def(_) | Item::Call(_) | Item::Declaration(_) | Item::Keep(_) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use tnode::DType;
 
-use super::super::ast::{Access, Declaration, Initial, Role};
+use super::super::ast::{Access, Declaration, Initial, Role, View};
 use super::super::error::TextErrorKind;
 use super::super::lex::{Token, tokens};
 use super::super::linear::IndexExpr;
@@ -57,6 +57,19 @@ impl Parser<'_> {
         let mut target = self.node_name()?;
         target.family = self.sizes()?;
         Ok(target)
+    }
+
+    /// Parses `view name = node as [sizes]`.
+    pub(super) fn view(&mut self) -> ParseResult<View> {
+        let start = self.next().span.start;
+        let target = self.kept_name()?;
+        self.expect("=")?;
+        let of = self.kept_name()?;
+        if self.accept(&Token::Name("as".to_owned())).is_none() || self.peek() != &Token::Sign("[") {
+            return Err(self.expected("dimensions, as in `view v = x as [4, 8]`"));
+        }
+        let sizes = self.sizes()?;
+        Ok(View { target, of, sizes, span: self.since(start) })
     }
 
     fn node_name(&mut self) -> ParseResult<Access> {

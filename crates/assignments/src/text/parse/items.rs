@@ -40,6 +40,10 @@ impl Parser<'_> {
                 items.extend(self.list(Self::size_item)?.into_iter().map(Item::Size));
                 Ok(false)
             }
+            ("view", Token::Name(_)) => {
+                items.push(Item::View(self.view()?));
+                Ok(false)
+            }
             ("def", Token::Name(_)) if self.depth > 0 => {
                 Err(self.expected("a statement: functions are defined outside of blocks"))
             }
