@@ -39,6 +39,7 @@ mod peers; // other programs for the same operations
 mod product; // a matrix product in f64
 mod reference; // kernels by hand
 mod report; // table, JSON, records
+mod rivals; // other backends for the same assignments
 mod sample; // sampled rows of large results
 mod streams; // cases on the overhead of streams
 
@@ -63,7 +64,7 @@ struct Cli {
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray,
-    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas
+    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas; another backend by name
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Compare with the JSON of an earlier run
@@ -142,15 +143,17 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
+    let rivals = rivals::open(&cli.peers, backend.settings())?;
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
-    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers, &rivals);
     results.set_copies(copies.clone());
 
     println!("{}", results.heading());
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
     let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
     let copies = copies.as_ref();
-    let setup = measure::Setup { backend: &backend, threads: cli.threads, limits, copies, sample, effort };
+    let (backend, rivals) = (&backend, &rivals[..]);
+    let setup = measure::Setup { backend, rivals, threads: cli.threads, limits, copies, sample, effort };
     let mut failures = Vec::new();
     let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
         match result {
@@ -171,12 +174,12 @@ fn measure_all(cli: &Cli) -> Result<()> {
         report(case.name, measure::measure(&setup, case, &mut peers))?;
     }
     for case in &streams {
-        report(case.name, streams::measure(&backend, case, effort))?;
+        report(case.name, streams::measure(backend, case, effort))?;
     }
     print!("{}", results.summary());
     if let Some(path) = &cli.report {
         if results.is_about_host() {
-            results.set_growth(growth::measure(&backend, cli.smoke)?);
+            results.set_growth(growth::measure(backend, cli.smoke)?);
         }
         results.write_page(path)?;
     }
@@ -191,6 +194,8 @@ fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = cli.threads;
     settings.code_cache.entries = 0;
-    let name = cli.backend.clone().unwrap_or_else(|| settings.backend.clone());
-    Ok(Backend::open_with(&name, settings)?)
+    if let Some(name) = &cli.backend {
+        settings.backend.clone_from(name);
+    }
+    Ok(Backend::from_settings(settings)?)
 }

@@ -15,6 +15,7 @@ use crate::{
     machine::{Limits, Peak},
     ours::LinkedCase,
     peers::{Contestant, Peer, Problem},
+    rivals,
 };
 
 /// The measurements of a case. Written as JSON: fields may be added, none renamed.
@@ -86,6 +87,8 @@ pub(crate) enum Effort {
 /// The backend and the measured limits of its device.
 pub(crate) struct Setup<'a> {
     pub(crate) backend: &'a Backend,
+    /// Other backends, which are measured in turns with it.
+    pub(crate) rivals: &'a [Backend],
     pub(crate) threads: usize,
     /// The measured limits of the cores, if cases run on cores.
     pub(crate) limits: Option<&'a Limits>,
@@ -137,6 +140,12 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         check::compare(case, &found, &check::values(&outputs), apart(case)).with_context(context)?;
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
+    }
+    for rival in setup.rivals {
+        let context = || format!("case `{}` of backend `{}`", case.name, rival.name());
+        let (linked, cold_ms) = rivals::prepare(rival, case, &inputs).with_context(context)?;
+        contestants.push(Box::new(linked));
+        entered.push((rival.name(), Some(cold_ms)));
     }
     let has_peak = is_product(case) && setup.limits.is_some_and(|limits| limits.threads == 1);
     if has_peak {

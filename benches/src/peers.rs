@@ -2,7 +2,8 @@
 //! with ours, and is timed afterwards, in turns with ours.
 //!
 //! A peer without the operation of a case is left out. Peers in Rust are features of this package, with the
-//! names of the libraries; peers in Python run as processes of `benches/peers/peers.py`.
+//! names of the libraries; peers in Python run as processes of `benches/peers/peers.py`. Any other name is
+//! that of a backend, which compiles the assignments of every case ([`crate::rivals`]).
 
 #[cfg(feature = "candle-core")]
 mod candle;
@@ -22,10 +23,17 @@ mod products;
 mod python;
 mod version;
 
-use anyhow::{Result, bail, ensure};
+#[cfg(any(feature = "matrixmultiply", feature = "candle-core"))]
+use anyhow::ensure;
+use anyhow::{Result, bail};
 use arrayjit::DType;
 
 use crate::{arrays::Array, case::Operation};
+
+/// Whether a peer, or a list of peers, has the name; otherwise it may be a backend's.
+pub(crate) fn is_peer(name: &str) -> bool {
+    NAMES.contains(&name) || matches!(name, "all" | "cublas")
+}
 
 /// The names of all peers on this machine's cores; `cublas` is the one on a GPU.
 pub(crate) const NAMES: [&str; 8] =
@@ -48,7 +56,7 @@ pub(crate) struct Problem {
 
 /// Another program.
 pub(crate) trait Peer {
-    /// The peer's name, one of [`NAMES`] or `cublas`.
+    /// The peer's name, of which [`is_peer`] holds.
     fn name(&self) -> &'static str;
     /// Whether it may support an operation on elements of a type; [`Peer::prepare`] decides.
     fn takes(&self, _operation: Operation, dtype: DType) -> bool {
@@ -84,15 +92,16 @@ pub(crate) trait Contestant {
     fn run(&mut self, count: usize) -> Result<f64>;
 }
 
-/// Opens the peers of a list; `device` is the position of the measured NVIDIA GPU, if there is one. A missing
-/// library of NVIDIA's is reported, and its peer left out.
+/// Opens the peers of a list, without the backends in it; `device` is the position of the measured NVIDIA
+/// GPU, if there is one. A missing library of NVIDIA's is reported, and its peer left out.
 ///
 /// # Errors
 ///
-/// Unknown names, peers that this program was built without, and Python that does not start.
+/// Peers that this program was built without, and Python that does not start.
 pub(crate) fn open(list: &[String], threads: usize, device: Option<u32>) -> Result<Vec<Box<dyn Peer>>> {
-    let mut names: Vec<&str> = list.iter().map(String::as_str).filter(|name| *name != "all").collect();
-    if names.len() < list.len() {
+    let peers = || list.iter().map(String::as_str).filter(|name| is_peer(name));
+    let mut names: Vec<&str> = peers().filter(|name| *name != "all").collect();
+    if names.len() < peers().count() {
         names.retain(|name| !NAMES.contains(name));
         names.extend(NAMES);
     }
@@ -140,16 +149,9 @@ fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
         "torch-compile" => Ok(Box::new(python::Python::start("torch-compile", threads)?)),
         "jax" => Ok(Box::new(python::Python::start("jax", threads)?)),
         "hand" => bail!("the kernels written by hand need AVX2 and FMA, which this machine lacks"),
-        _ => {
-            ensure!(
-                NAMES.contains(&name),
-                "no peer is named `{name}`; expected some of {}, cublas",
-                NAMES.join(", ")
-            );
-            bail!(
-                "this program was built without `{name}`: `cargo xtask bench --peers {name}` builds it with it"
-            )
-        }
+        _ => bail!(
+            "this program was built without `{name}`: `cargo xtask bench --peers {name}` builds it with it"
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ mod table; // the table on the terminal
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
+use arrayjit::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -58,9 +59,12 @@ impl Report {
         overhead: Overhead,
         machine: Option<MachineLimits>,
         peers: &[Box<dyn Peer>],
+        rivals: &[Backend],
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
+        let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into()));
+        let rivals = rivals.iter().map(|rival| (rival.name().into(), "on this commit".into()));
+        let peers = peers.chain(rivals).collect();
         let (results, growth, order, copies) = (BTreeMap::new(), Vec::new(), Vec::new(), None);
         let commit = commit();
         Report { threads, commit, date, device, overhead, machine, copies, peers, results, growth, order }

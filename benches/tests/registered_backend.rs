@@ -28,6 +28,26 @@ fn a_case_is_measured_on_a_registered_backend() {
 }
 
 #[test]
+fn a_registered_backend_is_a_peer() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("results.json");
+    let args = ["bench", "--backend", "inline", "--peers", "relay", "--filter", "matmul_64", "--smoke"];
+    let all = args.into_iter().map(Into::into).chain(["--json".into(), json.clone().into()]);
+    benches::run(all).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let peer = &results["results"]["matmul_64"]["peers"]["relay"];
+    assert!(peer["us"].as_f64().unwrap() > 0.0 && peer["cold_ms"].is_number(), "{results}");
+    let error = |peer: &str| {
+        let args = ["bench", "--backend", "inline", "--smoke", "--filter", "matmul_64", "--peers", peer];
+        format!("{:#}", benches::run(args.map(Into::into)).unwrap_err())
+    };
+    assert!(error("inline").starts_with("`inline` is the measured backend; a peer is another one"));
+    let unknown = error("abacus");
+    assert!(unknown.starts_with("no peer is named `abacus` (hand, gemm, "), "{unknown}");
+    assert!(unknown.contains("there is no backend `abacus`; there are: "), "{unknown}");
+}
+
+#[test]
 fn an_unknown_backend_is_an_error_that_lists_registered_ones() {
     let args = ["bench", "--backend", "abacus", "--smoke"];
     let error = benches::run(args.map(Into::into)).unwrap_err().to_string();

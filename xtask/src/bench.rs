@@ -31,10 +31,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     if peers.contains(&"cublas") {
         features.push("cublas");
     }
-    let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "-p", "benches", "--manifest-path"]).arg(manifest);
-    command.arg("--features").arg(features.join(",")).arg("--").args(&args.rest);
+    command.args(["run", "--quiet", "--release"]).args(program(&args.rest, &features)).args(&args.rest);
     if RUST.iter().any(|name| is_asked(&peers, name)) {
         // These libraries read their number of threads from the environment.
         let threads = threads(&args.rest)?.to_string();
@@ -49,6 +47,20 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         bail!("the benchmarks ended with {status}");
     }
     Ok(())
+}
+
+/// The arguments of Cargo for the program with these features: the benchmarks, or those of the workspace that
+/// has the backend `c`.
+fn program(args: &[String], features: &[&str]) -> Vec<String> {
+    let needs_c = peers(args).contains(&"c") || value(args, "--backend") == Some("c");
+    let (manifest, prefix, name) = match needs_c {
+        true => ("examples/codegen-c/backend/Cargo.toml", "benches/", ["--bin", "c-bench"]),
+        false => ("Cargo.toml", "", ["-p", "benches"]),
+    };
+    let manifest = xtask::root().join(manifest).display().to_string();
+    let features = features.iter().map(|feature| format!("{prefix}{feature}")).collect::<Vec<_>>().join(",");
+    let [option, name] = name.map(String::from);
+    vec![option, name, "--manifest-path".into(), manifest, "--features".into(), features, "--".into()]
 }
 
 /// The names after every `--peers`.
@@ -79,6 +91,18 @@ fn value<'a>(args: &'a [String], option: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_backend_c_is_in_a_program_of_its_own() {
+        let args = |args: &[&str]| args.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ours = program(&args(&["--peers", "gemm"]), &["gemm"]);
+        assert_eq!((&ours[..2], &*ours[5]), (&["-p".to_owned(), "benches".to_owned()][..], "gemm"));
+        for c in [&["--peers", "gemm,c"][..], &["--backend=c"]] {
+            let other = program(&args(c), &["gemm", "ndarray"]);
+            assert_eq!((&*other[1], &*other[5]), ("c-bench", "benches/gemm,benches/ndarray"));
+            assert!(std::path::Path::new(&other[3]).exists(), "{}", other[3]);
+        }
+    }
 
     #[test]
     fn options_have_values_in_either_form() {

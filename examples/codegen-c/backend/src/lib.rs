@@ -9,7 +9,10 @@ use scheduler_multicore::{Config, Cpu};
 
 arrayjit::register_backend!("c", "C, compiled by the system's compiler", open);
 
-fn open(_: &Settings) -> OpenResult {
-    let device = Device::new(Arc::new(Cpu::multicore(Config::default())), 0);
+/// Opens a device with as many threads as the settings say.
+fn open(settings: &Settings) -> OpenResult {
+    let default = Config::default();
+    let threads = if settings.threads == 0 { default.threads } else { settings.threads };
+    let device = Device::new(Arc::new(Cpu::multicore(Config { threads, ..default })), 0);
     Ok(BackendParts::new(Arc::new(codegen_c::codegen()), device))
 }
