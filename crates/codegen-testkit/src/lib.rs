@@ -38,9 +38,9 @@
 //! case of any level computes a wrong value or ends its process. Above the expected level, a code generator
 //! may reject cases.
 //!
-//! `towards = L0` in place of `level = L0` is for a code generator that begins: the test succeeds if a case of
-//! the level passes and none is wrong, and prints how many are still rejected. That is no level; programs run
-//! rejected statements on their fallback backend.
+//! `towards = L0` in place of `level = L0` is for a code generator that begins: the test succeeds if a case
+//! of the level passes and none is wrong, and prints how many are still rejected. That is no level; programs
+//! run rejected statements on their fallback backend.
 //!
 //! # Cases
 //!

@@ -7,10 +7,10 @@
 //! the results of the definition, how the backend compiled the routine ([`CapsuleCompilation`]), and a
 //! [`digest`] of each result. `docs/debugging.md` says what to do with one.
 //!
-//! **Cost.** Each run of a linked routine that has written no capsule yet copies the nodes whose earlier values
-//! it reads and the nodes that it writes, waits, and, on CPU backends, interprets the kernels. The kernels
-//! are compiled for the interpreter at the first run, once for all links of a routine. Without the setting,
-//! nothing of this happens.
+//! **Cost.** Each run of a linked routine that has written no capsule yet copies the nodes whose earlier
+//! values it reads and the nodes that it writes, waits, and, on CPU backends, interprets the kernels. The
+//! kernels are compiled for the interpreter at the first run, once for all links of a routine. Without the
+//! setting, nothing of this happens.
 //!
 //! If statements of a routine fall back, its results are examined for infinities and NaN only, since its
 //! parts run on two backends. Runs that are scheduled as tasks are not watched; the first such use of a
