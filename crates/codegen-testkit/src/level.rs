@@ -12,11 +12,12 @@ use crate::access::{AccessForm, accesses};
 pub enum Level {
     /// Maps over dense arrays of `f32`.
     L0,
-    /// `f32`, `i32` and `bool`; reductions, contractions, broadcasts, guards, symbols, locals in registers.
+    /// `f32`, `i32` and `bool`; reductions, contractions, broadcasts, guards, symbols, conversions, locals:
+    /// declared ones in registers, and those that the scheduler makes of local nodes, in the space `stack`.
     L1,
     /// Every type that the target stores; transcendental operations, gather and scatter, random bits, logs.
     L2,
-    /// Parallel and vector loops, workgroups, scratch memory, merge buffers.
+    /// Parallel and vector loops, workgroups, locals declared in scratch memory, merge buffers.
     L3,
     /// Class `Fast`, within the bounds that the target states.
     L4,
