@@ -10,7 +10,7 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
 }
 
-/// A node with margins of one element on each side, which hold 2 between routines.
+/// A node of `f32` with margins of one element on each side, which hold 2 between routines.
 fn padded(name: &str, dims: &[usize]) -> TensorNode {
     let padding = Padding::new(dims.iter().map(|_| (1, 1)), Some(2.0));
     let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32);
