@@ -279,7 +279,7 @@ impl Backend {
     /// let x = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3])?;
     /// let routine = code.link(&context.init_from_host(code.node("x")?, &x)?)?;
     /// routine.run(&[])?;
-    /// assert_eq!(routine.context().to_host(code.node("y")?)?.dims(), [2, 2]);
+    /// assert_eq!(routine.context().to_host(code.node("y")?)?.num_values(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
