@@ -26,8 +26,8 @@ enum AssignTask {
         #[arg(long = "size", value_name = "NAME=VALUE")]
         sizes: Vec<String>,
     },
-    /// Print the element type, dimensions and memory mode of every name, and the ranges of the letters of every
-    /// statement.
+    /// Print the element type, dimensions and memory mode of every name, and the ranges of the letters of
+    /// every statement.
     Check {
         /// A file of assignment text that declares its inputs.
         file: PathBuf,
@@ -59,7 +59,7 @@ pub fn expand(file: &Path, sizes: &[String]) -> Result<String> {
 }
 
 /// The names of a program with their element types, dimensions and memory modes, then its statements with the
-/// ranges of their letters. The modes are those of the program compiled alone: a name without memory is virtual.
+/// ranges of their letters. The modes are those of the program compiled alone.
 ///
 /// # Errors
 /// If the file cannot be read, is no valid program, or cannot be compiled. The error shows the line.

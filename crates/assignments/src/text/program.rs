@@ -89,8 +89,8 @@ impl Program {
         })
     }
 
-    /// The program as a list of statements: sizes are numbers, repetitions are unrolled, and calls are replaced
-    /// by the statements of their functions.
+    /// The program as a list of statements: sizes are numbers, repetitions are unrolled, and calls are
+    /// replaced by the statements of their functions.
     ///
     /// # Errors
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.

@@ -1,9 +1,9 @@
 //! Reads of views as reads of their nodes.
 //!
-//! A view has the elements of its node in row-major order under other dimensions. A read of a view is resolved
-//! and checked in the view's dimensions. Then its indices become indices of the node: the offset of the
-//! element, a sum of multiples of letters, is written with one digit per axis of the node. A digit takes the
-//! terms that are multiples of its stride, and the remaining terms must stay below that stride.
+//! A view has the elements of its node in row-major order under other dimensions. A read of a view is
+//! resolved and checked in the view's dimensions. Then its indices become indices of the node: the offset of
+//! the element, a sum of multiples of letters, is written with one digit per axis of the node. A digit takes
+//! the terms that are multiples of its stride, and the remaining terms must stay below that stride.
 //!
 //! If one letter runs over several axes of the node, as in a flattened read, the letter is split in two: `n`
 //! becomes `25*n.0 + n.1`, in that order, everywhere in the statement. So the loops run in the same order as
