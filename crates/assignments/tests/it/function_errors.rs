@@ -481,6 +481,48 @@ fn arguments() {
 }
 
 #[test]
+fn seeds_are_numbers() {
+    let f = "def f(seed) -> y[] { y := 1 + uniform(seed, 3) }\n";
+    check(
+        &format!("{f}s := f(-7)"),
+        expect![[r#"
+        line 1, column 39: -7 is out of the range of u64
+        1 | def f(seed) -> y[] { y := 1 + uniform(seed, 3) }
+          |                                       ^^^^
+        in function `f`, line 2, column 6
+        2 | s := f(-7)
+          |      ^^^^^"#]],
+    );
+    check(
+        &format!("{f}s := f(@step)"),
+        expect![[r#"
+        line 1, column 39: expected a seed such as `42`, found `@step`
+        1 | def f(seed) -> y[] { y := 1 + uniform(seed, 3) }
+          |                                       ^^^^
+        in function `f`, line 2, column 6
+        2 | s := f(@step)
+          |      ^^^^^^^^"#]],
+    );
+    check(
+        &format!("{f}s := f(s)"),
+        expect![[r#"
+        line 1, column 39: an index is a sum of integers and integer multiples of letters and symbols; found a value
+        1 | def f(seed) -> y[] { y := 1 + uniform(seed, 3) }
+          |                                       ^^^^
+        in function `f`, line 2, column 6
+        2 | s := f(s)
+          |      ^^^^"#]],
+    );
+    check(
+        "s := 1 * where",
+        expect![[r#"
+        line 1, column 10: expected an expression, found `where`
+        1 | s := 1 * where
+          |          ^^^^^"#]],
+    );
+}
+
+#[test]
 fn errors_in_functions_show_the_calls() {
     check(
         "def scale(x[..], c) -> y[..] {

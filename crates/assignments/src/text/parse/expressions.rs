@@ -79,6 +79,10 @@ impl Parser<'_> {
                 self.next();
                 node(ExprKind::Symbol(name), span)
             }
+            // At the end of a line, the word would continue with the next line.
+            Token::Name(name) if name == "where" && self.peek_after() != &Token::Sign("(") => {
+                Err(self.expected("an expression"))
+            }
             Token::Name(name) => {
                 self.next();
                 self.named(name, span)
