@@ -223,6 +223,8 @@ fn offset_terms(
 /// Replaces a letter by `inner · outer part + inner part` everywhere.
 fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize, inner: i64) {
     let range = ranges[letter];
+    // Every field with letters must be renamed below.
+    let ResolvedStatement { letters, lhs, rhs, op: _, init: _, op_span: _, span: _ } = statement;
     let moved = |at: usize| if at > letter { at + 1 } else { at };
     let renamed = |index: &Affine| {
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, c)| match var {
@@ -234,8 +236,8 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
             Var::Symbol(_) => sum.plus(&Affine::term(var, c)),
         })
     };
-    statement.lhs.iter_mut().for_each(|target| *target = target.map(&renamed));
-    statement.rhs.iter_mut().for_each(|value| *value = value.map(&renamed));
+    lhs.iter_mut().for_each(|target| *target = target.map(&renamed));
+    rhs.iter_mut().for_each(|value| *value = value.map(&renamed));
     let resize = |kind: &mut ResolvedExprKind| {
         if let ResolvedExprKind::Size(of) = kind {
             *kind = match *of == letter {
@@ -244,20 +246,20 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
             };
         }
     };
-    statement.rhs.iter_mut().for_each(|value| each_kind(value, &resize));
-    let computed = statement.lhs.iter_mut().filter_map(|target| target.computed.as_deref_mut());
+    rhs.iter_mut().for_each(|value| each_kind(value, &resize));
+    let computed = lhs.iter_mut().filter_map(|target| target.computed.as_deref_mut());
     computed.for_each(|computed| each_kind(&mut computed.value, &resize));
-    for other in &mut statement.letters {
+    for other in letters.iter_mut() {
         other.parts.iter_mut().for_each(|part| *part = moved(*part));
     }
-    let Letter { name, span, .. } = &statement.letters[letter];
+    let Letter { name, span, .. } = &letters[letter];
     let part = |at: usize| Letter {
         name: format!("{name}.{at}"),
         span: span.clone(),
         declared: None,
         parts: vec![],
     };
-    statement.letters.splice(letter..=letter, [part(0), part(1)]);
+    letters.splice(letter..=letter, [part(0), part(1)]);
     ranges.splice(letter..=letter, [range / inner, inner]);
 }
 
