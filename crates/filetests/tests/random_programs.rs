@@ -12,7 +12,7 @@ use lowered_ir::ir::Numerics;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::{text, verify};
 use proptest::prelude::*;
-use tnode::{MemoryMode, TensorNode};
+use tnode::{DType, MemoryMode, TensorNode};
 
 fn check(program: &Program, seed: u64) -> Result<(), String> {
     let blame = |what: String| format!("{what}\n{}", program.text);
@@ -54,6 +54,17 @@ fn a_scalar_used_twice() {
     let node = |label: &str| TensorNode::builder(label).dims([]).build().expect("small");
     let y = TensorNode::builder("y").dims([]).mode(MemoryMode::Materialized).build().expect("small");
     check(&Program { text, nodes: vec![node("n"), node("t"), y] }, 1)
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The element read is the one written, and `[j + i, j]` determines `j` and then `i`, so the conversion is
+/// inlined.
+#[test]
+fn a_read_of_the_target_at_a_sum_of_letters() {
+    let text = "t[j+i, j] := bit_and(i32(n[i, j]), i32(t[j+i, j]))\n".to_owned();
+    let node = |label: &str, rows: usize| TensorNode::builder(label).dims([rows, 4]).dtype(DType::F32);
+    let t = node("t", 6).mode(MemoryMode::Materialized).build().expect("small");
+    check(&Program { text, nodes: vec![node("n", 3).build().expect("small"), t] }, 1)
         .unwrap_or_else(|error| panic!("{error}"));
 }
 

@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
@@ -492,24 +494,31 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 
 /// The maximum number of iterations of `loops` that access one element at `index`.
 ///
-/// A dimension whose index is a mixed-radix number of its variables determines all of them; any other
-/// dimension determines one of its variables once the others are chosen. Variables that no dimension
-/// determines repeat the read.
+/// A dimension whose index is a mixed-radix number of the variables not determined yet determines all of
+/// them, so in `[j + i, j]` the second dimension determines `j`, and the first then `i`. If there is no such
+/// dimension, the first one left determines one of its variables once the others are chosen. Variables that no
+/// dimension determines repeat the read.
 pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;
-    for dim in index {
-        let found = open.iter().filter(|&&var| dim.mentions(var));
-        let mut digits: Vec<(u64, u64)> =
-            found.map(|&var| (dim.coefficient(var).unsigned_abs(), extent(var, ranges))).collect();
-        if !is_mixed_radix(&mut digits) {
-            let extents = digits.iter().map(|&(_, extent)| extent);
+    let mut dims: Vec<&Affine> = index.iter().collect();
+    while !dims.is_empty() {
+        let at = dims.iter().position(|dim| is_mixed_radix(&mut digits(dim, &open, ranges)));
+        let dim = dims.remove(at.unwrap_or(0));
+        if at.is_none() {
+            let extents = digits(dim, &open, ranges).into_iter().map(|(_, extent)| extent);
             let largest = extents.clone().max().unwrap_or(1).max(1);
             repeats = repeats.saturating_mul(extents.fold(1, u64::saturating_mul) / largest);
         }
         open.retain(|&var| !dim.mentions(var));
     }
     open.into_iter().fold(repeats, |all, var| all.saturating_mul(extent(var, ranges)))
+}
+
+/// The coefficient and the extent of each variable of an index that is not determined yet.
+fn digits(dim: &Affine, open: &BTreeSet<LoopId>, ranges: &Ranges) -> SmallVec<[(u64, u64); 4]> {
+    let found = open.iter().filter(|&&var| dim.mentions(var));
+    found.map(|&var| (dim.coefficient(var).unsigned_abs(), extent(var, ranges))).collect()
 }
 
 fn extent(var: LoopId, ranges: &Ranges) -> u64 {
