@@ -17,7 +17,7 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text;
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
 use filetests::generate::{
-    Program,
+    GeneratedProgram,
     families::{FAMILIES, Family},
 };
 use lowered_ir::ir::{Routine, walk};
@@ -61,7 +61,7 @@ fn targets() -> [(&'static str, Caps); 2] {
 
 /// Counts the steps of each stage and each pass.
 fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
-    let Program { text, nodes } = (family.program)(size);
+    let GeneratedProgram { text, nodes } = (family.program)(size);
     let mut laps = StepCounter { counts: BTreeMap::new(), before: steps() };
     let assignments = text::parse(&text, &nodes).unwrap();
     laps.end("text");
@@ -120,7 +120,7 @@ fn grown(family: &Family, sizes: [usize; 2]) -> Vec<String> {
 }
 
 /// A program with a concatenated axis of `letters` letters; each is a part of the statement.
-fn concatenated(letters: usize) -> Program {
+fn concatenated(letters: usize) -> GeneratedProgram {
     let node = |label: String, dim: usize| {
         TensorNode::builder(label).dims([dim]).mode(MemoryMode::Materialized).build().unwrap()
     };
@@ -128,7 +128,7 @@ fn concatenated(letters: usize) -> Program {
     let values: Vec<String> = (0..letters).map(|k| format!("x{k}[i{k}]")).collect();
     let mut nodes: Vec<TensorNode> = (0..letters).map(|k| node(format!("x{k}"), 2)).collect();
     nodes.push(node("y".into(), 2 * letters));
-    Program { text: format!("y[{}] := {}", axis.join("^"), values.join(", ")), nodes }
+    GeneratedProgram { text: format!("y[{}] := {}", axis.join("^"), values.join(", ")), nodes }
 }
 
 #[test]

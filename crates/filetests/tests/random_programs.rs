@@ -4,7 +4,7 @@
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use filetests::generate::{
-    Program, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
+    GeneratedProgram, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
     program_from_seed,
 };
 use lowered_ir::interp;
@@ -14,7 +14,7 @@ use lowered_ir::{text, verify};
 use proptest::prelude::*;
 use tnode::{DType, MemoryMode, TensorNode};
 
-fn check(program: &Program, seed: u64) -> Result<(), String> {
+fn check(program: &GeneratedProgram, seed: u64) -> Result<(), String> {
     let blame = |what: String| format!("{what}\n{}", program.text);
     let assignments = parse(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
@@ -53,7 +53,7 @@ fn a_scalar_used_twice() {
     let text = "t[] := n[] * n[]\ny[] := relu(exp(t[] + t[]) + 1)\n".to_owned();
     let node = |label: &str| TensorNode::builder(label).dims([]).build().expect("small");
     let y = TensorNode::builder("y").dims([]).mode(MemoryMode::Materialized).build().expect("small");
-    check(&Program { text, nodes: vec![node("n"), node("t"), y] }, 1)
+    check(&GeneratedProgram { text, nodes: vec![node("n"), node("t"), y] }, 1)
         .unwrap_or_else(|error| panic!("{error}"));
 }
 

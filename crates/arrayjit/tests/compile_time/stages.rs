@@ -4,14 +4,14 @@ use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
 use assignments::lower::{LowerOptions, lower};
 use assignments::text;
 use codegen_core::{Caps, Interpreted, Workgroups};
-use filetests::generate::Program;
+use filetests::generate::GeneratedProgram;
 use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
 
 /// Compiles the program for the backend. After each stage and each pass, calls `lap` with the name of that
 /// stage or pass.
-pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(&str)) {
+pub(crate) fn compile(backend: &Backend, program: &GeneratedProgram, lap: &mut dyn FnMut(&str)) {
     let assignments = text::parse(&program.text, &program.nodes).unwrap();
     lap("text");
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
@@ -45,7 +45,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
 }
 
 /// A context in which every node with memory is zero.
-pub(crate) fn context(backend: &Backend, program: &Program) -> Context {
+pub(crate) fn context(backend: &Backend, program: &GeneratedProgram) -> Context {
     let kept = program.nodes.iter().filter(|node| node.mode().mode() == Some(MemoryMode::Materialized));
     kept.fold(backend.context().unwrap(), |context, node| {
         let zeros = HostArray::zeros(node.dtype(), node.dims().unwrap()).unwrap();
@@ -54,6 +54,6 @@ pub(crate) fn context(backend: &Backend, program: &Program) -> Context {
 }
 
 /// The program, compiled by `Backend`.
-pub(crate) fn compiled(backend: &Backend, program: &Program) -> Compiled {
+pub(crate) fn compiled(backend: &Backend, program: &GeneratedProgram) -> Compiled {
     backend.compile(&program.text, &program.nodes).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, HostArray, TensorNode};
-use filetests::generate::{Program, program_from_seed};
+use filetests::generate::{GeneratedProgram, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
 use random_programs::ProgramWeights;
 
@@ -32,7 +32,11 @@ fn filled(node: &TensorNode, seed: u64) -> HostArray {
 }
 
 /// The bytes of every node in the context after each of three runs, or the error's text.
-fn outcome(backend: &Backend, program: &Program, tally: &mut FallbackTally) -> Result<Vec<Vec<u8>>, String> {
+fn outcome(
+    backend: &Backend,
+    program: &GeneratedProgram,
+    tally: &mut FallbackTally,
+) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     tally.count(&code);
     // Gives a value to every node that the optimiser neither inlines nor makes local.
@@ -71,7 +75,7 @@ impl FallbackTally {
 }
 
 /// Compares `programs` programs, divided and undivided; the bits must be equal.
-fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> FallbackTally {
+fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> FallbackTally {
     let mut tally = FallbackTally::default();
     for seed in 0..programs {
         let mut settings = settings(FallbackSetting::Inline);
@@ -97,7 +101,7 @@ fn random_programs_have_the_bits_of_undivided_ones() {
 #[test]
 fn chains_of_statements_have_the_bits_of_undivided_ones() {
     let tally = compare(180, |seed| {
-        Program::accepted(random_programs::program_from_seed(seed, 900, &ProgramWeights::chains()))
+        GeneratedProgram::accepted(random_programs::program_from_seed(seed, 900, &ProgramWeights::chains()))
     });
     assert!(tally.divided > 50 && tally.fallbacks > 200 && tally.shared > 80, "{tally:?}");
 }

@@ -4,7 +4,7 @@
 use arrayjit::{
     Backend, BatchMember, CompileError, Compiled, Context, HostArray, MemoryMode, Reason, TensorNode,
 };
-use filetests::generate::{Program, program_from_seed};
+use filetests::generate::{GeneratedProgram, program_from_seed};
 use lowered_ir::text::print;
 use tnode::ModeState;
 
@@ -30,7 +30,7 @@ fn kernels(compiled: &Compiled) -> String {
 }
 
 /// A program of several statements, some of whose nodes are virtual.
-fn program(seed: u64) -> Program {
+fn program(seed: u64) -> GeneratedProgram {
     let program = program_from_seed(seed, 300);
     let inner = program.nodes.iter().filter(|node| node.mode().mode().is_none());
     for (_, node) in inner.enumerate().filter(|(at, _)| (seed >> (at % 8)).is_multiple_of(3)) {
@@ -47,7 +47,7 @@ fn a_batch_is_what_one_after_another_is() {
     for seed in 0..400 {
         let (alone, together) = (program(seed), program(seed));
         let one_by_one = Backend::open("interpreter").unwrap();
-        let lines = |program: &Program| program.text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let lines = |program: &GeneratedProgram| program.text.lines().map(str::to_owned).collect::<Vec<_>>();
         let expected: Result<Vec<Compiled>, (usize, String)> = lines(&alone)
             .iter()
             .enumerate()

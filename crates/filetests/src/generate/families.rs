@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use tnode::{MemoryMode, TensorNode};
 
-use super::Program;
+use super::GeneratedProgram;
 
 /// A family of programs, one for each size.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Family {
     /// A description of its programs.
     pub about: &'static str,
     /// Makes the program of a given number of statements; in a family of single statements, of operands.
-    pub program: fn(usize) -> Program,
+    pub program: fn(usize) -> GeneratedProgram,
 }
 
 /// Every family.
@@ -89,31 +89,31 @@ impl Maker {
         let _ = writeln!(self.text, "{line}");
     }
 
-    fn done(self) -> Program {
-        Program { text: self.text, nodes: self.nodes }
+    fn done(self) -> GeneratedProgram {
+        GeneratedProgram { text: self.text, nodes: self.nodes }
     }
 }
 
-fn repeated(statement: &str, nodes: &[(&str, &[usize])], n: usize) -> Program {
+fn repeated(statement: &str, nodes: &[(&str, &[usize])], n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     nodes.iter().for_each(|(label, dims)| maker.kept(label, dims));
     (0..n).for_each(|_| maker.line(format_args!("{statement}")));
     maker.done()
 }
 
-fn self_updates(n: usize) -> Program {
+fn self_updates(n: usize) -> GeneratedProgram {
     repeated("x[i] := x[i] * 0.5 + 1", &[("x", &[LENGTH])], n)
 }
 
-fn accumulations(n: usize) -> Program {
+fn accumulations(n: usize) -> GeneratedProgram {
     repeated("y[i] += x[i]", &[("x", &[LENGTH]), ("y", &[LENGTH])], n)
 }
 
-fn scalar_updates(n: usize) -> Program {
+fn scalar_updates(n: usize) -> GeneratedProgram {
     repeated("s := s * 0.5 + 1", &[("s", &[])], n)
 }
 
-fn elements(n: usize) -> Program {
+fn elements(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[LENGTH]);
     maker.kept("y", &[n]);
@@ -121,7 +121,7 @@ fn elements(n: usize) -> Program {
     maker.done()
 }
 
-fn chain(n: usize, mode: Option<MemoryMode>) -> Program {
+fn chain(n: usize, mode: Option<MemoryMode>) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("t0", &[LENGTH]);
     for k in 1..=n {
@@ -132,19 +132,19 @@ fn chain(n: usize, mode: Option<MemoryMode>) -> Program {
     maker.done()
 }
 
-fn virtual_chain(n: usize) -> Program {
+fn virtual_chain(n: usize) -> GeneratedProgram {
     chain(n, Some(MemoryMode::Virtual))
 }
 
-fn open_chain(n: usize) -> Program {
+fn open_chain(n: usize) -> GeneratedProgram {
     chain(n, None)
 }
 
-fn kept_chain(n: usize) -> Program {
+fn kept_chain(n: usize) -> GeneratedProgram {
     chain(n, Some(MemoryMode::Materialized))
 }
 
-fn independent(n: usize) -> Program {
+fn independent(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     for k in 0..n {
         maker.kept(&format!("x{k}"), &[LENGTH]);
@@ -154,7 +154,7 @@ fn independent(n: usize) -> Program {
     maker.done()
 }
 
-fn readers(n: usize) -> Program {
+fn readers(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[LENGTH]);
     for k in 0..n {
@@ -164,7 +164,7 @@ fn readers(n: usize) -> Program {
     maker.done()
 }
 
-fn shared_virtual(n: usize) -> Program {
+fn shared_virtual(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[LENGTH]);
     maker.node("t", &[LENGTH], Some(MemoryMode::Virtual));
@@ -176,7 +176,7 @@ fn shared_virtual(n: usize) -> Program {
     maker.done()
 }
 
-fn reductions(n: usize) -> Program {
+fn reductions(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     for k in 0..n {
         maker.kept(&format!("x{k}"), &[LENGTH]);
@@ -195,7 +195,7 @@ fn sum(terms: std::ops::Range<usize>, term: &dyn Fn(usize) -> String) -> String 
     format!("({} + {})", sum(terms.start..middle, term), sum(middle..terms.end, term))
 }
 
-fn fan_in(n: usize) -> Program {
+fn fan_in(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     (0..n).for_each(|k| maker.kept(&format!("x{k}"), &[LENGTH]));
     maker.kept("y", &[LENGTH]);
@@ -204,12 +204,12 @@ fn fan_in(n: usize) -> Program {
     maker.done()
 }
 
-fn long_expression(n: usize) -> Program {
+fn long_expression(n: usize) -> GeneratedProgram {
     let terms = sum(0..n, &|k| format!("x[i] * {k}.5"));
     repeated(&format!("y[i] := {terms}"), &[("x", &[LENGTH]), ("y", &[LENGTH])], 1)
 }
 
-fn fills(n: usize) -> Program {
+fn fills(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[LENGTH]);
     for k in 0..n.div_ceil(2) {
@@ -220,7 +220,7 @@ fn fills(n: usize) -> Program {
     maker.done()
 }
 
-fn symbols(n: usize) -> Program {
+fn symbols(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[8, LENGTH]);
     for k in 0..n {
@@ -230,7 +230,7 @@ fn symbols(n: usize) -> Program {
     maker.done()
 }
 
-fn slices(n: usize) -> Program {
+fn slices(n: usize) -> GeneratedProgram {
     let mut maker = Maker::default();
     maker.kept("x", &[8, LENGTH]);
     for k in 0..n.div_ceil(2) {
@@ -245,7 +245,7 @@ fn slices(n: usize) -> Program {
 /// Statements per layer in `training`.
 const PER_LAYER: usize = 9;
 
-fn training(n: usize) -> Program {
+fn training(n: usize) -> GeneratedProgram {
     const BATCH: usize = 4;
     const WIDTH: usize = 8;
     let mut maker = Maker::default();
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn every_program_is_read_and_has_the_statements_asked_for() {
         for family in FAMILIES {
-            let Program { text, nodes } = (family.program)(40);
+            let GeneratedProgram { text, nodes } = (family.program)(40);
             parse(&text, &nodes).unwrap_or_else(|error| panic!("{}: {error}", family.name));
             let statements = text.lines().count();
             assert!(statements == 1 || (40..=46).contains(&statements), "{}: {statements}", family.name);

@@ -29,7 +29,7 @@ use lowered_ir::verify::verify;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Sharing};
 
 pub use memory::{alike, bindings_from_bytes, memory_from_bytes};
-pub use program::{Program, program_from_bytes, program_from_seed, without_rejected};
+pub use program::{GeneratedProgram, program_from_bytes, program_from_seed, without_rejected};
 pub use random_programs::{Choices, bytes_of_seed};
 pub use types::TypeChoice;
 

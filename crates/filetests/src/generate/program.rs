@@ -7,7 +7,7 @@ use tnode::TensorNode;
 
 /// A program in assignment text.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct GeneratedProgram {
     /// The statements, a line each.
     pub text: String,
     /// The nodes that the text names. The last written one is materialized, since it is the result.
@@ -15,25 +15,25 @@ pub struct Program {
 }
 
 /// The program that the bytes describe. Results are named `tN`, inputs `nN`.
-pub fn program_from_bytes(bytes: &[u8]) -> Program {
-    Program::accepted(random_programs::program_from_bytes(bytes, &ProgramWeights::one_routine()))
+pub fn program_from_bytes(bytes: &[u8]) -> GeneratedProgram {
+    GeneratedProgram::accepted(random_programs::program_from_bytes(bytes, &ProgramWeights::one_routine()))
 }
 
 /// The program of a seed, derived from at most `len` bytes.
-pub fn program_from_seed(seed: u64, len: usize) -> Program {
+pub fn program_from_seed(seed: u64, len: usize) -> GeneratedProgram {
     program_from_bytes(&random_programs::bytes_of_seed(seed, len))
 }
 
-impl Program {
+impl GeneratedProgram {
     /// The first routine of a program, without the statements that the front end rejects.
-    pub fn accepted(program: RandomProgram) -> Program {
+    pub fn accepted(program: RandomProgram) -> GeneratedProgram {
         let mut program = without_rejected(program);
         let last = program.routines[0].last().into_iter().flat_map(ProgramStatement::written);
         for node in last.collect::<Vec<_>>() {
             program.nodes[node].mode = NodeMode::Materialized;
         }
         let nodes = program.nodes.iter().map(ProgramNode::tensor_node).collect();
-        Program { text: program.text(0), nodes }
+        GeneratedProgram { text: program.text(0), nodes }
     }
 }
 
