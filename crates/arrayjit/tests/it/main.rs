@@ -12,6 +12,7 @@ mod embedding;
 mod empty_nodes;
 mod host_arrays;
 mod hostile_numbers;
+mod inferred_nodes;
 mod kept_nodes;
 mod margins;
 mod numeric_settings;
