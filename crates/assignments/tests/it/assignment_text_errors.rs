@@ -91,7 +91,7 @@ proptest! {
         "x", "w1", "bias", "loss", "k", "i", "h", "@s", "[", "]", "[i]", "[i,h]", "(", ")", ",", ":=", "+=", ":max=", "where", "<",
         "==", "+", "-", "*", "/", "0", "1", "7", "0.5", "1e9", "9223372036854775807", "pad", "max", "exp", "f16", "inf", "\n", ";",
         "loss := ", "bias[h] := ", "bias[h] :+= x[h, i]", "^", "i^h", "[i^h]", "bias :=", "offsets()", "self_id()", "values(", "bits(",
-        "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
+        "input", "param", "const", "node", "keep", "f32", "[2]", "q", "q[i]", "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
     ][..]), 0..20)) {
         let text = words.join(" ");
         // A text that parses either lowers to a routine that the verifier accepts, or is rejected by

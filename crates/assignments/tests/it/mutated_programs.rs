@@ -3,13 +3,14 @@
 
 use crate::program::{f32s, node};
 
+use assignments::Nodes;
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::Program;
 use lowered_ir::verify::verify;
 use proptest::prelude::*;
 use tnode::DType;
 
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "def softmax(x[..,k]) -> y[..,k] {
          m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..]); s[..] :+= e[..,k]
          y[..,k] := e[..,k] / s[..]
@@ -29,6 +30,11 @@ const PROGRAMS: [&str; 7] = [
      def tail(x[..,i]) -> y[..] { view p = x as [3, 2]; y[..] :+= p[j,1] * x[..,i] }; s := tail(w[i]) + tail(x[0,i] * 2)",
     "def two(x[i]) -> a[i], b[] { a[i] := x[i]; b :+= x[i] > 0.5 }
      v[i], s := two(w[i]); y[n[i] % 4, i] += w[i]; q := pad(x, -1)[n[0], 3 - 9]; s := q + size(q)",
+    "size d = 6; input x f32[4, d], tag u8[4]; const c f64[2] := values(1, 2.5)
+     repeat l in 0..2 { param m[l] f32[d, d/2] := normal(l) * 0.1 + uniform(7, 1) }
+     node e f16[4]; h[i,k] :+= x[i,j] * m[0][j,k]; e[i] :max= h[i, 2 - k] where k < 2
+     zero[i] := 0 where i < 4; r[i] := e[3 - i] + zero[i]; p[i] := h[i, tag[i]]
+     u := slice(x, @b); keep r, p, m[1], u",
 ];
 
 /// The words and signs of a text.
@@ -82,6 +88,11 @@ fn check(text: &str) {
         (Err(_), Err(_)) => {}
         (found, again) => panic!("{text}\n{found:?}\n{again:?}"),
     }
+    check_lowered(&program, text);
+}
+
+/// Checks that the routines of a program verify. Returns whether the program is accepted.
+fn check_lowered(program: &Program, text: &str) -> bool {
     let nodes = [
         f32s("x", &[4, 6]),
         f32s("y", &[4, 6]),
@@ -91,10 +102,15 @@ fn check(text: &str) {
         f32s("s", &[]),
         node("n", DType::I32, &[6]),
     ];
-    let Ok(assignments) = program.assignments(&nodes) else { return };
-    if let Ok(lowered) = lower(&assignments, &LowerOptions::default()) {
-        verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    }
+    let Ok(assignments) = program.assignments(&nodes) else { return false };
+    let is_lowered = |assignments| match lower(assignments, &LowerOptions::default()) {
+        Ok(lowered) => {
+            verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            true
+        }
+        Err(_) => false,
+    };
+    assignments.initial.as_deref().is_none_or(is_lowered) && is_lowered(&assignments)
 }
 
 #[test]
@@ -103,9 +119,20 @@ fn the_programs_are_valid() {
         Program::parse(text).and_then(|program| program.expand()).unwrap_or_else(|error| panic!("{error}"));
         check(text);
     }
+    let declaring = Program::parse(PROGRAMS[7]).expect("checked above");
+    assert!(check_lowered(&declaring, PROGRAMS[7]), "it declares what the given nodes are");
 }
 
 proptest! {
+    #[test]
+    fn edited_declarations_are_declarations_or_errors(edits in prop::collection::vec(any::<Edit>(), 1..4)) {
+        let text = edited("x f32[32, 64]; w.grad f64[64,10]\nids i32[2*4], loss", &edits);
+        match Nodes::parse(&text) {
+            Ok(nodes) => prop_assert!(nodes.iter().all(|node| node.dims().is_ok())),
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+
     #[test]
     fn edited_programs_keep_their_meaning_when_printed(
         program in 0..PROGRAMS.len(),
