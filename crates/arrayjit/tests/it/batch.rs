@@ -187,3 +187,33 @@ fn a_batch_that_does_not_link_leaves_nothing_allocated() {
     }
     assert_eq!(context.to_host(&b).unwrap().values()[999], 1000.0);
 }
+
+#[test]
+fn a_member_may_be_a_program_that_keeps_nodes() {
+    let backend = Backend::open("interpreter").unwrap();
+    let x = node("x", &[2]);
+    let keeping = |text: &str| arrayjit::Program::parse(text).unwrap().keep("y").named("keeping");
+    let members = [
+        BatchMember::program(keeping("h[i] := x[i] + 1; y[i] := h[i] * h[i]"), [&x]),
+        BatchMember::program(keeping("y[i] := x[i] - 1"), [&x]).named("renamed"),
+    ];
+    let mut names = Vec::new();
+    let batch = backend
+        .compile_batch(&members, |name, _| {
+            names.push(name.to_owned());
+            true
+        })
+        .unwrap();
+    assert_eq!(names, ["keeping", "renamed"]);
+    let (context, routines) = batch.link(&with(backend.context().unwrap(), &x, &[1., 2.])).unwrap();
+    routines.iter().flatten().for_each(|routine| drop(routine.run(&[]).unwrap()));
+    let values = |member: usize| {
+        let node = batch.members()[member].as_ref().unwrap().node("y").unwrap();
+        context.to_host(node).unwrap().values()
+    };
+    assert_eq!([values(0), values(1)], [[4., 9.], [0., 1.]]);
+
+    let failing = [BatchMember::program(keeping("z[i] := x[i]"), [&x])];
+    let error = backend.compile_batch(&failing, |_, _| true).unwrap_err();
+    assert!(error.to_string().starts_with("member 0 of the batch, `keeping`: line 2"), "{error}");
+}

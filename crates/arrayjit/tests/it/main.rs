@@ -8,6 +8,7 @@ mod bits_of_values;
 mod corpus;
 mod devices;
 mod differential;
+mod documented_networks;
 mod embedding;
 mod empty_nodes;
 mod host_arrays;
