@@ -13,15 +13,15 @@ fn listing(line: &str) -> &'static str {
 }
 
 /// The arrays of a run by name: those that the text declares, and `y`.
-struct Run {
+struct NetworkRun {
     nodes: arrayjit::Nodes,
     routine: arrayjit::Routine,
     result: Vec<f64>,
 }
 
-impl Run {
+impl NetworkRun {
     /// Runs a listing on an input of pseudo-random values.
-    fn of(text: &str, sizes: &[(&str, usize)]) -> Run {
+    fn of(text: &str, sizes: &[(&str, usize)]) -> NetworkRun {
         let bind = |program: Program, &(size, value): &(&str, usize)| program.bind(size, value).unwrap();
         let program = sizes.iter().fold(Program::parse(text).unwrap(), bind);
         let nodes = program.declare().unwrap();
@@ -35,7 +35,7 @@ impl Run {
         let routine = code.link(&context.init_from_host(x, &values).unwrap()).unwrap();
         routine.run(&[]).unwrap();
         let result = routine.context().to_host(code.node("y").unwrap()).unwrap().values();
-        Run { nodes, routine, result }
+        NetworkRun { nodes, routine, result }
     }
 
     fn get(&self, name: &str) -> Vec<f64> {
@@ -43,8 +43,8 @@ impl Run {
     }
 }
 
-/// Convolves images of `size` by `size` pixels with kernels of 5 by 5, adds the bias, applies `relu` and takes
-/// the maximum of windows of 2 by 2.
+/// Convolves images of `size` by `size` pixels with kernels of 5 by 5, adds the bias, applies `relu` and
+/// takes the maximum of windows of 2 by 2.
 fn convolved(x: &[f64], kernels: &[f64], bias: &[f64], channels: usize, size: usize) -> Vec<f64> {
     let (images, outputs) = (x.len() / (channels * size * size), bias.len());
     let (inner, half) = (size - 4, (size - 4) / 2);
@@ -89,7 +89,7 @@ fn assert_close(found: &[f64], expected: &[f64]) {
 
 #[test]
 fn lenet() {
-    let run = Run::of(listing("input x f32[batch, 1, 28, 28]"), &[("batch", 2)]);
+    let run = NetworkRun::of(listing("input x f32[batch, 1, 28, 28]"), &[("batch", 2)]);
     let [x, f1, b1, f2, b2] = ["x", "f1", "b1", "f2", "b2"].map(|name| run.get(name));
     let maps = convolved(&convolved(&x, &f1, &b1, 1, 28), &f2, &b2, 6, 12);
     let layer = |x: &[f64], w: &str, b: &str| dense(x, &run.get(w), &run.get(b));
@@ -112,7 +112,7 @@ fn normalised(x: &[f64], d: usize) -> Vec<f64> {
 fn a_transformer_block() {
     let (time, d, heads) = (6, 16, 2);
     let sizes = [("batch", 1), ("time", time), ("d", d), ("heads", heads)];
-    let run = Run::of(listing("input x f32[batch, time, d]"), &sizes);
+    let run = NetworkRun::of(listing("input x f32[batch, time, d]"), &sizes);
     let (x, width) = (run.get("x"), d / heads);
     let project = |name: &str| dense(&normalised(&x, d), &run.get(name), &vec![0.0; d]);
     let [q, key, v] = ["wq", "wk", "wv"].map(project);
