@@ -1,8 +1,9 @@
 //! `cargo xtask lir diff`: compares two dumps, which are files or folders of `dump_folder`.
 //!
-//! Routines are compared in the printer's form, so spacing and comments do not matter. In folders, files of
-//! the same relative path are compared, in the order of their names, which is the order of the passes: the
-//! first difference is that of the first pass that did something else.
+//! Routines are compared in the printer's form, so spacing and comments do not matter, nor do the inputs of a
+//! capsule or another test file. In folders, files of the same relative path are compared, in the order of
+//! their names, which is the order of the passes: the first difference is that of the first pass that did
+//! something else.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +12,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use lowered_ir::text::{parse_file, print};
+use filetests::File;
+use lowered_ir::text::print;
 use similar::{ChangeTag, TextDiff};
 
 /// The differences between two dumps in words; empty if there is none.
@@ -73,8 +75,8 @@ fn files(name: &str, old: &Path, new: &Path) -> Result<String> {
 }
 
 fn printed(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let routines = parse_file(&text).with_context(|| format!("in {}", path.display()))?;
+    let file = File::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let routines = file.routines().with_context(|| format!("in {}", path.display()))?;
     Ok(routines.iter().map(|parsed| print(&parsed.routine)).collect())
 }
 
@@ -103,6 +105,16 @@ mod tests {
         let a = write(folder.path(), "a.lir", DOUBLE);
         let b = write(folder.path(), "b.lir", &format!("; a comment\n{}", DOUBLE.replace("  ", " ")));
         assert_eq!(diff(&a, &b).expect("both parse"), "");
+    }
+
+    #[test]
+    fn a_capsule_is_compared_with_a_dump() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let a = write(folder.path(), "a.lir", DOUBLE);
+        let b = write(folder.path(), "b.lir", &format!("test run\n{DOUBLE}; run: => %0 = fill(2)\n"));
+        assert_eq!(diff(&a, &b).expect("both parse"), "");
+        let b = write(folder.path(), "b.lir", &format!("test run\n{}", DOUBLE.replace("2.0", "3.0")));
+        assert!(diff(&a, &b).expect("both parse").contains("%0[i0] := 3.0f32"));
     }
 
     #[test]
