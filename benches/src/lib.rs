@@ -145,7 +145,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
     let rivals = rivals::open(&cli.peers, backend.settings())?;
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
-    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers, &rivals);
+    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+    results.add_rivals(&rivals);
     results.set_copies(copies.clone());
 
     println!("{}", results.heading());

@@ -59,15 +59,17 @@ impl Report {
         overhead: Overhead,
         machine: Option<MachineLimits>,
         peers: &[Box<dyn Peer>],
-        rivals: &[Backend],
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into()));
-        let rivals = rivals.iter().map(|rival| (rival.name().into(), "on this commit".into()));
-        let peers = peers.chain(rivals).collect();
+        let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
         let (results, growth, order, copies) = (BTreeMap::new(), Vec::new(), Vec::new(), None);
         let commit = commit();
         Report { threads, commit, date, device, overhead, machine, copies, peers, results, growth, order }
+    }
+
+    /// Adds backends that are measured as peers.
+    pub(crate) fn add_rivals(&mut self, rivals: &[Backend]) {
+        self.peers.extend(rivals.iter().map(|rival| (rival.name().to_owned(), "of this commit".to_owned())));
     }
 
     /// Whether the report is about this machine's cores.
