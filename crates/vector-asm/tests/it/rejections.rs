@@ -9,65 +9,101 @@ use vector_asm::{
 
 const F32: LaneType = LaneType::F32;
 
-fn error(write: impl FnOnce(&mut VectorBuilder)) -> String {
-    let mut b = VectorBuilder::new();
-    write(&mut b);
-    b.finish().check().unwrap_err().to_string()
-}
+const FOUR: VectorType = VectorType { element: F32, lanes: 4 };
+
+/// A name, a program, and the error of the checker for it.
+type Row = (&'static str, fn(&mut VectorBuilder), &'static str);
+
+const INVALID: [Row; 11] = [
+    (
+        "an operand without a definition",
+        |b| {
+            b.define(FOUR, VectorOp::Unary(Unary::Negate, Value(7)));
+        },
+        "v7 is used where it is not defined",
+    ),
+    (
+        "operands of different widths",
+        |b| {
+            let x = b.load(VectorAddress::at(0, F32), FOUR);
+            let y = b.load(VectorAddress::at(0, F32), VectorType::new(F32, 3));
+            b.add(x, y);
+        },
+        "v1 has 3 lanes, expected 4 or 1",
+    ),
+    (
+        "operands of different types",
+        |b| {
+            let (x, y) = (b.f32(1.0), b.i32(1));
+            b.add(x, y);
+        },
+        "v1 is of I32, expected F32",
+    ),
+    (
+        "an operation that the type lacks",
+        |b| {
+            let x = b.i32(1);
+            b.div(x, x);
+        },
+        "v1: Divide is no operation of I32",
+    ),
+    (
+        "a load of another type than memory has",
+        |b| {
+            b.load(VectorAddress::at(0, F32).holding(StoredType::U8), FOUR);
+        },
+        "v0: U8 in memory is not F32",
+    ),
+    (
+        "lanes stored at one address",
+        |b| {
+            let x = b.load(VectorAddress::at(0, F32), FOUR);
+            b.store(VectorAddress::at(1, F32).step(0), x);
+        },
+        "a store of v0 whose lanes share one address",
+    ),
+    (
+        "lanes beyond a variable's",
+        |b| {
+            let variable = b.variable(FOUR);
+            b.get_lanes(variable, 2, 3);
+        },
+        "x0 has 4 lanes, not the 3 from 2 on",
+    ),
+    (
+        "a variable and a value without definitions",
+        |b| b.set(Variable(3), Value(0)),
+        "v0 is used where it is not defined",
+    ),
+    (
+        "a counter outside of its loop",
+        |b| {
+            b.load(VectorAddress::at(0, F32).by(Counter(5), 4), FOUR);
+        },
+        "counter i5 is used outside of its loop or by two loops",
+    ),
+    (
+        "the call's range inside of a loop",
+        |b| b.repeat(LoopRange::Constant(2), |b, _| b.repeat(LoopRange::Call, |_, _| {})),
+        "the loop i1 over the call's range is inside another loop or not the only one",
+    ),
+    (
+        "no lanes",
+        |b| {
+            b.define(VectorType::new(F32, 0), VectorOp::Constant(0));
+        },
+        "v0 has no lanes",
+    ),
+];
 
 #[test]
 fn invalid_programs_are_named() {
-    let four = VectorType::new(F32, 4);
-    let wrong = error(|b| {
-        b.define(four, VectorOp::Unary(Unary::Negate, Value(7)));
-    });
-    assert_eq!(wrong, "v7 is used where it is not defined");
-    let wrong = error(|b| {
-        let (x, y) = (
-            b.load(VectorAddress::at(0, F32), four),
-            b.load(VectorAddress::at(0, F32), VectorType::new(F32, 3)),
-        );
-        b.add(x, y);
-    });
-    assert_eq!(wrong, "v1 has 3 lanes, expected 4 or 1");
-    let wrong = error(|b| {
-        let (x, y) = (b.f32(1.0), b.i32(1));
-        b.add(x, y);
-    });
-    assert_eq!(wrong, "v1 is of I32, expected F32");
-    let wrong = error(|b| {
-        let x = b.i32(1);
-        b.div(x, x);
-    });
-    assert_eq!(wrong, "v1: Divide is no operation of I32");
-    let wrong = error(|b| {
-        b.load(VectorAddress::at(0, F32).holding(StoredType::U8), four);
-    });
-    assert_eq!(wrong, "v0: U8 in memory is not F32");
-    let wrong = error(|b| {
-        let x = b.load(VectorAddress::at(0, F32), four);
-        b.store(VectorAddress::at(1, F32).step(0), x);
-    });
-    assert_eq!(wrong, "a store of v0 whose lanes share one address");
-    let wrong = error(|b| {
-        let variable = b.variable(four);
-        b.get_lanes(variable, 2, 3);
-    });
-    assert_eq!(wrong, "x0 has 4 lanes, not the 3 from 2 on");
-    let wrong = error(|b| {
-        b.set(Variable(3), Value(0));
-    });
-    assert_eq!(wrong, "v0 is used where it is not defined");
-    let wrong = error(|b| {
-        b.load(VectorAddress::at(0, F32).by(Counter(5), 4), four);
-    });
-    assert_eq!(wrong, "counter i5 is used outside of its loop or by two loops");
-    let wrong = error(|b| b.repeat(LoopRange::Constant(2), |b, _| b.repeat(LoopRange::Call, |_, _| {})));
-    assert_eq!(wrong, "the loop i1 over the call's range is inside another loop or not the only one");
-    let wrong = error(|b| {
-        b.define(VectorType::new(F32, 0), VectorOp::Constant(0));
-    });
-    assert_eq!(wrong, "v0 has no lanes");
+    for (name, write, message) in INVALID {
+        let mut b = VectorBuilder::new();
+        write(&mut b);
+        let found = b.finish().check().map_err(|error| error.to_string());
+        assert_eq!(found, Err(message.to_owned()), "{name}");
+    }
 }
 
 #[test]
