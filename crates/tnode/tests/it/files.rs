@@ -139,30 +139,73 @@ fn npy_file(header: &str, data: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
 }
 
+/// The header of an array of `f32` with this shape.
+fn header(shape: &str) -> String {
+    format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}")
+}
+
+/// A `.npy` file that is rejected: a name, its bytes, the message. The end of a file is reported in the words
+/// of the standard library.
+type BadFile = (&'static str, fn() -> Vec<u8>, &'static str);
+
+const ENDS: &str = "cannot read or write npy: failed to fill whole buffer";
+
+const BAD_NPY_FILES: [BadFile; 12] = [
+    (
+        "another format",
+        || b"PK\x03\x04 no array".into(),
+        "malformed npy: expected the magic bytes \\x93NUMPY",
+    ),
+    (
+        "an unknown version",
+        || b"\x93NUMPY\x09\x00\x00\x00".into(),
+        "malformed npy: expected version 1, 2 or 3, found 9",
+    ),
+    ("half of the magic bytes", || b"\x93NU".into(), ENDS),
+    (
+        "a header of 4 GiB",
+        || b"\x93NUMPY\x02\x00\xff\xff\xff\xff".into(),
+        "malformed npy: a header of 4294967295 bytes, expected at most 65536",
+    ),
+    ("text", || include_bytes!("../data/unicode.npy").into(), "element type <U2 in npy has no counterpart"),
+    ("fewer bytes than elements", || npy_file(&header("(2,)"), &[0; 4]), ENDS),
+    (
+        "a negative dimension",
+        || npy_file(&header("(-2,)"), &[0; 4]),
+        "malformed npy: header \"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}\"",
+    ),
+    (
+        "an open parenthesis",
+        || npy_file(&header("(2"), &[0; 4]),
+        "malformed npy: header \"{'descr': '<f4', 'fortran_order': False, 'shape': (2}\"",
+    ),
+    (
+        "a header without keys",
+        || npy_file("{'descr': '<f4'}", &[0; 4]),
+        "malformed npy: the header lacks descr, fortran_order or shape",
+    ),
+    // A size in a header allocates nothing before the bytes arrive.
+    ("a dimension far beyond the file", || npy_file(&header("(99999999999999,)"), &[0; 4]), ENDS),
+    // A size beyond the address space is rejected at once, whatever the other dimensions are.
+    (
+        "sizes beyond the address space",
+        || npy_file(&header("(9999999999, 9999999999, 0)"), &[]),
+        "an array of dimensions [9999999999, 9999999999, 0] is too large to address",
+    ),
+    (
+        "sizes whose bytes are beyond the address space",
+        || npy_file(&header("(4611686018427387904,)"), &[]),
+        "an array of dimensions [4611686018427387904] is too large to address",
+    ),
+];
+
 #[test]
 fn bad_npy_files_are_rejected() {
-    let rejected = |bytes: &[u8]| npy::read(bytes).expect_err("rejected").to_string();
-    assert_eq!(rejected(b"PK\x03\x04 no array"), "malformed npy: expected the magic bytes \\x93NUMPY");
-    assert_eq!(rejected(b"\x93NUMPY\x09\x00\x00\x00"), "malformed npy: expected version 1, 2 or 3, found 9");
-    assert!(rejected(b"\x93NU").starts_with("cannot read or write npy: "));
-    assert!(
-        rejected(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
-            .starts_with("malformed npy: a header of 4294967295 bytes")
-    );
-    assert_eq!(rejected(include_bytes!("../data/unicode.npy")), "element type <U2 in npy has no counterpart");
-    let header = |shape| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}");
+    for (name, file, message) in BAD_NPY_FILES {
+        let found = npy::read(&file()[..]).map_err(|error| error.to_string());
+        assert_eq!(found, Err(message.to_owned()), "{name}");
+    }
     assert!(npy::read(&npy_file(&header("(1,)"), &[0; 4])[..]).is_ok());
-    assert!(rejected(&npy_file(&header("(2,)"), &[0; 4])).starts_with("cannot read or write npy: "));
-    assert!(rejected(&npy_file(&header("(-2,)"), &[0; 4])).starts_with("malformed npy: header"));
-    assert!(rejected(&npy_file(&header("(2"), &[0; 4])).starts_with("malformed npy: header"));
-    assert!(rejected(&npy_file("{'descr': '<f4'}", &[0; 4])).starts_with("malformed npy: the header lacks"));
-    // A size in a header allocates nothing before the bytes arrive; sizes beyond the address space are
-    // rejected at once.
-    assert!(
-        rejected(&npy_file(&header("(99999999999999,)"), &[0; 4])).starts_with("cannot read or write npy: ")
-    );
-    let huge = npy::read(&npy_file(&header("(9999999999, 9999999999, 0)"), &[])[..]);
-    assert!(matches!(huge, Err(Error::TooLarge { .. })));
 }
 
 /// Headers with 8,000 axes are small, and are rejected before anything is computed from them.
