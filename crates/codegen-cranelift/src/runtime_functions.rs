@@ -95,12 +95,31 @@ pub(crate) fn library_function(called: LibCall) -> Option<*const u8> {
     })
 }
 
-extern "C" fn rem_f32(a: f32, b: f32) -> f32 {
-    a % b
+/// Defines functions with the calling convention of C. All arguments of a function have the type of its result.
+macro_rules! c_functions {
+    ($($name:ident($($x:ident),+) -> $ty:ty = $value:expr;)*) => {
+        $(extern "C" fn $name($($x: $ty),+) -> $ty {
+            $value
+        })*
+    };
 }
 
-extern "C" fn rem_f64(a: f64, b: f64) -> f64 {
-    a % b
+c_functions! {
+    rem_f32(a, b) -> f32 = a % b;
+    rem_f64(a, b) -> f64 = a % b;
+    // The definitions in `lowered_ir::math` give the bits of the interpreter and of expanded code.
+    sin_f64(x) -> f64 = math::unary_f64(UnaryOp::Sin, x);
+    cos_f64(x) -> f64 = math::unary_f64(UnaryOp::Cos, x);
+    fma_f32(a, b, c) -> f32 = a.mul_add(b, c);
+    fma_f64(a, b, c) -> f64 = a.mul_add(b, c);
+    ceil_f32(x) -> f32 = x.ceil();
+    ceil_f64(x) -> f64 = x.ceil();
+    floor_f32(x) -> f32 = x.floor();
+    floor_f64(x) -> f64 = x.floor();
+    trunc_f32(x) -> f32 = x.trunc();
+    trunc_f64(x) -> f64 = x.trunc();
+    nearest_f32(x) -> f32 = x.round_ties_even();
+    nearest_f64(x) -> f64 = x.round_ties_even();
 }
 
 /// `base` to the power of `exponent`; a negative exponent gives the truncated reciprocal of the true power.
@@ -124,56 +143,6 @@ extern "C" fn pow_u64(base: u64, exponent: u64) -> u64 {
         left >>= 1;
     }
     result
-}
-
-/// Calls the definition in `lowered_ir::math`, so that the bits are those of the interpreter and of expanded
-/// code.
-extern "C" fn sin_f64(x: f64) -> f64 {
-    math::unary_f64(UnaryOp::Sin, x)
-}
-
-extern "C" fn cos_f64(x: f64) -> f64 {
-    math::unary_f64(UnaryOp::Cos, x)
-}
-
-extern "C" fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
-    a.mul_add(b, c)
-}
-
-extern "C" fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
-    a.mul_add(b, c)
-}
-
-extern "C" fn ceil_f32(x: f32) -> f32 {
-    x.ceil()
-}
-
-extern "C" fn ceil_f64(x: f64) -> f64 {
-    x.ceil()
-}
-
-extern "C" fn floor_f32(x: f32) -> f32 {
-    x.floor()
-}
-
-extern "C" fn floor_f64(x: f64) -> f64 {
-    x.floor()
-}
-
-extern "C" fn trunc_f32(x: f32) -> f32 {
-    x.trunc()
-}
-
-extern "C" fn trunc_f64(x: f64) -> f64 {
-    x.trunc()
-}
-
-extern "C" fn nearest_f32(x: f32) -> f32 {
-    x.round_ties_even()
-}
-
-extern "C" fn nearest_f64(x: f64) -> f64 {
-    x.round_ties_even()
 }
 
 #[cfg(test)]

@@ -246,23 +246,28 @@ struct LinearScan<'a> {
 /// share a stack slot.
 fn assign(unit: &MachineProgram, line: &mut LinearCode) -> Vec<(Reg, usize)> {
     line.number();
-    let count = unit.registers.len();
-    line.slots.resize(count, NO_SLOT);
-    let mut scan = LinearScan {
-        unit,
-        line,
-        home: vec![0; count],
-        phi_of: vec![u32::MAX; count],
-        class: (0..count as u32).collect(),
-        classes: vec![AllocationClass::default(); count],
-        short: vec![false; count],
-    };
+    line.slots.resize(unit.registers.len(), NO_SLOT);
+    let mut scan = LinearScan::new(unit, line);
     scan.ranges();
     scan.coalesce();
     scan.scan()
 }
 
-impl LinearScan<'_> {
+impl<'a> LinearScan<'a> {
+    /// A scan that knows no live ranges yet.
+    fn new(unit: &'a MachineProgram, line: &'a mut LinearCode) -> LinearScan<'a> {
+        let count = unit.registers.len();
+        LinearScan {
+            unit,
+            line,
+            home: vec![0; count],
+            phi_of: vec![u32::MAX; count],
+            class: (0..count as u32).collect(),
+            classes: vec![AllocationClass::default(); count],
+            short: vec![false; count],
+        }
+    }
+
     /// Whether a register needs a machine register.
     fn counts(&self, reg: Reg) -> bool {
         reg.is_register()
@@ -603,16 +608,7 @@ fn drop_copies(unit: &MachineProgram, line: &mut LinearCode) {
 /// The live ranges of each machine register.
 fn busy_ranges(unit: &MachineProgram, line: &mut LinearCode) -> Vec<Vec<(u32, u32)>> {
     let machine = line.machine.clone();
-    let count = unit.registers.len();
-    let mut scan = LinearScan {
-        unit,
-        line,
-        home: vec![0; count],
-        phi_of: vec![u32::MAX; count],
-        class: (0..count as u32).collect(),
-        classes: vec![AllocationClass::default(); count],
-        short: vec![false; count],
-    };
+    let mut scan = LinearScan::new(unit, line);
     scan.ranges();
     let mut busy = vec![Vec::new(); unit.isa.registers()];
     for (reg, class) in scan.classes.iter().enumerate() {

@@ -136,7 +136,7 @@ fn round_normal(format: &Layout, magnitude: &Expr) -> Expr {
 fn round_subnormal(format: &Layout, magnitude: &Expr) -> Expr {
     let exponent = F32_MANTISSA + 1 - format.bias - format.mantissa;
     let aligner = ((exponent + F32_BIAS) as u32) << F32_MANTISSA;
-    let aligned = add_floats(Expr::bitcast(DType::F32, magnitude.clone()), float(f32::from_bits(aligner)));
+    let aligned = add(Expr::bitcast(DType::F32, magnitude.clone()), float(f32::from_bits(aligner)));
     Expr::binary(BinaryOp::Sub, Expr::bitcast(DType::U32, aligned), word(aligner))
 }
 
@@ -157,10 +157,6 @@ fn or(a: Expr, b: Expr) -> Expr {
 }
 
 fn add(a: Expr, b: Expr) -> Expr {
-    Expr::binary(BinaryOp::Add, a, b)
-}
-
-fn add_floats(a: Expr, b: Expr) -> Expr {
     Expr::binary(BinaryOp::Add, a, b)
 }
 
