@@ -5,33 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![cfg(feature = "cranelift")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering},
-};
+#[path = "../../scheduler-multicore/tests/counting_allocator/mod.rs"]
+mod counting_allocator;
 
 use arrayjit::{Backend, DType, HostArray, Routine, Settings, TensorNode};
-
-struct CountingAllocator;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
-        unsafe { System.dealloc(base, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: CountingAllocator = CountingAllocator;
+use counting_allocator::allocations;
 
 fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().unwrap()
@@ -73,9 +51,9 @@ fn running_a_routine_with_bindings_allocates_nothing() {
         run(20);
         // The least of several rounds, because allocations of the test harness's thread are counted as well.
         let rounds = (0..3).map(|_| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = allocations();
             run(10);
-            ALLOCATIONS.load(Ordering::Relaxed) - before
+            allocations() - before
         });
         assert_eq!(rounds.min(), Some(0), "{name}, {threads} threads");
     }

@@ -7,15 +7,15 @@
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-};
+#[path = "../../scheduler-multicore/tests/counting_allocator/mod.rs"]
+mod counting_allocator;
+
+use std::collections::BTreeMap;
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text;
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
+use counting_allocator::allocations;
 use filetests::generate::{
     GeneratedProgram,
     families::{FAMILIES, Family},
@@ -26,29 +26,8 @@ use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::{MemoryMode, TensorNode};
 
-struct CountingAllocator;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
-        unsafe { System.dealloc(base, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: CountingAllocator = CountingAllocator;
-
 fn steps() -> u64 {
-    walk::visits() + ALLOCATIONS.load(Ordering::Relaxed)
+    walk::visits() + allocations() as u64
 }
 
 /// The targets of schedules: a processor with vectors, and a GPU.
