@@ -17,13 +17,13 @@ fn padded(name: &str, dims: &[usize]) -> TensorNode {
     node.padding(padding).build().unwrap()
 }
 
-/// Checks that a node has no values and that its margins contain `value`.
-fn only_margins(context: &Context, node: &TensorNode, value: f32) {
+/// Checks that a node of [`padded`] has no values, and its margins.
+fn only_margins(context: &Context, node: &TensorNode) {
     let array = context.to_host(node).unwrap();
     assert_eq!(array.num_values(), 0);
     let margins: Vec<f32> =
         array.bytes().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
-    assert_eq!(margins, vec![value; node.num_elems().unwrap()], "{}", node.name());
+    assert_eq!(margins, vec![2.0; node.num_elems().unwrap()], "{}", node.name());
 }
 
 fn empty(context: &Context, node: &TensorNode) {
@@ -53,36 +53,48 @@ fn a_routine_writes_nodes_without_elements() {
     }
 }
 
-/// A second routine reads the nodes that a first one writes, on the same stream or through the merge buffer
-/// of another stream.
+/// Other routines read the node `y` that a first one writes, on the same stream and through the merge buffer
+/// of another stream. The text `read` computes `z`, and `check` looks at what a context holds of `y` or `z`.
+fn linked_on_and_merged(
+    name: &str,
+    [y, z]: [&TensorNode; 2],
+    read: &str,
+    check: impl Fn(&Context, &TensorNode),
+) {
+    let backend = Backend::open_with(name, Settings::default()).unwrap();
+    let s = node("s", &[3]);
+    let write = backend.compile("y[i,j] := i + j", [y]).unwrap();
+    let read = backend.compile(read, [y, z]).unwrap();
+    let sum = backend.compile("s[j] :+= y[i,j]", [y, &s]).unwrap();
+    let add = backend.compile("z[i,j] += y[i,j]", [y, z]).unwrap();
+    let merge = backend.compile("y[i,j] += y.merge[i,j]", [y]).unwrap();
+    let write = write.link(&backend.context().unwrap()).unwrap();
+    assert_eq!(write.outputs(), std::slice::from_ref(y), "{name}");
+    write.run(&[]).unwrap().sync().unwrap();
+    check(write.context(), y);
+    let read = read.link(write.context()).unwrap();
+    assert_eq!(read.outputs(), std::slice::from_ref(z), "{name}");
+    let sum = sum.link(read.context()).unwrap();
+    let add = add.link(sum.context()).unwrap();
+    [&read, &sum, &add].into_iter().for_each(|routine| drop(routine.run(&[]).unwrap()));
+    check(add.context(), z);
+    assert_eq!(add.context().to_host(&s).unwrap().values(), [0.0; 3], "{name}");
+
+    let other = backend.compile("y[i,j] := i", [y]).unwrap().link(&backend.context().unwrap()).unwrap();
+    other.run(&[]).unwrap();
+    let merged = merge.link(other.context()).unwrap();
+    for mode in [MergeBufferUse::No, MergeBufferUse::Copy] {
+        merged.context().device_to_device(y, mode, write.context()).unwrap().sync().unwrap();
+    }
+    merged.run(&[]).unwrap().sync().unwrap();
+    check(merged.context(), y);
+}
+
 #[test]
 fn nodes_without_elements_are_linked_on_and_merged() {
     for name in BACKENDS {
-        let backend = Backend::open_with(name, Settings::default()).unwrap();
-        let (y, z, s) = (node("y", &[0, 3]), node("z", &[0, 3]), node("s", &[3]));
-        let write = backend.compile("y[i,j] := i + j", [&y]).unwrap();
-        let read = backend.compile("z[i,j] := y[i,j] + 1", [&y, &z]).unwrap();
-        let sum = backend.compile("s[j] :+= y[i,j]", [&y, &s]).unwrap();
-        let merge = backend.compile("y[i,j] += y.merge[i,j]", [&y]).unwrap();
-        let write = write.link(&backend.context().unwrap()).unwrap();
-        assert_eq!(write.outputs(), std::slice::from_ref(&y), "{name}");
-        write.run(&[]).unwrap().sync().unwrap();
-        empty(write.context(), &y);
-        let read = read.link(write.context()).unwrap();
-        let sum = sum.link(read.context()).unwrap();
-        read.run(&[]).unwrap();
-        sum.run(&[]).unwrap();
-        empty(sum.context(), &z);
-        assert_eq!(sum.context().to_host(&s).unwrap().values(), [0.0; 3], "{name}");
-
-        let other = backend.compile("y[i,j] := i", [&y]).unwrap().link(&backend.context().unwrap()).unwrap();
-        other.run(&[]).unwrap();
-        let merged = merge.link(other.context()).unwrap();
-        for mode in [MergeBufferUse::No, MergeBufferUse::Copy] {
-            merged.context().device_to_device(&y, mode, write.context()).unwrap().sync().unwrap();
-        }
-        merged.run(&[]).unwrap().sync().unwrap();
-        empty(merged.context(), &y);
+        let nodes = [&node("y", &[0, 3]), &node("z", &[0, 3])];
+        linked_on_and_merged(name, nodes, "z[i,j] := y[i,j] + 1", empty);
     }
 }
 
@@ -90,32 +102,7 @@ fn nodes_without_elements_are_linked_on_and_merged() {
 #[test]
 fn nodes_of_margins_alone_are_written_linked_on_read_and_merged() {
     for name in BACKENDS {
-        let backend = Backend::open_with(name, Settings::default()).unwrap();
-        let (y, z, s) = (padded("y", &[0, 3]), padded("z", &[0, 3]), node("s", &[3]));
-        let write = backend.compile("y[i,j] := i + j", [&y]).unwrap();
-        let read = backend.compile("z[i,j] :+= y[i,j] + 1", [&y, &z]).unwrap();
-        let sum = backend.compile("s[j] :+= y[i,j]", [&y, &s]).unwrap();
-        let add = backend.compile("z[i,j] += y[i,j]", [&y, &z]).unwrap();
-        let merge = backend.compile("y[i,j] += y.merge[i,j]", [&y]).unwrap();
-        let write = write.link(&backend.context().unwrap()).unwrap();
-        assert_eq!(write.outputs(), std::slice::from_ref(&y), "{name}");
-        write.run(&[]).unwrap().sync().unwrap();
-        only_margins(write.context(), &y, 2.0);
-        let read = read.link(write.context()).unwrap();
-        assert_eq!(read.outputs(), std::slice::from_ref(&z), "{name}");
-        let sum = sum.link(read.context()).unwrap();
-        let add = add.link(sum.context()).unwrap();
-        [&read, &sum, &add].into_iter().for_each(|routine| drop(routine.run(&[]).unwrap()));
-        only_margins(add.context(), &z, 2.0);
-        assert_eq!(add.context().to_host(&s).unwrap().values(), [0.0; 3], "{name}");
-
-        let other = backend.compile("y[i,j] := i", [&y]).unwrap().link(&backend.context().unwrap()).unwrap();
-        other.run(&[]).unwrap();
-        let merged = merge.link(other.context()).unwrap();
-        for mode in [MergeBufferUse::No, MergeBufferUse::Copy] {
-            merged.context().device_to_device(&y, mode, write.context()).unwrap().sync().unwrap();
-        }
-        merged.run(&[]).unwrap().sync().unwrap();
-        only_margins(merged.context(), &y, 2.0);
+        let nodes = [&padded("y", &[0, 3]), &padded("z", &[0, 3])];
+        linked_on_and_merged(name, nodes, "z[i,j] :+= y[i,j] + 1", only_margins);
     }
 }
