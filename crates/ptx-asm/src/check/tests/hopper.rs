@@ -204,40 +204,6 @@ fn clusters_stay_together() {
 }
 
 #[test]
-fn limits() {
-    let limited = |write: fn(&mut PtxBuilder)| {
-        let mut b = PtxBuilder::new("kernel", 1, 128);
-        write(&mut b);
-        checked(b.finish()).expect_err("it is too much").to_string()
-    };
-    let found = limited(|b| b.cluster(9));
-    assert_eq!(found, "kernel `kernel`: the blocks of a cluster is 9, expected 0 to 8");
-    let found = limited(|b| b.push(Inst::SetMaxRegisters { count: 40, increase: false }));
-    assert!(found.ends_with("has no minimum number of blocks per SM"), "{found}");
-    let found = limited(|b| {
-        let array = b.shared(4, 4);
-        b.push(Inst::MbarrierArrive { at: AddressOperand::array(array) });
-    });
-    assert!(found.ends_with("bytes 0..8 of an array of 4"), "{found}");
-    let found = limited(|b| {
-        let (array, d) = (b.shared(256, 64), b.mov(RegClass::B64, 0_u64));
-        b.push(Inst::TmaStore { map: d, at: smallvec![0_u32.into()], from: AddressOperand::array(array) });
-    });
-    assert!(found.ends_with("expected an alignment of 128 bytes"), "{found}");
-    let found = limited(|b| {
-        let array = b.shared(8, 8);
-        b.push(Inst::MbarrierArriveCluster { at: AddressOperand::array(array) });
-    });
-    assert!(found.ends_with("expected an address from `mapa`"), "{found}");
-    let short = checked(PtxBuilder::new("kernel", 512, 32).finish());
-    assert_eq!(short, Ok(()));
-    let mut b = PtxBuilder::new("kernel", 512, 32);
-    b.tensor_map();
-    assert!(matches!(checked(b.finish()), Err(PtxError::Limit { found: 4224, .. })));
-    let half = {
-        let mut b = PtxBuilder::new("kernel", 0, 192);
-        b.push(Inst::WgmmaFence);
-        checked(b.finish())
-    };
-    assert!(half.expect_err("192 threads").to_string().ends_with("expected whole warpgroups of 128"));
+fn parameters_take_up_to_4_kib() {
+    assert_eq!(checked(PtxBuilder::new("kernel", 512, 32).finish()), Ok(()));
 }
