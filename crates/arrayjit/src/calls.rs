@@ -59,7 +59,7 @@ fn add(steps: &[ProgramStep], program: &Assignments, statements: &mut Vec<Statem
         let mut alone = program.clone();
         alone.steps = vec![step.clone()];
         let shown = match step.origin().statement() {
-            Some(span) => format!("line {}: {}", span.line(), span.text().trim()),
+            Some(span) => format!("{}: {}", span.line_name(), span.text().trim()),
             None => alone.to_string().trim().to_owned(),
         };
         let statement = Statement { written: alone.written_nodes(), mentioned: alone.nodes(), shown };

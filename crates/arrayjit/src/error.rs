@@ -107,7 +107,7 @@ fn reasons(tried: &[(&'static str, OpenError)]) -> String {
 /// Formats an error after the line and column of its place in the text, with that source line below it.
 fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
     match place {
-        Some(span) => format!("line {}, column {}: {error}\n{span}", span.line(), span.column()),
+        Some(span) => format!("{}: {error}\n{span}", span.position()),
         None => error.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lowered_ir::SourceSpan;
+use lowered_ir::{SourceSpan, SourceText};
 
 /// A range of bytes of a text.
 pub(crate) type ByteRange = Range<usize>;
@@ -24,7 +24,7 @@ pub(crate) struct AccessSpan {
 
 #[derive(Debug)]
 struct StatementSpans {
-    text: Arc<str>,
+    text: SourceText,
     statement: Range<usize>,
     target: AccessSpan,
     operands: Vec<AccessSpan>,
@@ -39,7 +39,7 @@ impl Origin {
     }
 
     pub(crate) fn new(
-        text: &Arc<str>,
+        text: &SourceText,
         statement: Range<usize>,
         target: AccessSpan,
         operands: Vec<AccessSpan>,

@@ -91,7 +91,7 @@ impl fmt::Display for Warning {
         match &self.span {
             None => write!(f, "{}", self.kind),
             Some(span) => {
-                write!(f, "line {}, column {}: {}\n{span}", span.line(), span.column(), self.kind)
+                write!(f, "{}: {}\n{span}", span.position(), self.kind)
             }
         }
     }

@@ -2,11 +2,67 @@
 //! range.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The maximum number of characters of a line that are shown.
 const SHOWN: usize = 240;
+
+/// A text, behind which the sources of a library may stand. Clones share the text.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct SourceText {
+    text: Arc<str>,
+    /// The sources behind the user's text, each with its first byte and its name, in order.
+    library: Arc<[(usize, Arc<str>)]>,
+}
+
+impl SourceText {
+    /// The text `user`, and behind it the sources of a library, each with its name. Also returns the first
+    /// byte of each source.
+    pub fn with_library(user: &str, sources: &[(&str, &str)]) -> (SourceText, Vec<usize>) {
+        let (mut text, mut library) = (user.to_owned(), Vec::new());
+        for (name, source) in sources {
+            text.push('\n');
+            library.push((text.len(), Arc::from(*name)));
+            text.push_str(source);
+        }
+        let starts = library.iter().map(|(start, _)| *start).collect();
+        (SourceText { text: text.into(), library: library.into() }, starts)
+    }
+
+    /// The text of the user.
+    pub fn user_text(&self) -> &str {
+        let end = self.library.first().map_or(self.text.len(), |(start, _)| start - 1);
+        &self.text[..end]
+    }
+
+    /// The first byte of the source to which a byte belongs, and the source's name, which the user's text
+    /// lacks.
+    fn source(&self, at: usize) -> (usize, Option<&str>) {
+        let source = self.library.iter().rev().find(|(start, _)| *start <= at);
+        source.map_or((0, None), |(start, name)| (*start, Some(&**name)))
+    }
+}
+
+impl Deref for SourceText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for SourceText {
+    fn from(text: T) -> SourceText {
+        SourceText { text: text.into(), library: Arc::default() }
+    }
+}
+
+impl fmt::Debug for SourceText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.user_text(), f)
+    }
+}
 
 /// A range of bytes of a text, together with the text. Clones share the text.
 ///
@@ -14,14 +70,14 @@ const SHOWN: usize = 240;
 /// cut around the beginning.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourceSpan {
-    text: Arc<str>,
+    text: SourceText,
     bytes: Range<usize>,
 }
 
 impl SourceSpan {
     /// The bytes `bytes` of `text`. An end outside of the text, or within a character, moves left to a
     /// character's end.
-    pub fn new(text: impl Into<Arc<str>>, bytes: Range<usize>) -> SourceSpan {
+    pub fn new(text: impl Into<SourceText>, bytes: Range<usize>) -> SourceSpan {
         let text = text.into();
         let start = floor_boundary(&text, bytes.start);
         let end = floor_boundary(&text, bytes.end).max(start);
@@ -33,9 +89,15 @@ impl SourceSpan {
         self.text.get(self.bytes.clone()).unwrap_or_default()
     }
 
-    /// The range in bytes of the text, end excluded.
+    /// The range in bytes of the text, end excluded. The sources of a library come behind the user's text.
     pub fn bytes(&self) -> Range<usize> {
         self.bytes.clone()
+    }
+
+    /// The name of the library's source in which it begins, such as `prelude/losses.assign`; `None` for the
+    /// user's text.
+    pub fn source(&self) -> Option<&str> {
+        self.text.source(self.bytes.start).1
     }
 
     /// The line on which it begins, from 1.
@@ -48,10 +110,23 @@ impl SourceSpan {
         self.before()[self.line_start()..].chars().count() + 1
     }
 
-    fn before(&self) -> &str {
-        &self.text[..self.bytes.start]
+    /// Its line, as messages name it: `line 3`, after the name of a library's source.
+    pub fn line_name(&self) -> String {
+        let source = self.source().map(|name| format!("{name}, ")).unwrap_or_default();
+        format!("{source}line {}", self.line())
     }
 
+    /// Its beginning, as messages name it: `line 3, column 5`, after the name of a library's source.
+    pub fn position(&self) -> String {
+        format!("{}, column {}", self.line_name(), self.column())
+    }
+
+    /// The source in which it begins, up to its beginning.
+    fn before(&self) -> &str {
+        &self.text[self.text.source(self.bytes.start).0..self.bytes.start]
+    }
+
+    /// The first byte of its line in its source.
     fn line_start(&self) -> usize {
         self.before().rfind('\n').map_or(0, |newline| newline + 1)
     }
@@ -64,7 +139,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 
 impl fmt::Display for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line_start = self.line_start();
+        let line_start = self.bytes.start - self.before().len() + self.line_start();
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let end = self.bytes.end.min(line_start + line.len());
         let width = self.text.get(self.bytes.start..end).map_or(0, |part| part.chars().count()).max(1);
@@ -106,6 +181,19 @@ mod tests {
         let shown = SourceSpan::new(text.as_str(), 1000..2000).to_string();
         let expected = format!("1 | {}\n  | {}{}", "é".repeat(240), " ".repeat(120), "^".repeat(120));
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn lines_of_a_library_are_counted_in_their_sources() {
+        let (text, starts) = SourceText::with_library("a\nb", &[("x.lib", "c\nd e"), ("y.lib", "f\n")]);
+        assert_eq!((starts, text.user_text()), (vec![4, 10], "a\nb"));
+        let place = |bytes: Range<usize>| {
+            let span = SourceSpan::new(text.clone(), bytes);
+            format!("{}\n{span}", span.position())
+        };
+        assert_eq!(place(2..3), "line 2, column 1\n2 | b\n  | ^");
+        assert_eq!(place(8..9), "x.lib, line 2, column 3\n2 | d e\n  |   ^");
+        assert_eq!(place(10..11), "y.lib, line 1, column 1\n1 | f\n  | ^");
     }
 
     #[test]

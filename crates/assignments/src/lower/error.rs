@@ -417,7 +417,7 @@ impl From<tnode::Error> for LowerError {
 impl fmt::Display for LowerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(span) = self.spans.first() {
-            write!(f, "line {}, column {}: ", span.line(), span.column())?;
+            write!(f, "{}: ", span.position())?;
         }
         write!(f, "{}", self.kind)?;
         self.spans.iter().try_for_each(|span| write!(f, "\n{span}"))

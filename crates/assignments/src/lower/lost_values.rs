@@ -242,7 +242,7 @@ fn rejection(
     let listed = |step| format!("`{}`", crate::listing(step, &assignments.symbols));
     let (at, by_at) = (lost.origin().statement(), by.origin().statement());
     let statement = at.as_ref().map_or_else(|| listed(lost), |_| "this statement".to_owned());
-    let by = by_at.as_ref().map_or_else(|| listed(by), |at| format!("the statement of line {}", at.line()));
+    let by = by_at.as_ref().map_or_else(|| listed(by), |at| format!("the statement of {}", at.line_name()));
     LowerErrorKind::LostValues { node: node.name(), statement, by, remedy }.at(at).and_at(by_at)
 }
 

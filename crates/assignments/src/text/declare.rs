@@ -10,7 +10,6 @@
 //! node of the same dimensions.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use tnode::{DType, MemoryMode, Reason, TensorNode};
 
@@ -23,6 +22,7 @@ use super::names::{NodeNames, label};
 use super::parse;
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, Nodes};
+use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
 impl Nodes {
@@ -83,7 +83,7 @@ pub(super) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes, Locat
 pub(super) fn initial(
     declarations: &[Declaration],
     names: &NodeNames,
-    text: &Arc<str>,
+    text: &SourceText,
 ) -> Result<Option<Assignments>, LocatedError> {
     let valued = declarations.iter().filter(|declaration| declaration.initial.is_some());
     let node = |Declaration { target, .. }: &Declaration| {

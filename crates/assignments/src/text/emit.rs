@@ -8,7 +8,6 @@
 //! it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
@@ -24,6 +23,7 @@ use crate::indexing::{
 };
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
+use lowered_ir::SourceText;
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
 
@@ -31,7 +31,7 @@ use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
 pub(super) fn emit(
     statement: &ResolvedStatement,
     ranges: &[i64],
-    text: &Arc<str>,
+    text: &SourceText,
     assignments: &mut Assignments,
 ) -> Result<(), LocatedError> {
     let Assignments { steps, warnings, .. } = assignments;
@@ -309,7 +309,7 @@ impl OperandList {
 struct Emitter<'a> {
     ranges: &'a [i64],
     conditions: &'a [(Affine, ByteRange)],
-    text: &'a Arc<str>,
+    text: &'a SourceText,
     statement: &'a ByteRange,
     /// The type of the node that the current component writes.
     written: DType,

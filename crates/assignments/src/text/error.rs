@@ -10,7 +10,7 @@ use super::ast::{Frame, FrameKind};
 pub use super::synonyms::Synonym;
 use crate::AccumOp;
 use crate::origin::ByteRange;
-use lowered_ir::SourceSpan;
+use lowered_ir::{SourceSpan, SourceText};
 
 /// An error in assignment text. Displays the message and the line with carets under the source span, then the
 /// calls and repetitions around it.
@@ -729,7 +729,7 @@ fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
 }
 
 impl TextError {
-    pub(super) fn new(located: LocatedError, text: &Arc<str>) -> TextError {
+    pub(super) fn new(located: LocatedError, text: &SourceText) -> TextError {
         let LocatedError { kind, span, frame } = located;
         let shown =
             |frame: &Arc<Frame>| (frame.kind.clone(), SourceSpan::new(text.clone(), frame.span.clone()));
@@ -748,7 +748,7 @@ impl TextError {
         &self.kind
     }
 
-    /// The source span, in bytes of the text.
+    /// The source span, in bytes of the text. The functions of the prelude come behind the text.
     pub fn span(&self) -> Range<usize> {
         self.span.bytes()
     }
@@ -766,10 +766,8 @@ impl TextError {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.span)?;
-        self.frames.iter().try_for_each(|(kind, span)| {
-            write!(f, "\n{kind}, line {}, column {}\n{span}", span.line(), span.column())
-        })
+        write!(f, "{}: {}\n{}", self.span.position(), self.kind, self.span)?;
+        self.frames.iter().try_for_each(|(kind, span)| write!(f, "\n{kind}, {}\n{span}", span.position()))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Statements that fill a whole node by a function, such as `y := offsets()`.
 
-use std::sync::Arc;
-
 use tnode::{DType, Scalar};
 
 use super::ast::{Access, Fetch, Number, Statement};
@@ -13,6 +11,7 @@ use super::random;
 use crate::indexing::StaticSymbol;
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Origin, ProgramStep, SampleValues};
+use lowered_ir::SourceText;
 
 /// The functions that fill a node, each with an example of its arguments.
 const FORMS: [(&str, &str); 5] =
@@ -91,7 +90,7 @@ impl Parser<'_> {
 }
 
 /// The source spans of a statement that fills a node.
-fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
+fn origin(text: &SourceText, statement: &Statement, target: &Access) -> Origin {
     let place = |span: &ByteRange| AccessSpan { whole: span.clone(), indices: Vec::new() };
     let call = place(&statement.rhs_span);
     Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
@@ -100,7 +99,7 @@ fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
 /// Appends the step of a statement that fills a node.
 pub(super) fn emit(
     statement: &Statement,
-    text: &Arc<str>,
+    text: &SourceText,
     nodes: &NodeNames,
     assignments: &mut Assignments,
 ) -> Result<(), LocatedError> {

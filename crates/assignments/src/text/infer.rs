@@ -29,10 +29,11 @@ use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::random::Distribution;
+use lowered_ir::{SourceSpan, SourceText};
 
 /// The analysis of a text, statement by statement.
 pub(super) struct Inference<'a> {
-    text: &'a Arc<str>,
+    text: &'a SourceText,
     names: NodeNames,
     /// The intermediates in the order of their first statements.
     first_writes: Vec<FirstWrite>,
@@ -59,7 +60,7 @@ pub(super) enum Analysed {
 }
 
 impl<'a> Inference<'a> {
-    pub(super) fn new(text: &'a Arc<str>, names: NodeNames) -> Inference<'a> {
+    pub(super) fn new(text: &'a SourceText, names: NodeNames) -> Inference<'a> {
         let (first_writes, read, typed) = Default::default();
         Inference { text, names, first_writes, read, typed }
     }
@@ -321,7 +322,7 @@ impl<'a> Inference<'a> {
 
     /// The number of the line of a byte position, from 1.
     fn line(&self, at: usize) -> usize {
-        self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
+        SourceSpan::new(self.text.clone(), at..at).line()
     }
 
     fn source(&self, span: &ByteRange) -> String {

@@ -44,8 +44,6 @@ mod types;
 mod views;
 mod warnings;
 
-use std::sync::Arc;
-
 use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
@@ -60,6 +58,7 @@ pub use self::program::Program;
 pub use self::report::{ProgramReport, StatementRanges};
 use super::{Assignments, ProgramStep};
 use crate::indexing::StaticSymbol;
+use lowered_ir::SourceText;
 
 /// Parses a program over the given nodes: [`Program::assignments`] for a program without sizes to bind and
 /// nodes to keep.
@@ -76,7 +75,7 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
 fn read<'a>(
     statements: &[Statement],
     mut names: NodeNames,
-    text: &'a Arc<str>,
+    text: &'a SourceText,
     assignments: &mut Assignments,
 ) -> Result<(Inference<'a>, Vec<Analysed>), LocatedError> {
     names.expect_writes(statements, text);

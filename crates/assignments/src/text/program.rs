@@ -15,6 +15,7 @@ use super::report::{ProgramReport, StatementRanges};
 use super::{declare, names, parse};
 use crate::indexing::StaticSymbol;
 use crate::{Assignments, Nodes};
+use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
 /// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name.
@@ -44,7 +45,7 @@ use lowered_ir::stack::with_enough;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Program {
-    text: Arc<str>,
+    text: SourceText,
     items: Vec<Item>,
     /// The names of the symbols, in order of mention, with repetitions.
     symbols: Vec<String>,
@@ -61,7 +62,7 @@ impl Program {
     /// # Errors
     /// If the text does not follow the grammar. The error points to the first such position.
     pub fn parse(text: &str) -> Result<Program, TextError> {
-        let text: Arc<str> = text.into();
+        let text: SourceText = text.into();
         let parsed = with_enough(|| parse::program(&text)).map_err(|error| TextError::new(error, &text))?;
         let (sizes, kept) = (BTreeMap::new(), Vec::new());
         Ok(Program { items: parsed.items, symbols: parsed.symbols, sizes, kept, name: None, text })
@@ -200,7 +201,7 @@ impl Program {
 
     fn kept_node(&self, name: &str, names: &NodeNames) -> Result<TensorNode, TextError> {
         names.find(name).map_err(|kind| {
-            let text = format!("{}\nkeep {name}", self.text);
+            let text = format!("{}\nkeep {name}", self.text.user_text());
             TextError::new(kind.at(text.len() - name.len()..text.len()), &text.into())
         })
     }

@@ -1,20 +1,18 @@
 //! Warnings about the values that statements store.
 
-use std::sync::Arc;
-
 use tnode::TensorNode;
 
 use super::resolve::{ResolvedExpr, ResolvedExprKind};
 use super::types::type_of;
 use crate::origin::ByteRange;
 use crate::{Warning, WarningKind};
-use lowered_ir::SourceSpan;
 use lowered_ir::ir::{BinaryOp, TernaryOp, Var};
 use lowered_ir::random::MAX_CELL;
+use lowered_ir::{SourceSpan, SourceText};
 
 /// Finds warnings in the value of one statement.
 pub(super) struct ValueWarnings<'a> {
-    pub(super) text: &'a Arc<str>,
+    pub(super) text: &'a SourceText,
     /// The node written.
     pub(super) node: &'a TensorNode,
     /// The letters of the target.
