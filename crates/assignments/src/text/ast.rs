@@ -211,8 +211,15 @@ pub(super) struct Frame {
 
 #[derive(Clone, Debug)]
 pub(super) enum FrameKind {
-    Call { function: String },
-    Repeat { letter: String, value: i64 },
+    /// A call of the function that the text defines at the byte `definition`.
+    Call {
+        function: String,
+        definition: usize,
+    },
+    Repeat {
+        letter: String,
+        value: i64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -274,6 +281,13 @@ pub(super) enum KeyArgument {
     SelfId(ByteRange),
     Index(IndexExpr),
     Row(Row),
+}
+
+/// `size(x, 1)`: the size of an axis of a node.
+#[derive(Clone, Debug)]
+pub(super) struct AxisSize {
+    pub(super) node: String,
+    pub(super) axis: usize,
 }
 
 /// A variable of an index.
@@ -433,6 +447,7 @@ pub(super) enum ExprKind {
     Size(String),
     /// The product of the extents of the letters of a row variable.
     RowSize(Row),
+    AxisSize(AxisSize),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),
@@ -457,6 +472,7 @@ impl Expr {
             | ExprKind::Pad(..)
             | ExprKind::Size(_)
             | ExprKind::RowSize(_)
+            | ExprKind::AxisSize(_)
             | ExprKind::Random(_) => Vec::new(),
         }
     }
@@ -476,6 +492,7 @@ impl Expr {
             | ExprKind::Pad(..)
             | ExprKind::Size(_)
             | ExprKind::RowSize(_)
+            | ExprKind::AxisSize(_)
             | ExprKind::Random(_) => Vec::new(),
         }
     }

@@ -61,13 +61,17 @@ impl Constraint {
         }
     }
 
-    /// The letter or symbol whose range the constraint declares, and the range; `None` for a bound.
+    /// The letter or symbol whose range the constraint declares, and the range; `None` for a bound, and for a
+    /// range of a letter before the sizes of axes in it have become numbers.
     ///
     /// # Errors
     /// If the greater side is no sum of multiples of letters and symbols.
     pub(super) fn range(&self) -> Result<Option<(&Atom, i128)>, LocatedError> {
         let (less, greater) = self.sides();
         let IndexExprKind::Atom(atom) = &less.kind else { return Ok(None) };
+        if matches!(atom, Atom::Letter(_)) && greater.has_sizes() {
+            return Ok(None);
+        }
         let limit =
             greater.integer()?.map(|limit| limit.saturating_add(i128::from(1 - self.comparison.gap())));
         Ok(limit.map(|limit| (atom, limit)))

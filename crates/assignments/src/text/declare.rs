@@ -94,9 +94,9 @@ pub(super) fn initial(
         return Ok(None);
     }
     let mut names = names.declared_as(Role::Param);
-    let statements = initial_statements(declarations, &mut names)?;
+    let mut statements = initial_statements(declarations, &mut names)?;
     let mut assignments = Assignments::default();
-    super::read(&statements, names, text, &mut assignments)?;
+    super::read(&mut statements, names, text, &mut assignments)?;
     assignments.kept = nodes;
     Ok(Some(assignments.named("initialise")))
 }

@@ -203,6 +203,16 @@ pub enum TextErrorKind {
         /// The number of indices.
         found: usize,
     },
+    /// The size of an axis that a node does not have.
+    #[error("node `{node}` has dimensions {dims:?}, found axis {axis}")]
+    NoAxis {
+        /// The node's name.
+        node: String,
+        /// Its dimensions.
+        dims: Dims,
+        /// The axis, from 0.
+        axis: usize,
+    },
     /// A definition of a function that the language has.
     #[error("`{name}` is a function of the language; expected another name")]
     ReservedFunction {

@@ -42,8 +42,9 @@ const SIGNS: [&str; 22] = [
     "}", ",",
 ];
 
-pub(super) fn tokens(text: &str) -> Result<Vec<SpannedToken>, LocatedError> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), depth: 0, newline: None };
+/// The tokens of the text from the byte `start`.
+pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<SpannedToken>, LocatedError> {
+    let mut lexer = Lexer { text, at: start, tokens: Vec::new(), depth: 0, newline: None };
     while lexer.skip_blank() {
         lexer.token()?;
     }

@@ -4,7 +4,7 @@
 //! Their values are known only after expansion, so the parser keeps an index as a tree. Afterwards every
 //! index is a sum of an offset and of integer multiples of letters and symbols.
 
-use super::ast::Atom;
+use super::ast::{Atom, AxisSize};
 use super::error::{LocatedError, TextErrorKind};
 use crate::origin::ByteRange;
 
@@ -19,12 +19,18 @@ pub(super) struct IndexExpr {
 pub(super) enum IndexExprKind {
     Number(i128),
     Atom(Atom),
+    /// `size(i)`, the size of an axis of a function's parameter.
+    LetterSize(String),
+    AxisSize(AxisSize),
     Negated(Box<IndexExpr>),
     /// The first term, then the others with their signs: `true` for minus.
     Sum(Box<IndexExpr>, Vec<(bool, IndexExpr)>),
     /// The first factor, then the others with their operations and the byte ranges of these.
     Product(Box<IndexExpr>, Vec<(FactorOp, ByteRange, IndexExpr)>),
 }
+
+/// The expression in place of another, if there is one.
+type Replacement = Result<Option<IndexExprKind>, LocatedError>;
 
 /// An operation between factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +84,7 @@ impl IndexExpr {
     /// Calls `f` on every letter and symbol in order of mention, repetitions included.
     pub(super) fn each_atom<'a>(&'a self, f: &mut dyn FnMut(&'a Atom, &'a ByteRange)) {
         match &self.kind {
-            IndexExprKind::Number(_) => {}
+            IndexExprKind::Number(_) | IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_) => {}
             IndexExprKind::Atom(atom) => f(atom, &self.span),
             IndexExprKind::Negated(inner) => inner.each_atom(f),
             IndexExprKind::Sum(first, others) => {
@@ -92,25 +98,44 @@ impl IndexExpr {
         }
     }
 
-    /// Replaces every atom by the expression that `f` gives for it, if it gives one.
-    pub(super) fn replace(&mut self, f: &mut dyn FnMut(&Atom, &ByteRange) -> Option<IndexExprKind>) {
-        match &mut self.kind {
-            IndexExprKind::Number(_) => {}
-            IndexExprKind::Atom(atom) => {
-                if let Some(kind) = f(atom, &self.span) {
-                    self.kind = kind;
-                }
-            }
-            IndexExprKind::Negated(inner) => inner.replace(f),
+    /// Whether the expression mentions the size of an axis.
+    pub(super) fn has_sizes(&self) -> bool {
+        match &self.kind {
+            IndexExprKind::Number(_) | IndexExprKind::Atom(_) => false,
+            IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_) => true,
+            IndexExprKind::Negated(inner) => inner.has_sizes(),
             IndexExprKind::Sum(first, others) => {
-                first.replace(f);
-                others.iter_mut().for_each(|(_, term)| term.replace(f));
+                first.has_sizes() || others.iter().any(|(_, term)| term.has_sizes())
             }
             IndexExprKind::Product(first, others) => {
-                first.replace(f);
-                others.iter_mut().for_each(|(.., factor)| factor.replace(f));
+                first.has_sizes() || others.iter().any(|(.., factor)| factor.has_sizes())
             }
         }
+    }
+
+    /// Replaces every letter, symbol and size by the expression that `f` gives for it, if it gives one.
+    pub(super) fn replace(
+        &mut self,
+        f: &mut dyn FnMut(&IndexExprKind, &ByteRange) -> Replacement,
+    ) -> Result<(), LocatedError> {
+        match &mut self.kind {
+            IndexExprKind::Number(_) => {}
+            leaf @ (IndexExprKind::Atom(_) | IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_)) => {
+                if let Some(kind) = f(leaf, &self.span)? {
+                    *leaf = kind;
+                }
+            }
+            IndexExprKind::Negated(inner) => inner.replace(f)?,
+            IndexExprKind::Sum(first, others) => {
+                first.replace(f)?;
+                others.iter_mut().try_for_each(|(_, term)| term.replace(f))?;
+            }
+            IndexExprKind::Product(first, others) => {
+                first.replace(f)?;
+                others.iter_mut().try_for_each(|(.., factor)| factor.replace(f))?;
+            }
+        }
+        Ok(())
     }
 
     /// The linear form.
@@ -124,6 +149,10 @@ impl IndexExpr {
                 i64::try_from(*number).map(|offset| plain(vec![], offset)).map_err(|_| overflow(&self.span))
             }
             IndexExprKind::Atom(atom) => Ok(plain(vec![(atom.clone(), 1, self.span.clone())], 0)),
+            IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_) => {
+                let found = "the size of a letter; the size of an axis is written `size(x, 0)`";
+                Err(TextErrorKind::NotAffine { found }.at(self.span.clone()))
+            }
             IndexExprKind::Negated(inner) => {
                 Ok(Linear { span: self.span.clone(), ..scale(inner.linear()?, -1)? })
             }

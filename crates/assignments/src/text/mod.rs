@@ -22,6 +22,7 @@
 //! that writes it first. An ambiguity or a misfit is an error that points into the text.
 
 mod ast;
+mod axis_sizes;
 mod constraint;
 mod declare;
 mod emit;
@@ -33,6 +34,7 @@ mod lex;
 mod linear;
 mod names;
 mod parse;
+mod prelude;
 mod print;
 mod program;
 mod random;
@@ -73,7 +75,7 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
 /// Reads statements into `assignments`, over the nodes of `names`. Returns the analysis of each statement
 /// too.
 fn read<'a>(
-    statements: &[Statement],
+    statements: &mut [Statement],
     mut names: NodeNames,
     text: &'a SourceText,
     assignments: &mut Assignments,
@@ -85,8 +87,9 @@ fn read<'a>(
     let mut inference = Inference::new(text, names);
     let mut analysed = Vec::with_capacity(statements.len());
     let mut result = Ok(());
-    for statement in statements {
-        match inference.statement(statement, assignments) {
+    for statement in &mut *statements {
+        let sized = axis_sizes::replace(statement, inference.names());
+        match sized.and_then(|()| inference.statement(statement, assignments)) {
             Ok(done) => analysed.push(done),
             Err(error) => {
                 result = Err(error.within(&statement.frame));

@@ -8,6 +8,7 @@ use super::ast::{Role, Statement, View};
 use super::error::{LocatedError, TextErrorKind};
 use super::types::ExprType;
 use crate::Nodes;
+use lowered_ir::SourceText;
 
 /// The nodes of a text by name. A whole name takes precedence over the last part of a label.
 #[derive(Default)]
@@ -49,12 +50,15 @@ impl NodeNames {
     }
 
     /// Records which statement writes each name first, for errors about reads before it.
-    pub(super) fn expect_writes(&mut self, statements: &[Statement], text: &str) {
+    pub(super) fn expect_writes(&mut self, statements: &[Statement], text: &SourceText) {
         let (mut line, mut at) = (1, 0);
         for statement in statements {
             let start = statement.span.start;
-            line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
-            at = start.max(at);
+            // The functions of the prelude stand behind the user's text.
+            if (at..text.user_text().len()).contains(&start) {
+                line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
+                at = start;
+            }
             for target in &statement.lhs {
                 self.first_writes.entry(target.name.clone()).or_insert(line);
             }

@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::ast::{
-    Access, Argument, Atom, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index, Initial, Item,
-    KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row, SizeItem, Statement,
-    View,
+    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index,
+    Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row,
+    SizeItem, Statement, View,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -152,7 +152,7 @@ impl Display for Row {
 impl Display for FrameKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            FrameKind::Call { function } => write!(f, "in function `{function}`"),
+            FrameKind::Call { function, .. } => write!(f, "in function `{function}`"),
             FrameKind::Repeat { letter, value } => write!(f, "for `{letter}` = {value}"),
         }
     }
@@ -275,6 +275,8 @@ impl Display for IndexExpr {
         match &self.kind {
             IndexExprKind::Number(number) => number.fmt(f),
             IndexExprKind::Atom(atom) => atom.fmt(f),
+            IndexExprKind::LetterSize(letter) => write!(f, "size({letter})"),
+            IndexExprKind::AxisSize(size) => size.fmt(f),
             IndexExprKind::Negated(inner) => write!(f, "-{}", IndexFactor(inner)),
             IndexExprKind::Sum(first, others) => {
                 IndexTerm(first).fmt(f)?;
@@ -315,6 +317,12 @@ fn parenthesised(f: &mut Formatter<'_>, inner: &dyn Display, enclosed: bool) -> 
     if enclosed { write!(f, "({inner})") } else { inner.fmt(f) }
 }
 
+impl Display for AxisSize {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "size({}, {})", self.node, self.axis)
+    }
+}
+
 impl Display for Number {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.int {
@@ -350,6 +358,7 @@ impl Display for Expr {
                 brackets(f, &access.indices)
             }
             ExprKind::Size(letter) => write!(f, "size({letter})"),
+            ExprKind::AxisSize(size) => size.fmt(f),
             ExprKind::RowSize(row) => write!(f, "size({row})"),
             ExprKind::Unary(UnaryOp::Neg, a) => write!(f, "-{}", Operand(a, FACTOR)),
             ExprKind::Unary(op, a) => write!(f, "{}({a})", op.token()),

@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::ast::{Access, Item};
+use super::ast::{Access, Def, Item};
 use super::error::{LocatedError, TextError, TextErrorKind};
-use super::expand::{self, Expanded};
+use super::expand::{self, Expanded, Library};
 use super::names::NodeNames;
+use super::parse::{self, ParsedProgram};
 use super::print::Lines;
 use super::report::{ProgramReport, StatementRanges};
-use super::{declare, names, parse};
+use super::{declare, names, prelude};
 use crate::indexing::StaticSymbol;
 use crate::{Assignments, Nodes};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
-/// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name.
+/// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name. It
+/// may call the functions of the prelude without defining them.
 ///
 /// Displays as assignment text, in one layout and without comments.
 ///
@@ -27,26 +29,24 @@ use lowered_ir::stack::with_enough;
 ///
 /// let program = Program::parse(
 ///     "size classes = 10
-///      def softmax(x[..,k]) -> y[..,k] {
-///          m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..])
-///          s[..] :+= e[..,k];   y[..,k] := e[..,k] / s[..]
-///      }
-///      p[b,i] := softmax(x[b,i] * 2) where i < classes",
+///      def shifted(x[..,k]) -> y[..,k] { m[..] :max= x[..,k]; y[..,k] := x[..,k] - m[..] }
+///      e[b,i] := exp(shifted(x[b,i] * 2)) where i < classes",
 /// )?;
 /// assert_eq!(program.bind("classes", 3)?.expand()?.to_string(), "\
-/// softmax.1.x[b,i] := x[b,i] * 2 where i < 3
-/// softmax.1.m[b] :max= softmax.1.x[b,k]
-/// softmax.1.e[b,k] := exp(softmax.1.x[b,k] - softmax.1.m[b])
-/// softmax.1.s[b] :+= softmax.1.e[b,k]
-/// softmax.1.y[b,k] := softmax.1.e[b,k] / softmax.1.s[b]
-/// p[b,i] := softmax.1.y[b,i] where i < 3
+/// shifted.1.x[b,i] := x[b,i] * 2 where i < 3
+/// shifted.1.m[b] :max= shifted.1.x[b,k]
+/// shifted.1.y[b,k] := shifted.1.x[b,k] - shifted.1.m[b]
+/// e[b,i] := exp(shifted.1.y[b,i]) where i < 3
 /// ");
 /// # Ok::<(), assignments::text::TextError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// The text, and behind it the sources of the prelude if the text calls its functions.
     text: SourceText,
     items: Vec<Item>,
+    /// The functions of the prelude that the text calls, directly or not.
+    prelude: Vec<Arc<Def>>,
     /// The names of the symbols, in order of mention, with repetitions.
     symbols: Vec<String>,
     /// The sizes that the caller binds.
@@ -62,10 +62,11 @@ impl Program {
     /// # Errors
     /// If the text does not follow the grammar. The error points to the first such position.
     pub fn parse(text: &str) -> Result<Program, TextError> {
-        let text: SourceText = text.into();
-        let parsed = with_enough(|| parse::program(&text)).map_err(|error| TextError::new(error, &text))?;
-        let (sizes, kept) = (BTreeMap::new(), Vec::new());
-        Ok(Program { items: parsed.items, symbols: parsed.symbols, sizes, kept, name: None, text })
+        let parsed = with_enough(|| parse::program(text));
+        let ParsedProgram { items, prelude_calls, symbols } =
+            parsed.map_err(|error| TextError::new(error, &text.into()))?;
+        let (text, prelude) = prelude::load(text, prelude_calls)?;
+        Ok(Program { text, items, prelude, symbols, sizes: BTreeMap::new(), kept: Vec::new(), name: None })
     }
 
     /// Gives a size of the text a value, in place of the value that the text may give it.
@@ -151,7 +152,7 @@ impl Program {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut names = NodeNames::new(nodes);
-            let expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
+            let mut expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
             declare::declare(&expanded.declarations, &mut names).map_err(located)?;
             for view in &expanded.views {
                 names.add_view(view.clone()).map_err(located)?;
@@ -162,7 +163,8 @@ impl Program {
                 assignments.symbol(&StaticSymbol::open(symbol));
             }
             let (inference, analysed) =
-                super::read(&expanded.statements, names, &self.text, &mut assignments).map_err(located)?;
+                super::read(&mut expanded.statements, names, &self.text, &mut assignments)
+                    .map_err(located)?;
             for Access { name, name_span, .. } in &expanded.kept {
                 let node =
                     inference.names().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
@@ -208,7 +210,8 @@ impl Program {
 
     /// The expanded program. `is_taken` says that a node has a name, which expansion then leaves to it.
     fn expanded(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Expanded, LocatedError> {
-        expand::expand(&self.items, &self.sizes, is_taken)
+        let library = Library { functions: &self.prelude, start: self.text.user_text().len() };
+        expand::expand(&self.items, library, &self.sizes, is_taken)
     }
 }
 

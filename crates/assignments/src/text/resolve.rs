@@ -299,6 +299,7 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
         | ExprKind::Symbol(_)
         | ExprKind::Size(_)
         | ExprKind::RowSize(_)
+        | ExprKind::AxisSize(_)
         | ExprKind::Call(_)
         | ExprKind::Random(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
@@ -321,6 +322,7 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
         | ExprKind::Symbol(_)
         | ExprKind::Size(_)
         | ExprKind::RowSize(_)
+        | ExprKind::AxisSize(_)
         | ExprKind::Call(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
         ExprKind::Binary(_, a, b) => {
@@ -572,6 +574,10 @@ impl NameResolver<'_> {
                         .at(expr.span.clone()));
                 }
             },
+            // The sizes of axes have become numbers.
+            ExprKind::AxisSize(_) => {
+                return Err(TextErrorKind::NotAffine { found: "the size of an axis" }.at(expr.span.clone()));
+            }
             ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
             // Expansion replaces the calls of all functions that the text defines.
             ExprKind::Call(call) => {

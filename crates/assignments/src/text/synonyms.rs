@@ -48,7 +48,7 @@ const REDUCTIONS: [(&str, &str, &str); 4] = [
 ];
 
 /// Names of functions, with an explanation and an example per row. A test parses and lowers every example.
-const SYNONYMS: [(&str, &str, &str); 46] = [
+const SYNONYMS: [(&str, &str, &str); 44] = [
     ("sum reduce_sum add_reduce cumsum", "a sum over a letter is an accumulation", "y[i] :+= x[i,k]"),
     ("mean average avg reduce_mean", "a mean is a sum of quotients", "y[i] :+= x[i,k] / size(k)"),
     ("prod product reduce_prod", "a product over a letter is an accumulation", "y[i] :*= x[i,k]"),
@@ -72,18 +72,8 @@ const SYNONYMS: [(&str, &str, &str); 46] = [
     ("outer", "an outer product has the letters of both", "z[i,j] := u[i] * v[j]"),
     ("norm", "a norm is the root of a sum of squares", "s :+= x[i,k] * x[i,k]; s := sqrt(s)"),
     ("var variance std", "a variance is a mean of squares", "y[i] :+= x[i,k] * x[i,k] / size(k)"),
-    (
-        "softmax log_softmax logsumexp",
-        "a softmax is a maximum, a sum and a quotient",
-        "y[i] :max= x[i,k]; z[i,k] := exp(x[i,k] - y[i]); y[i] :+= z[i,k]; z[i,k] := z[i,k] / y[i]",
-    ),
-    ("sigmoid logistic expit", "a sigmoid is written out", "y[i] := 1 / (1 + exp(-u[i]))"),
-    ("silu swish", "it is written out", "y[i] := u[i] / (1 + exp(-u[i]))"),
-    (
-        "gelu",
-        "its usual approximation is written out",
-        "y[i] := 0.5 * u[i] * (1 + tanh(0.7978846 * (u[i] + 0.044715 * u[i] * u[i] * u[i])))",
-    ),
+    ("logistic expit", "it is `sigmoid`", "y[i] := sigmoid(u[i])"),
+    ("swish", "it is `silu`", "y[i] := silu(u[i])"),
     ("leaky_relu", "it is written out", "y[i] := where(u[i] > 0, u[i], 0.01 * u[i])"),
     ("softplus log1p", "it is written out", "y[i] := log(1 + exp(u[i]))"),
     ("expm1", "it is written out", "y[i] := exp(u[i]) - 1"),

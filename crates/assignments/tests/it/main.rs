@@ -24,6 +24,7 @@ mod lowering_total;
 mod margins;
 mod mutated_programs;
 mod number_types;
+mod prelude;
 mod program;
 mod random_fills;
 mod same_meaning;

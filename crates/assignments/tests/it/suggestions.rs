@@ -136,7 +136,7 @@ fn functions_of_other_languages() {
         ("sum(x[i,j])", "`y[i] :+= x[i,k]`"),
         ("mean(x[i,j])", "size(k)"),
         ("matmul(x[i,j], v[j])", "`c[i,j] :+= a[i,k] * b[k,j]`"),
-        ("sigmoid(v[i])", "exp("),
+        ("expit(v[i])", "sigmoid("),
         ("max(v[i])", "`y[i] :max= x[i,k]`"),
         ("SUM(v[i])", "`y[i] :+= x[i,k]`"),
     ] {

@@ -170,6 +170,7 @@ pub(super) fn as_index(expr: &Expr) -> Option<IndexExprKind> {
     let index = |expr: &Expr| Some(IndexExpr { kind: as_index(expr)?, span: expr.span.clone() });
     Some(match &expr.kind {
         ExprKind::Number(number) => IndexExprKind::Number(number.int?),
+        ExprKind::AxisSize(size) => IndexExprKind::AxisSize(size.clone()),
         ExprKind::Symbol(name) => IndexExprKind::Atom(super::super::ast::Atom::Symbol(name.clone())),
         ExprKind::Unary(UnaryOp::Neg, a) => IndexExprKind::Negated(Box::new(index(a)?)),
         ExprKind::Binary(op, a, b) => {

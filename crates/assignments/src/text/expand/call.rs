@@ -140,17 +140,30 @@ impl Expansion<'_> {
         Ok(())
     }
 
+    /// The function that a call means: the program's own before the library's, but the functions of the library
+    /// call each other.
     fn function(&self, call: &Call) -> Result<Arc<Def>> {
-        self.functions.get(&call.function).cloned().ok_or_else(|| {
+        let own = self.functions.get(&call.function).filter(|_| !self.is_library(&call.name_span));
+        let found = own.or_else(|| self.library.get(call.function.as_str()).copied());
+        found.cloned().ok_or_else(|| {
             let (name, near) = (call.function.clone(), self.functions.keys().cloned().collect());
             TextErrorKind::UnknownFunction { name, near, instead: None }.at(call.name_span.clone())
         })
     }
 
+    fn is_library(&self, span: &ByteRange) -> bool {
+        span.start > self.library_start
+    }
+
+    /// The sizes that a function reads. Those of the program mean nothing in a library.
+    fn sizes_in(&self, def: &Def) -> BTreeMap<String, i64> {
+        if self.is_library(&def.name_span) { BTreeMap::new() } else { self.sizes.clone() }
+    }
+
     /// Expands a call, whose names have been rewritten, and returns the nodes of its results.
     fn call(&mut self, mut call: Call, site: &CallSite<'_>) -> Result<Vec<CallResult>> {
         let def = self.function(&call)?;
-        reject_recursion(&call, site.frame)?;
+        reject_recursion(&call, &def, site.frame)?;
         if call.indices.is_none() && (!site.targets.is_empty() || def.results.is_empty()) {
             check_results(&def, site.targets.len(), &call.span)?;
         }
@@ -158,9 +171,9 @@ impl Expansion<'_> {
         call.arguments.iter_mut().try_for_each(|argument| self.hoist(&mut argument.value, &inner))?;
         let (function, axes) = self.bind(&call, &def, site)?;
         let (function, results) = bind_results(function, &axes, &call, &def, site)?;
-        let kind = FrameKind::Call { function: def.name.clone() };
+        let kind = FrameKind::Call { function: def.name.clone(), definition: def.name_span.start };
         let frame = Frame { kind, span: call.span.clone(), outer: site.frame.clone() };
-        let mut integers = self.sizes.clone();
+        let mut integers = self.sizes_in(&def);
         let own = def.parameters.iter().map(Parameter::name).map(str::to_owned);
         own.chain(letters::of_patterns(&def)).for_each(|name| _ = integers.remove(&name));
         let mut scope = Scope { integers, function: Some(Arc::new(function)), frame: Some(Arc::new(frame)) };
@@ -183,6 +196,7 @@ impl Expansion<'_> {
             inputs: inputs(def),
             arrays: BTreeMap::new(),
             scalars: BTreeMap::new(),
+            axes: BTreeMap::new(),
             rows: BTreeMap::new(),
         };
         let changed = changed_names(&arguments);
@@ -197,7 +211,7 @@ impl Expansion<'_> {
                         true => writable(argument, &found, def, pattern)?,
                         false => self.readable(argument, &found, &changed, &function, pattern, site)?,
                     };
-                    function.arrays.insert(pattern.name.clone(), node);
+                    function.bind(pattern, node);
                 }
                 (Parameter::Scalar { name, .. }, Some(argument)) => {
                     let value = self.scalar(argument, name, &changed, &function, site)?;
@@ -207,7 +221,7 @@ impl Expansion<'_> {
                     let mut value = default.clone();
                     rewrite::default_value(
                         &mut value,
-                        &Scope { integers: self.sizes.clone(), ..Scope::default() },
+                        &Scope { integers: self.sizes_in(def), ..Scope::default() },
                     )?;
                     function.scalars.insert(name.clone(), value);
                 }
@@ -350,13 +364,13 @@ fn check_results(def: &Def, found: usize, span: &ByteRange) -> Result<()> {
 }
 
 /// Rejects a call of a function within its own expansion.
-fn reject_recursion(call: &Call, frame: &Option<Arc<Frame>>) -> Result<()> {
+fn reject_recursion(call: &Call, def: &Def, frame: &Option<Arc<Frame>>) -> Result<()> {
     let mut cycle = vec![call.function.clone()];
     let mut frame = frame.as_ref();
     while let Some(at) = frame {
-        if let FrameKind::Call { function } = &at.kind {
+        if let FrameKind::Call { function, definition } = &at.kind {
             cycle.push(function.clone());
-            if *function == call.function {
+            if *definition == def.name_span.start {
                 cycle.reverse();
                 return Err(TextErrorKind::Recursion { cycle }.at(call.name_span.clone()));
             }

@@ -30,6 +30,13 @@ use crate::origin::ByteRange;
 /// The largest number of statements and repetitions in an expanded program.
 const MAX_STATEMENTS: usize = 1 << 16;
 
+/// The functions of the prelude that a program may call.
+pub(super) struct Library<'a> {
+    pub(super) functions: &'a [Arc<Def>],
+    /// The byte after the program's own text, before the library's.
+    pub(super) start: usize,
+}
+
 /// An expanded program.
 #[derive(Default)]
 pub(super) struct Expanded {
@@ -44,11 +51,14 @@ pub(super) struct Expanded {
 /// of the caller has a name.
 pub(super) fn expand(
     items: &[Item],
+    library: Library<'_>,
     bound: &BTreeMap<String, i64>,
     is_taken: &dyn Fn(&str) -> bool,
 ) -> Result<Expanded, LocatedError> {
     let mut expansion = Expansion {
         functions: functions(items)?,
+        library: library.functions.iter().map(|def| (def.name.as_str(), def)).collect(),
+        library_start: library.start,
         bound,
         is_taken,
         sizes: BTreeMap::new(),
@@ -90,7 +100,10 @@ fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
 
 /// The state of an expansion.
 struct Expansion<'a> {
+    /// The functions that the program defines.
     functions: BTreeMap<String, Arc<Def>>,
+    library: BTreeMap<&'a str, &'a Arc<Def>>,
+    library_start: usize,
     bound: &'a BTreeMap<String, i64>,
     is_taken: &'a dyn Fn(&str) -> bool,
     /// The sizes of the program so far.

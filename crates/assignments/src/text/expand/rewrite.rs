@@ -4,7 +4,8 @@
 //! The indices of a statement are rewritten first, since they show which names are letters; then its values.
 
 use super::super::ast::{
-    Access, Atom, Call, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Row, Statement,
+    Access, Atom, AxisSize, Call, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Row,
+    Statement,
 };
 use super::super::constraint::Constraint;
 use super::super::error::{LocatedError, TextErrorKind};
@@ -49,20 +50,35 @@ pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
 
 /// Replaces the names in an index.
 pub(super) fn index(index: &mut IndexExpr, scope: &Scope) -> Result<()> {
-    let mut failed = Ok(());
-    index.replace(&mut |atom, span| match atom {
-        Atom::Letter(name) => scope.in_index(name, span).unwrap_or_else(|error| {
-            failed = Err(error);
-            None
-        }),
-        Atom::Symbol(name) => {
-            if let Err(error) = reject_symbol(name, span, scope) {
-                failed = Err(error);
-            }
-            None
+    index.replace(&mut |leaf, span| match leaf {
+        IndexExprKind::Atom(Atom::Letter(name)) => scope.in_index(name, span),
+        IndexExprKind::Atom(Atom::Symbol(name)) => reject_symbol(name, span, scope).map(|()| None),
+        IndexExprKind::LetterSize(letter) => Ok(letter_size(letter, scope).map(IndexExprKind::AxisSize)),
+        IndexExprKind::AxisSize(size) => {
+            axis_size(size, span, scope).map(|size| Some(IndexExprKind::AxisSize(size)))
         }
-    });
-    failed
+        _ => Ok(None),
+    })
+}
+
+/// The axis of the caller's node that a letter of a function's parameter stands for.
+fn letter_size(letter: &str, scope: &Scope) -> Option<AxisSize> {
+    scope.function.as_ref()?.axes.get(letter).cloned()
+}
+
+/// The axis of the caller's node in place of an axis of a function's node.
+fn axis_size(size: &AxisSize, span: &ByteRange, scope: &Scope) -> Result<AxisSize> {
+    let Some(function) = &scope.function else { return Ok(size.clone()) };
+    if let Some(binding) = function.arrays.get(&size.node) {
+        return binding.axis_size(size.axis).ok_or_else(|| {
+            let (name, expected, found) = (size.node.clone(), binding.rank(), size.axis.saturating_add(1));
+            TextErrorKind::ParameterRank { name, expected, found }.at(span.clone())
+        });
+    }
+    match function.locals.contains(&size.node) {
+        true => Ok(AxisSize { node: format!("{}.{}", function.prefix, size.node), axis: size.axis }),
+        false => Err(outside(function, size.node.clone()).at(span.clone())),
+    }
 }
 
 /// Rejects a symbol in a function, which reads its parameters only.
@@ -282,6 +298,10 @@ fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
             Some(function) => Some(row_size(row, &expr.span, function)?),
             None => None,
         },
+        ExprKind::Size(letter) if !letters.contains(letter) => {
+            letter_size(letter, scope).map(ExprKind::AxisSize)
+        }
+        ExprKind::AxisSize(size) => Some(ExprKind::AxisSize(axis_size(size, &expr.span, scope)?)),
         _ => None,
     };
     match replaced {

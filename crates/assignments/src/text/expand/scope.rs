@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::ast::{Def, Expr, Frame, Item, Parameter, Pattern, PatternAxis, Statement};
+use super::super::ast::{AxisSize, Def, Expr, Frame, Item, Parameter, Pattern, PatternAxis, Statement};
 use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::{IndexExpr, IndexExprKind};
 use super::{known_integer, twice};
@@ -34,6 +34,8 @@ pub(super) struct FunctionScope {
     pub(super) arrays: BTreeMap<String, ArrayBinding>,
     /// The values of the other parameters.
     pub(super) scalars: BTreeMap<String, Expr>,
+    /// The axis that each letter of the parameters stands for.
+    pub(super) axes: BTreeMap<String, AxisSize>,
     /// The letters in place of each row variable.
     pub(super) rows: BTreeMap<String, Vec<String>>,
 }
@@ -66,10 +68,37 @@ impl ArrayBinding {
         self.axes.iter().filter(|axis| matches!(axis, AxisBinding::Axis(_))).count()
     }
 
+    /// The axis of the node that an axis of the parameter stands for.
+    pub(super) fn axis_size(&self, axis: usize) -> Option<AxisSize> {
+        let is_it = |found: &AxisBinding| matches!(found, AxisBinding::Axis(of) if *of == axis);
+        let axis = self.axes.iter().position(is_it)?;
+        Some(AxisSize { node: self.name.clone(), axis })
+    }
+
     /// Whether the node has exactly the axes of the parameter or result, in this order.
     pub(super) fn is_whole(&self) -> bool {
         let in_order = |(at, axis): (usize, &AxisBinding)| matches!(axis, AxisBinding::Axis(of) if *of == at);
         !self.merge && self.axes.iter().enumerate().all(in_order)
+    }
+}
+
+impl FunctionScope {
+    /// Binds a parameter to a node.
+    pub(super) fn bind(&mut self, pattern: &Pattern, node: ArrayBinding) {
+        let fixed = pattern.axes.iter().filter(|axis| matches!(axis, PatternAxis::Letter(..))).count();
+        let mut at = 0;
+        for axis in &pattern.axes {
+            match axis {
+                PatternAxis::Letter(letter, _) => {
+                    if let Some(size) = node.axis_size(at) {
+                        self.axes.entry(letter.clone()).or_insert(size);
+                    }
+                    at += 1;
+                }
+                PatternAxis::Row(_) => at += node.rank() - fixed,
+            }
+        }
+        self.arrays.insert(pattern.name.clone(), node);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::AccumOp;
 /// Parses declarations without roles, such as `x f32[32, 64]; w f32[64, 10]`, separated by commas, semicolons
 /// or newlines.
 pub(in super::super) fn declarations(text: &str) -> ParseResult<Vec<Declaration>> {
-    let mut parser = Parser { text, tokens: tokens(text)?, functions: Default::default(), at: 0, depth: 0 };
+    let mut parser = Parser::new(text, tokens(text, 0)?);
     let mut declarations = Vec::new();
     loop {
         while parser.accept(&Token::End).is_some() {}

@@ -7,7 +7,8 @@ use tnode::DType;
 use super::super::ast::{Argument, Call, Expr, ExprKind, Index, Number};
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
-use super::super::{fetch, names, random, synonyms};
+use super::super::linear::IndexExprKind;
+use super::super::{fetch, names, prelude, random, synonyms};
 use super::{MAX_DEPTH, ParseResult, Parser};
 use crate::origin::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
@@ -105,7 +106,7 @@ impl Parser<'_> {
         match self.peek() {
             Token::Sign("(") if name == "pad" => self.pad(span),
             Token::Sign("(") if name == "size" => self.size(span),
-            Token::Sign("(") if self.functions.contains(&name) => {
+            Token::Sign("(") if self.is_function(&name) => {
                 let call = self.call(name, span)?;
                 let span = call.span.clone();
                 node(ExprKind::Call(Box::new(call)), span)
@@ -136,8 +137,12 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    /// Parses the arguments of a function that the text defines, and the optional indices of its result.
+    /// Parses the arguments of a function that the text or the prelude defines, and the optional indices of its
+    /// result.
     pub(super) fn call(&mut self, function: String, name_span: ByteRange) -> ParseResult<Call> {
+        if !self.functions.contains(&function) {
+            self.prelude_calls.extend(prelude::name(&function));
+        }
         self.expect("(")?;
         let arguments = match self.sign(")") {
             Some(_) => Vec::new(),
@@ -164,7 +169,7 @@ impl Parser<'_> {
         Ok(Argument { name, value: self.expr()? })
     }
 
-    /// Parses `(letter)` or `(..)` after `size`.
+    /// Parses `(letter)`, `(node, axis)` or `(..)` after `size`.
     fn size(&mut self, start: ByteRange) -> ParseResult<Expr> {
         self.expect("(")?;
         if self.peek() == &Token::Sign("..") {
@@ -172,10 +177,12 @@ impl Parser<'_> {
             self.expect(")")?;
             return node(ExprKind::RowSize(row), self.since(start.start));
         }
-        let Token::Name(letter) = self.peek().clone() else { return Err(self.expected("a letter")) };
-        self.next();
-        self.expect(")")?;
-        node(ExprKind::Size(letter), self.since(start.start))
+        let kind = match self.size_of()? {
+            IndexExprKind::AxisSize(size) => ExprKind::AxisSize(size),
+            IndexExprKind::LetterSize(letter) => ExprKind::Size(letter),
+            _ => return Err(self.expected("a letter")),
+        };
+        node(kind, self.since(start.start))
     }
 
     /// Parses `(node, number)[indices]` after `pad`.
@@ -254,6 +261,7 @@ pub(in super::super) fn depth(kind: &ExprKind, span: &ByteRange) -> ParseResult<
         | ExprKind::Symbol(_)
         | ExprKind::Size(_)
         | ExprKind::RowSize(_)
+        | ExprKind::AxisSize(_)
         | ExprKind::Random(_) => 0,
     };
     if below >= MAX_DEPTH {
@@ -295,7 +303,7 @@ fn builtin(
     if let Some(kind) = fetch::within_expression(&name) {
         return Err(kind.at(name_span));
     }
-    let all = functions().chain(defined.iter().cloned());
+    let all = functions().chain(defined.iter().cloned()).chain(prelude::names().map(str::to_owned));
     let (near, instead) = (names::similar(&name, all), synonyms::of(&name));
     Err(TextErrorKind::UnknownFunction { name, near, instead }.at(name_span))
 }

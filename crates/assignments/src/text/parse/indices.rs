@@ -1,6 +1,6 @@
 //! The parser of indices.
 
-use super::super::ast::{Atom, Concat, Index, Number, Row};
+use super::super::ast::{Atom, AxisSize, Concat, Index, Number, Row};
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
 use super::super::linear::{FactorOp, IndexExpr, IndexExprKind};
@@ -122,12 +122,37 @@ impl Parser<'_> {
         Ok(IndexExpr { kind: IndexExprKind::Product(Box::new(first), others), span })
     }
 
+    /// Parses `letter)` or `node, axis)` after `size(`.
+    pub(super) fn size_of(&mut self) -> ParseResult<IndexExprKind> {
+        let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a letter")) };
+        self.next();
+        let kind = match self.sign(",") {
+            None => IndexExprKind::LetterSize(name),
+            Some(_) => match self.peek() {
+                Token::Number(Number { int: Some(axis), .. }) => {
+                    let axis = usize::try_from(*axis).unwrap_or(usize::MAX);
+                    self.next();
+                    IndexExprKind::AxisSize(AxisSize { node: name, axis })
+                }
+                _ => return Err(self.expected("the number of an axis, as in `size(x, 0)`")),
+            },
+        };
+        self.expect(")")?;
+        Ok(kind)
+    }
+
     fn index_factor(&mut self) -> ParseResult<IndexExpr> {
         let span = self.span();
         let kind = match self.peek().clone() {
             Token::Number(Number { int: Some(offset), .. }) => IndexExprKind::Number(offset),
             Token::Number(_) => {
                 return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(span));
+            }
+            Token::Name(name) if name == "size" && self.peek_after() == &Token::Sign("(") => {
+                self.next();
+                self.expect("(")?;
+                let kind = self.size_of()?;
+                return Ok(IndexExpr { kind, span: self.since(span.start) });
             }
             // A range that ended with this word would not end the statement.
             Token::Name(name) if name == "where" => return Err(self.expected("an index")),

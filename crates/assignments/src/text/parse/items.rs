@@ -66,7 +66,7 @@ impl Parser<'_> {
                 items.extend(self.list(|p| p.declaration(role))?.into_iter().map(Item::Declaration));
                 Ok(false)
             }
-            (_, Token::Sign("(")) if self.functions.contains(&word) => {
+            (_, Token::Sign("(")) if self.is_function(&word) => {
                 let name_span = self.next().span;
                 items.push(Item::Call(self.call(word, name_span)?));
                 Ok(false)

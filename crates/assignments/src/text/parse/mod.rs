@@ -19,6 +19,7 @@ use super::constraint::{Comparison, Constraint};
 use super::error::{LocatedError, TextErrorKind};
 use super::lex::{SpannedToken, Token, describe, tokens};
 use super::linear::IndexExpr;
+use super::prelude;
 use crate::AccumOp;
 use crate::origin::ByteRange;
 
@@ -31,21 +32,28 @@ pub(super) type ParseResult<T> = Result<T, LocatedError>;
 #[derive(Debug)]
 pub(super) struct ParsedProgram {
     pub(super) items: Vec<Item>,
+    /// The functions of the prelude that the text calls.
+    pub(super) prelude_calls: BTreeSet<&'static str>,
     /// The names of the symbols, in order of mention, with repetitions.
     pub(super) symbols: Vec<String>,
 }
 
 pub(super) fn program(text: &str) -> ParseResult<ParsedProgram> {
-    let tokens = tokens(text)?;
+    part(text, 0)
+}
+
+/// Parses a text from the byte `start`.
+pub(super) fn part(text: &str, start: usize) -> ParseResult<ParsedProgram> {
+    let tokens = tokens(text, start)?;
     let symbol = |token: &SpannedToken| match &token.token {
         Token::Symbol(name) => Some(name.clone()),
         _ => None,
     };
     let symbols = tokens.iter().filter_map(symbol).collect();
     let functions = defined_functions(&tokens);
-    let mut parser = Parser { text, tokens, functions, at: 0, depth: 0 };
+    let mut parser = Parser { functions, ..Parser::new(text, tokens) };
     let items = parser.items(&Token::Eof)?;
-    Ok(ParsedProgram { items, symbols })
+    Ok(ParsedProgram { items, prelude_calls: parser.prelude_calls, symbols })
 }
 
 /// The names of the functions that the text defines. A call may precede the definition.
@@ -63,11 +71,23 @@ pub(super) struct Parser<'a> {
     tokens: Vec<SpannedToken>,
     /// The names of the functions that the text defines.
     functions: BTreeSet<String>,
+    prelude_calls: BTreeSet<&'static str>,
     at: usize,
     depth: usize,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    /// A parser of a text that defines no functions.
+    fn new(text: &'a str, tokens: Vec<SpannedToken>) -> Parser<'a> {
+        let (functions, prelude_calls) = Default::default();
+        Parser { text, tokens, functions, prelude_calls, at: 0, depth: 0 }
+    }
+
+    /// Whether a function of the text or of the prelude has the name.
+    fn is_function(&self, name: &str) -> bool {
+        self.functions.contains(name) || prelude::name(name).is_some()
+    }
+
     fn current(&self) -> &SpannedToken {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
