@@ -17,6 +17,8 @@ mod inferred_nodes;
 mod kept_nodes;
 mod margins;
 mod numeric_settings;
+#[cfg(feature = "cranelift")]
+mod prelude;
 mod random;
 mod re_exports;
 mod slices;

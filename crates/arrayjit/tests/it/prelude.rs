@@ -1,0 +1,62 @@
+//! Every function of the prelude computes the values of its formula as native code.
+
+#[path = "../../../assignments/tests/it/prelude/array.rs"]
+mod array;
+#[path = "../../../assignments/tests/it/prelude/cases.rs"]
+mod cases;
+
+use array::{Array, Case};
+use arrayjit::{Backend, Context, DType, HostArray, Program, TensorNode};
+
+fn declared(array: &Array) -> TensorNode {
+    let dtype = if array.is_integer { DType::I32 } else { DType::F32 };
+    TensorNode::builder(array.name).dims(array.dims.iter().copied()).dtype(dtype).build().expect("small")
+}
+
+fn host(array: &Array) -> HostArray {
+    let array_of = match array.is_integer {
+        true => HostArray::from_slice(
+            &array.values.iter().map(|&value| value as i32).collect::<Vec<_>>(),
+            array.dims.iter().copied(),
+        ),
+        false => HostArray::from_slice(
+            &array.values.iter().map(|&value| value as f32).collect::<Vec<_>>(),
+            array.dims.iter().copied(),
+        ),
+    };
+    array_of.expect("as many values")
+}
+
+fn difference(backend: &Backend, case: &Case) -> Result<(), String> {
+    let inputs: Vec<TensorNode> = case.inputs.iter().map(declared).collect();
+    let is_input = |result: &&Array| case.inputs.iter().any(|input| input.name == result.name);
+    let program = Program::parse(&case.text).map_err(|error| error.to_string())?;
+    let results = case.expected.iter().filter(|result| !is_input(result));
+    let program = results.fold(program, |program, result| program.keep(result.name));
+    let compiled = backend.compile_program(&program, &inputs).map_err(|error| error.to_string())?;
+    let context: Context = inputs
+        .iter()
+        .zip(&case.inputs)
+        .fold(backend.context().expect("a stream"), |context, (node, input)| {
+            context.init_from_host(node, &host(input)).expect("memory")
+        });
+    let routine = compiled.link(&context).map_err(|error| error.to_string())?;
+    routine.run(&case.bindings).map_err(|error| error.to_string())?;
+    case.expected.iter().try_for_each(|expected| {
+        let input = inputs.iter().find(|node| node.name() == expected.name);
+        let node = input.unwrap_or_else(|| compiled.node(expected.name).expect("it is kept"));
+        let found = routine.context().to_host(node).map_err(|error| error.to_string())?;
+        expected.difference(&node.dims().expect("inferred"), &found.values())
+    })
+}
+
+#[test]
+fn every_function_has_the_values_of_its_formula() {
+    for name in ["inline", "multicore"] {
+        let backend = Backend::open(name).expect("it is in this build");
+        let failed =
+            |case: &Case| difference(&backend, case).err().map(|why| format!("{}\n{why}\n", case.text));
+        let failures: Vec<String> = cases::all().iter().filter_map(failed).collect();
+        assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
+    }
+}
