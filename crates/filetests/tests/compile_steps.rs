@@ -24,7 +24,7 @@ use lowered_ir::ir::{Routine, walk};
 use lowered_ir::pipeline::{self, Optimized, optimize_traced};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
-use tnode::{MemoryMode, TensorNode};
+use tnode::{DType, MemoryMode, TensorNode};
 
 fn steps() -> u64 {
     walk::visits() + allocations() as u64
@@ -101,7 +101,12 @@ fn grown(family: &Family, sizes: [usize; 2]) -> Vec<String> {
 /// A program with a concatenated axis of `letters` letters; each is a part of the statement.
 fn concatenated(letters: usize) -> GeneratedProgram {
     let node = |label: String, dim: usize| {
-        TensorNode::builder(label).dims([dim]).mode(MemoryMode::Materialized).build().unwrap()
+        TensorNode::builder(label)
+            .dims([dim])
+            .dtype(DType::F32)
+            .mode(MemoryMode::Materialized)
+            .build()
+            .unwrap()
     };
     let axis: Vec<String> = (0..letters).map(|k| format!("i{k}")).collect();
     let values: Vec<String> = (0..letters).map(|k| format!("x{k}[i{k}]")).collect();

@@ -224,7 +224,7 @@ fn offset_terms(
 fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize, inner: i64) {
     let range = ranges[letter];
     // Every field with letters must be renamed below.
-    let ResolvedStatement { letters, lhs, rhs, op: _, init: _, op_span: _, span: _ } = statement;
+    let ResolvedStatement { letters, lhs, rhs, conditions, op: _, init: _, op_span: _, span: _ } = statement;
     let moved = |at: usize| if at > letter { at + 1 } else { at };
     let renamed = |index: &Affine| {
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, c)| match var {
@@ -238,6 +238,7 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
     };
     lhs.iter_mut().for_each(|target| *target = target.map(&renamed));
     rhs.iter_mut().for_each(|value| *value = value.map(&renamed));
+    conditions.iter_mut().for_each(|(condition, _)| *condition = renamed(condition));
     let resize = |kind: &mut ResolvedExprKind| {
         if let ResolvedExprKind::Size(of) = kind {
             *kind = match *of == letter {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use tnode::{MemoryMode, TensorNode};
+use tnode::{DType, MemoryMode, TensorNode};
 
 use super::GeneratedProgram;
 
@@ -71,7 +71,7 @@ struct Maker {
 
 impl Maker {
     fn node(&mut self, label: &str, dims: &[usize], mode: Option<MemoryMode>) {
-        let builder = TensorNode::builder(label).dims(dims.iter().copied());
+        let builder = TensorNode::builder(label).dims(dims.iter().copied()).dtype(DType::F32);
         let builder = match mode {
             Some(mode) => builder.mode(mode),
             None => builder,
