@@ -1,4 +1,4 @@
-//! `cargo xtask assign`: prints what a program in assignment text means.
+//! `cargo xtask assign`: prints the statements and nodes of a program in assignment text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

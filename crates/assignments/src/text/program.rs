@@ -208,7 +208,8 @@ impl Program {
         })
     }
 
-    /// The expanded program. `is_taken` says that a node has a name, which expansion then leaves to it.
+    /// Expands the items of the program. `is_taken` says that a node has a name, which expansion then leaves
+    /// to it.
     fn expanded(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Expanded, LocatedError> {
         let library = Library { functions: &self.prelude, start: self.text.user_text().len() };
         expand::expand(&self.items, library, &self.sizes, is_taken)

@@ -1,4 +1,5 @@
-//! What the names of a program are, for people: `cargo xtask assign check` prints it.
+//! The report about a program that `cargo xtask assign check` prints: its nodes, and the ranges of its
+//! letters.
 
 use std::fmt;
 

@@ -62,7 +62,7 @@ pub(super) fn replace(
 
 /// The reason why a read of a view has no indices in its node.
 enum Obstacle {
-    /// The letter must be split, with so many values of the inner part.
+    /// A letter that must be split, and the number of values of its inner part.
     Split(usize, i64),
     /// A symbol that has no range, and the axis that it indexes.
     Symbol(String, usize),

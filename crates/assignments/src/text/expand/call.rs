@@ -446,8 +446,8 @@ fn assignment(target: Access, value: Expr, span: ByteRange, frame: &Option<Arc<F
     }
 }
 
-/// The constraints of a statement that still hold when calls have been replaced: all but those whose letters
-/// occurred in arguments only.
+/// The constraints of a statement after its calls have been replaced. A constraint of a letter that occurred
+/// in arguments only is left out.
 fn remaining(before: &Statement, after: &Statement) -> Vec<Constraint> {
     let (all, left) = (letters::everywhere(before), letters::everywhere(after));
     let stays = |constraint: &&Constraint| {
