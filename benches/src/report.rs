@@ -172,8 +172,7 @@ mod tests {
         let gpu = device("wgpu:0 (H200)", false, false);
         let software = device("wgpu:0 (llvmpipe)", true, false);
         let host = device("inline:0", false, true);
-        let report =
-            |device: &MeasuredDevice| Report::new(1, device.clone(), Overhead::default(), None, &[], &[]);
+        let report = |device: &MeasuredDevice| Report::new(1, device.clone(), Overhead::default(), None, &[]);
         assert!(report(&software).check_comparable(&software).is_ok());
         assert!(report(&host).check_comparable(&cpu()).is_ok());
         for (earlier, now) in [(&gpu, &software), (&software, &gpu), (&host, &software), (&gpu, &host)] {

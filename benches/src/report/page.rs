@@ -158,7 +158,7 @@ mod tests {
             limits: vec![limits],
         };
         let device = MeasuredDevice { name: "multicore:0".into(), software: false, is_host: true };
-        let mut report = Report::new(1, device, Overhead::default(), Some(machine), &[], &[]);
+        let mut report = Report::new(1, device, Overhead::default(), Some(machine), &[]);
         report.peers = vec![("jax".into(), "1.2".into())];
         for (name, flops, ratio) in
             [("matmul_64", 5e5, 2.0), ("matmul_128", 4e6, 0.5), ("transpose_2048", 0.0, 1.5)]

@@ -93,7 +93,7 @@ mod tests {
 
     fn lines(is_host: bool, measured: &Measured) -> [String; 2] {
         let device = MeasuredDevice { name: "a device".into(), software: false, is_host };
-        let mut report = Report::new(1, device, Overhead::default(), None, &[], &[]);
+        let mut report = Report::new(1, device, Overhead::default(), None, &[]);
         report.peers = vec![("cublas".into(), "120500".into())];
         [report.heading(), report.line("gemm_bf16_1024", measured, None)]
     }

@@ -554,7 +554,7 @@ impl Backend {
 /// Adds to `source` the first place in the text that mentions its node; `handles` are the routine's nodes.
 fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[TensorNode]) -> CompileError {
     let node = source.node().and_then(|node| handles.get(node.index()));
-    let place = node.and_then(|node| first_mention(assignments, node));
+    let place = node.and_then(|node| first_mention(assignments, node)).map(Box::new);
     CompileError::Optimize { source, place }
 }
 

@@ -145,12 +145,12 @@ pub enum CompileError {
         found: usize,
     },
     /// The optimiser cannot honour a requested memory mode.
-    #[error("{}", located(place.as_ref(), source))]
+    #[error("{}", located(place.as_deref(), source))]
     Optimize {
         /// Why the mode cannot be honoured.
         source: OptimizeError,
         /// The first access to the node; none for assignments that were built without a text.
-        place: Option<SourceSpan>,
+        place: Option<Box<SourceSpan>>,
     },
     /// The decisions about memory modes conflict with decisions that another compilation made meanwhile.
     #[error(transparent)]

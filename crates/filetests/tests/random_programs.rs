@@ -64,7 +64,7 @@ fn a_read_of_the_target_at_a_sum_of_letters() {
     let text = "t[j+i, j] := bit_and(i32(n[i, j]), i32(t[j+i, j]))\n".to_owned();
     let node = |label: &str, rows: usize| TensorNode::builder(label).dims([rows, 4]).dtype(DType::F32);
     let t = node("t", 6).mode(MemoryMode::Materialized).build().expect("small");
-    check(&Program { text, nodes: vec![node("n", 3).build().expect("small"), t] }, 1)
+    check(&GeneratedProgram { text, nodes: vec![node("n", 3).build().expect("small"), t] }, 1)
         .unwrap_or_else(|error| panic!("{error}"));
 }
 

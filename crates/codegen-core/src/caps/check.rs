@@ -148,7 +148,7 @@ mod tests {
             (Caps { index: DType::U8, ..host() }, "`Caps::index` is u8, expected i32 or i64"),
             (
                 Caps { arithmetic: DTypeSet::EMPTY, ..host() },
-                "`Caps::arithmetic` lacks f32, with which every target computes",
+                "`Caps::arithmetic` lacks f32, with which narrower floats are emulated",
             ),
             (
                 Caps { arithmetic: without(DType::I64), ..host() },
