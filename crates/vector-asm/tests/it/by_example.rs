@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{check, machine};
-use vector_asm::{Binary, Index, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
+use vector_asm::{Binary, Index, IndexSum, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
 
 const F32: LaneType = LaneType::F32;
 
@@ -137,6 +137,34 @@ fn variables_that_are_exchanged() {
         b.store(VectorAddress::at(1, F32).plus(32 * i as i64), x);
     }
     check(&b.finish(), machine(&[64, 64], &[], 0), 0..1);
+}
+
+/// Sums below a diagonal: the inner loop ends at the outer counter, a binding or a constant, and may have no
+/// iteration.
+#[test]
+fn loops_end_at_outer_counters_and_bindings() {
+    let mut b = VectorBuilder::new();
+    let ty = VectorType::new(F32, 8);
+    b.repeat(LoopRange::Call, |b, row| {
+        let sum = b.variable(ty);
+        let zero = b.constant(ty, 0);
+        b.set(sum, zero);
+        let diagonal = IndexSum { offset: -1, terms: vec![(row.into(), 2)] };
+        let bound = IndexSum { offset: 0, terms: vec![(Index::Binding(0), 1), (row.into(), -1)] };
+        b.repeat(LoopRange::Clipped { limit: 7, clips: vec![diagonal, bound] }, |b, k| {
+            let (x, old) = (b.load(VectorAddress::at(0, F32).by(k, 32), ty), b.get(sum));
+            let new = b.add(old, x);
+            b.set(sum, new);
+        });
+        let total = b.get(sum);
+        b.store(VectorAddress::at(1, F32).by(row, 32), total);
+    });
+    let program = b.finish();
+    for binding in [-5, 0, 3, 9, 100] {
+        for part in [0..8, 2..3, 5..5] {
+            check(&program, machine(&[7 * 32, 8 * 32], &[binding], 0), part);
+        }
+    }
 }
 
 #[test]

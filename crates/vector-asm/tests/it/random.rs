@@ -8,8 +8,8 @@ use common::{Failure, try_check};
 use proptest::prelude::*;
 use random_programs::Choices;
 use vector_asm::{
-    Binary, Comparison, Counter, EvaluationState, Index, LaneType, LoopRange, StoredType, Unary, Value,
-    Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
+    Binary, Comparison, Counter, EvaluationState, Index, IndexSum, LaneType, LoopRange, StoredType, Unary,
+    Value, Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
 };
 
 /// Bytes of each array. Addresses stay within it.
@@ -296,12 +296,25 @@ impl ProgramSampler<'_> {
         Some(self.values[self.values.len() - 1 - self.choices.below(recent)])
     }
 
+    /// An end of a loop, over the counters of enclosing loops and the binding.
+    fn clip(&mut self) -> IndexSum {
+        let offset = self.choices.below(8) as i64 - 2;
+        let mut indices: Vec<Index> = self.loops.iter().map(|&(counter, _)| counter.into()).collect();
+        indices.push(Index::Binding(0));
+        indices.retain(|_| self.choices.below(2) == 0);
+        let terms = indices.into_iter().map(|index| (index, self.choices.below(5) as i64 - 2)).collect();
+        IndexSum { offset, terms }
+    }
+
     fn enter(&mut self, depth: u64) {
         let part = depth == 0 && self.part == 0 && self.choices.below(3) == 0;
         let trips = *self.choices.pick(&[0, 1, 2, 3, 4, 5, 7, 9, 13]);
         let (range, most) = if part {
             self.part = 1;
             (LoopRange::Call, 9)
+        } else if self.choices.below(3) == 0 {
+            let clips = (0..1 + self.choices.below(2)).map(|_| self.clip()).collect();
+            (LoopRange::Clipped { limit: trips, clips }, trips as i64 - 1)
         } else {
             (LoopRange::Constant(trips), trips as i64 - 1)
         };
