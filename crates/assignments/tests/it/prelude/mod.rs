@@ -68,10 +68,10 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
     .assert_eq(&expanded(&text.replace("size k, e, v = 3", "size k = 1, e = 2, v = 3")));
     // The program's function has the name of one that the prelude's function calls.
     expect![[r#"
-        attention.1.s[i,j] :+= q[i,c] * k[j,c]
-        softmax.2.x[i,j] := attention.1.s[i,j] * recip_sqrt(f32(size(q, 1)))
-        softmax.2.m[i] :max= softmax.2.x[i,k]
-        softmax.2.e[i,k] := exp(softmax.2.x[i,k] - softmax.2.m[i])
+        attention.1.r[i,c] := q[i,c] * recip_sqrt(f32(size(c)))
+        attention.1.s[i,j] :+= attention.1.r[i,c] * k[j,c]
+        softmax.2.m[i] :max= attention.1.s[i,k]
+        softmax.2.e[i,k] := exp(attention.1.s[i,k] - softmax.2.m[i])
         softmax.2.s[i] :+= softmax.2.e[i,k]
         attention.1.p[i,k] := softmax.2.e[i,k] / softmax.2.s[i]
         y[i,d] :+= attention.1.p[i,j] * v[j,d]
@@ -130,12 +130,12 @@ fn errors_name_the_source_and_the_call() {
     error(
         "y[i,k] := attention(x[i,c], z[j,0,c], x[j,k])",
         expect![[r#"
-        prelude/attention.assign, line 6, column 38: letter `c` runs over 6 elements (axis 1 of `q[..,i,c]`), but axis 2 of node `z` has 2
-        6 |     s[..,i,j] :+= q[..,i,c] * k[..,j,c]
-          |                                      ^
-        in function `attention`, line 1, column 11
-        1 | y[i,k] := attention(x[i,c], z[j,0,c], x[j,k])
-          |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            prelude/attention.assign, line 7, column 38: letter `c` runs over 6 elements (axis 1 of `r[..,i,c]`), but axis 2 of node `z` has 2
+            7 |     s[..,i,j] :+= r[..,i,c] * k[..,j,c]
+              |                                      ^
+            in function `attention`, line 1, column 11
+            1 | y[i,k] := attention(x[i,c], z[j,0,c], x[j,k])
+              |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
     );
     error(
         "y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]",
