@@ -73,6 +73,7 @@ pub use self::warning::{Warning, WarningKind};
 
 tnode::debug_as_display!(
     builder::BuildError,
+    indexing::ConditionError,
     indexing::IndexError,
     indexing::einsum::SpecError,
     indexing::einsum::SpecErrorKind,

@@ -95,7 +95,8 @@ pub(crate) fn library_function(called: LibCall) -> Option<*const u8> {
     })
 }
 
-/// Defines functions with the calling convention of C. All arguments of a function have the type of its result.
+/// Defines functions with the calling convention of C. All arguments of a function have the type of its
+/// result.
 macro_rules! c_functions {
     ($($name:ident($($x:ident),+) -> $ty:ty = $value:expr;)*) => {
         $(extern "C" fn $name($($x: $ty),+) -> $ty {

@@ -4,8 +4,9 @@
 //! pointer for each stream that its instructions use directly, and advances it once per iteration. When the
 //! loop begins, the pointer starts from a pointer of the enclosing loop, for the stream without the term of
 //! the loop's own counter. An enclosing loop therefore also has pointers for the streams from which its inner
-//! loops start, and for the integers that end its inner loops. The function itself computes the streams that depend on no counter. Inner loops choose
-//! general registers first; the remaining pointers are in the stack frame.
+//! loops start, and for the integers that end its inner loops. The function itself computes the streams that
+//! depend on no counter. Inner loops choose general registers first; the remaining pointers are in the stack
+//! frame.
 
 use crate::allocate::{Item, LinearCode};
 use crate::machine::{Address, MachineProgram, Stream, Trips};

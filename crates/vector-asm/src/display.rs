@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::program::{
-    Counter, Index, IndexSum, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    Counter, CounterSum, Index, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram,
     VectorStmt, VectorType,
 };
 
@@ -51,7 +51,7 @@ fn affine(f: &mut fmt::Formatter<'_>, offset: i64, terms: &[(Index, i64)]) -> fm
     terms.iter().try_for_each(|(index, coefficient)| write!(f, " + {coefficient}·{index}"))
 }
 
-impl fmt::Display for IndexSum {
+impl fmt::Display for CounterSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         affine(f, self.offset, &self.terms)
     }

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::check::VectorProgramError;
 use crate::program::{
-    Binary, Comparison, Counter, Index, IndexSum, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
     VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
@@ -120,7 +120,7 @@ impl Evaluator<'_> {
     }
 
     /// The end of a loop.
-    fn end(&self, limit: u64, clips: &[IndexSum]) -> Result<u64, EvaluateError> {
+    fn end(&self, limit: u64, clips: &[CounterSum]) -> Result<u64, EvaluateError> {
         let mut end = limit as i64;
         for clip in clips {
             let mut value = clip.offset;

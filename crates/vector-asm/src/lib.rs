@@ -77,7 +77,7 @@ pub use crate::code::{Isa, VectorCode, VectorCompileError, compile};
 pub use crate::evaluate::{EvaluateError, EvaluationState, evaluate};
 pub use crate::exec::{ExecutableCode, VectorFunction};
 pub use crate::program::{
-    Binary, Comparison, Counter, Index, IndexSum, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
     VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 

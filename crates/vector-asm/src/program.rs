@@ -167,7 +167,7 @@ pub enum LoopRange {
         /// The constant, at most 2⁶³ − 1.
         limit: u64,
         /// The sums.
-        clips: Vec<IndexSum>,
+        clips: Vec<CounterSum>,
     },
     /// `begin..end` of the call. At most one loop of a program has this range, and no other loop contains it.
     Call,
@@ -175,7 +175,7 @@ pub enum LoopRange {
 
 /// `offset + Σ coefficient · index`, which fits 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct IndexSum {
+pub struct CounterSum {
     /// The constant part.
     pub offset: i64,
     /// The coefficients. An index occurs once, and a counter is that of an enclosing loop.

@@ -23,7 +23,7 @@ pub(crate) struct BoundedSpace {
 }
 
 /// A reason why a condition cannot bound a loop.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
     /// The condition depends on symbols alone, or on nothing.
@@ -44,7 +44,7 @@ pub enum ConditionError {
 }
 
 /// Half of a condition on one axis, with the other terms in terms of counters.
-enum Side {
+enum LoopEnd {
     /// The iterator is less than this.
     End(Affine),
     /// The iterator is at least this.
@@ -73,9 +73,9 @@ impl BoundedSpace {
             let own = conditions.iter().enumerate().filter(|(_, c)| innermost(c) == Some(var));
             let (mut start, mut ends) = (None, Vec::new());
             for (at, condition) in own {
-                match space.side(condition, var).map_err(|why| (at, why))? {
-                    Side::End(end) => ends.push(end),
-                    Side::Start(from) => space.start(from, &mut start).map_err(|why| (at, why))?,
+                match space.loop_end(condition, var).map_err(|why| (at, why))? {
+                    LoopEnd::End(end) => ends.push(end),
+                    LoopEnd::Start(from) => space.start(from, &mut start).map_err(|why| (at, why))?,
                 }
             }
             space.bound(axis, start, ends);
@@ -84,14 +84,14 @@ impl BoundedSpace {
     }
 
     /// Splits a condition into a bound of its innermost iterator.
-    fn side(&self, condition: &Affine, var: LoopId) -> Result<Side, ConditionError> {
+    fn loop_end(&self, condition: &Affine, var: LoopId) -> Result<LoopEnd, ConditionError> {
         let coefficient = condition.coefficient(var);
         let mut rest = condition.clone();
         rest.add_term(var.into(), coefficient.wrapping_neg());
         let rest = self.value(&rest).ok_or(ConditionError::Overflow)?;
         match coefficient {
-            -1 => Ok(Side::End(rest.plus_constant(1))),
-            1 => Ok(Side::Start(rest.times(-1))),
+            -1 => Ok(LoopEnd::End(rest.plus_constant(1))),
+            1 => Ok(LoopEnd::Start(rest.times(-1))),
             _ => Err(ConditionError::Factor),
         }
     }

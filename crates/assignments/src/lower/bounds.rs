@@ -99,7 +99,8 @@ impl RangeSolver<'_> {
         Ok(())
     }
 
-    /// Limits each symbol without a range that ends a loop: a greater value would not let the loop run longer.
+    /// Limits each symbol without a range that ends a loop: a greater value would not let the loop run
+    /// longer.
     fn clips(&mut self, projections: &Projections) {
         let space = projections.product_space().iter().map(|&dim| extent(dim));
         for (extent, clip) in

@@ -2,8 +2,8 @@
 //!
 //! Its sources are assignment text in the folder `prelude` of this crate. A program that calls none of its
 //! functions does not read them. Otherwise the sources stand behind the program's text, so that a span says
-//! which source it is from, and only the functions that the program calls, directly or not, are parsed. In the
-//! sources, a definition begins with `def` at the beginning of a line, and ends before the next line that
+//! which source it is from, and only the functions that the program calls, directly or not, are parsed. In
+//! the sources, a definition begins with `def` at the beginning of a line, and ends before the next line that
 //! begins with `def` or `#`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,15 +35,15 @@ pub(super) const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// The place of a definition.
-struct Place {
+struct FunctionSource {
     /// The position among the sources.
     source: usize,
     bytes: ByteRange,
 }
 
-static PLACES: LazyLock<BTreeMap<&'static str, Place>> = LazyLock::new(|| {
+static FUNCTION_SOURCES: LazyLock<BTreeMap<&'static str, FunctionSource>> = LazyLock::new(|| {
     let all = SOURCES.iter().enumerate().flat_map(|(source, (_, text))| {
-        definitions(text).map(move |(name, bytes)| (name, Place { source, bytes }))
+        definitions(text).map(move |(name, bytes)| (name, FunctionSource { source, bytes }))
     });
     all.collect()
 });
@@ -62,12 +62,12 @@ fn definitions(text: &str) -> impl Iterator<Item = (&str, ByteRange)> {
 
 /// The name, if a function of the prelude has it.
 pub(super) fn name(name: &str) -> Option<&'static str> {
-    PLACES.get_key_value(name).map(|(name, _)| *name)
+    FUNCTION_SOURCES.get_key_value(name).map(|(name, _)| *name)
 }
 
 /// The names of all functions.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    PLACES.keys().copied()
+    FUNCTION_SOURCES.keys().copied()
 }
 
 /// The text of a program that calls these functions, with the sources behind it, and the definitions of the
@@ -85,7 +85,8 @@ pub(super) fn load(
     let (text, starts) = SourceText::with_library(text, SOURCES);
     let (mut known, mut next) = (called.clone(), Vec::from_iter(called));
     let mut found = Vec::new();
-    while let Some(Place { source, bytes }) = next.pop().and_then(|name| PLACES.get(name)) {
+    while let Some(FunctionSource { source, bytes }) = next.pop().and_then(|name| FUNCTION_SOURCES.get(name))
+    {
         let (start, end) = (starts[*source] + bytes.start, starts[*source] + bytes.end);
         let parsed = with_enough(|| parse::part(&text[..end], start));
         let parsed = parsed.map_err(|error| TextError::new(error, &text))?;

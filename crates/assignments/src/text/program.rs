@@ -19,8 +19,8 @@ use crate::{Assignments, Nodes};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
-/// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name. It
-/// may call the functions of the prelude without defining them.
+/// A program as its text has it: statements, sizes, functions and repetitions, which mention nodes by name.
+/// It may call the functions of the prelude without defining them.
 ///
 /// Displays as assignment text, in one layout and without comments.
 ///

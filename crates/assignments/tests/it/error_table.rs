@@ -1,4 +1,5 @@
-//! Tables of mistakes: the files in `tests/errors`. A row has a name, a text, and the whole message of its error.
+//! Tables of mistakes: the files in `tests/errors`. A row has a name, a text, and the whole message of its
+//! error.
 
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use codegen_core::emit::LinearValue;
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
-use vector_asm::{Counter, Index, IndexSum, LoopRange};
+use vector_asm::{Counter, CounterSum, Index, LoopRange};
 
 use super::Translator;
 use super::build::Array;
@@ -125,9 +125,9 @@ impl Translator<'_> {
     }
 
     /// The sums that end the counter of a loop, which starts at 0.
-    fn clips(&self, lo: i64, hi: &Bound) -> Vec<IndexSum> {
+    fn clips(&self, lo: i64, hi: &Bound) -> Vec<CounterSum> {
         let from_zero = hi.clips().iter().map(|clip| self.resolve(&clip.plus_constant(-lo)));
-        from_zero.map(|Resolved { offset, terms, .. }| IndexSum { offset, terms }).collect()
+        from_zero.map(|Resolved { offset, terms, .. }| CounterSum { offset, terms }).collect()
     }
 
     /// Translates an iteration with a constant index.

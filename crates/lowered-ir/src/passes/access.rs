@@ -496,8 +496,8 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 ///
 /// A dimension whose index is a mixed-radix number of the variables not determined yet determines all of
 /// them, so in `[j + i, j]` the second dimension determines `j`, and the first then `i`. If there is no such
-/// dimension, the first one left determines one of its variables once the others are chosen. Variables that no
-/// dimension determines repeat the read.
+/// dimension, the first one left determines one of its variables once the others are chosen. Variables that
+/// no dimension determines repeat the read.
 pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;

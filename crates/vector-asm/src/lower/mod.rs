@@ -24,7 +24,7 @@ use crate::machine::{
     Access, Address, Base, Inst, Loop, MachineProgram, Node, Phi, Reg, Stream, Trips, WORDS,
 };
 use crate::program::{
-    Counter, Index, IndexSum, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
+    Counter, CounterSum, Index, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
 /// The registers of a value or variable.
@@ -282,7 +282,7 @@ impl Lowering<'_> {
     }
 
     /// The stream whose value is the end of a loop.
-    fn end(&mut self, clip: &IndexSum) -> u32 {
+    fn end(&mut self, clip: &CounterSum) -> u32 {
         let (terms, offset) = self.affine(clip.offset, &clip.terms);
         self.unit.stream(Stream { base: Base::Zero, offset, terms })
     }

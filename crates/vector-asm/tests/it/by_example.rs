@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{check, machine};
-use vector_asm::{Binary, Index, IndexSum, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
+use vector_asm::{Binary, CounterSum, Index, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
 
 const F32: LaneType = LaneType::F32;
 
@@ -149,8 +149,8 @@ fn loops_end_at_outer_counters_and_bindings() {
         let sum = b.variable(ty);
         let zero = b.constant(ty, 0);
         b.set(sum, zero);
-        let diagonal = IndexSum { offset: -1, terms: vec![(row.into(), 2)] };
-        let bound = IndexSum { offset: 0, terms: vec![(Index::Binding(0), 1), (row.into(), -1)] };
+        let diagonal = CounterSum { offset: -1, terms: vec![(row.into(), 2)] };
+        let bound = CounterSum { offset: 0, terms: vec![(Index::Binding(0), 1), (row.into(), -1)] };
         b.repeat(LoopRange::Clipped { limit: 7, clips: vec![diagonal, bound] }, |b, k| {
             let (x, old) = (b.load(VectorAddress::at(0, F32).by(k, 32), ty), b.get(sum));
             let new = b.add(old, x);

@@ -8,7 +8,7 @@ use common::{Failure, try_check};
 use proptest::prelude::*;
 use random_programs::Choices;
 use vector_asm::{
-    Binary, Comparison, Counter, EvaluationState, Index, IndexSum, LaneType, LoopRange, StoredType, Unary,
+    Binary, Comparison, Counter, CounterSum, EvaluationState, Index, LaneType, LoopRange, StoredType, Unary,
     Value, Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
 };
 
@@ -297,13 +297,13 @@ impl ProgramSampler<'_> {
     }
 
     /// An end of a loop, over the counters of enclosing loops and the binding.
-    fn clip(&mut self) -> IndexSum {
+    fn clip(&mut self) -> CounterSum {
         let offset = self.choices.below(8) as i64 - 2;
         let mut indices: Vec<Index> = self.loops.iter().map(|&(counter, _)| counter.into()).collect();
         indices.push(Index::Binding(0));
         indices.retain(|_| self.choices.below(2) == 0);
         let terms = indices.into_iter().map(|index| (index, self.choices.below(5) as i64 - 2)).collect();
-        IndexSum { offset, terms }
+        CounterSum { offset, terms }
     }
 
     fn enter(&mut self, depth: u64) {

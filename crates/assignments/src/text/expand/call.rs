@@ -140,8 +140,8 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// The function that a call means: the program's own before the library's, but the functions of the library
-    /// call each other.
+    /// The function that a call means: the program's own before the library's, but the functions of the
+    /// library call each other.
     fn function(&self, call: &Call) -> Result<Arc<Def>> {
         let own = self.functions.get(&call.function).filter(|_| !self.is_library(&call.name_span));
         let found = own.or_else(|| self.library.get(call.function.as_str()).copied());

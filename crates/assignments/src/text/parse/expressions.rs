@@ -137,8 +137,8 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    /// Parses the arguments of a function that the text or the prelude defines, and the optional indices of its
-    /// result.
+    /// Parses the arguments of a function that the text or the prelude defines, and the optional indices of
+    /// its result.
     pub(super) fn call(&mut self, function: String, name_span: ByteRange) -> ParseResult<Call> {
         if !self.functions.contains(&function) {
             self.prelude_calls.extend(prelude::name(&function));
