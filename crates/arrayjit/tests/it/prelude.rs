@@ -30,7 +30,10 @@ fn host(array: &Array) -> HostArray {
 fn difference(backend: &Backend, case: &Case) -> Result<(), String> {
     let inputs: Vec<TensorNode> = case.inputs.iter().map(declared).collect();
     let is_input = |result: &&Array| case.inputs.iter().any(|input| input.name == result.name);
-    let program = Program::parse(&case.text).map_err(|error| error.to_string())?;
+    let mut program = Program::parse(&case.text).map_err(|error| error.to_string())?;
+    for (size, value) in case.sizes {
+        program = program.bind(size, *value).map_err(|error| error.to_string())?;
+    }
     let results = case.expected.iter().filter(|result| !is_input(result));
     let program = results.fold(program, |program, result| program.keep(result.name));
     let compiled = backend.compile_program(&program, &inputs).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Every listing of `docs/assignment-text.md` is read, lowered and verified, and every error in it is the
+//! Every listing of `docs/assignment-text.md` and `docs/prelude.md` is read, lowered and verified, and every error in it is the
 //! real one.
 
 use assignments::lower::{LowerOptions, lower};
@@ -7,12 +7,13 @@ use assignments::{Assignments, Nodes};
 use lowered_ir::verify::verify;
 use tnode::TensorNode;
 
-const DOCUMENT: &str = include_str!("../../../../docs/assignment-text.md");
+const DOCUMENTS: [&str; 2] =
+    [include_str!("../../../../docs/assignment-text.md"), include_str!("../../../../docs/prelude.md")];
 
 /// The listings in fences of that language.
 fn listings(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
-    let starts = DOCUMENT.match_indices(&fence).map(|(at, fence)| &DOCUMENT[at + fence.len()..]);
+    let starts = DOCUMENTS.iter().flat_map(|document| document.split(fence.as_str()).skip(1));
     starts.map(|rest| rest.split("```").next().expect("a first part")).collect()
 }
 

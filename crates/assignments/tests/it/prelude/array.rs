@@ -14,6 +14,8 @@ pub(crate) struct Array {
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) text: String,
+    /// The sizes to bind.
+    pub(crate) sizes: &'static [(&'static str, usize)],
     pub(crate) bindings: Vec<i64>,
     pub(crate) inputs: Vec<Array>,
     pub(crate) expected: Vec<Array>,

@@ -1,6 +1,15 @@
-//! Calls of every function of the prelude, with their values computed independently in `f64`.
+//! Calls of every function of the prelude, and the networks of `docs/prelude.md`, with their values computed
+//! independently in `f64`.
 
 use super::array::{Array, Case};
+
+const DOCUMENT: &str = include_str!("../../../../../docs/prelude.md");
+
+/// The program of the document's listing at this position.
+fn listing(at: usize) -> &'static str {
+    let rest = DOCUMENT.split("```assign\n").nth(at + 1).expect("so many listings");
+    rest.split("```").next().expect("a first part")
+}
 
 /// All cases, several for some functions.
 pub(crate) fn all() -> Vec<Case> {
@@ -12,6 +21,7 @@ pub(crate) fn all() -> Vec<Case> {
     all.extend(recurrent());
     all.extend(optimisers());
     all.extend(grids());
+    all.extend([lenet(), transformer_block()]);
     all
 }
 
@@ -21,7 +31,7 @@ fn case(text: &str, inputs: &[&Array], expected: Vec<Array>) -> Case {
 
 fn bound(text: &str, bindings: &[i64], inputs: &[&Array], expected: Vec<Array>) -> Case {
     let inputs = inputs.iter().map(|&input| input.clone()).collect();
-    Case { text: text.to_owned(), bindings: bindings.to_vec(), inputs, expected }
+    Case { text: text.to_owned(), sizes: &[], bindings: bindings.to_vec(), inputs, expected }
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -387,4 +397,106 @@ fn grids() -> Vec<Case> {
             vec![transformed("y", true), transformed("z", false)],
         ),
     ]
+}
+
+/// The sum over k < size.
+fn sum(size: usize, f: impl Fn(usize) -> f64) -> f64 {
+    (0..size).map(f).sum()
+}
+
+fn lenet() -> Case {
+    const BATCH: usize = 2;
+    let small = |name, dims: &[usize], by: f64| Array::input(name, dims).map(name, |w| w * by);
+    let x = small("x", &[BATCH, 1, 28, 28], 0.5);
+    let label = Array::integers("label", &[BATCH], 10);
+    let (f1, b1) = (small("f1", &[6, 1, 5, 5], 0.1), small("b1", &[6], 0.2));
+    let (f2, b2) = (small("f2", &[16, 6, 5, 5], 0.04), small("b2", &[16], 0.2));
+    let (w3, b3) = (small("w3", &[16, 5, 5, 120], 0.03), small("b3", &[120], 0.2));
+    let (w4, b4) = (small("w4", &[120, 84], 0.05), small("b4", &[84], 0.2));
+    let (w5, b5) = (small("w5", &[84, 10], 0.05), small("b5", &[10], 0.2));
+    let convolved = |x: &Array, f: &Array, bias: &Array, padding: usize| {
+        let (channels, size) = (x.dims[1], x.dims[2] + 2 * padding - 4);
+        Array::of("h", &[BATCH, f.dims[0], size, size], |at| {
+            let place = |at: usize, k: usize| (at + k) as i64 - padding as i64;
+            let value = sum(channels * 25, |k| {
+                let (c, p, q) = (k / 25, k / 5 % 5, k % 5);
+                x.padded([at[0] as i64, c as i64, place(at[2], p), place(at[3], q)]) * f.at([at[1], c, p, q])
+            });
+            (value + bias.at([at[1]])).max(0.0)
+        })
+    };
+    let pooled = |h: &Array| {
+        Array::of("p", &[BATCH, h.dims[1], h.dims[2] / 2, h.dims[3] / 2], |at| {
+            let value = |k: usize| h.at([at[0], at[1], 2 * at[2] + k / 2, 2 * at[3] + k % 2]);
+            (0..4).map(value).fold(f64::MIN, f64::max)
+        })
+    };
+    let p1 = pooled(&convolved(&x, &f1, &b1, 2));
+    let p2 = pooled(&convolved(&p1, &f2, &b2, 0));
+    let h3 = Array::of("h3", &[BATCH, 120], |at| {
+        let value =
+            |k: usize| p2.at([at[0], k / 25, k / 5 % 5, k % 5]) * w3.at([k / 25, k / 5 % 5, k % 5, at[1]]);
+        (sum(400, value) + b3.at([at[1]])).max(0.0)
+    });
+    let h4 = Array::of("h4", &[BATCH, 84], |at| {
+        (sum(120, |k| h3.at([at[0], k]) * w4.at([k, at[1]])) + b4.at([at[1]])).max(0.0)
+    });
+    let loss = |b: usize| {
+        let logit = |k: usize| sum(84, |i| h4.at([b, i]) * w5.at([i, k])) + b5.at([k]);
+        -softmax(&(0..10).map(logit).collect::<Vec<_>>())[label.at([b]) as usize].ln()
+    };
+    let expected = vec![Array::of("loss", &[], |_| sum(BATCH, loss) / BATCH as f64)];
+    let inputs = [&x, &label, &f1, &b1, &f2, &b2, &w3, &b3, &w4, &b4, &w5, &b5];
+    Case { sizes: &[("batch", BATCH)], ..case(listing(0), &inputs, expected) }
+}
+
+fn transformer_block() -> Case {
+    const SIZES: &[(&str, usize)] = &[("batch", 2), ("time", 5), ("heads", 2), ("width", 4)];
+    let (batch, time, heads, width, d) = (2, 5, 2, 4, 8);
+    let small = |name, dims: &[usize]| Array::input(name, dims).map(name, |w| w * 0.25);
+    let x = Array::input("x", &[batch, time, d]);
+    let [gain1, shift1, gain2, shift2, b2] =
+        ["gain1", "shift1", "gain2", "shift2", "b2"].map(|name| Array::input(name, &[d]));
+    let [wq, wk, wv] = ["wq", "wk", "wv"].map(|name| small(name, &[d, heads, width]));
+    let (wo, w1) = (small("wo", &[heads, width, d]), small("w1", &[d, 4 * d]));
+    let (b1, w2) = (Array::input("b1", &[4 * d]), small("w2", &[4 * d, d]));
+    let normalised = |x: &Array, gain: &Array, shift: &Array| {
+        Array::of("n", &[batch, time, d], |at| {
+            let row: Vec<f64> = (0..d).map(|i| x.at([at[0], at[1], i])).collect();
+            let (mean, variance) = moments(&row);
+            (row[at[2]] - mean) / (variance + 1e-5).sqrt() * gain.at([at[2]]) + shift.at([at[2]])
+        })
+    };
+    let n = normalised(&x, &gain1, &shift1);
+    let projected = |w: &Array| {
+        Array::of("q", &[batch, heads, time, width], |at| {
+            sum(d, |i| n.at([at[0], at[2], i]) * w.at([i, at[1], at[3]]))
+        })
+    };
+    let (q, k, v) = (projected(&wq), projected(&wk), projected(&wv));
+    let attended = Array::of("a", &[batch, heads, time, width], |at| {
+        let score = |j: usize| {
+            sum(width, |e| q.at([at[0], at[1], at[2], e]) * k.at([at[0], at[1], j, e]))
+                / (width as f64).sqrt()
+        };
+        let weights = softmax(&(0..=at[2]).map(score).collect::<Vec<_>>());
+        sum(weights.len(), |j| weights[j] * v.at([at[0], at[1], j, at[3]]))
+    });
+    let r = Array::of("r", &[batch, time, d], |at| {
+        let part = |k: usize| {
+            attended.at([at[0], k / width, at[1], k % width]) * wo.at([k / width, k % width, at[2]])
+        };
+        x.at([at[0], at[1], at[2]]) + sum(heads * width, part)
+    });
+    let m = normalised(&r, &gain2, &shift2);
+    let g = Array::of("g", &[batch, time, 4 * d], |at| {
+        let u = sum(d, |i| m.at([at[0], at[1], i]) * w1.at([i, at[2]])) + b1.at([at[2]]);
+        u / 2.0 * (1.0 + erf(u / 2f64.sqrt()))
+    });
+    let y = Array::of("y", &[batch, time, d], |at| {
+        let fed = sum(4 * d, |o| g.at([at[0], at[1], o]) * w2.at([o, at[2]]));
+        r.at([at[0], at[1], at[2]]) + fed + b2.at([at[2]])
+    });
+    let inputs = [&x, &gain1, &shift1, &gain2, &shift2, &wq, &wk, &wv, &wo, &w1, &b1, &w2, &b2];
+    Case { sizes: SIZES, ..case(listing(1), &inputs, vec![y]) }
 }

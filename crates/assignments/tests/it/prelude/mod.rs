@@ -8,7 +8,7 @@ use crate::program::{Machine, f32s, node};
 use array::{Array, Case};
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::{Program, parse};
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use tnode::{DType, TensorNode};
 
 fn declared(array: &Array) -> TensorNode {
@@ -20,7 +20,10 @@ fn declared(array: &Array) -> TensorNode {
 fn difference(case: &Case) -> Result<(), String> {
     let inputs: Vec<TensorNode> = case.inputs.iter().map(declared).collect();
     let is_input = |result: &&Array| case.inputs.iter().any(|input| input.name == result.name);
-    let program = Program::parse(&case.text).map_err(|error| error.to_string())?;
+    let mut program = Program::parse(&case.text).map_err(|error| error.to_string())?;
+    for (size, value) in case.sizes {
+        program = program.bind(size, *value).map_err(|error| error.to_string())?;
+    }
     let results = case.expected.iter().filter(|result| !is_input(result));
     let program = results.fold(program, |program, result| program.keep(result.name));
     let assignments = program.assignments(&inputs).map_err(|error| error.to_string())?;
@@ -140,12 +143,12 @@ fn errors_name_the_source_and_the_call() {
     error(
         "y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]",
         expect![[r#"
-        prelude/activations.assign, line 35, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
-        35 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
-           |                            ^^^^
-        in function `dropout`, line 1, column 11
-        1 | y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]
-          |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            prelude/activations.assign, line 36, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
+            36 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
+               |                            ^^^^
+            in function `dropout`, line 1, column 11
+            1 | y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]
+              |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
     );
     error(
         "y[i,j] := x[i, j + size(x, 2)]",
@@ -175,4 +178,36 @@ fn sizes_of_axes() {
     let expected: Vec<f64> = (0..18).map(|at| values[(3 - at / 6) * 6 + at % 6] * 2.0).collect();
     assert_eq!(machine.get(&y), expected);
     assert_eq!(expanded(text), format!("{text}\n"));
+}
+
+/// The signature and the comment of each function in the sources, as the document shows them.
+fn reference() -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("prelude");
+    let files = std::fs::read_dir(folder).expect("the folder of the sources");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| section(&std::fs::read_to_string(path).expect("text"))).collect()
+}
+
+/// The section of one source, which begins with a comment about the whole.
+fn section(source: &str) -> String {
+    let mut blocks = source.split("\n\n");
+    let head = blocks.next().expect("a first part").trim_start_matches("# ").replace("\n# ", "\n");
+    let functions = blocks.map(|block| {
+        let (comment, definition): (Vec<&str>, Vec<&str>) =
+            block.lines().partition(|line| line.starts_with('#'));
+        let definition = definition.join("\n");
+        let signature = definition.split(" {").next().expect("a first part");
+        format!("```text\n{}\n{signature}\n```\n", comment.join("\n"))
+    });
+    format!("{}\n\n{}\n", head.trim_end(), functions.collect::<Vec<_>>().join("\n"))
+}
+
+/// Rewrite with `UPDATE_EXPECT=1`.
+#[test]
+fn the_document_has_every_function() {
+    let document = include_str!("../../../../../docs/prelude.md");
+    let (before, _) = document.split_once("## Functions\n\n").expect("a heading");
+    expect_file!["../../../../../docs/prelude.md"]
+        .assert_eq(&format!("{before}## Functions\n\n{}", reference().trim_end().to_owned() + "\n"));
 }
