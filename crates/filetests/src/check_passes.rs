@@ -1,5 +1,8 @@
 //! Checks that passes preserve the results of a routine: memory, bit for bit, and the log.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use lowered_ir::interp::{Buffer, InterpError, Memory, PreparedRoutine};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::passes::PASSES;
@@ -16,6 +19,9 @@ struct PassCase {
     bindings: Vec<i64>,
     after: Memory,
     log: Vec<String>,
+    /// The routines that have passed the check. Most passes leave most routines as they are, and the
+    /// optimiser's settings lead to the same routines.
+    checked: RefCell<BTreeSet<String>>,
 }
 
 /// Runs a routine and returns the lines of its log.
@@ -45,7 +51,7 @@ impl PassCase {
         let mut after = memory.clone();
         let log =
             run(&routine, &mut after, &bindings).map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(PassCase { routine, memory, garbage, bindings, after, log })
+        Ok(PassCase { routine, memory, garbage, bindings, after, log, checked: RefCell::default() })
     }
 
     /// Checks that the routine after `pass` verifies, and leaves the same bytes in every node that outlives
@@ -54,6 +60,12 @@ impl PassCase {
         let blame = |what: String| {
             format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(&self.routine))
         };
+        // The text has the modes that are decided, but not all that is known of the others.
+        let outlived: Vec<bool> =
+            routine.nodes.iter().map(|decl| decl.mode.known_not_materialized()).collect();
+        if !self.checked.borrow_mut().insert(format!("{outlived:?} {}", text::print(routine))) {
+            return Ok(());
+        }
         verify::verify(routine).map_err(|e| blame(format!("not verified: {e}")))?;
         let mut memory = self.memory.clone();
         // Memory that passes have made local to this routine may hold anything.

@@ -245,6 +245,33 @@ fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
     })
 }
 
+/// Verifies and interprets a routine after each pass that changes it.
+struct StepChecker<'c> {
+    case: &'c Case,
+    /// The routine after the pass before, as text: most passes leave most routines as they are.
+    text: String,
+    /// The results of that routine.
+    bits: Vec<Vec<u8>>,
+}
+
+impl<'c> StepChecker<'c> {
+    fn new(case: &'c Case) -> StepChecker<'c> {
+        StepChecker { case, text: text::print(&case.routine), bits: case.interpreted(&case.routine) }
+    }
+
+    /// Checks the routine after a pass. Only a pass that `may_reorder` may change bits.
+    fn check(&mut self, step: &str, after: &Routine, may_reorder: bool) {
+        let text = text::print(after);
+        if text == self.text {
+            return;
+        }
+        verified(step, after);
+        let now = self.case.interpreted(after);
+        assert!(may_reorder || self.bits == now, "{step} changed bits:\n{text}");
+        (self.text, self.bits) = (text, now);
+    }
+}
+
 /// The name of each pass and the text of the routine after it.
 pub(super) type Trace = Vec<(String, String)>;
 
@@ -276,19 +303,14 @@ pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
 
 /// [`steps`] with these options.
 pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
-    let mut bits = case.interpreted(&case.routine);
+    let mut steps = StepChecker::new(case);
     let mut trace = Trace::new();
+    let explicit = routine_is_fast(case) || options.fma == FmaPolicy::Always;
     let schedule = schedule_traced(&case.routine, &target(&cpu()), options, &mut |step, after| {
-        verified(step, after);
-        let now = case.interpreted(after);
-        if step == "make_numerics_explicit" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
-            bits = now;
-        } else {
-            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
-        }
-        trace.push((step.to_string(), text::print(after)));
+        steps.check(step, after, explicit && step == "make_numerics_explicit");
+        trace.push((step.to_string(), steps.text.clone()));
     });
-    let schedule = schedule.unwrap();
+    let (schedule, bits) = (schedule.unwrap(), steps.bits);
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
     let interpreter = scheduling::schedule(&case.routine, &Interpreted::new(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
@@ -325,18 +347,13 @@ pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
 
 /// [`on_gpu`] for another GPU.
 pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
-    let mut bits = case.interpreted(&case.routine);
+    let mut steps = StepChecker::new(case);
     let schedule =
         schedule_traced(&case.routine, &target(caps), &ScheduleOptions::default(), &mut |step, after| {
-            verified(step, after);
-            let now = case.interpreted(after);
-            if routine_is_fast(case) && matches!(step, "make_numerics_explicit" | "map_threads") {
-                bits = now;
-            } else {
-                assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
-            }
+            let reorders = matches!(step, "make_numerics_explicit" | "map_threads");
+            steps.check(step, after, reorders && routine_is_fast(case));
         });
-    let schedule = schedule.unwrap();
+    let (schedule, bits) = (schedule.unwrap(), steps.bits);
     for kernel in schedule.kernels() {
         check_form(kernel.ir(), caps.workgroups.unwrap())
             .unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel.ir())));
