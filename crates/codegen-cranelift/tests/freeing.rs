@@ -40,7 +40,7 @@ fn code_is_freed_with_its_last_owner() {
         let before = usage();
         assert!(before.used_bytes > 0, "the kept code is loaded");
         assert_eq!(generated_code_bytes(), before.mapped_bytes, "there is no other code");
-        for _ in 0..500 {
+        for _ in 0..100 {
             let artifact = compile(&kernel, &options).expect("a supported kernel");
             let clone = artifact.clone();
             drop(artifact);
@@ -63,7 +63,7 @@ fn code_is_freed_with_its_last_owner() {
 
 fn live_code_costs_no_mappings(compile: impl Fn() -> Artifact) {
     let before = mappings().len();
-    let artifacts: Vec<Artifact> = (0..3000).map(|_| compile()).collect();
+    let artifacts: Vec<Artifact> = (0..1000).map(|_| compile()).collect();
     let CodeMemoryUsage { mapped_bytes, chunks, .. } = usage();
     assert_eq!(generated_code_bytes(), mapped_bytes);
     assert!(chunks <= 16, "{chunks} chunks for {} routines", artifacts.len());

@@ -63,7 +63,7 @@ fn edges_are_neither_read_nor_stored() {
 
 #[test]
 fn any_order_gives_the_same_matmul() {
-    for seed in 0..6 {
+    for seed in 0..3 {
         multiply(&matmul([64, 128, 320], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
         multiply(&matmul([256, 128, 256], [false, true]), &PAIR, true, ExecutionOrder::Random { seed });
     }
