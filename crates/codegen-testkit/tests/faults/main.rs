@@ -214,8 +214,14 @@ fn faults_of_the_first_levels_are_caught() {
 }
 
 #[test]
+fn faults_of_the_second_level_are_caught() {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.level == Level::L2).collect();
+    check(&rows, &[everything, threaded]);
+}
+
+#[test]
 fn faults_of_higher_levels_are_caught() {
-    let rows: Vec<Row> = rows().into_iter().filter(|row| row.level > Level::L1).collect();
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.level > Level::L2).collect();
     check(&rows, &[everything, threaded]);
 }
 
