@@ -71,31 +71,31 @@ fn nests(numerics: Numerics, default: u32) -> StageTally {
 
 #[test]
 fn nests_in_place_keep_their_order_when_strict() {
-    let tally = nests(Numerics::Strict, 150);
+    let tally = nests(Numerics::Strict, 100);
     assert!(tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn nests_in_place_keep_their_order_when_fast() {
-    let tally = nests(Numerics::Fast, 150);
+    let tally = nests(Numerics::Fast, 100);
     assert!(tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn strict_programs_have_the_same_bits_everywhere() {
-    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Strict, 100);
+    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Strict, 60);
     assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn fast_programs_have_the_bits_of_their_schedule() {
-    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Fast, 100);
+    let tally = programs(&ProgramWeights::large_nodes(), Numerics::Fast, 60);
     assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
 }
 
 #[test]
 fn fast_programs_stay_within_bounds() {
-    let tally = programs(&ProgramWeights::bounded_errors(), Numerics::Fast, 100);
+    let tally = programs(&ProgramWeights::bounded_errors(), Numerics::Fast, 60);
     assert!(tally.rounded > 0 && tally.kernels > 0 && tally.cases > 0, "{tally:?}");
 }
 

@@ -11,7 +11,7 @@ use check::{Report, check};
 use random_programs::bytes_of_seed;
 
 /// The number of programs that the test compares.
-const PROGRAMS: u64 = 200;
+const PROGRAMS: u64 = 120;
 
 /// The number in an environment variable, or the default.
 fn number(name: &str, default: u64) -> u64 {
