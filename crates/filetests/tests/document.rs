@@ -14,7 +14,7 @@ fn listings() -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn every_listing_is_verified_and_runs() {
-    assert_eq!(listings().count(), 5);
+    assert_eq!(listings().count(), 6);
     for listing in listings() {
         let run = if listing.contains("; run:") { "test run\n" } else { "" };
         let file = File::new("docs/lowered-ir.md", &format!("test verify\n{run}{listing}"));
