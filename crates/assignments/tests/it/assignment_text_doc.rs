@@ -1,5 +1,5 @@
-//! Every listing of `docs/assignment-text.md` and `docs/prelude.md` is read, lowered and verified, and every error in it is the
-//! real one.
+//! Every listing of `docs/assignment-text.md` and `docs/prelude.md` is read, lowered and verified, and every
+//! error in it is the real one.
 
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::{TextError, parse};
