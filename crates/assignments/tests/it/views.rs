@@ -72,6 +72,16 @@ fn dimensions_are_regrouped() {
 }
 
 #[test]
+fn bounds_of_letters_follow_a_split() {
+    let (x, y) = (f32s("x", &[2, 6]), f32s("y", &[3]));
+    let xs = values(12, 1);
+    let text = "view f = x as [12]; y[i] := 0 * i; y[i] += f[n] * x[k,0] where k <= i, k < 2";
+    let found = run(text, &[(&x, &xs)], &y);
+    let sum: f64 = xs.iter().sum();
+    assert_eq!(found, [sum * xs[0], sum * (xs[0] + xs[6]), sum * (xs[0] + xs[6])]);
+}
+
+#[test]
 fn the_copy_in_an_error_is_a_program() {
     let (x, y) = (f32s("x", &[4, 6]), f32s("y", &[6, 4]));
     let xs = values(24, 1);
