@@ -70,8 +70,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTION_SOURCES.keys().copied()
 }
 
-/// The text of a program that calls these functions, with the sources behind it, and the definitions of the
-/// functions and of those that they call.
+/// Loads the functions `called` and all functions that they call. Returns the text of the program with the
+/// sources behind it, and the definitions.
 ///
 /// # Errors
 /// If a definition does not follow the grammar.

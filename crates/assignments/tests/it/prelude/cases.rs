@@ -64,7 +64,7 @@ fn activations() -> Vec<Case> {
         }),
         case("y[i,j,k] := dropout(x[i,j,k], 0, 7)", &[&x], vec![x.map("y", |x| x)]),
         case("y[i,j,k] := dropout(x[i,j,k], 1.5, 7)", &[&x], vec![x.map("y", |_| 0.0)]),
-        // What is kept is doubled, and each step keeps others: the mean tends to x.
+        // A rate of one half sets an element to 0 or doubles it.
         bound(
             "u[i,j,k] := dropout(x[i,j,k], 0.5, 7, @t) where @t < 10
              y[i,j,k] := or(u[i,j,k] == 0, u[i,j,k] == 2 * x[i,j,k])",
