@@ -31,10 +31,15 @@ fn integer() -> impl Strategy<Value = i64> {
 }
 
 fn affine() -> impl Strategy<Value = Affine> {
-    let var = prop_oneof![
-        (0..LOOPS).prop_map(|i| Var::Loop(LoopId(i))),
-        (0..SYMBOLS).prop_map(|i| Var::Symbol(SymbolId(i))),
-    ];
+    affine_of(LOOPS)
+}
+
+/// Expressions in the symbols and the outermost `loops` loops of [`body`].
+fn affine_of(loops: u32) -> impl Strategy<Value = Affine> {
+    let var = (0..loops + SYMBOLS).prop_map(move |i| match i.checked_sub(loops) {
+        None => Var::Loop(LoopId(i)),
+        Some(symbol) => Var::Symbol(SymbolId(symbol)),
+    });
     (integer(), vec((var, integer()), 0..4)).prop_map(|(offset, terms)| {
         let mut index = Affine::constant(offset);
         for (var, coefficient) in terms {
@@ -103,7 +108,7 @@ fn declare(id: u32) -> impl Strategy<Value = Stmt> {
 
 fn looped(var: u32, body: impl Strategy<Value = Block>) -> impl Strategy<Value = Stmt> {
     let kinds = vec![LoopKind::Serial, LoopKind::Unrolled, LoopKind::Vector, LoopKind::Parallel];
-    let clips = vec(affine(), 0..3);
+    let clips = vec(affine_of(var), 0..3);
     (integer(), integer(), clips, select(kinds), body).prop_map(move |(lo, limit, clips, kind, body)| {
         let hi = clips.into_iter().fold(Bound::from(limit), Bound::clipped);
         Stmt::For { var: LoopId(var), lo, hi, kind, body }
