@@ -68,10 +68,8 @@ impl<'a> Emitter<'a> {
     /// Iterations `begin..end` of the parallel loop that is the whole kernel, or the whole kernel.
     fn body(&mut self) -> Checked {
         match self.ir.body.as_slice() {
-            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
-                if let Some(limit) = hi.constant() =>
-            {
-                let end = format!("({lo} + (int64_t)end < {limit} ? {lo} + (int64_t)end : {limit})");
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] if hi.is_constant() => {
+                let end = format!("({lo} + (int64_t)end < {0} ? {lo} + (int64_t)end : {0})", hi.limit);
                 self.repeat(*var, format!("{lo} + (int64_t)begin"), end, body)
             }
             body => self.block(body),
@@ -90,11 +88,8 @@ impl<'a> Emitter<'a> {
                     LoopKind::Vector | LoopKind::Parallel => self.line("#pragma GCC ivdep"),
                     LoopKind::Serial | LoopKind::Workgroup => {}
                 }
-                let end = hi.clips().iter().fold(hi.limit.to_string(), |least, clip| {
-                    let clip = affine(clip);
-                    format!("({clip} < {least} ? {clip} : {least})")
-                });
-                self.repeat(*var, lo, end, body)?;
+                let least = |end: String, clip| format!("({0} < {end} ? {0} : {end})", affine(clip));
+                self.repeat(*var, lo, hi.clips().iter().fold(hi.limit.to_string(), least), body)?;
             }
             Stmt::Set { node, index, value } => {
                 let (value, _) = self.expr(value)?;
