@@ -360,7 +360,10 @@ impl Display for Expr {
             ExprKind::Size(letter) => write!(f, "size({letter})"),
             ExprKind::AxisSize(size) => size.fmt(f),
             ExprKind::RowSize(row) => write!(f, "size({row})"),
-            ExprKind::Unary(UnaryOp::Neg, a) => write!(f, "-{}", Operand(a, FACTOR)),
+            // `-2` is one number.
+            ExprKind::Unary(UnaryOp::Neg, a) if !matches!(a.kind, ExprKind::Number(_)) => {
+                write!(f, "-{}", Operand(a, FACTOR))
+            }
             ExprKind::Unary(op, a) => write!(f, "{}({a})", op.token()),
             ExprKind::Binary(op, a, b) => match precedence(*op) {
                 None => write!(f, "{}({a}, {b})", op.token()),

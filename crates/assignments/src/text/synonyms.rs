@@ -111,7 +111,7 @@ const SYNONYMS: [(&str, &str, &str); 44] = [
     ),
     ("transpose permute swapaxes", "a transpose exchanges indices", "w[j,i] := x[i,j]"),
     ("concat concatenate cat stack", "a concatenated axis is written `i^j`", "q[i^j] := u[i], v[j]"),
-    ("gather take embedding", "a gather has an access as its index", "y[i] := v[ids[i]]"),
+    ("gather take", "a gather has an access as its index", "y[i] := v[ids[i]]"),
     ("scatter scatter_add", "a scatter has an access as its index on the left", "v[ids[i]] :+= u[i]"),
     ("one_hot onehot eye identity", "it is a comparison of indices", "z[i,j] := ids[i] == j"),
     ("zeros ones full fill zeros_like", "a number fills a node", "y[i] := 0"),
@@ -121,7 +121,7 @@ const SYNONYMS: [(&str, &str, &str); 44] = [
         "n := offsets()",
     ),
     (
-        "rand randn random_normal random_uniform dropout bernoulli",
+        "rand randn random_normal random_uniform bernoulli",
         "random numbers are `uniform` and `normal` of a seed and indices",
         "y[i] := normal(42, i)",
     ),

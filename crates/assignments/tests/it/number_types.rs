@@ -128,10 +128,16 @@ fn numbers_beyond_their_type() {
     assert!(message.contains("9007199254740993 is not exact in a list of values"), "{message}");
 }
 
-/// `inf` is infinity in every type that has one, and `f64` represents 1e39.
+/// `inf` is infinity in every type that has one, and `f64` represents 1e39. `neg(1)` is computed in the type
+/// of its context.
 #[test]
 fn numbers_within_their_type() {
-    let nodes = [node("y", DType::F32, &[2]), node("d", DType::F64, &[2]), node("n", DType::I32, &[2])];
+    let nodes = [
+        node("y", DType::F32, &[2]),
+        node("d", DType::F64, &[2]),
+        node("n", DType::I32, &[2]),
+        node("u", DType::U16, &[2]),
+    ];
     for text in [
         "y[i] := -inf",
         "y[i] := nan",
@@ -141,6 +147,7 @@ fn numbers_within_their_type() {
         "y[i] := pad(d, inf)[i]",
         "y[i] := 1e-400",
         "y[i] := 3.4028235e38",
+        "u[i] := u[i] * neg(1)",
     ] {
         parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
     }

@@ -292,6 +292,7 @@ fn source(name: &mut String, span: &ByteRange, scope: &Scope) -> Result<()> {
 
 /// Replaces the names that are values. `letters` has the letters of the statement.
 fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
+    let is_negated_number = negated_number(expr).is_some();
     let replaced = match &expr.kind {
         ExprKind::Name(name) => value(name, &expr.span, letters, scope)?,
         ExprKind::RowSize(row) => match &scope.function {
@@ -312,17 +313,22 @@ fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
             expr.children_mut().into_iter().try_for_each(|child| values(child, letters, scope))?;
         }
     }
-    negate_number(expr);
+    // As the parser does for `-2`. But `neg(2)` of the source negates in the type of the context.
+    if let Some(number) = negated_number(expr).filter(|_| !is_negated_number) {
+        expr.kind = ExprKind::Number(number);
+    }
     expr.depth = parse::depth(&expr.kind, &expr.span)?;
     Ok(())
 }
 
-/// Makes a negated number one number, as the parser does.
-fn negate_number(expr: &mut Expr) {
-    if let ExprKind::Unary(UnaryOp::Neg, operand) = &expr.kind
-        && let ExprKind::Number(number) = operand.kind
-    {
-        expr.kind = ExprKind::Number(number.negated());
+/// The value of a negated number.
+fn negated_number(expr: &Expr) -> Option<Number> {
+    match &expr.kind {
+        ExprKind::Unary(UnaryOp::Neg, operand) => match operand.kind {
+            ExprKind::Number(number) => Some(number.negated()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -212,8 +212,8 @@ fn the_document_has_every_function() {
         .assert_eq(&format!("{before}## Functions\n\n{}", reference().trim_end().to_owned() + "\n"));
 }
 
-/// A call and the statements by hand cost the same, since they lower to the same loops. A convolution without padding
-/// has no guards.
+/// A call and the statements by hand cost the same, since they lower to the same loops. A convolution without
+/// padding has no guards.
 #[test]
 fn calls_lower_to_the_loops_of_statements_by_hand() {
     let nodes = || {
