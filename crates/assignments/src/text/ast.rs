@@ -450,6 +450,9 @@ pub(super) enum ExprKind {
     AxisSize(AxisSize),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `a > b` or `a >= b`: the operation of `b` and `a`, which are kept in the order of the text, since the
+    /// letters enter in it.
+    Exchanged(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
     Random(Box<RandomCall>),
@@ -461,7 +464,7 @@ impl Expr {
     pub(super) fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
-            ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
             ExprKind::Ternary(_, args) => args.iter().collect(),
             ExprKind::Call(call) => call.arguments.iter().map(|argument| &argument.value).collect(),
             ExprKind::Number(_)
@@ -481,7 +484,7 @@ impl Expr {
     pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
             ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
-            ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
             ExprKind::Ternary(_, args) => args.iter_mut().collect(),
             ExprKind::Call(call) => call.arguments.iter_mut().map(|argument| &mut argument.value).collect(),
             ExprKind::Number(_)

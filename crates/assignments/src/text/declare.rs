@@ -196,7 +196,7 @@ fn sample(value: &mut Expr, declaration: &Declaration, samples: &mut Vec<(String
             value.kind = ExprKind::Access(Box::new(read));
         }
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => sample(a, declaration, samples),
-        ExprKind::Binary(_, a, b) => {
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
             sample(a, declaration, samples);
             sample(b, declaration, samples);
         }

@@ -372,6 +372,10 @@ impl Display for Expr {
                     write!(f, "{} {} {}", Operand(a, left), op.token(), Operand(b, own + 1))
                 }
             },
+            ExprKind::Exchanged(op, a, b) => {
+                let sign = if *op == BinaryOp::Lt { ">" } else { ">=" };
+                write!(f, "{} {sign} {}", Operand(a, SUM), Operand(b, SUM))
+            }
             ExprKind::Ternary(op, args) => write!(f, "{}({})", op.token(), List(args.as_slice())),
             ExprKind::Cast(dtype, a) => write!(f, "{}({a})", dtype.token()),
             ExprKind::Random(call) => call.fmt(f),
@@ -402,6 +406,7 @@ impl Display for Operand<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let own = match &self.0.kind {
             ExprKind::Binary(op, ..) => precedence(*op).unwrap_or(FACTOR),
+            ExprKind::Exchanged(..) => COMPARISON,
             _ => FACTOR,
         };
         parenthesised(f, self.0, own < self.1)

@@ -303,7 +303,7 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
         | ExprKind::Call(_)
         | ExprKind::Random(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
-        ExprKind::Binary(_, a, b) => {
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
             each_access(a, f);
             each_access(b, f);
         }
@@ -325,7 +325,7 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
         | ExprKind::AxisSize(_)
         | ExprKind::Call(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
-        ExprKind::Binary(_, a, b) => {
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
             each_name(a, f);
             each_name(b, f);
         }
@@ -600,6 +600,10 @@ impl NameResolver<'_> {
             ExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(self.tree(a)?)),
             ExprKind::Binary(op, a, b) => {
                 ResolvedExprKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?]))
+            }
+            ExprKind::Exchanged(op, a, b) => {
+                let (a, b) = (self.tree(a)?, self.tree(b)?);
+                ResolvedExprKind::Binary(*op, Box::new([b, a]))
             }
             ExprKind::Ternary(op, args) => {
                 let [a, b, c] = args.as_ref();

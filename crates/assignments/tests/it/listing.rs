@@ -47,6 +47,17 @@ fn every_accumulation_has_its_sign() {
     .assert_eq(&lines);
 }
 
+/// The value of a sum of floats depends on the order of the loops, which is that of the letters in the text.
+#[test]
+fn letters_of_a_comparison_have_the_order_of_the_text() {
+    let nodes = [f32s("a", &[2]), f32s("b", &[3]), f32s("s", &[])];
+    for comparison in [">", ">=", "<", "<=", "==", "!="] {
+        let text = format!("s :+= f32(a[j] {comparison} b[k])");
+        let listing = parse(&text, &nodes).expect("fits").to_string();
+        assert!(listing.contains("a[i0]") && listing.contains("b[i1]"), "{listing}");
+    }
+}
+
 #[test]
 fn every_step_and_operand_has_its_line() {
     let (x, y, s) = (f32s("x", &[2, 3]), f32s("y", &[3]), f32s("s", &[3]));

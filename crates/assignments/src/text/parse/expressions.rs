@@ -20,13 +20,22 @@ impl Parser<'_> {
 
     fn comparison(&mut self) -> ParseResult<Expr> {
         let left = self.sum()?;
-        let Some((op, swapped)) = comparison_op(self.peek()) else { return Ok(left) };
+        let Some((op, is_exchanged)) = comparison_op(self.peek()) else { return Ok(left) };
         self.next();
         let right = self.sum()?;
         if comparison_op(self.peek()).is_some() {
             return Err(self.expected("no second comparison; combine with `and(a, b)`"));
         }
-        if swapped { binary(op, right, left) } else { binary(op, left, right) }
+        let span = left.span.start..right.span.end;
+        let (left, right) = (Box::new(left), Box::new(right));
+        node(
+            if is_exchanged {
+                ExprKind::Exchanged(op, left, right)
+            } else {
+                ExprKind::Binary(op, left, right)
+            },
+            span,
+        )
     }
 
     fn sum(&mut self) -> ParseResult<Expr> {
@@ -231,7 +240,7 @@ fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
 }
 
 fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
-    let span = a.span.start.min(b.span.start)..a.span.end.max(b.span.end);
+    let span = a.span.start..b.span.end;
     node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
 
@@ -245,7 +254,7 @@ pub(in super::super) fn node(kind: ExprKind, span: ByteRange) -> ParseResult<Exp
 pub(in super::super) fn depth(kind: &ExprKind, span: &ByteRange) -> ParseResult<usize> {
     let below = match kind {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
-        ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => a.depth.max(b.depth),
         ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().map(|index| index.depth).max().unwrap_or(0)
