@@ -12,8 +12,9 @@ use crate::access::{AccessForm, accesses};
 pub enum Level {
     /// Maps over dense arrays of `f32`.
     L0,
-    /// `f32`, `i32` and `bool`; reductions, contractions, broadcasts, guards, symbols, conversions, locals:
-    /// declared ones in registers, and those that the scheduler makes of local nodes, in the space `stack`.
+    /// `f32`, `i32` and `bool`; reductions, contractions, broadcasts, guards, symbols, loops that end at
+    /// variables, conversions, locals: declared ones in registers, and those that the scheduler makes of
+    /// local nodes, in the space `stack`.
     L1,
     /// Every type that the target stores; transcendental operations, gather and scatter, random bits, logs.
     L2,
@@ -32,7 +33,11 @@ impl Level {
         let types = types(routine);
         let first = [DType::F32, DType::I32, DType::Bool];
         let is_dense = || accesses(routine).iter().all(|access| *access == AccessForm::Dense);
-        let is_map = |stmt: &Stmt| matches!(stmt, Stmt::For { .. } | Stmt::Set { .. } | Stmt::Comment(_));
+        let is_map = |stmt: &Stmt| match stmt {
+            Stmt::For { hi, .. } => hi.is_constant(),
+            Stmt::Set { .. } | Stmt::Comment(_) => true,
+            _ => false,
+        };
         if routine.numerics == Numerics::Fast {
             Level::L4
         } else if any_stmt(routine, is_threaded) || any_expr(routine, |e| matches!(e, Expr::GetMerge { .. }))

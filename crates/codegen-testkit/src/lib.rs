@@ -24,7 +24,7 @@
 //! | Level | Needs |
 //! |---|---|
 //! | [`L0`](Level::L0) | `f32`: maps over dense arrays |
-//! | [`L1`](Level::L1) | `f32`, `i32`, `bool`: reductions, contractions, broadcasts, guards, symbols, conversions, locals |
+//! | [`L1`](Level::L1) | `f32`, `i32`, `bool`: reductions, contractions, broadcasts, guards, symbols, loops that end at variables, conversions, locals |
 //! | [`L2`](Level::L2) | every type that the target stores; functions, gather, scatter, random, logs |
 //! | [`L3`](Level::L3) | parallel and vector loops, workgroups, scratch memory, merge buffers |
 //! | [`L4`](Level::L4) | class `fast` |
