@@ -132,9 +132,9 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             CODEGEN_C,
             Stage::new("lints of codegen-c", 3, "cargo clippy --all-targets --quiet -- -D warnings"),
         ),
-        Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
+        Stage::new("docs", 2, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
-        Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
+        Stage::new("main job", 4, "cargo run --quiet --release -p digits"),
         Stage::new("packages", 1, "cargo xtask package"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),

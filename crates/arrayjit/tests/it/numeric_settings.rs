@@ -97,6 +97,7 @@ fn large_halves_are_rejected_where_the_setting_says() {
     };
     let error = compiled(16384.0).unwrap_err();
     assert!(error.to_string().contains("the constant 20000 of type f16"), "{error}");
+    assert!(error.to_string().ends_with("\n1 | y[i] := x[i] + 20000\n  | ^^^^"), "{error}");
     assert!(matches!(error, CompileError::Optimize { .. }));
     assert_eq!(compiled(20001.0).unwrap(), [20000.0, 20000.0]);
     assert_eq!(compiled(0.0).unwrap(), [20000.0, 20000.0]);

@@ -7,7 +7,7 @@
 
 use tnode::{DType, Scalar};
 
-use crate::ir::{Block, Expr, Routine, Stmt, walk};
+use crate::ir::{Block, Expr, NodeRef, Routine, Stmt, walk};
 use crate::text;
 
 /// A finite constant whose magnitude reaches the limit for its half-precision or 8-bit type.
@@ -25,6 +25,8 @@ pub struct HalfOverflow {
     pub dtype: DType,
     /// The statement of the optimised routine that has it.
     pub stmt: String,
+    /// The node that the statement writes, if it writes one.
+    pub node: Option<NodeRef>,
     /// The limit it reaches.
     pub cutoff: f64,
 }
@@ -41,6 +43,10 @@ pub fn check(routine: &Routine, cutoff: f64) -> Result<(), HalfOverflow> {
             value: constant.as_f64(),
             dtype: constant.dtype(),
             stmt: text::print_stmt(routine, stmt).lines().next().unwrap_or_default().to_owned(),
+            node: match stmt {
+                Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => Some(*node),
+                _ => None,
+            },
             cutoff,
         }),
     }

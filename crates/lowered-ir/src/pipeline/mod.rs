@@ -85,6 +85,8 @@ pub enum OptimizeError {
         first: String,
         /// The other.
         second: String,
+        /// The other, in the routine.
+        node: NodeRef,
     },
     /// A constant is too large for its narrow type.
     #[error(transparent)]
@@ -92,11 +94,12 @@ pub enum OptimizeError {
 }
 
 impl OptimizeError {
-    /// The node of the routine whose memory mode the error is about.
+    /// The node of the routine that the error is about, if it is about one.
     pub fn node(&self) -> Option<NodeRef> {
         match self {
             OptimizeError::Mode { source, .. } => Some(source.node()),
-            OptimizeError::TwoMergeNodes { .. } | OptimizeError::HalfOverflow(_) => None,
+            OptimizeError::TwoMergeNodes { node, .. } => Some(*node),
+            OptimizeError::HalfOverflow(overflow) => overflow.node,
         }
     }
 }
@@ -209,10 +212,11 @@ fn merge_node(routine: &Routine, facts: &Facts) -> Result<Option<NodeRef>, Optim
     let Some((node, first)) = merged.next() else { return Ok(None) };
     match merged.next() {
         None => Ok(Some(node)),
-        Some((_, second)) => Err(OptimizeError::TwoMergeNodes {
+        Some((node, second)) => Err(OptimizeError::TwoMergeNodes {
             routine: routine.name.clone(),
             first: first.name.clone(),
             second: second.name.clone(),
+            node,
         }),
     }
 }
