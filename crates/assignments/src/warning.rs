@@ -40,6 +40,13 @@ pub enum WarningKind {
         /// A call that gives a number for each element.
         instead: String,
     },
+    /// A gradient is zero because the loss does not depend on the parameter.
+    NoGradient {
+        /// The parameter's name.
+        parameter: String,
+        /// The name of the loss.
+        loss: String,
+    },
     /// The routine does not use the values of a node without memory.
     UnusedValue {
         /// The node's name.
@@ -50,7 +57,8 @@ pub enum WarningKind {
 }
 
 impl Warning {
-    pub(crate) fn new(kind: WarningKind, span: Option<SourceSpan>) -> Warning {
+    /// A warning about the statement at `span`.
+    pub fn new(kind: WarningKind, span: Option<SourceSpan>) -> Warning {
         Warning { kind, span }
     }
 
@@ -76,6 +84,11 @@ impl fmt::Display for WarningKind {
             WarningKind::OneRandomNumber { call, node, instead } => write!(
                 f,
                 "`{call}` is one number for all elements of node {node}; expected `{instead}` for a number each"
+            ),
+            WarningKind::NoGradient { parameter, loss } => write!(
+                f,
+                "the gradient of node {loss} by {parameter} is zero: {loss} does not depend on {parameter}, or on \
+                 integers or steps computed from it only"
             ),
             WarningKind::UnusedValue { node, mode } => write!(
                 f,

@@ -233,7 +233,7 @@ fn is_static(index: &AxisIndex) -> bool {
 ///
 /// Either one of them writes every element, or they fill disjoint boxes that together have as many elements
 /// as the array.
-pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
+pub fn are_surjective(parts: &[&Projections]) -> bool {
     if parts.iter().any(|part| part.is_surjective()) {
         return true;
     }
@@ -251,7 +251,7 @@ pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
 }
 
 /// Whether assignments to one array together provably write each element at most once.
-pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
+pub fn are_injective(parts: &[&Projections]) -> bool {
     parts.iter().all(|part| part.is_injective()) && are_disjoint(parts)
 }
 

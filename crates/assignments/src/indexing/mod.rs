@@ -20,7 +20,8 @@ use std::fmt;
 
 pub use self::bounded_space::ConditionError;
 use self::bounded_space::{BoundedSpace, PointRanges};
-pub(crate) use self::coverage::{AxisSpan, are_injective, are_surjective};
+pub(crate) use self::coverage::AxisSpan;
+pub use self::coverage::{are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
 use tnode::Dims;
@@ -277,10 +278,11 @@ impl Projections {
         rhs: Vec<Indexed>,
         debug_info: impl Into<String>,
     ) -> Result<Projections, IndexError> {
-        check(axes.len(), ArrayRole::Lhs, &lhs)?;
+        let is_axis = |id: LoopId| id.index() < axes.len();
+        check(ArrayRole::Lhs, &lhs, axes.len(), is_axis)?;
         check_computed(rhs.len(), ArrayRole::Lhs, &lhs.1)?;
         for (at, operand) in rhs.iter().enumerate() {
-            check(axes.len(), ArrayRole::Rhs(at), operand)?;
+            check(ArrayRole::Rhs(at), operand, axes.len(), is_axis)?;
             check_computed(rhs.len(), ArrayRole::Rhs(at), &operand.1)?;
         }
         let extents: Vec<i64> = axes.iter().map(|&dim| extent(dim)).collect();
@@ -312,6 +314,33 @@ impl Projections {
             .expect("the identity has an iterator per axis and nothing else")
     }
 
+    /// Projections over the same points to other arrays, such as those of a statement derived from this one.
+    /// Indices may have the iterators in [`product_iterators`](Self::product_iterators) only.
+    ///
+    /// # Errors
+    /// Like [`new`](Self::new).
+    pub fn with_arrays(
+        &self,
+        lhs: Indexed,
+        rhs: Vec<Indexed>,
+        debug_info: impl Into<String>,
+    ) -> Result<Projections, IndexError> {
+        let roles = std::iter::once(ArrayRole::Lhs).chain((0..rhs.len()).map(ArrayRole::Rhs));
+        for (place, array) in roles.zip(std::iter::once(&lhs).chain(&rhs)) {
+            check(place, array, self.product_iterators.len(), |id| self.product_iterators.contains(&id))?;
+            check_computed(rhs.len(), place, &array.1)?;
+        }
+        let (rhs_dims, project_rhs) = rhs.into_iter().unzip();
+        Ok(Projections {
+            lhs_dims: lhs.0,
+            project_lhs: lhs.1,
+            rhs_dims,
+            project_rhs,
+            debug_info: debug_info.into(),
+            ..self.clone()
+        })
+    }
+
     /// The extents of the product axes, outermost first; none without a condition is 1.
     pub fn product_space(&self) -> &[usize] {
         &self.product_space
@@ -336,7 +365,7 @@ impl Projections {
     /// The least and the greatest value of an index at the points of the product space; `None` if they
     /// overflow. `symbols` gives the range of a symbol. A symbol without a range counts as 0, and the clips
     /// that mention it are ignored.
-    pub(crate) fn index_bounds(
+    pub fn index_bounds(
         &self,
         index: &Affine,
         symbols: &dyn Fn(SymbolId) -> Option<i64>,
@@ -391,12 +420,18 @@ impl Projections {
     }
 }
 
-fn check(axes: usize, place: ArrayRole, (dims, projection): &Indexed) -> Result<(), IndexError> {
+/// Checks the rank of an array, and that the product space, of `axes` axes, has the iterators of its indices.
+fn check(
+    place: ArrayRole,
+    (dims, projection): &Indexed,
+    axes: usize,
+    has_iterator: impl Fn(LoopId) -> bool,
+) -> Result<(), IndexError> {
     if dims.len() != projection.len() {
         return Err(IndexError::Rank { place, dims: dims.clone(), found: projection.len() });
     }
     let mut loops = projection.iter().flat_map(|index| index.loop_terms());
-    match loops.find(|(id, _)| id.index() >= axes) {
+    match loops.find(|&(id, _)| !has_iterator(id)) {
         Some((iterator, _)) => Err(IndexError::UnknownIterator { place, iterator, axes }),
         None => Ok(()),
     }

@@ -47,6 +47,17 @@ fn sums(w: &[f64], n: i64, holds: fn(i64, i64, i64) -> bool) -> Vec<f64> {
     (0..N).map(|i| points(i).map(|j| w[i * N + j]).sum()).collect()
 }
 
+/// A lower bound of a letter shifts the index of the subexpression's node, which still needs no memory.
+#[test]
+fn subexpressions_under_lower_bounds() {
+    let nodes = [("a", vec![4, 4]), ("b", vec![4]), ("e", vec![4, 4])];
+    let nodes = nodes.map(|(name, dims)| TensorNode::builder(name).dims(dims).build().unwrap());
+    let program = parse("e[i,j] :+= exp(a[i,j] * b[j]) where j >= i", &nodes).unwrap();
+    let lowered = lower(&program, &LowerOptions::default()).unwrap().lowered;
+    let routine = optimize(lowered.routine, &OptimizeSettings::default()).expect("accepted").routine;
+    assert!(verify(&routine).is_ok());
+}
+
 /// The machine of a program, lowered alone or optimised too.
 fn machine(text: &str, nodes: &[&TensorNode], optimized: bool) -> Machine {
     let mut machine = Machine::new(&read(text, nodes));
