@@ -1,0 +1,167 @@
+//! Accesses to arrays, and accumulations derived from the accumulations of a program.
+
+use assignments::indexing::{AxisIndex, Indexed, Projection, identity_projections};
+use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use tnode::{DType, Dims, Scalar, TensorNode};
+
+use crate::error::{GradientError, GradientErrorKind};
+
+/// An operand with its indices. Computed indices have the numbers of the operands of the accumulation from
+/// which the access derives.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) operand: Operand,
+    pub(crate) dims: Dims,
+    pub(crate) index: Projection,
+}
+
+impl Access {
+    pub(crate) fn new(operand: impl Into<Operand>, dims: &[usize], index: &[AxisIndex]) -> Access {
+        Access { operand: operand.into(), dims: Dims::from_slice(dims), index: index.into() }
+    }
+
+    /// A number.
+    pub(crate) fn number(value: f64, dtype: DType) -> Access {
+        Access::new(Scalar::from_f64(dtype, value), &[], &[])
+    }
+
+    /// A node with one index per product axis of an accumulation.
+    pub(crate) fn at_point(node: &TensorNode, accum: &Accum) -> Access {
+        let index: Projection =
+            accum.projections.product_iterators().iter().map(|&id| AxisIndex::Iterator(id.into())).collect();
+        Access::new(node, accum.projections.product_space(), &index)
+    }
+
+    /// Another node at the indices of the node that an accumulation writes.
+    pub(crate) fn at_target(node: &TensorNode, accum: &Accum) -> Access {
+        Access::new(node, accum.projections.lhs_dims(), accum.projections.project_lhs())
+    }
+
+    /// The operand of an accumulation at that position.
+    pub(crate) fn of_operand(accum: &Accum, at: usize) -> Option<Access> {
+        let (dims, index) = (accum.projections.rhs_dims().get(at)?, accum.projections.project_rhs().get(at)?);
+        Some(Access { operand: accum.operands().nth(at)?.clone(), dims: dims.clone(), index: index.clone() })
+    }
+
+    fn indexed(&self, renumber: impl Fn(usize) -> usize) -> Indexed {
+        let index = |index: &AxisIndex| match index.computed() {
+            Some(operand) => AxisIndex::Computed(renumber(operand)),
+            None => index.clone(),
+        };
+        (self.dims.clone(), self.index.iter().map(index).collect())
+    }
+}
+
+/// The operation of a derived accumulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    Copy,
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Ternary(TernaryOp),
+}
+
+impl Operation {
+    fn rhs(self, operands: &[Access]) -> Option<Rhs> {
+        let operand = |access: &Access| access.operand.clone();
+        Some(match (self, operands) {
+            (Operation::Copy, [a]) => Rhs::Copy(operand(a)),
+            (Operation::Unary(op), [a]) => Rhs::Unary(op, operand(a)),
+            (Operation::Binary(op), [a, b]) => Rhs::Binary(op, [operand(a), operand(b)]),
+            (Operation::Ternary(op), [a, b, c]) => Rhs::Ternary(op, [operand(a), operand(b), operand(c)]),
+            _ => return None,
+        })
+    }
+}
+
+/// The target of a derived accumulation: a node, how its values start, and its indices.
+pub(crate) struct Target {
+    pub(crate) node: TensorNode,
+    pub(crate) init_neutral: bool,
+    pub(crate) op: AccumOp,
+    pub(crate) dims: Dims,
+    pub(crate) index: Projection,
+}
+
+impl Target {
+    /// A new array with one element per point of an accumulation's product space. Points that conditions cut
+    /// off hold 0.
+    pub(crate) fn at_point(node: &TensorNode, accum: &Accum) -> Target {
+        let Access { dims, index, .. } = Access::at_point(node, accum);
+        let is_clipped = accum.projections.is_clipped();
+        let op = if is_clipped { AccumOp::Add } else { AccumOp::Assign };
+        Target { node: node.clone(), init_neutral: is_clipped, op, dims, index }
+    }
+
+    /// A sum into a node at the indices of an access.
+    pub(crate) fn sum(node: &TensorNode, init_neutral: bool, access: &Access) -> Target {
+        let (dims, index) = (access.dims.clone(), access.index.clone());
+        Target { node: node.clone(), init_neutral, op: AccumOp::Add, dims, index }
+    }
+}
+
+/// An accumulation at the points of `points`, whose operands compute the computed indices. `values` are those
+/// operands as the derived accumulation reads them.
+pub(crate) fn derived(
+    points: &Accum,
+    values: impl Fn(usize) -> Option<Access>,
+    target: Target,
+    operation: Operation,
+    operands: &[Access],
+) -> Result<Accum, GradientError> {
+    let mut computing: Vec<(usize, Access)> = Vec::new();
+    let indices = operands.iter().flat_map(|access| &access.index).chain(&target.index);
+    let mut wanted: Vec<usize> = indices.filter_map(AxisIndex::computed).collect();
+    while let Some(position) = wanted.pop() {
+        if computing.iter().all(|(known, _)| *known != position)
+            && let Some(access) = values(position)
+        {
+            wanted.extend(access.index.iter().filter_map(AxisIndex::computed));
+            computing.push((position, access));
+        }
+    }
+    // An operand that computes an index comes after the operand that it indexes.
+    computing.sort_by_key(|(position, _)| *position);
+    let renumber = |position: usize| {
+        let rank = computing.iter().position(|(known, _)| *known == position);
+        operands.len() + rank.unwrap_or(computing.len())
+    };
+    let lhs = Access { operand: (&target.node).into(), dims: target.dims, index: target.index };
+    let arrays = operands.iter().chain(computing.iter().map(|(_, access)| access));
+    let arrays = arrays.map(|access| access.indexed(renumber)).collect();
+    let fits = |source| GradientErrorKind::Index { node: points.lhs.name(), source }.of(&points.origin);
+    let projections =
+        points.projections.with_arrays(lhs.indexed(renumber), arrays, "gradient").map_err(fits)?;
+    let rhs = operation.rhs(operands).ok_or_else(|| {
+        let (node, projections) = (points.lhs.name(), operands.len());
+        GradientErrorKind::Operands { node, operands: points.rhs.operands().len(), projections }
+            .of(&points.origin)
+    })?;
+    Ok(Accum {
+        init_neutral: target.init_neutral,
+        op: target.op,
+        lhs: target.node,
+        rhs,
+        computed: computing.iter().map(|(_, access)| access.operand.clone()).collect(),
+        projections,
+        origin: points.origin.clone(),
+    })
+}
+
+/// A step that visits every element of a node of these dimensions once, from which steps on whole nodes
+/// derive.
+pub(crate) fn each_element(node: &TensorNode, dims: &[usize], origin: &Origin) -> Accum {
+    let identity = identity_projections(dims);
+    let projections = assignments::indexing::Projections::pointwise(dims, 0);
+    let lhs = Access { operand: node.into(), dims: Dims::from_slice(dims), index: identity };
+    Accum {
+        init_neutral: false,
+        op: AccumOp::Assign,
+        lhs: node.clone(),
+        rhs: Rhs::Copy(lhs.operand.clone()),
+        computed: Vec::new(),
+        projections,
+        origin: origin.clone(),
+    }
+}

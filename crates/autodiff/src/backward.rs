@@ -1,0 +1,579 @@
+//! The backward pass: the steps in reverse, each of which adds to the adjoints of its operands.
+//!
+//! An adjoint is the gradient of the loss by one version of a node. The first contribution to it starts from
+//! 0, and the others add. A step that overwrites elements ends their version, so the adjoint of the older
+//! version has 0 there. A statement `c[m,n] :+= a[m,k] * b[k,n]` becomes
+//! `a.grad[m,k] += c.grad[m,n] * b[k,n]` and `b.grad[k,n] += c.grad[m,n] * a[m,k]` over the same points, so
+//! no equation is solved: windows and computed indices of operands become those of the nodes written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assignments::indexing::{AxisIndex, Projection, StaticSymbol, are_injective, are_surjective};
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, Rhs};
+use lowered_ir::ir::{BinaryOp, SymbolId, UnaryOp, Var};
+use tnode::{Dims, TensorNode};
+
+use crate::Formula;
+use crate::access::{Access, Operation, Target, each_element};
+use crate::error::{GradientError, GradientErrorKind};
+use crate::forward_program::{ForwardProgram, formula};
+use crate::rules::{self, Derivative};
+use crate::statement::{Bindings, Statement, Tape, gradient_dtype};
+
+/// The gradient of the loss by one version of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Adjoint {
+    pub(crate) node: TensorNode,
+    /// Whether a condition has selected it: it may be 0 where values are infinite.
+    selected: bool,
+    /// Whether the node belongs to the caller, so that its values must stay.
+    given: bool,
+}
+
+/// The backward pass so far.
+pub(crate) struct BackwardPass<'a> {
+    pub(crate) tape: Tape,
+    symbols: &'a [StaticSymbol],
+    adjoints: BTreeMap<TensorNode, Adjoint>,
+    /// The gradient node of each parameter.
+    gradients: BTreeMap<TensorNode, TensorNode>,
+    /// The parameters that the loss depends on.
+    pub(crate) reached: BTreeSet<TensorNode>,
+}
+
+/// How an accumulation combines values with the elements of its target.
+enum Combination {
+    /// It stores the values.
+    Store,
+    /// It adds the values.
+    Add,
+    /// It subtracts the values.
+    Subtract,
+    /// It combines each element with one value.
+    Elementwise(BinaryOp),
+    /// It stores a function of the values.
+    Function(UnaryOp),
+    /// It multiplies each element by several values.
+    Product,
+    /// It keeps the greatest or least of several values.
+    Extreme,
+    /// Its result has derivative 0.
+    Constant,
+}
+
+impl<'a> BackwardPass<'a> {
+    pub(crate) fn new(
+        forward: ForwardProgram,
+        symbols: &'a [StaticSymbol],
+        parameters: &[(TensorNode, TensorNode)],
+    ) -> BackwardPass<'a> {
+        BackwardPass {
+            tape: Tape { forward, backward: Vec::new() },
+            symbols,
+            adjoints: BTreeMap::new(),
+            gradients: parameters.iter().cloned().collect(),
+            reached: BTreeSet::new(),
+        }
+    }
+
+    /// The node for the adjoint of the version of a node that the step at position `at` reads. The flag says
+    /// that it is new.
+    fn adjoint(&mut self, node: &TensorNode, at: usize) -> Result<(&mut Adjoint, bool), GradientError> {
+        let is_new = !self.adjoints.contains_key(node);
+        if is_new {
+            let adjoint = self.new_adjoint(node, at)?;
+            self.adjoints.insert(node.clone(), adjoint);
+        }
+        let adjoint = self.adjoints.get_mut(node).expect("it was inserted above");
+        Ok((adjoint, is_new))
+    }
+
+    fn new_adjoint(&mut self, node: &TensorNode, at: usize) -> Result<Adjoint, GradientError> {
+        if let Some(gradient) = self.gradients.get(node)
+            && self.tape.forward.is_last_version(node, at)
+        {
+            self.reached.insert(node.clone());
+            return Ok(Adjoint { node: gradient.clone(), selected: false, given: true });
+        }
+        Ok(Adjoint { node: gradient_node(node)?, selected: false, given: false })
+    }
+
+    /// Sets the adjoint of the loss: to 1, or to the values of a seed.
+    pub(crate) fn start(
+        &mut self,
+        loss: &TensorNode,
+        seed: Option<&TensorNode>,
+        origin: &Origin,
+    ) -> Result<(), GradientError> {
+        let at = self.tape.forward.steps().len();
+        let (adjoint, _) = self.adjoint(loss, at)?;
+        let node = adjoint.node.clone();
+        match seed {
+            None => self.tape.backward.push(crate::forward_program::filled(&node, 1.0, origin)),
+            Some(seed) => self.copy(seed, &node, origin)?,
+        }
+        Ok(())
+    }
+
+    /// Differentiates the steps, the last one first.
+    pub(crate) fn run(&mut self) -> Result<(), GradientError> {
+        for at in (0..self.tape.forward.steps().len()).rev() {
+            let step = self.tape.forward.steps()[at].clone();
+            let statement = step.origin().statement();
+            self.step(&step, at).map_err(|error| error.or_at(statement))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &ProgramStep, at: usize) -> Result<(), GradientError> {
+        let targets = crate::forward_program::targets(step);
+        let accums: Vec<&Accum> =
+            step.accums().iter().filter(|accum| !accum.projections.product_space().contains(&0)).collect();
+        for node in &targets {
+            if !self.tape.forward.is_active_after(at, node) {
+                self.adjoints.remove(node);
+                continue;
+            }
+            let Some(adjoint) = self.adjoints.remove(node) else { continue };
+            match step {
+                ProgramStep::Fetch { op: FetchOp::Slice { of, index }, origin, .. } => {
+                    self.slice(&adjoint, node, (of, *index), at, origin)?;
+                }
+                ProgramStep::Fetch { .. } => {}
+                _ => {
+                    let all: Vec<_> = step.accums().iter().filter(|accum| accum.lhs == *node).collect();
+                    let parts: Vec<&Accum> =
+                        accums.iter().copied().filter(|accum| accum.lhs == *node).collect();
+                    check_own_reads(&parts, &all, &targets)?;
+                    self.target(&adjoint, &parts, &all, at)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the adjoint of a slice to that part of its parent's adjoint.
+    fn slice(
+        &mut self,
+        adjoint: &Adjoint,
+        node: &TensorNode,
+        (of, symbol): (&TensorNode, SymbolId),
+        at: usize,
+        origin: &Origin,
+    ) -> Result<(), GradientError> {
+        if !self.tape.forward.is_active_before(at, of) {
+            return Ok(());
+        }
+        let dims = node.dims_without_padding()?;
+        let points = each_element(node, &dims, origin);
+        let read = Access::new(&adjoint.node, &dims, points.projections.project_lhs());
+        let index: Projection = std::iter::once(AxisIndex::Iterator(Var::Symbol(symbol)))
+            .chain(points.projections.project_lhs().iter().cloned())
+            .collect();
+        let parent = Access::new(of, &of.dims_without_padding()?, &index);
+        let (target, is_new) = self.adjoint(of, at)?;
+        target.selected |= adjoint.selected;
+        let target = Target::sum(&target.node, is_new, &parent);
+        let statement = Statement::new(&points, at, true, &mut self.tape)?;
+        statement.push(target, Operation::Copy, &[read], &mut self.tape)
+    }
+
+    /// Differentiates the accumulations of a step into one node, of which `parts` have points.
+    fn target(
+        &mut self,
+        adjoint: &Adjoint,
+        parts: &[&Accum],
+        all: &[&Accum],
+        at: usize,
+    ) -> Result<(), GradientError> {
+        let Some(first) = all.first() else { return Ok(()) };
+        let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
+        let (once, covers) = (are_injective(&projections), are_surjective(&projections));
+        let combination = combination(first, once)?;
+        let node = &first.lhs;
+        let keeps_old = !first.init_neutral && self.tape.forward.is_active_before(at, node);
+        let mut statements = Vec::new();
+        for accum in parts {
+            statements.push(Statement::new(accum, at, once, &mut self.tape)?);
+        }
+        let reads_itself =
+            parts.iter().any(|accum| accum.operands().any(|operand| operand.node() == Some(node)));
+        let own = reads_itself || adjoint.given;
+        match combination {
+            Combination::Constant => {}
+            Combination::Store => {
+                if parts.len() > 1 && !once {
+                    return Err(reduction(first, "write the parts to nodes of their own"));
+                }
+                let keeps_rest = keeps_old && !covers;
+                if keeps_rest && own {
+                    let older = self.carry(adjoint, node, first)?;
+                    self.clear(&older, &statements)?;
+                }
+                for statement in &mut statements {
+                    let bindings = self.last_writer(adjoint, statement)?;
+                    self.operands(statement, &bindings, false)?;
+                }
+                if keeps_rest && !own {
+                    self.clear(&adjoint.node.clone(), &statements)?;
+                    self.adjoints.insert(node.clone(), adjoint.clone());
+                }
+            }
+            Combination::Add | Combination::Subtract => {
+                if keeps_old && own {
+                    self.carry(adjoint, node, first)?;
+                }
+                let negated = matches!(combination, Combination::Subtract);
+                for statement in &mut statements {
+                    let bindings = at_target(adjoint, &statement.accum);
+                    self.operands(statement, &bindings, negated)?;
+                }
+                if keeps_old && !own {
+                    self.adjoints.insert(node.clone(), adjoint.clone());
+                }
+            }
+            Combination::Function(op) => {
+                for statement in &mut statements {
+                    let Derivative::Formula(formula) = rules::unary(op) else { continue };
+                    let value = statement.accumulated(&mut self.tape)?;
+                    let result = self.result_at_target(statement)?;
+                    let mut bindings = at_target(adjoint, &statement.accum);
+                    bindings.values = Some((result, [value.clone(), value]));
+                    self.through(statement, &formula, &bindings)?;
+                }
+            }
+            Combination::Elementwise(op) => {
+                let older = match keeps_old {
+                    true if covers => Some(self.older(adjoint, node)?),
+                    true => Some(self.carry(adjoint, node, first)?),
+                    false => None,
+                };
+                for (position, statement) in statements.iter_mut().enumerate() {
+                    let starts = covers && position == 0;
+                    self.elementwise(
+                        statement,
+                        op,
+                        adjoint,
+                        older.as_ref().map(|node| (node, covers, starts)),
+                    )?;
+                }
+            }
+            Combination::Extreme => self.extreme(adjoint, &mut statements, keeps_old, at)?,
+            Combination::Product => self.product(adjoint, &mut statements, keeps_old, at)?,
+        }
+        Ok(())
+    }
+
+    /// Adds to the adjoints of a statement's operands, for the adjoint of its result.
+    pub(crate) fn operands(
+        &mut self,
+        statement: &mut Statement,
+        bindings: &Bindings,
+        negated: bool,
+    ) -> Result<(), GradientError> {
+        for position in 0..statement.accum.rhs.operands().len() {
+            let Some(rule) = formula(&statement.accum, position) else { continue };
+            let rule = match rule {
+                rule if !negated => rule,
+                Formula::Unary(UnaryOp::Neg, rule) => *rule,
+                rule => Formula::unary(UnaryOp::Neg, rule),
+            };
+            self.operand(statement, position, &rule, bindings)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a formula to the adjoint of one operand.
+    fn operand(
+        &mut self,
+        statement: &mut Statement,
+        position: usize,
+        rule: &Formula,
+        bindings: &Bindings,
+    ) -> Result<(), GradientError> {
+        let Some(access) = Access::of_operand(&statement.accum, position) else { return Ok(()) };
+        let Some(node) = access.operand.node().cloned() else { return Ok(()) };
+        if !self.tape.forward.is_active_before(statement.at, &node) {
+            return Ok(());
+        }
+        let rule = statement.guarded(rule.clone(), bindings);
+        let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
+        adjoint.selected |= bindings.selected || rule.has_condition();
+        let adjoint = adjoint.node.clone();
+        let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {
+            let target = Target::sum(&adjoint, is_new, &access);
+            return statement.accumulate(target, &rule, bindings, &mut self.tape);
+        };
+        let wide = TensorNode::builder("reach").dims(dims.iter().copied()).dtype(adjoint.dtype()).build()?;
+        let shifted = access.index.iter().zip(&low);
+        let index: Vec<AxisIndex> =
+            shifted.map(|(index, low)| index.map(|index| index.plus_constant(-low))).collect();
+        let target = Target::sum(&wide, true, &Access::new(&wide, &dims, &index));
+        statement.accumulate(target, &rule, bindings, &mut self.tape)?;
+        self.add_inside((&wide, &dims, &low), (&adjoint, &access.dims, is_new), &statement.accum.origin)
+    }
+
+    /// The box of indices that an access reaches, as its dimensions and least indices, if it may reach beyond
+    /// the dimensions of its node.
+    fn box_outside(
+        &self,
+        statement: &Statement,
+        access: &Access,
+        node: &TensorNode,
+    ) -> Result<Option<(Dims, Vec<i64>)>, GradientError> {
+        let is_computed = access.index.iter().any(|index| index.computed().is_some());
+        let may_reach_outside = matches!(access.operand, Operand::Padded { .. }) || node.padding().is_some();
+        if !may_reach_outside || is_computed {
+            return Ok(None);
+        }
+        let (mut dims, mut low, mut is_outside) = (Dims::new(), Vec::new(), false);
+        for (index, &dim) in access.index.iter().zip(&access.dims) {
+            let range = |id: SymbolId| self.symbols.get(id.index()).and_then(|symbol| symbol.range);
+            let index = index.affine();
+            let is_open =
+                index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
+            let bounds = statement.accum.projections.index_bounds(&index, &range).filter(|_| !is_open);
+            let extent =
+                bounds.and_then(|(lo, hi)| usize::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok());
+            let (Some((lo, hi)), Some(extent)) = (bounds, extent) else {
+                return Err(GradientErrorKind::OpenSymbol { node: node.name() }.of(&statement.accum.origin));
+            };
+            is_outside |= lo < 0 || usize::try_from(hi).is_ok_and(|hi| hi >= dim);
+            dims.push(extent);
+            low.push(lo);
+        }
+        Ok(is_outside.then_some((dims, low)))
+    }
+
+    /// Adds the elements of `wide`, whose first element has the indices `low`, to the elements of a node with
+    /// the same indices.
+    fn add_inside(
+        &mut self,
+        (wide, wide_dims, low): (&TensorNode, &Dims, &[i64]),
+        (node, dims, is_new): (&TensorNode, &Dims, bool),
+        origin: &Origin,
+    ) -> Result<(), GradientError> {
+        let (mut axes, mut to, mut from) = (Dims::new(), Vec::new(), Vec::new());
+        for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide_dims.iter().zip(low)).enumerate() {
+            let first = low.max(0);
+            let end =
+                (low + i64::try_from(extent).unwrap_or(i64::MAX)).min(i64::try_from(dim).unwrap_or(i64::MAX));
+            axes.push(usize::try_from(end - first).unwrap_or(0));
+            to.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first)));
+            from.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first - low)));
+        }
+        let lhs = (dims.clone(), to.into_iter().collect());
+        let rhs = vec![(wide_dims.clone(), from.into_iter().collect())];
+        let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
+        let projections =
+            assignments::indexing::Projections::new(&axes, lhs, rhs, "gradient").map_err(fits)?;
+        self.tape.backward.push(ProgramStep::Accum(Box::new(Accum {
+            init_neutral: is_new,
+            op: AccumOp::Add,
+            lhs: node.clone(),
+            rhs: Rhs::Copy(wide.into()),
+            computed: Vec::new(),
+            projections,
+            origin: origin.clone(),
+        })));
+        Ok(())
+    }
+
+    /// The adjoint of a statement that stores values: where several points store in one element, the adjoint
+    /// belongs to the last of them.
+    fn last_writer(
+        &mut self,
+        adjoint: &Adjoint,
+        statement: &mut Statement,
+    ) -> Result<Bindings, GradientError> {
+        let mut bindings = at_target(adjoint, &statement.accum);
+        if statement.once {
+            return Ok(bindings);
+        }
+        let number = statement.point_number();
+        let dims = statement.accum.lhs.dims_without_padding()?;
+        let last = TensorNode::builder("last").dims(dims.iter().copied()).dtype(tnode::DType::I64).build()?;
+        let access = Access::at_target(&last, &statement.accum);
+        let target = Target { op: AccumOp::Max, ..Target::sum(&last, true, &access) };
+        statement.push(target, Operation::Copy, std::slice::from_ref(&number), &mut self.tape)?;
+        let is_last = Statement::equal(Formula::Operand(0), Formula::Operand(1));
+        let selected = Formula::select(is_last, Formula::Adjoint, Formula::Number(0.0));
+        bindings.values = Some((number.clone(), [access, number]));
+        bindings.adjoint = statement.value(&selected, &bindings, &mut self.tape)?;
+        Ok(Bindings { selected: true, values: None, ..bindings })
+    }
+
+    /// Combines each element with one value, as a binary operation does.
+    fn elementwise(
+        &mut self,
+        statement: &mut Statement,
+        op: BinaryOp,
+        adjoint: &Adjoint,
+        older: Option<(&TensorNode, bool, bool)>,
+    ) -> Result<(), GradientError> {
+        let value = statement.accumulated(&mut self.tape)?;
+        let before = self.tape.forward.value_before(&statement.accum.lhs, statement.at)?;
+        let before = Access::at_target(&before, &statement.accum);
+        let result = self.result_at_target(statement)?;
+        let (operands, old_operand) =
+            if op.takes_new_first() { ([value, before], 1) } else { ([before, value], 0) };
+        let bindings = Bindings { values: Some((result, operands)), ..at_target(adjoint, &statement.accum) };
+        if let Some((older, covers, starts)) = older {
+            let rule = match rules::binary(op, old_operand) {
+                Derivative::Formula(rule) => statement.guarded(rule, &bindings),
+                Derivative::Zero => Formula::Number(0.0),
+            };
+            let mut target = Target::sum(older, starts, &Access::at_target(older, &statement.accum));
+            if !covers {
+                target.op = AccumOp::Assign;
+            }
+            statement.accumulate(target, &rule, &bindings, &mut self.tape)?;
+        }
+        if let Derivative::Formula(rule) = rules::binary(op, 1 - old_operand) {
+            self.through(statement, &rule, &bindings)?;
+        }
+        Ok(())
+    }
+
+    /// The values that a statement leaves in its target, at its points.
+    fn result_at_target(&mut self, statement: &Statement) -> Result<Access, GradientError> {
+        let result = self.tape.forward.value_before(&statement.accum.lhs, statement.at + 1)?;
+        Ok(Access::at_target(&result, &statement.accum))
+    }
+
+    /// Adds to the adjoints of a statement's operands, where the adjoint of the value that it accumulates is
+    /// a formula.
+    pub(crate) fn through(
+        &mut self,
+        statement: &mut Statement,
+        rule: &Formula,
+        bindings: &Bindings,
+    ) -> Result<(), GradientError> {
+        if matches!(statement.accum.rhs, Rhs::Copy(_)) {
+            return match formula(&statement.accum, 0) {
+                Some(_) => self.operand(statement, 0, rule, bindings),
+                None => Ok(()),
+            };
+        }
+        let guarded = statement.guarded(rule.clone(), bindings);
+        let adjoint = statement.value(&guarded, bindings, &mut self.tape)?;
+        let selected = bindings.selected || rule.has_condition();
+        self.operands(statement, &Bindings { adjoint, selected, values: None }, false)
+    }
+
+    /// A new adjoint for the older version of a node, with the values of the newer one.
+    fn carry(
+        &mut self,
+        adjoint: &Adjoint,
+        node: &TensorNode,
+        accum: &Accum,
+    ) -> Result<TensorNode, GradientError> {
+        let older = self.older(adjoint, node)?;
+        self.copy(&adjoint.node, &older, &accum.origin)?;
+        Ok(older)
+    }
+
+    /// A new adjoint for the older version of a node, without values.
+    pub(crate) fn older(
+        &mut self,
+        adjoint: &Adjoint,
+        node: &TensorNode,
+    ) -> Result<TensorNode, GradientError> {
+        let older = gradient_node(node)?;
+        let adjoint = Adjoint { node: older.clone(), selected: adjoint.selected, given: false };
+        self.adjoints.insert(node.clone(), adjoint);
+        Ok(older)
+    }
+
+    /// Sets the elements of an adjoint to 0 that statements overwrite.
+    fn clear(&mut self, adjoint: &TensorNode, statements: &[Statement]) -> Result<(), GradientError> {
+        for statement in statements {
+            let access = Access::at_target(adjoint, &statement.accum);
+            let target = Target { op: AccumOp::Assign, ..Target::sum(adjoint, false, &access) };
+            let zero = Access::number(0.0, adjoint.dtype());
+            statement.push(target, Operation::Copy, &[zero], &mut self.tape)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a node.
+    fn copy(&mut self, from: &TensorNode, to: &TensorNode, origin: &Origin) -> Result<(), GradientError> {
+        let dims = to.dims_without_padding()?;
+        let points = each_element(to, &dims, origin);
+        let statement = Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)?;
+        let target =
+            Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
+        statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], &mut self.tape)
+    }
+}
+
+/// A node for the adjoint of a node.
+pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode, GradientError> {
+    let dims = node.dims_without_padding()?;
+    let label = ["grad".to_owned(), node.name().replace('.', "_")];
+    let gradient = TensorNode::builder(label.to_vec()).dims(dims.iter().copied());
+    Ok(gradient.dtype(gradient_dtype(node.dtype())).build()?)
+}
+
+fn at_target(adjoint: &Adjoint, accum: &Accum) -> Bindings {
+    Bindings { adjoint: Access::at_target(&adjoint.node, accum), selected: adjoint.selected, values: None }
+}
+
+/// How a step combines values with the elements of its target; `once` says that there is at most one value
+/// per element.
+fn combination(accum: &Accum, once: bool) -> Result<Combination, GradientError> {
+    let one_value = accum.init_neutral && once;
+    Ok(match accum.op {
+        AccumOp::Assign => Combination::Store,
+        AccumOp::Add => Combination::Add,
+        AccumOp::Sub => Combination::Subtract,
+        AccumOp::Or | AccumOp::And => Combination::Constant,
+        AccumOp::Mul | AccumOp::Max | AccumOp::Min | AccumOp::ReluGate | AccumOp::Satur01Gate
+            if one_value =>
+        {
+            Combination::Store
+        }
+        AccumOp::Div if one_value => Combination::Function(UnaryOp::Recip),
+        AccumOp::Pow if one_value => Combination::Constant,
+        AccumOp::Mul if !once => Combination::Product,
+        AccumOp::Max | AccumOp::Min if !once => Combination::Extreme,
+        op => match op.binary() {
+            Some(op) if once => Combination::Elementwise(op),
+            _ => return Err(reduction(accum, instead_of(op))),
+        },
+    })
+}
+
+fn instead_of(op: AccumOp) -> &'static str {
+    match op {
+        AccumOp::Div => "accumulate the divisors with `*=`, then divide",
+        AccumOp::Pow => "accumulate the exponents with `*=`, then use `pow`",
+        _ => "use `where` with the condition, then accumulate",
+    }
+}
+
+pub(crate) fn reduction(accum: &Accum, instead: &'static str) -> GradientError {
+    let (node, op) = (accum.lhs.name(), accum.op.to_string());
+    GradientErrorKind::Reduction { node, op, instead }.of(&accum.origin)
+}
+
+/// Rejects a step that reads elements of its targets which other iterations write.
+fn check_own_reads(parts: &[&Accum], all: &[&Accum], targets: &[TensorNode]) -> Result<(), GradientError> {
+    let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
+    let once = are_injective(&projections);
+    for accum in parts {
+        let is_old = once && (!accum.init_neutral || are_surjective(&projections));
+        for (position, operand) in accum.operands().enumerate() {
+            let Some(node) = operand.node().filter(|node| targets.contains(node)) else { continue };
+            let same =
+                accum.projections.project_rhs()[position].as_slice() == accum.projections.project_lhs();
+            let plain = accum.projections.project_lhs().iter().all(|index| index.computed().is_none());
+            let is_own = *node == accum.lhs && same && plain && matches!(operand, Operand::Node(_));
+            if !(is_own && is_old) {
+                let kind = GradientErrorKind::ReadsWhatItWrites { node: node.name() };
+                return Err(kind.at(accum.origin.operand(position)));
+            }
+        }
+    }
+    Ok(())
+}

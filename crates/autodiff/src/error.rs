@@ -1,0 +1,202 @@
+//! Errors of differentiation, with source spans.
+
+use std::fmt;
+
+use assignments::Origin;
+use assignments::indexing::IndexError;
+use lowered_ir::SourceSpan;
+use tnode::DType;
+
+/// A reason why a program has no gradient. Displays the message and, for a program from a text, the line with
+/// carets under the statement.
+pub struct GradientError {
+    kind: Box<GradientErrorKind>,
+    span: Option<SourceSpan>,
+}
+
+/// The kind of an error of differentiation.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum GradientErrorKind {
+    /// An error about a node, such as unsettled dimensions.
+    #[error(transparent)]
+    Node(#[from] tnode::Error),
+    /// The accesses of an assignment do not fit together.
+    #[error("assignment to node {node}: {source}")]
+    Index {
+        /// The name of the node written.
+        node: String,
+        /// The reason why they do not fit.
+        source: IndexError,
+    },
+    /// The number of projections differs from the number of operands.
+    #[error("assignment to node {node}: {operands} operands, but {projections} projections")]
+    Operands {
+        /// The name of the node written.
+        node: String,
+        /// The number of operands.
+        operands: usize,
+        /// The number of projections.
+        projections: usize,
+    },
+    /// The loss or a parameter holds no floats.
+    #[error("node {node} is of {dtype}; {role} is expected to be of floats")]
+    NotFloat {
+        /// The name of the node.
+        node: String,
+        /// Its type.
+        dtype: DType,
+        /// The role of the node: a loss or a parameter.
+        role: &'static str,
+    },
+    /// The loss is no scalar and there is no seed.
+    #[error(
+        "the loss {loss} has dimensions {dims:?}, expected a scalar; sum its elements, or give the gradient by \
+         them as a seed"
+    )]
+    NotScalar {
+        /// The name of the loss.
+        loss: String,
+        /// Its dimensions.
+        dims: Vec<usize>,
+    },
+    /// No step writes the loss.
+    #[error("no statement writes the loss {loss}")]
+    LossNotWritten {
+        /// The name of the loss.
+        loss: String,
+    },
+    /// No step mentions the parameter.
+    #[error("no statement mentions the parameter {parameter}; expected one of {}", known.join(", "))]
+    UnknownParameter {
+        /// The name of the parameter.
+        parameter: String,
+        /// The names of the nodes of floats that the program reads.
+        known: Vec<String>,
+    },
+    /// The gradient node or the seed does not have the dimensions of its node.
+    #[error("node {node} has dimensions {found:?}, expected {expected:?} as node {of} has")]
+    Shape {
+        /// The name of the gradient node or seed.
+        node: String,
+        /// Its dimensions.
+        found: Vec<usize>,
+        /// The name of the node that it belongs to.
+        of: String,
+        /// The dimensions of that node.
+        expected: Vec<usize>,
+    },
+    /// A reduction has no derivative here.
+    #[error(
+        "node {node}: `{op}` combines several values per element, and has a derivative only where it combines one; \
+         {instead}"
+    )]
+    Reduction {
+        /// The name of the node written.
+        node: String,
+        /// The accumulating operation.
+        op: String,
+        /// What to write instead.
+        instead: &'static str,
+    },
+    /// A statement reads elements that it writes in another iteration.
+    #[error(
+        "node {node} is read at elements that other iterations of the statement write, so its old values are lost; \
+         write to another node first"
+    )]
+    ReadsWhatItWrites {
+        /// The name of the node.
+        node: String,
+    },
+    /// A statement writes a slice, which may be a view.
+    #[error(
+        "node {node} is a slice of {of}, and a write may change both; copy the slice to a node of its own before it \
+         is differentiated"
+    )]
+    WritesSlice {
+        /// The name of the slice.
+        node: String,
+        /// The name of its parent.
+        of: String,
+    },
+    /// A slice is read after its parent has changed.
+    #[error(
+        "node {node} is a slice of {of}, which has changed since; slice it again, or copy it before the change"
+    )]
+    StaleSlice {
+        /// The name of the slice.
+        node: String,
+        /// The name of its parent.
+        of: String,
+    },
+    /// A padded read has an index with a symbol of unknown range.
+    #[error(
+        "node {node} is read beyond its dimensions at an index with symbols; expected a range for them, as in \
+         `where @t < 10`"
+    )]
+    OpenSymbol {
+        /// The name of the node read.
+        node: String,
+    },
+}
+
+impl GradientErrorKind {
+    /// Attaches a source span, if there is one.
+    pub(crate) fn at(self, span: Option<SourceSpan>) -> GradientError {
+        GradientError { kind: Box::new(self), span }
+    }
+
+    /// Attaches the span of a statement.
+    pub(crate) fn of(self, origin: &Origin) -> GradientError {
+        self.at(origin.statement())
+    }
+}
+
+impl GradientError {
+    /// The kind of the error. Its message uses the user's names of nodes.
+    pub fn kind(&self) -> &GradientErrorKind {
+        &self.kind
+    }
+
+    /// The source span; `None` for assignments that are built without a text.
+    pub fn span(&self) -> Option<&SourceSpan> {
+        self.span.as_ref()
+    }
+
+    /// Attaches a source span, unless the error has one.
+    pub(crate) fn or_at(mut self, span: Option<SourceSpan>) -> GradientError {
+        self.span = self.span.or(span);
+        self
+    }
+}
+
+impl From<GradientErrorKind> for GradientError {
+    fn from(kind: GradientErrorKind) -> GradientError {
+        kind.at(None)
+    }
+}
+
+impl From<tnode::Error> for GradientError {
+    fn from(error: tnode::Error) -> GradientError {
+        GradientErrorKind::Node(error).into()
+    }
+}
+
+impl fmt::Display for GradientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.span {
+            None => write!(f, "{}", self.kind),
+            Some(span) => write!(f, "{}: {}\n{span}", span.position(), self.kind),
+        }
+    }
+}
+
+impl std::error::Error for GradientError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self.kind.as_ref() {
+            GradientErrorKind::Node(error) => Some(error),
+            GradientErrorKind::Index { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

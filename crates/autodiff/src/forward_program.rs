@@ -1,0 +1,357 @@
+//! The program to differentiate: its steps in order, the nodes that depend on parameters, and the values that
+//! later steps overwrite.
+//!
+//! The versions of a node are told apart as in static single assignment form: a write ends one version and
+//! begins the next. A version is *active* if it depends on a parameter by operations with a derivative.
+//! Parameters stand for the values that they have at the end of the program.
+//!
+//! The backward pass runs behind the program. A value that it needs may be overwritten by then; such a value
+//! is copied just before the step that overwrites it. The value of a virtual node or of a slice changes with
+//! the nodes that it is computed from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assignments::indexing::are_surjective;
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, Rhs};
+use tnode::TensorNode;
+
+use crate::Formula;
+use crate::access::{Access, Operation, Target, derived, each_element};
+use crate::error::{GradientError, GradientErrorKind};
+use crate::rules::{self, Derivative};
+
+pub(crate) struct ForwardProgram {
+    /// The steps that are no blocks, in order.
+    steps: Vec<ProgramStep>,
+    /// The positions of the steps that write each node, in order.
+    writes: BTreeMap<TensorNode, Vec<usize>>,
+    /// The parent of each slice.
+    parents: BTreeMap<TensorNode, TensorNode>,
+    /// For each step, the active nodes that it mentions: before it, and after it.
+    active: Vec<[BTreeSet<TensorNode>; 2]>,
+    /// The copies made before a step, by the node copied and the position of the step.
+    saved: BTreeMap<(TensorNode, usize), TensorNode>,
+    /// The steps to be inserted before a step.
+    inserted: BTreeMap<usize, Vec<ProgramStep>>,
+}
+
+impl ForwardProgram {
+    /// Analyses a program whose gradient by `parameters` is wanted.
+    pub(crate) fn new(
+        steps: &[ProgramStep],
+        parameters: &[TensorNode],
+    ) -> Result<ForwardProgram, GradientError> {
+        let mut flat = Vec::new();
+        flatten(steps, &mut flat);
+        let mut program = ForwardProgram {
+            steps: flat,
+            writes: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            active: Vec::new(),
+            saved: BTreeMap::new(),
+            inserted: BTreeMap::new(),
+        };
+        for (at, step) in program.steps.iter().enumerate() {
+            step.accums().iter().try_for_each(check_operands)?;
+            for node in targets(step) {
+                program.writes.entry(node).or_default().push(at);
+            }
+            if let ProgramStep::Fetch { node, op: FetchOp::Slice { of, .. }, .. } = step {
+                program.parents.insert(node.clone(), of.clone());
+            }
+        }
+        program.find_active(parameters)?;
+        Ok(program)
+    }
+
+    pub(crate) fn steps(&self) -> &[ProgramStep] {
+        &self.steps
+    }
+
+    /// Whether the version of a node that a step reads, or keeps in part, is active.
+    pub(crate) fn is_active_before(&self, at: usize, node: &TensorNode) -> bool {
+        self.active[at][0].contains(node)
+    }
+
+    /// Whether the version of a node that a step makes is active.
+    pub(crate) fn is_active_after(&self, at: usize, node: &TensorNode) -> bool {
+        self.active[at][1].contains(node)
+    }
+
+    /// Whether no step from position `at` on writes the node.
+    pub(crate) fn is_last_version(&self, node: &TensorNode, at: usize) -> bool {
+        self.last_write(node).is_none_or(|last| last < at)
+    }
+
+    /// Whether a step writes the node.
+    pub(crate) fn writes(&self, node: &TensorNode) -> bool {
+        self.writes.contains_key(node)
+    }
+
+    /// Whether a step reads or writes the node.
+    pub(crate) fn mentions(&self, node: &TensorNode) -> bool {
+        self.writes(node) || self.steps.iter().any(|step| reads(step).contains(&node))
+    }
+
+    /// The names of the nodes of floats that the program reads.
+    pub(crate) fn float_inputs(&self) -> Vec<String> {
+        let read: BTreeSet<&TensorNode> = self.steps.iter().flat_map(|step| reads(step)).collect();
+        let inputs = read.into_iter().filter(|node| !self.writes(node) && node.dtype().is_float());
+        inputs.map(TensorNode::name).collect()
+    }
+
+    fn last_write(&self, node: &TensorNode) -> Option<usize> {
+        self.writes.get(node)?.last().copied()
+    }
+
+    fn find_active(&mut self, parameters: &[TensorNode]) -> Result<(), GradientError> {
+        let unwritten = parameters.iter().filter(|node| !self.writes(node));
+        let mut active: BTreeSet<TensorNode> = unwritten.cloned().collect();
+        let mut stale: BTreeSet<TensorNode> = BTreeSet::new();
+        let mut found = Vec::new();
+        for (at, step) in self.steps.iter().enumerate() {
+            let mentioned: Vec<TensorNode> = reads(step).into_iter().cloned().chain(targets(step)).collect();
+            let of = |active: &BTreeSet<TensorNode>| -> BTreeSet<TensorNode> {
+                mentioned.iter().filter(|node| active.contains(node)).cloned().collect()
+            };
+            let before = of(&active);
+            self.check_slices(step, &before, &stale)?;
+            for node in targets(step) {
+                let is_active = is_active_after(step, &node, &before)
+                    || (parameters.contains(&node) && self.last_write(&node) == Some(at));
+                if is_active {
+                    active.insert(node.clone())
+                } else {
+                    active.remove(&node)
+                };
+                stale.remove(&node);
+                stale.extend(
+                    self.parents.iter().filter(|(_, of)| **of == node).map(|(slice, _)| slice.clone()),
+                );
+            }
+            found.push([before, of(&active)]);
+        }
+        self.active = found;
+        Ok(())
+    }
+
+    /// Rejects a step that writes an active slice, or reads one that may have changed.
+    fn check_slices(
+        &self,
+        step: &ProgramStep,
+        active: &BTreeSet<TensorNode>,
+        stale: &BTreeSet<TensorNode>,
+    ) -> Result<(), GradientError> {
+        for accum in step.accums() {
+            if let Some(of) = self.parents.get(&accum.lhs)
+                && (active.contains(&accum.lhs) || active.contains(of))
+            {
+                let kind = GradientErrorKind::WritesSlice { node: accum.lhs.name(), of: of.name() };
+                return Err(kind.at(accum.origin.target()));
+            }
+        }
+        for node in reads(step) {
+            if let Some(of) = self.parents.get(node)
+                && stale.contains(node)
+                && active.contains(node)
+            {
+                let kind = GradientErrorKind::StaleSlice { node: node.name(), of: of.name() };
+                return Err(kind.of(step.origin()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node that holds, after the program, the value that `node` had before step `from`: the node itself,
+    /// or a copy.
+    pub(crate) fn value_before(
+        &mut self,
+        node: &TensorNode,
+        from: usize,
+    ) -> Result<TensorNode, GradientError> {
+        let mut sources = BTreeSet::new();
+        self.sources(node, &mut sources);
+        let first_write = |source: &TensorNode| {
+            let writes = self.writes.get(source)?;
+            writes.get(writes.partition_point(|&at| at < from)).copied()
+        };
+        let Some(at) = sources.iter().filter_map(first_write).min() else { return Ok(node.clone()) };
+        if let Some(copy) = self.saved.get(&(node.clone(), at)) {
+            return Ok(copy.clone());
+        }
+        let dims = node.dims_without_padding()?;
+        let label = format!("{}_before", node.name().replace('.', "_"));
+        let copy = TensorNode::builder(label).dims(dims.iter().copied()).dtype(node.dtype()).build()?;
+        let steps = self.copy_steps(node, &copy, at)?;
+        self.inserted.entry(at).or_default().extend(steps);
+        self.saved.insert((node.clone(), at), copy.clone());
+        Ok(copy)
+    }
+
+    /// The nodes whose change may change the value of `node`: the node itself, and if it is virtual or a
+    /// slice, those that it is computed from.
+    fn sources(&self, node: &TensorNode, found: &mut BTreeSet<TensorNode>) {
+        let mut open = vec![node.clone()];
+        while let Some(node) = open.pop() {
+            if !found.insert(node.clone()) {
+                continue;
+            }
+            open.extend(self.parents.get(&node).cloned());
+            open.extend(node.view().map(|view| view.parent));
+            if node.mode().known_virtual() {
+                let writes = self.writes.get(&node).into_iter().flatten();
+                open.extend(writes.flat_map(|&at| reads(&self.steps[at])).cloned());
+            }
+        }
+    }
+
+    /// Steps that copy a node before step `at`. Of a virtual node, only elements that steps have written can
+    /// be read.
+    fn copy_steps(
+        &self,
+        node: &TensorNode,
+        copy: &TensorNode,
+        at: usize,
+    ) -> Result<Vec<ProgramStep>, GradientError> {
+        let written = self.writes.get(node).into_iter().flatten().take_while(|&&write| write < at);
+        let accums: Vec<&Accum> = written
+            .flat_map(|&write| self.steps[write].accums())
+            .filter(|accum| accum.lhs == *node)
+            .collect();
+        let all: Vec<_> = accums.iter().map(|accum| &accum.projections).collect();
+        let is_whole = !node.mode().known_virtual() || all.is_empty() || are_surjective(&all);
+        let dims = node.dims_without_padding()?;
+        let copied = |points: &Accum| {
+            let Access { dims, index, .. } = Access::at_target(copy, points);
+            let target = Target { node: copy.clone(), init_neutral: false, op: AccumOp::Assign, dims, index };
+            let operands = [Access::at_target(node, points)];
+            let accum = derived(
+                points,
+                |position| Access::of_operand(points, position),
+                target,
+                Operation::Copy,
+                &operands,
+            )?;
+            Ok(ProgramStep::Accum(Box::new(accum)))
+        };
+        if is_whole {
+            return Ok(vec![copied(&each_element(copy, &dims, self.steps[at].origin()))?]);
+        }
+        let zero = filled(copy, 0.0, self.steps[at].origin());
+        std::iter::once(Ok(zero)).chain(accums.into_iter().map(copied)).collect()
+    }
+
+    /// The steps of the program with the copies among them.
+    pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
+        insert(steps, &mut self.inserted, &mut 0)
+    }
+}
+
+/// A step that fills a node with a number.
+pub(crate) fn filled(node: &TensorNode, value: f64, origin: &Origin) -> ProgramStep {
+    ProgramStep::Fetch { node: node.clone(), op: FetchOp::Constant(value), origin: origin.clone() }
+}
+
+/// What is known of the derivative of an accumulation by the operand at that position.
+pub(crate) fn derivative(rhs: &Rhs, operand: usize) -> Derivative {
+    match rhs {
+        Rhs::Copy(_) => Formula::Adjoint.into(),
+        Rhs::Unary(op, _) => rules::unary(*op),
+        Rhs::Binary(op, _) => rules::binary(*op, operand),
+        Rhs::Ternary(op, _) => rules::ternary(*op, operand),
+    }
+}
+
+/// The formula of the adjoint of the operand at that position; `None` if it is 0.
+pub(crate) fn formula(accum: &Accum, operand: usize) -> Option<Formula> {
+    let is_smooth = !matches!(accum.op, AccumOp::Or | AccumOp::And)
+        && accum.lhs.dtype().is_float()
+        && accum.rhs.dtype().is_float()
+        && accum.rhs.operation_dtype().is_float();
+    match derivative(&accum.rhs, operand) {
+        Derivative::Formula(formula) if is_smooth => Some(formula),
+        _ => None,
+    }
+}
+
+fn is_active_after(step: &ProgramStep, node: &TensorNode, before: &BTreeSet<TensorNode>) -> bool {
+    if let ProgramStep::Fetch { op: FetchOp::Slice { of, .. }, .. } = step {
+        return node.dtype().is_float() && before.contains(of);
+    }
+    let accums: Vec<&Accum> = step.accums().iter().filter(|accum| accum.lhs == *node).collect();
+    let Some(first) = accums.first() else { return false };
+    let all: Vec<_> = accums.iter().map(|accum| &accum.projections).collect();
+    let ends_old = first.init_neutral || (first.op == AccumOp::Assign && are_surjective(&all));
+    let by_operands = accums.iter().any(|accum| {
+        let operands = accum.rhs.operands().iter().enumerate();
+        let mut active =
+            operands.filter(|(_, operand)| operand.node().is_some_and(|node| before.contains(node)));
+        active.any(|(position, _)| formula(accum, position).is_some())
+    });
+    by_operands || (!ends_old && before.contains(node))
+}
+
+fn check_operands(accum: &Accum) -> Result<(), GradientError> {
+    let (operands, projections) = (accum.operands().count(), accum.projections.project_rhs().len());
+    if operands == projections {
+        return Ok(());
+    }
+    let kind = GradientErrorKind::Operands { node: accum.lhs.name(), operands, projections };
+    Err(kind.of(&accum.origin))
+}
+
+/// The nodes that a step writes, each once.
+pub(crate) fn targets(step: &ProgramStep) -> Vec<TensorNode> {
+    let mut nodes: Vec<TensorNode> = Vec::new();
+    let fetched = match step {
+        ProgramStep::Fetch { node, .. } => Some(node),
+        _ => None,
+    };
+    for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched) {
+        if !nodes.contains(node) {
+            nodes.push(node.clone());
+        }
+    }
+    nodes
+}
+
+/// The nodes that a step reads.
+fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
+    let sliced = match step {
+        ProgramStep::Fetch { op: FetchOp::Slice { of, .. }, .. } => Some(of),
+        ProgramStep::Fetch { op: FetchOp::SampleValues(samples), .. } => Some(&samples.of),
+        _ => None,
+    };
+    step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node).chain(sliced).collect()
+}
+
+fn flatten(steps: &[ProgramStep], flat: &mut Vec<ProgramStep>) {
+    for step in steps {
+        match step {
+            ProgramStep::Block { steps, .. } => flatten(steps, flat),
+            step => flat.push(step.clone()),
+        }
+    }
+}
+
+/// Inserts steps before the steps at some positions, which `at` counts.
+fn insert(
+    steps: Vec<ProgramStep>,
+    inserted: &mut BTreeMap<usize, Vec<ProgramStep>>,
+    at: &mut usize,
+) -> Vec<ProgramStep> {
+    let mut all = Vec::new();
+    for step in steps {
+        match step {
+            ProgramStep::Block { name, steps } => {
+                all.push(ProgramStep::Block { name, steps: insert(steps, inserted, at) });
+            }
+            step => {
+                all.extend(inserted.remove(at).unwrap_or_default());
+                all.push(step);
+                *at += 1;
+            }
+        }
+    }
+    all
+}

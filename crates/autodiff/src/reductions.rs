@@ -1,0 +1,310 @@
+//! Derivatives of the greatest or least of several values, and of their product.
+//!
+//! Values that are equal to the greatest one share its adjoint equally. The derivative of a product by one
+//! factor is the product of the other factors: those before it times those after it, so nothing is divided by
+//! a factor that may be 0.
+
+use assignments::indexing::{AxisIndex, Projection, Projections};
+use assignments::{Accum, AccumOp, Origin, Rhs};
+use lowered_ir::ir::{Affine, BinaryOp, LoopId, TernaryOp, Var};
+use tnode::{DType, Dims, TensorNode};
+
+use crate::Formula;
+use crate::access::{Access, Operation, Target, each_element};
+use crate::backward::{Adjoint, BackwardPass, reduction};
+use crate::error::{GradientError, GradientErrorKind};
+use crate::forward_program::filled;
+use crate::statement::{Bindings, Statement, gradient_dtype};
+
+impl BackwardPass<'_> {
+    /// Differentiates `max=` and `min=` of several values per element.
+    pub(crate) fn extreme(
+        &mut self,
+        adjoint: &Adjoint,
+        statements: &mut [Statement],
+        keeps_old: bool,
+        at: usize,
+    ) -> Result<(), GradientError> {
+        let Some(first) = statements.first() else { return Ok(()) };
+        let (node, origin, starts) =
+            (first.accum.lhs.clone(), first.accum.origin.clone(), first.accum.init_neutral);
+        let whole = self.whole(&node, &origin)?;
+        let result = self.tape.forward.value_before(&node, at + 1)?;
+        let old = if starts { node.clone() } else { self.tape.forward.value_before(&node, at)? };
+        let on_whole = |node: &TensorNode| Access::at_target(node, &whole.accum);
+        let [count, share] = [temporary_like(&node, "ties")?, temporary_like(&node, "share")?];
+        if !starts {
+            let operands = [on_whole(&old), on_whole(&result)];
+            whole.push(
+                assigned(&count, &whole.accum),
+                Operation::Binary(BinaryOp::Eq),
+                &operands,
+                &mut self.tape,
+            )?;
+        }
+        let mut values = Vec::new();
+        for (position, statement) in statements.iter_mut().enumerate() {
+            let value = statement.accumulated(&mut self.tape)?;
+            let operands = [value.clone(), Access::at_target(&result, &statement.accum)];
+            let counted = Access::at_target(&count, &statement.accum);
+            let target = Target::sum(&count, starts && position == 0, &counted);
+            statement.push(target, Operation::Binary(BinaryOp::Eq), &operands, &mut self.tape)?;
+            values.push(value);
+        }
+        let operands = [on_whole(&adjoint.node), on_whole(&count)];
+        whole.push(
+            assigned(&share, &whole.accum),
+            Operation::Binary(BinaryOp::Div),
+            &operands,
+            &mut self.tape,
+        )?;
+        let is_result = Statement::equal(Formula::Operand(0), Formula::Result);
+        let rule = Formula::select(is_result, Formula::Adjoint, Formula::Number(0.0));
+        let bindings = |access: &dyn Fn(&TensorNode) -> Access, value: &Access| Bindings {
+            adjoint: access(&share),
+            selected: true,
+            values: Some((access(&result), [value.clone(), value.clone()])),
+        };
+        if keeps_old {
+            let older = self.older(adjoint, &node)?;
+            let target = Target::sum(&older, true, &on_whole(&older));
+            let mut whole = self.whole(&node, &origin)?;
+            let bindings = bindings(&on_whole, &on_whole(&old));
+            whole.accumulate(target, &rule, &bindings, &mut self.tape)?;
+        }
+        for (statement, value) in statements.iter_mut().zip(&values) {
+            let accum = statement.accum.clone();
+            let bindings = bindings(&|node| Access::at_target(node, &accum), value);
+            self.through(statement, &rule, &bindings)?;
+        }
+        Ok(())
+    }
+
+    /// Differentiates `*=` of several values per element.
+    pub(crate) fn product(
+        &mut self,
+        adjoint: &Adjoint,
+        statements: &mut [Statement],
+        keeps_old: bool,
+        at: usize,
+    ) -> Result<(), GradientError> {
+        let [statement] = statements else {
+            let Some(first) = statements.first() else { return Ok(()) };
+            return Err(reduction(&first.accum, PLAIN_PRODUCT));
+        };
+        let accum = statement.accum.clone();
+        let (node, origin) = (accum.lhs.clone(), accum.origin.clone());
+        let reduced = reduced_axes(&accum).ok_or_else(|| reduction(&accum, PLAIN_PRODUCT))?;
+        let factors = statement.temporary("factors", gradient_dtype(node.dtype()))?;
+        let target = Target { init_neutral: true, op: AccumOp::Mul, ..Target::at_point(&factors, &accum) };
+        statement.store_values(target, &mut self.tape)?;
+        let older = if keeps_old { Some(self.older(adjoint, &node)?) } else { None };
+        if let Some(older) = older {
+            self.old_factor(&older, adjoint, statement, &factors)?;
+        }
+        // The products over the last reduced axis, over the last two, and so on.
+        let mut partial = vec![factors];
+        for &axis in reduced.iter().rev() {
+            let next = self.product_over(&partial[partial.len() - 1], axis, &origin)?;
+            partial.push(next);
+        }
+        let mut inner = self.adjoint_of_product(adjoint, &accum, &reduced, at)?;
+        for (array, &axis) in partial.iter().rev().skip(1).zip(&reduced) {
+            inner = self.adjoint_of_factors(array, axis, &inner, &origin)?;
+        }
+        let adjoint = Access::at_point(&inner, &accum);
+        let bindings = Bindings { adjoint, selected: false, values: None };
+        self.through(statement, &Formula::Adjoint, &bindings)
+    }
+
+    /// Sets the adjoint of the values that the product starts from: the product of all factors times the
+    /// adjoint of the result.
+    fn old_factor(
+        &mut self,
+        older: &TensorNode,
+        adjoint: &Adjoint,
+        statement: &Statement,
+        factors: &TensorNode,
+    ) -> Result<(), GradientError> {
+        let (accum, node) = (&statement.accum, &statement.accum.lhs);
+        let product = temporary_like(node, "product")?;
+        let access = Access::at_target(&product, accum);
+        let target = Target { op: AccumOp::Mul, ..Target::sum(&product, true, &access) };
+        statement.push(target, Operation::Copy, &[Access::at_point(factors, accum)], &mut self.tape)?;
+        let whole = self.whole(node, &accum.origin)?;
+        let [adjoint, product] = [&adjoint.node, &product].map(|node| Access::at_target(node, &whole.accum));
+        let operation = Operation::Binary(BinaryOp::Mul);
+        whole.push(assigned(older, &whole.accum), operation, &[adjoint, product], &mut self.tape)
+    }
+
+    /// The product of an array over one of its axes.
+    fn product_over(
+        &mut self,
+        array: &TensorNode,
+        axis: usize,
+        origin: &Origin,
+    ) -> Result<TensorNode, GradientError> {
+        let whole = self.whole(array, origin)?;
+        let read = Access::at_target(array, &whole.accum);
+        let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
+        dims.remove(axis);
+        index.remove(axis);
+        let product = temporary("product", &dims, array.dtype())?;
+        let target = Target { node: product.clone(), init_neutral: true, op: AccumOp::Mul, dims, index };
+        whole.push(target, Operation::Copy, &[read], &mut self.tape)?;
+        Ok(product)
+    }
+
+    /// The adjoint of the product of all new factors, one element per point of the axes that are not reduced.
+    fn adjoint_of_product(
+        &mut self,
+        adjoint: &Adjoint,
+        accum: &Accum,
+        reduced: &[usize],
+        at: usize,
+    ) -> Result<TensorNode, GradientError> {
+        let projections = &accum.projections;
+        let kept: Vec<usize> =
+            (0..projections.product_space().len()).filter(|axis| !reduced.contains(axis)).collect();
+        let dims: Dims = kept.iter().map(|&axis| projections.product_space()[axis]).collect();
+        let renamed = |index: Affine| {
+            let terms = index.terms().iter();
+            terms.fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+                let place =
+                    kept.iter().position(|&axis| Var::Loop(projections.product_iterators()[axis]) == var);
+                let var = place.map_or(var, |place| Var::Loop(iterator(place)));
+                sum.plus(&Affine::term(var, coefficient))
+            })
+        };
+        let index: Projection = projections.project_lhs().iter().map(|index| index.map(renamed)).collect();
+        let inner = temporary("inner", &dims, adjoint.node.dtype())?;
+        let points = each_element(&inner, &dims, &accum.origin);
+        let access = |node: &TensorNode| Access::new(node, projections.lhs_dims(), &index);
+        let statement = Statement::new(&points, at, true, &mut self.tape)?;
+        let target = assigned(&inner, &points);
+        if accum.init_neutral {
+            statement.push(target, Operation::Copy, &[access(&adjoint.node)], &mut self.tape)?;
+        } else {
+            let old = self.tape.forward.value_before(&accum.lhs, at)?;
+            let operands = [access(&adjoint.node), access(&old)];
+            statement.push(target, Operation::Binary(BinaryOp::Mul), &operands, &mut self.tape)?;
+        }
+        Ok(inner)
+    }
+
+    /// The adjoint of an array of factors that are multiplied over `axis`.
+    fn adjoint_of_factors(
+        &mut self,
+        factors: &TensorNode,
+        axis: usize,
+        adjoint: &TensorNode,
+        origin: &Origin,
+    ) -> Result<TensorNode, GradientError> {
+        let before = self.running_product(factors, axis, false, origin)?;
+        let after = self.running_product(factors, axis, true, origin)?;
+        let whole = self.whole(factors, origin)?;
+        let inner = temporary_like(factors, "inner")?;
+        let read = Access::at_target(factors, &whole.accum);
+        let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
+        dims.remove(axis);
+        index.remove(axis);
+        let operands = [
+            Access::new(adjoint, &dims, &index),
+            Access::at_target(&before, &whole.accum),
+            Access::at_target(&after, &whole.accum),
+        ];
+        whole.push(
+            assigned(&inner, &whole.accum),
+            Operation::Ternary(TernaryOp::Mul3),
+            &operands,
+            &mut self.tape,
+        )?;
+        Ok(inner)
+    }
+
+    /// For each element, the product of the elements before it on an axis, or after it if `reverse`.
+    fn running_product(
+        &mut self,
+        factors: &TensorNode,
+        axis: usize,
+        reverse: bool,
+        origin: &Origin,
+    ) -> Result<TensorNode, GradientError> {
+        let product = temporary_like(factors, if reverse { "after" } else { "before" })?;
+        self.tape.backward.push(filled(&product, 1.0, origin));
+        let dims = factors.dims_without_padding()?;
+        let steps = dims[axis].saturating_sub(1);
+        let mut axes = dims.clone();
+        axes[axis] = steps;
+        if steps == 0 {
+            return Ok(product);
+        }
+        // The loop over `axis` goes from the end at which the product is 1 to the other one.
+        let last = i64::try_from(steps).unwrap_or(i64::MAX);
+        let position = |offset: i64| -> Projection {
+            let own = Affine::var(iterator(axis));
+            let own =
+                if reverse { own.times(-1).plus_constant(last - offset) } else { own.plus_constant(offset) };
+            let index =
+                |other| if other == axis { AxisIndex::new(own.clone()) } else { AxisIndex::axis(other) };
+            (0..dims.len()).map(index).collect()
+        };
+        let array = |offset| (dims.clone(), position(offset));
+        let fits = |source| GradientErrorKind::Index { node: product.name(), source }.of(origin);
+        let projections =
+            Projections::new(&axes, array(1), vec![array(0), array(0)], "running product").map_err(fits)?;
+        self.tape.backward.push(assignments::ProgramStep::Accum(Box::new(Accum {
+            init_neutral: false,
+            op: AccumOp::Assign,
+            lhs: product.clone(),
+            rhs: Rhs::Binary(BinaryOp::Mul, [(&product).into(), factors.into()]),
+            computed: Vec::new(),
+            projections,
+            origin: origin.clone(),
+        })));
+        Ok(product)
+    }
+
+    /// A statement that visits each element of a node once.
+    fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement, GradientError> {
+        let points = each_element(node, &node.dims_without_padding()?, origin);
+        Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)
+    }
+}
+
+const PLAIN_PRODUCT: &str =
+    "multiply the values over whole axes of a node of their own, with one letter per index";
+
+/// The positions of the product axes that an accumulation reduces; `None` if the indices of the target are
+/// not letters, each once.
+fn reduced_axes(accum: &Accum) -> Option<Vec<usize>> {
+    let mut kept: Vec<LoopId> = Vec::new();
+    for index in accum.projections.project_lhs() {
+        match index.loop_terms().as_slice() {
+            _ if index.computed().is_some() => return None,
+            [] => {}
+            [(iterator, _)] if !kept.contains(iterator) => kept.push(*iterator),
+            _ => return None,
+        }
+    }
+    let iterators = accum.projections.product_iterators().iter().enumerate();
+    Some(iterators.filter(|(_, iterator)| !kept.contains(iterator)).map(|(axis, _)| axis).collect())
+}
+
+fn iterator(axis: usize) -> LoopId {
+    LoopId(u32::try_from(axis).unwrap_or(u32::MAX))
+}
+
+fn temporary(name: &str, dims: &[usize], dtype: DType) -> Result<TensorNode, GradientError> {
+    Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
+}
+
+/// A new node with the dimensions of another one, in the type of its gradient.
+fn temporary_like(node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
+    temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
+}
+
+/// The elements of `node`, each assigned once by a statement that visits them.
+fn assigned(node: &TensorNode, points: &Accum) -> Target {
+    Target { op: AccumOp::Assign, ..Target::sum(node, false, &Access::at_target(node, points)) }
+}

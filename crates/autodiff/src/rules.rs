@@ -1,0 +1,151 @@
+//! The table of derivatives: for each operation and operand, the formula of the operand's adjoint.
+//!
+//! Conventions where a derivative is not unique:
+//! * `max` and `min` of equal operands give half of the adjoint to each;
+//! * `abs` and `relu` have derivative 0 at 0, and `satur01` at 0 and 1;
+//! * rounding, comparisons, logical operations and conditions have derivative 0 everywhere.
+//!
+//! A formula that divides or has a logarithm selects instead of multiplying by 0 where its factor could be
+//! infinite, as in the derivative of `pow(a, b)` by `b` at `a = 0`.
+
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+
+use crate::Formula;
+
+/// The adjoint of one operand of an operation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Derivative {
+    /// The formula of the adjoint.
+    Formula(Formula),
+    /// The adjoint is 0, because the operation is piecewise constant in the operand.
+    Zero,
+}
+
+impl From<Formula> for Derivative {
+    fn from(formula: Formula) -> Derivative {
+        Derivative::Formula(formula)
+    }
+}
+
+const G: Formula = Formula::Adjoint;
+const Y: Formula = Formula::Result;
+const A: Formula = Formula::Operand(0);
+const B: Formula = Formula::Operand(1);
+const C: Formula = Formula::Operand(2);
+const ZERO: Formula = Formula::Number(0.0);
+
+fn neg(a: Formula) -> Formula {
+    Formula::unary(UnaryOp::Neg, a)
+}
+
+fn mul(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Mul, a, b)
+}
+
+fn div(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Div, a, b)
+}
+
+fn sub(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Sub, a, b)
+}
+
+fn lt(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Lt, a, b)
+}
+
+fn eq(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Eq, a, b)
+}
+
+fn half_of_adjoint() -> Formula {
+    mul(Formula::Number(0.5), G)
+}
+
+/// The adjoint of the operand of `y = op(a)`.
+pub fn unary(op: UnaryOp) -> Derivative {
+    use std::f64::consts::LN_2;
+    let formula = match op {
+        UnaryOp::Neg => neg(G),
+        UnaryOp::Abs => Formula::select(lt(ZERO, A), G, Formula::select(lt(A, ZERO), neg(G), ZERO)),
+        UnaryOp::Relu => Formula::binary(BinaryOp::ReluGate, A, G),
+        UnaryOp::Satur01 => Formula::binary(BinaryOp::Satur01Gate, A, G),
+        UnaryOp::Exp => mul(G, Y),
+        UnaryOp::Exp2 => mul(mul(G, Y), Formula::Number(LN_2)),
+        UnaryOp::Log => div(G, A),
+        UnaryOp::Log2 => div(G, mul(A, Formula::Number(LN_2))),
+        UnaryOp::Sin => mul(G, Formula::unary(UnaryOp::Cos, A)),
+        UnaryOp::Cos => neg(mul(G, Formula::unary(UnaryOp::Sin, A))),
+        UnaryOp::Tanh => mul(G, sub(Formula::Number(1.0), mul(Y, Y))),
+        UnaryOp::Sqrt => div(half_of_adjoint(), Y),
+        UnaryOp::Recip => neg(mul(G, mul(Y, Y))),
+        UnaryOp::RecipSqrt => mul(mul(Formula::Number(-0.5), G), mul(Y, mul(Y, Y))),
+        UnaryOp::Not | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::RoundEven => return Derivative::Zero,
+    };
+    formula.into()
+}
+
+/// The adjoint of operand 0 or 1 of `y = op(a, b)`.
+pub fn binary(op: BinaryOp, operand: usize) -> Derivative {
+    let formula = match (op, operand) {
+        (BinaryOp::Add, _) | (BinaryOp::Sub | BinaryOp::Rem | BinaryOp::Arg1, 0) | (BinaryOp::Arg2, 1) => G,
+        (BinaryOp::Sub, _) => neg(G),
+        (BinaryOp::Mul, 0) => mul(G, B),
+        (BinaryOp::Mul, _) => mul(G, A),
+        (BinaryOp::Div, 0) => div(G, B),
+        (BinaryOp::Div, _) => neg(mul(G, div(Y, B))),
+        (BinaryOp::Rem, _) => neg(mul(G, Formula::unary(UnaryOp::Trunc, div(A, B)))),
+        (BinaryOp::Pow, 0) => {
+            let lower = Formula::binary(BinaryOp::Pow, A, sub(B, Formula::Number(1.0)));
+            Formula::select(eq(B, ZERO), ZERO, mul(G, mul(B, lower)))
+        }
+        (BinaryOp::Pow, _) => {
+            Formula::select(eq(A, ZERO), ZERO, mul(G, mul(Y, Formula::unary(UnaryOp::Log, A))))
+        }
+        (BinaryOp::Max, 0) | (BinaryOp::Min, 1) => Formula::select(lt(B, A), G, half_if_equal()),
+        (BinaryOp::Max | BinaryOp::Min, _) => Formula::select(lt(A, B), G, half_if_equal()),
+        (BinaryOp::ReluGate | BinaryOp::Satur01Gate, 1) => Formula::binary(op, A, G),
+        (BinaryOp::ReluGate | BinaryOp::Satur01Gate, _) => return Derivative::Zero,
+        (BinaryOp::Arg1 | BinaryOp::Arg2, _) => return Derivative::Zero,
+        (
+            BinaryOp::Lt
+            | BinaryOp::Le
+            | BinaryOp::Eq
+            | BinaryOp::Ne
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+            | BinaryOp::Threefry
+            | BinaryOp::ThreefryCrypto
+            | BinaryOp::ThreefryLight,
+            _,
+        ) => return Derivative::Zero,
+    };
+    formula.into()
+}
+
+/// Half of the adjoint where the operands are equal, else 0.
+fn half_if_equal() -> Formula {
+    Formula::select(eq(A, B), half_of_adjoint(), ZERO)
+}
+
+/// The adjoint of operand 0, 1 or 2 of `y = op(a, b, c)`.
+pub fn ternary(op: TernaryOp, operand: usize) -> Derivative {
+    let formula = match (op, operand) {
+        (TernaryOp::Where, 0) => return Derivative::Zero,
+        (TernaryOp::Where, 1) => Formula::select(A, G, ZERO),
+        (TernaryOp::Where, _) => Formula::select(A, ZERO, G),
+        (TernaryOp::Fma, 0) => mul(G, B),
+        (TernaryOp::Fma, 1) => mul(G, A),
+        (TernaryOp::Fma, _) => G,
+        (TernaryOp::Mul3, 0) => Formula::Ternary(TernaryOp::Mul3, Box::new([G, B, C])),
+        (TernaryOp::Mul3, 1) => Formula::Ternary(TernaryOp::Mul3, Box::new([G, A, C])),
+        (TernaryOp::Mul3, _) => Formula::Ternary(TernaryOp::Mul3, Box::new([G, A, B])),
+    };
+    formula.into()
+}

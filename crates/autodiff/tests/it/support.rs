@@ -1,0 +1,100 @@
+//! Programs with input values, and the comparison of their gradients with differences.
+
+use assignments::Assignments;
+use assignments::text::Program;
+use autodiff::{CheckError, CheckOptions, WorstElement, check};
+use tnode::{DType, HostArray, TensorNode};
+
+/// A node that a program reads.
+pub(crate) struct Input {
+    pub(crate) node: TensorNode,
+    pub(crate) values: Vec<f64>,
+}
+
+/// A sequence of numbers from 0 to 1 that looks random.
+pub(crate) fn noise(seed: usize, count: usize) -> Vec<f64> {
+    let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (state ^ (state >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        ((mixed ^ (mixed >> 29)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn seed_of(name: &str) -> usize {
+    name.bytes().fold(7, |seed, byte| seed * 31 + usize::from(byte))
+}
+
+/// Floats between `low` and `high`.
+pub(crate) fn between(name: &str, dims: &[usize], low: f64, high: f64) -> Input {
+    let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().expect("small");
+    let values = noise(seed_of(name), dims.iter().product()).into_iter();
+    Input { node, values: values.map(|x| low + (high - low) * x).collect() }
+}
+
+/// Floats between -2 and 2.
+pub(crate) fn floats(name: &str, dims: &[usize]) -> Input {
+    between(name, dims, -2.0, 2.0)
+}
+
+/// Integers with these values.
+pub(crate) fn integers(name: &str, dims: &[usize], values: &[i32]) -> Input {
+    let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::I32).build().expect("small");
+    Input { node, values: values.iter().map(|&x| f64::from(x)).collect() }
+}
+
+/// Floats with these values.
+pub(crate) fn values(name: &str, dims: &[usize], values: &[f64]) -> Input {
+    let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().expect("small");
+    Input { node, values: values.to_vec() }
+}
+
+impl Input {
+    pub(crate) fn array(&self) -> HostArray {
+        let dims = self.node.dims_without_padding().expect("given");
+        let mut array = HostArray::zeros(self.node.dtype(), dims).expect("small");
+        array.set_values(&self.values).expect("as many as elements");
+        array
+    }
+}
+
+/// Reads a program with a node `loss`.
+pub(crate) fn program(text: &str, inputs: &[Input]) -> (Assignments, TensorNode) {
+    let nodes: Vec<TensorNode> = inputs.iter().map(|input| input.node.clone()).collect();
+    let parsed = Program::parse(text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+    let parsed = parsed.keep("loss").assignments(&nodes).unwrap_or_else(|error| panic!("{text}\n{error}"));
+    let loss = parsed.kept.iter().find(|node| node.name() == "loss").expect("it is kept").clone();
+    (parsed, loss)
+}
+
+/// Compares the gradient by all inputs of floats with differences.
+fn compare(text: &str, inputs: &[Input], bindings: &[i64]) -> Result<Vec<WorstElement>, CheckError> {
+    let (program, loss) = program(text, inputs);
+    let parameters: Vec<&TensorNode> =
+        inputs.iter().map(|input| &input.node).filter(|node| node.dtype().is_float()).collect();
+    let arrays: Vec<(&TensorNode, HostArray)> =
+        inputs.iter().map(|input| (&input.node, input.array())).collect();
+    let options = CheckOptions { bindings: bindings.to_vec(), ..CheckOptions::default() };
+    check(&program, &loss, &parameters, &arrays, &options)
+}
+
+/// Asserts that gradients are close to differences, and that not all of them are 0.
+pub(crate) fn assert_close(text: &str, inputs: &[Input]) {
+    assert_bound_close(text, inputs, &[]);
+}
+
+pub(crate) fn assert_bound_close(text: &str, inputs: &[Input], bindings: &[i64]) {
+    match compare(text, inputs, bindings) {
+        Ok(worst) => {
+            assert!(worst.iter().any(|worst| worst.difference != 0.0), "all gradients are 0: {text}");
+        }
+        Err(error) => {
+            let (program, loss) = program(text, inputs);
+            let floats: Vec<&TensorNode> =
+                inputs.iter().map(|input| &input.node).filter(|node| node.dtype().is_float()).collect();
+            let listing = autodiff::gradient(&program, &loss, &floats).map(|found| found.program.to_string());
+            panic!("{text}\n{error}\n{}", listing.unwrap_or_default());
+        }
+    }
+}
