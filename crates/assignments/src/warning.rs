@@ -87,8 +87,8 @@ impl fmt::Display for WarningKind {
             ),
             WarningKind::NoGradient { parameter, loss } => write!(
                 f,
-                "the gradient of node {loss} by {parameter} is zero: {loss} does not depend on {parameter}, or on \
-                 integers or steps computed from it only"
+                "the gradient of node {loss} by {parameter} is zero: no statements with derivatives lead from \
+                 {parameter} to {loss}"
             ),
             WarningKind::UnusedValue { node, mode } => write!(
                 f,

@@ -18,7 +18,7 @@ use crate::access::{Access, Operation, Target, each_element};
 use crate::error::{GradientError, GradientErrorKind};
 use crate::forward_program::{ForwardProgram, formula};
 use crate::rules::{self, Derivative};
-use crate::statement::{Bindings, Statement, Tape, gradient_dtype};
+use crate::statement::{Bindings, Statement, Tape};
 
 /// The gradient of the loss by one version of a node.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl<'a> BackwardPass<'a> {
         parameters: &[(TensorNode, TensorNode)],
     ) -> BackwardPass<'a> {
         BackwardPass {
-            tape: Tape { forward, backward: Vec::new() },
+            tape: Tape::new(forward, parameters.iter().map(|(_, gradient)| gradient.clone())),
             symbols,
             adjoints: BTreeMap::new(),
             gradients: parameters.iter().cloned().collect(),
@@ -95,7 +95,7 @@ impl<'a> BackwardPass<'a> {
             self.reached.insert(node.clone());
             return Ok(Adjoint { node: gradient.clone(), selected: false, given: true });
         }
-        Ok(Adjoint { node: gradient_node(node)?, selected: false, given: false })
+        Ok(Adjoint { node: self.tape.adjoint_of(node)?, selected: false, given: false })
     }
 
     /// Sets the adjoint of the loss: to 1, or to the values of a seed.
@@ -304,7 +304,7 @@ impl<'a> BackwardPass<'a> {
             let target = Target::sum(&adjoint, is_new, &access);
             return statement.accumulate(target, &rule, bindings, &mut self.tape);
         };
-        let wide = TensorNode::builder("reach").dims(dims.iter().copied()).dtype(adjoint.dtype()).build()?;
+        let wide = self.tape.temporary("reach", &dims, adjoint.dtype())?;
         let shifted = access.index.iter().zip(&low);
         let index: Vec<AxisIndex> =
             shifted.map(|(index, low)| index.map(|index| index.plus_constant(-low))).collect();
@@ -392,7 +392,7 @@ impl<'a> BackwardPass<'a> {
         }
         let number = statement.point_number();
         let dims = statement.accum.lhs.dims_without_padding()?;
-        let last = TensorNode::builder("last").dims(dims.iter().copied()).dtype(tnode::DType::I64).build()?;
+        let last = self.tape.temporary("last", &dims, tnode::DType::I64)?;
         let access = Access::at_target(&last, &statement.accum);
         let target = Target { op: AccumOp::Max, ..Target::sum(&last, true, &access) };
         statement.push(target, Operation::Copy, std::slice::from_ref(&number), &mut self.tape)?;
@@ -479,7 +479,7 @@ impl<'a> BackwardPass<'a> {
         adjoint: &Adjoint,
         node: &TensorNode,
     ) -> Result<TensorNode, GradientError> {
-        let older = gradient_node(node)?;
+        let older = self.tape.adjoint_of(node)?;
         let adjoint = Adjoint { node: older.clone(), selected: adjoint.selected, given: false };
         self.adjoints.insert(node.clone(), adjoint);
         Ok(older)
@@ -505,14 +505,6 @@ impl<'a> BackwardPass<'a> {
             Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
         statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], &mut self.tape)
     }
-}
-
-/// A node for the adjoint of a node.
-pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode, GradientError> {
-    let dims = node.dims_without_padding()?;
-    let label = ["grad".to_owned(), node.name().replace('.', "_")];
-    let gradient = TensorNode::builder(label.to_vec()).dims(dims.iter().copied());
-    Ok(gradient.dtype(gradient_dtype(node.dtype())).build()?)
 }
 
 fn at_target(adjoint: &Adjoint, accum: &Accum) -> Bindings {

@@ -87,10 +87,7 @@ pub enum GradientErrorKind {
         expected: Vec<usize>,
     },
     /// A reduction has no derivative here.
-    #[error(
-        "node {node}: `{op}` combines several values per element, and has a derivative only where it combines one; \
-         {instead}"
-    )]
+    #[error("node {node}: `{op}` of several values per element has no derivative in this form; {instead}")]
     Reduction {
         /// The name of the node written.
         node: String,

@@ -93,6 +93,12 @@ impl ForwardProgram {
         self.writes(node) || self.steps.iter().any(|step| reads(step).contains(&node))
     }
 
+    /// The nodes that the program mentions.
+    pub(crate) fn nodes(&self) -> BTreeSet<TensorNode> {
+        let read = self.steps.iter().flat_map(reads).cloned();
+        self.writes.keys().cloned().chain(read).collect()
+    }
+
     /// The names of the nodes of floats that the program reads.
     pub(crate) fn float_inputs(&self) -> Vec<String> {
         let read: BTreeSet<&TensorNode> = self.steps.iter().flat_map(|step| reads(step)).collect();
@@ -180,12 +186,20 @@ impl ForwardProgram {
             return Ok(copy.clone());
         }
         let dims = node.dims_without_padding()?;
-        let label = format!("{}_before", node.name().replace('.', "_"));
-        let copy = TensorNode::builder(label).dims(dims.iter().copied()).dtype(node.dtype()).build()?;
+        let copy = TensorNode::builder(self.name_of_copy(node)).dims(dims).dtype(node.dtype()).build()?;
         let steps = self.copy_steps(node, &copy, at)?;
         self.inserted.entry(at).or_default().extend(steps);
         self.saved.insert((node.clone(), at), copy.clone());
         Ok(copy)
+    }
+
+    /// A name for a copy that no node of the program and no other copy has.
+    fn name_of_copy(&self, node: &TensorNode) -> String {
+        let names: BTreeSet<String> =
+            self.nodes().iter().chain(self.saved.values()).map(TensorNode::name).collect();
+        let name = format!("{}_before", node.name().replace('.', "_"));
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name)
     }
 
     /// The nodes whose change may change the value of `node`: the node itself, and if it is virtual or a

@@ -6,9 +6,10 @@ use assignments::indexing::StaticSymbol;
 use assignments::{Assignments, Origin, ProgramStep, Warning, WarningKind};
 use tnode::TensorNode;
 
-use crate::backward::{BackwardPass, gradient_node};
+use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind};
 use crate::forward_program::{ForwardProgram, filled};
+use crate::statement::gradient_node;
 
 /// A program followed by its backward pass.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 use assignments::indexing::{AxisIndex, Projection, Projections};
 use assignments::{Accum, AccumOp, Origin, Rhs};
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, TernaryOp, Var};
-use tnode::{DType, Dims, TensorNode};
+use tnode::{Dims, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
@@ -32,7 +32,7 @@ impl BackwardPass<'_> {
         let result = self.tape.forward.value_before(&node, at + 1)?;
         let old = if starts { node.clone() } else { self.tape.forward.value_before(&node, at)? };
         let on_whole = |node: &TensorNode| Access::at_target(node, &whole.accum);
-        let [count, share] = [temporary_like(&node, "ties")?, temporary_like(&node, "share")?];
+        let (count, share) = (self.like(&node, "ties")?, self.like(&node, "share")?);
         if !starts {
             let operands = [on_whole(&old), on_whole(&result)];
             whole.push(
@@ -95,7 +95,7 @@ impl BackwardPass<'_> {
         let accum = statement.accum.clone();
         let (node, origin) = (accum.lhs.clone(), accum.origin.clone());
         let reduced = reduced_axes(&accum).ok_or_else(|| reduction(&accum, PLAIN_PRODUCT))?;
-        let factors = statement.temporary("factors", gradient_dtype(node.dtype()))?;
+        let factors = statement.temporary("factors", gradient_dtype(node.dtype()), &mut self.tape)?;
         let target = Target { init_neutral: true, op: AccumOp::Mul, ..Target::at_point(&factors, &accum) };
         statement.store_values(target, &mut self.tape)?;
         let older = if keeps_old { Some(self.older(adjoint, &node)?) } else { None };
@@ -127,7 +127,7 @@ impl BackwardPass<'_> {
         factors: &TensorNode,
     ) -> Result<(), GradientError> {
         let (accum, node) = (&statement.accum, &statement.accum.lhs);
-        let product = temporary_like(node, "product")?;
+        let product = self.like(node, "product")?;
         let access = Access::at_target(&product, accum);
         let target = Target { op: AccumOp::Mul, ..Target::sum(&product, true, &access) };
         statement.push(target, Operation::Copy, &[Access::at_point(factors, accum)], &mut self.tape)?;
@@ -149,7 +149,7 @@ impl BackwardPass<'_> {
         let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
         dims.remove(axis);
         index.remove(axis);
-        let product = temporary("product", &dims, array.dtype())?;
+        let product = self.tape.temporary("product", &dims, array.dtype())?;
         let target = Target { node: product.clone(), init_neutral: true, op: AccumOp::Mul, dims, index };
         whole.push(target, Operation::Copy, &[read], &mut self.tape)?;
         Ok(product)
@@ -177,7 +177,7 @@ impl BackwardPass<'_> {
             })
         };
         let index: Projection = projections.project_lhs().iter().map(|index| index.map(renamed)).collect();
-        let inner = temporary("inner", &dims, adjoint.node.dtype())?;
+        let inner = self.tape.temporary("inner", &dims, adjoint.node.dtype())?;
         let points = each_element(&inner, &dims, &accum.origin);
         let access = |node: &TensorNode| Access::new(node, projections.lhs_dims(), &index);
         let statement = Statement::new(&points, at, true, &mut self.tape)?;
@@ -203,7 +203,7 @@ impl BackwardPass<'_> {
         let before = self.running_product(factors, axis, false, origin)?;
         let after = self.running_product(factors, axis, true, origin)?;
         let whole = self.whole(factors, origin)?;
-        let inner = temporary_like(factors, "inner")?;
+        let inner = self.like(factors, "inner")?;
         let read = Access::at_target(factors, &whole.accum);
         let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
         dims.remove(axis);
@@ -230,7 +230,7 @@ impl BackwardPass<'_> {
         reverse: bool,
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
-        let product = temporary_like(factors, if reverse { "after" } else { "before" })?;
+        let product = self.like(factors, if reverse { "after" } else { "before" })?;
         self.tape.backward.push(filled(&product, 1.0, origin));
         let dims = factors.dims_without_padding()?;
         let steps = dims[axis].saturating_sub(1);
@@ -265,6 +265,11 @@ impl BackwardPass<'_> {
         Ok(product)
     }
 
+    /// A new node with the dimensions of another one, in the type of its gradient.
+    fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
+        self.tape.temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
+    }
+
     /// A statement that visits each element of a node once.
     fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement, GradientError> {
         let points = each_element(node, &node.dims_without_padding()?, origin);
@@ -293,15 +298,6 @@ fn reduced_axes(accum: &Accum) -> Option<Vec<usize>> {
 
 fn iterator(axis: usize) -> LoopId {
     LoopId(u32::try_from(axis).unwrap_or(u32::MAX))
-}
-
-fn temporary(name: &str, dims: &[usize], dtype: DType) -> Result<TensorNode, GradientError> {
-    Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
-}
-
-/// A new node with the dimensions of another one, in the type of its gradient.
-fn temporary_like(node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
-    temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
 }
 
 /// The elements of `node`, each assigned once by a statement that visits them.

@@ -1,7 +1,7 @@
 //! One accumulation of the program as the backward pass sees it: the values of its operands and its result,
 //! and new statements over the same points.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::AxisIndex;
 use assignments::{Accum, AccumOp, Operand, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype};
@@ -17,6 +17,60 @@ use crate::forward_program::ForwardProgram;
 pub(crate) struct Tape {
     pub(crate) forward: ForwardProgram,
     pub(crate) backward: Vec<ProgramStep>,
+    /// The names of nodes in both.
+    names: BTreeSet<String>,
+}
+
+impl Tape {
+    /// A backward pass without steps. New nodes have other names than the nodes of the program and `given`.
+    pub(crate) fn new(forward: ForwardProgram, given: impl IntoIterator<Item = TensorNode>) -> Tape {
+        let names = forward.nodes().into_iter().chain(given).map(|node| node.name()).collect();
+        Tape { forward, backward: Vec::new(), names }
+    }
+
+    /// A new node for values that only the backward pass uses.
+    pub(crate) fn temporary(
+        &mut self,
+        name: &str,
+        dims: &[usize],
+        dtype: DType,
+    ) -> Result<TensorNode, GradientError> {
+        let name = self.unused(|number| numbered(name, number));
+        Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
+    }
+
+    /// A new node for the adjoint of a node.
+    pub(crate) fn adjoint_of(&mut self, node: &TensorNode) -> Result<TensorNode, GradientError> {
+        let name = plain_name(node);
+        let name = self.unused(|number| format!("{}.grad", numbered(&name, number)));
+        gradient_named(name.trim_end_matches(".grad"), node)
+    }
+
+    /// The first of a series of names that no node has.
+    fn unused(&mut self, name: impl Fn(usize) -> String) -> String {
+        let unused = (1..).map(name).find(|name| !self.names.contains(name)).unwrap_or_default();
+        self.names.insert(unused.clone());
+        unused
+    }
+}
+
+fn numbered(name: &str, number: usize) -> String {
+    if number == 1 { name.to_owned() } else { format!("{name}_{number}") }
+}
+
+/// The name of a node as one part of a label.
+fn plain_name(node: &TensorNode) -> String {
+    node.name().replace('.', "_")
+}
+
+/// A node for the gradient by a node, with the name of that node and `.grad` behind it.
+pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode, GradientError> {
+    gradient_named(&plain_name(node), node)
+}
+
+fn gradient_named(name: &str, node: &TensorNode) -> Result<TensorNode, GradientError> {
+    let gradient = TensorNode::builder(["grad", name]).dims(node.dims_without_padding()?);
+    Ok(gradient.dtype(gradient_dtype(node.dtype())).build()?)
 }
 
 /// An accumulation of the program.
@@ -133,7 +187,7 @@ impl Statement {
 
     /// A new array with the result of the operation at each point.
     fn value_at_points(&self, dtype: DType, tape: &mut Tape) -> Result<Access, GradientError> {
-        let node = self.temporary("value", dtype)?;
+        let node = self.temporary("value", dtype, tape)?;
         self.store_values(Target::at_point(&node, &self.accum), tape)?;
         Ok(Access::at_point(&node, &self.accum))
     }
@@ -154,9 +208,13 @@ impl Statement {
     }
 
     /// A new node with one element per point.
-    pub(crate) fn temporary(&self, name: &str, dtype: DType) -> Result<TensorNode, GradientError> {
-        let dims = self.accum.projections.product_space().iter().copied();
-        Ok(TensorNode::builder(name).dims(dims).dtype(dtype).build()?)
+    pub(crate) fn temporary(
+        &self,
+        name: &str,
+        dtype: DType,
+        tape: &mut Tape,
+    ) -> Result<TensorNode, GradientError> {
+        tape.temporary(name, self.accum.projections.product_space(), dtype)
     }
 
     /// Appends an accumulation over the points of this statement.
@@ -220,7 +278,7 @@ impl Statement {
             (Formula::Number(value), _) => Access::number(*value, bindings.adjoint.operand.dtype()),
             (Formula::Unary(..) | Formula::Binary(..) | Formula::Ternary(..), _) => {
                 let dtype = self.dtype(formula, bindings);
-                let node = self.temporary("factor", dtype)?;
+                let node = self.temporary("factor", dtype, tape)?;
                 let target = Target::at_point(&node, &self.accum);
                 self.accumulate(target, formula, bindings, tape)?;
                 Access::at_point(&node, &self.accum)

@@ -5,6 +5,8 @@ use assignments::text::Program;
 use autodiff::{CheckError, CheckOptions, WorstElement, check};
 use tnode::{DType, HostArray, TensorNode};
 
+use crate::compiled::compare_optimised;
+
 /// A node that a program reads.
 pub(crate) struct Input {
     pub(crate) node: TensorNode,
@@ -51,6 +53,11 @@ pub(crate) fn values(name: &str, dims: &[usize], values: &[f64]) -> Input {
 }
 
 impl Input {
+    /// The values in memory, with margins.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.array().with_margins_of(&self.node).expect("the same dimensions").bytes().to_vec()
+    }
+
     pub(crate) fn array(&self) -> HostArray {
         let dims = self.node.dims_without_padding().expect("given");
         let mut array = HostArray::zeros(self.node.dtype(), dims).expect("small");
@@ -79,22 +86,24 @@ fn compare(text: &str, inputs: &[Input], bindings: &[i64]) -> Result<Vec<WorstEl
     check(&program, &loss, &parameters, &arrays, &options)
 }
 
-/// Asserts that gradients are close to differences, and that not all of them are 0.
+/// Asserts that gradients are close to differences and not all 0, and that the optimiser keeps their bits.
 pub(crate) fn assert_close(text: &str, inputs: &[Input]) {
     assert_bound_close(text, inputs, &[]);
 }
 
 pub(crate) fn assert_bound_close(text: &str, inputs: &[Input], bindings: &[i64]) {
+    let (program, loss) = program(text, inputs);
+    let floats: Vec<&TensorNode> =
+        inputs.iter().map(|input| &input.node).filter(|node| node.dtype().is_float()).collect();
+    let found =
+        autodiff::gradient(&program, &loss, &floats).unwrap_or_else(|error| panic!("{text}\n{error}"));
     match compare(text, inputs, bindings) {
         Ok(worst) => {
             assert!(worst.iter().any(|worst| worst.difference != 0.0), "all gradients are 0: {text}");
         }
-        Err(error) => {
-            let (program, loss) = program(text, inputs);
-            let floats: Vec<&TensorNode> =
-                inputs.iter().map(|input| &input.node).filter(|node| node.dtype().is_float()).collect();
-            let listing = autodiff::gradient(&program, &loss, &floats).map(|found| found.program.to_string());
-            panic!("{text}\n{error}\n{}", listing.unwrap_or_default());
-        }
+        Err(error) => panic!("{text}\n{error}\n{}", found.program),
+    }
+    if let Err(error) = compare_optimised(&found.program, inputs, &found.gradients, bindings) {
+        panic!("{text}\n{error}\n{}", found.program);
     }
 }

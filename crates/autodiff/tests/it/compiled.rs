@@ -1,0 +1,76 @@
+//! Gradients after the optimiser: the interpreter gives the same bits with and without it.
+
+use assignments::Assignments;
+use assignments::lower::{LowerOptions, lower};
+use lowered_ir::Lowered;
+use lowered_ir::interp::{Memory, run};
+use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::pipeline::{OptimizeSettings, optimize};
+use lowered_ir::verify::verify;
+use tnode::{Scalar, TensorNode};
+
+use crate::support::Input;
+
+/// The values of some nodes of type f32 or f64 after a run of the interpreter.
+pub(crate) fn results(
+    program: &Assignments,
+    inputs: &[Input],
+    results: &[TensorNode],
+    bindings: &[i64],
+) -> Result<Vec<Vec<f64>>, String> {
+    let lowered = lowered(program, results)?;
+    let memory = interpreted(&lowered.routine, &lowered, inputs, bindings)?;
+    let values = |node: &TensorNode| {
+        let at = lowered.nodes.iter().position(|known| known == node);
+        let bytes = at.map_or(&[][..], |at| &memory.nodes[at]);
+        let scalars = bytes.chunks(node.dtype().size_bytes());
+        scalars.filter_map(|bytes| Scalar::read(node.dtype(), bytes)).map(Scalar::as_f64).collect()
+    };
+    Ok(results.iter().map(values).collect())
+}
+
+/// Compares the bits of `results` with and without optimisation.
+pub(crate) fn compare_optimised(
+    program: &Assignments,
+    inputs: &[Input],
+    results: &[TensorNode],
+    bindings: &[i64],
+) -> Result<(), String> {
+    let lowered = lowered(program, results)?;
+    let optimised = optimize(lowered.routine.clone(), &OptimizeSettings::default());
+    let optimised = optimised.map_err(|error| error.to_string())?.routine;
+    verify(&optimised).map_err(|error| error.to_string())?;
+    let plain = interpreted(&lowered.routine, &lowered, inputs, bindings)?;
+    let optimised = interpreted(&optimised, &lowered, inputs, bindings)?;
+    for result in results {
+        let Some(at) = lowered.nodes.iter().position(|node| node == result) else { continue };
+        if plain.nodes[at] != optimised.nodes[at] {
+            return Err(format!("{} has other bits after optimisation", result.name()));
+        }
+    }
+    Ok(())
+}
+
+fn lowered(program: &Assignments, kept: &[TensorNode]) -> Result<Lowered, String> {
+    let mut program = program.clone();
+    program.kept.extend(kept.iter().cloned());
+    let symbols = program.symbols.iter().cloned().collect();
+    let options = LowerOptions { symbols, numerics: Numerics::Strict, ..LowerOptions::default() };
+    Ok(lower(&program, &options).map_err(|error| error.to_string())?.lowered)
+}
+
+fn interpreted(
+    routine: &Routine,
+    lowered: &Lowered,
+    inputs: &[Input],
+    bindings: &[i64],
+) -> Result<Memory, String> {
+    let mut memory = Memory::zeroed(routine);
+    for input in inputs {
+        if let Some(at) = lowered.nodes.iter().position(|node| *node == input.node) {
+            memory.nodes[at] = input.bytes();
+        }
+    }
+    run(routine, &mut memory, bindings).map_err(|error| error.to_string())?;
+    Ok(memory)
+}
