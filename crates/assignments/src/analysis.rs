@@ -145,12 +145,10 @@ pub(crate) fn written(step: &ProgramStep) -> Vec<&TensorNode> {
     let mut seen = BTreeSet::new();
     let fetched = match step {
         ProgramStep::Fetch { node, .. } => Some(node),
-        ProgramStep::Accum(_)
-        | ProgramStep::Concat(_)
-        | ProgramStep::Block { .. }
-        | ProgramStep::Remark(_) => None,
+        _ => None,
     };
-    for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched) {
+    let gradients = gradients(step).iter().map(|(_, gradient)| gradient);
+    for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched).chain(gradients) {
         if seen.insert(node) {
             nodes.push(node);
         }
@@ -168,6 +166,28 @@ fn home(node: &TensorNode) -> TensorNode {
     node.view().map_or_else(|| node.clone(), |view| home(&view.parent))
 }
 
+/// The parameters of a gradient, each with the node that receives its derivatives; none for other steps.
+fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
+    match step {
+        ProgramStep::Gradient { parameters, .. } => parameters,
+        ProgramStep::Accum(_)
+        | ProgramStep::Concat(_)
+        | ProgramStep::Fetch { .. }
+        | ProgramStep::Block { .. }
+        | ProgramStep::Remark(_) => &[],
+    }
+}
+
+/// The nodes that a step reads as a whole: the parent of a slice, a node with samples, and the loss and the
+/// parameters of a gradient.
+fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
+    let loss = match step {
+        ProgramStep::Gradient { loss, .. } => Some(loss),
+        _ => None,
+    };
+    sliced(step).into_iter().chain(loss).chain(gradients(step).iter().map(|(parameter, _)| parameter))
+}
+
 /// The node that a fill reads: the parent of a slice, or the node with samples.
 pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
     match step {
@@ -178,6 +198,7 @@ pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
         ProgramStep::Fetch { .. }
         | ProgramStep::Accum(_)
         | ProgramStep::Concat(_)
+        | ProgramStep::Gradient { .. }
         | ProgramStep::Block { .. }
         | ProgramStep::Remark(_) => None,
     }
@@ -190,14 +211,15 @@ pub(crate) fn mentioned(step: &ProgramStep) -> impl Iterator<Item = &TensorNode>
         Operand::MergeBuffer(node) => Some(node),
         _ => operand.node(),
     });
-    read.chain(sliced(step)).chain(written(step))
+    read.chain(read_whole(step)).chain(written(step))
 }
 
 /// The nodes a step uses, reads before writes.
 fn uses(step: &ProgramStep) -> Vec<(&TensorNode, NodeUse)> {
     let accums = step.accums();
     let operands = accums.iter().flat_map(Accum::operands);
-    let reads = operands.filter_map(Operand::node).chain(sliced(step)).map(|node| (node, NodeUse::Reads));
+    let read = operands.filter_map(Operand::node).chain(read_whole(step));
+    let reads = read.map(|node| (node, NodeUse::Reads));
     reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
 }
 

@@ -54,6 +54,18 @@ pub enum ProgramStep {
         /// The source spans, if the step comes from a text.
         origin: Origin,
     },
+    /// Fills nodes with the gradients of a loss, as far as the steps before this one compute it. The crate
+    /// `autodiff` replaces this step by accumulations; [`lower`](crate::lower::lower) rejects it.
+    Gradient {
+        /// The loss: a node of floats of rank 0.
+        loss: TensorNode,
+        /// The nodes by which the loss is differentiated, each with the node that receives the derivatives.
+        /// Both have the same dimensions.
+        parameters: Vec<(TensorNode, TensorNode)>,
+        /// The source spans, if the step comes from a text: operand 0 is the loss, and operand `1 + k` the
+        /// parameter at position `k`.
+        origin: Origin,
+    },
     /// A group of steps with a name. The names of the outermost blocks make the routine's name.
     Block {
         /// The name, in words.
@@ -71,7 +83,10 @@ impl ProgramStep {
         match self {
             ProgramStep::Accum(accum) => std::slice::from_ref(accum),
             ProgramStep::Concat(parts) => parts,
-            ProgramStep::Fetch { .. } | ProgramStep::Block { .. } | ProgramStep::Remark(_) => &[],
+            ProgramStep::Fetch { .. }
+            | ProgramStep::Gradient { .. }
+            | ProgramStep::Block { .. }
+            | ProgramStep::Remark(_) => &[],
         }
     }
 
@@ -80,7 +95,7 @@ impl ProgramStep {
         match self {
             ProgramStep::Accum(accum) => &accum.origin,
             ProgramStep::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
-            ProgramStep::Fetch { origin, .. } => origin,
+            ProgramStep::Fetch { origin, .. } | ProgramStep::Gradient { origin, .. } => origin,
             ProgramStep::Block { .. } | ProgramStep::Remark(_) => Origin::unknown(),
         }
     }
@@ -357,7 +372,7 @@ fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
                 op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
             } => *id = new(*id),
             ProgramStep::Block { steps, .. } => renumber(steps, to),
-            ProgramStep::Fetch { .. } | ProgramStep::Remark(_) => {}
+            ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } | ProgramStep::Remark(_) => {}
         }
     }
 }
@@ -375,7 +390,10 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     let accums: &mut [Accum] = match step {
         ProgramStep::Accum(accum) => std::slice::from_mut(accum),
         ProgramStep::Concat(parts) => parts,
-        ProgramStep::Fetch { .. } | ProgramStep::Block { .. } | ProgramStep::Remark(_) => &mut [],
+        ProgramStep::Fetch { .. }
+        | ProgramStep::Gradient { .. }
+        | ProgramStep::Block { .. }
+        | ProgramStep::Remark(_) => &mut [],
     };
     accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))
 }

@@ -82,4 +82,5 @@ tnode::debug_as_display!(
     UnknownNode,
     text::TextError,
     text::TextErrorKind,
+    text::TextGradientError,
 );

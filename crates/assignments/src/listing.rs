@@ -44,6 +44,7 @@ pub(crate) fn listing(step: &ProgramStep, symbols: &[StaticSymbol]) -> String {
     let names = PrintedNames { symbols, ambiguous: &AmbiguousIdents::default() };
     match step {
         ProgramStep::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
+        ProgramStep::Gradient { loss, parameters, .. } => gradient(loss, parameters, names),
         step => {
             let listed = |accum| Accumulation { accum, names }.to_string();
             step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
@@ -71,6 +72,9 @@ fn steps(
             ProgramStep::Fetch { node, op, .. } => {
                 writeln!(f, "{} =: {};", names.node(node), fetch(op, names))
             }
+            ProgramStep::Gradient { loss, parameters, .. } => {
+                writeln!(f, "{};", gradient(loss, parameters, names))
+            }
             ProgramStep::Remark(text) => writeln!(f, "# {text}"),
             ProgramStep::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;
@@ -79,6 +83,14 @@ fn steps(
             }
         }
     })
+}
+
+fn gradient(loss: &TensorNode, parameters: &[(TensorNode, TensorNode)], names: PrintedNames<'_>) -> String {
+    let list = |nodes: Vec<&TensorNode>| {
+        nodes.into_iter().map(|node| names.node(node)).collect::<Vec<_>>().join(", ")
+    };
+    let (by, written) = parameters.iter().map(|(parameter, gradient)| (parameter, gradient)).unzip();
+    format!("{} =: grad {} by {}", list(written), names.node(loss), list(by))
 }
 
 fn fetch(op: &FetchOp, names: PrintedNames<'_>) -> String {

@@ -356,6 +356,15 @@ pub enum LowerErrorKind {
         /// The kind of operand, in words.
         what: &'static str,
     },
+    /// The program has a gradient.
+    #[error(
+        "the gradient of node {loss} has no loops of its own; expected a call of `autodiff::expand`, which replaces it by \
+         accumulations, before the program is lowered"
+    )]
+    Gradient {
+        /// The name of the loss.
+        loss: String,
+    },
     /// An operation is not defined for its type.
     #[error("assignment to node {node}: operation {op} is not defined for {dtype}")]
     Type {

@@ -22,6 +22,7 @@
 //! * A statement whose values are all overwritten before any read is rejected; see `lost_values.rs` beside
 //!   this file.
 //! * A block's name and the end of it, and remarks, become comments.
+//! * A gradient is rejected: the crate `autodiff` replaces it by accumulations before lowering.
 //!
 //! Lowering settles sizes and element types of the nodes. It decides two memory modes: a node is an input
 //! with memory if the routine sets only its margins, and a node whose values the program keeps has memory.
@@ -30,6 +31,7 @@ mod bounds;
 mod computed;
 mod empty;
 mod error;
+mod gradients;
 mod limits;
 mod lost_values;
 mod margins;
@@ -85,6 +87,7 @@ pub struct LoweredAssignments {
 /// See [`LowerError`]. After an error nothing about the nodes has changed, except that sizes and element
 /// types may be settled.
 pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<LoweredAssignments, LowerError> {
+    gradients::check_none(assignments)?;
     let mut assignments = assignments.clone();
     let views = Views::find(&mut assignments)?;
     let assignments = &assignments;

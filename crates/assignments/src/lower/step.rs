@@ -9,6 +9,7 @@ use super::LowerError;
 use super::bounds::{bounds_of, layout};
 use super::computed::computed_axis;
 use super::error::LowerErrorKind;
+use super::gradients;
 use super::limits;
 use super::margins::{self, Margins};
 use super::random;
@@ -146,6 +147,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
                 lower_fetch(node, op, ctx, &mut lowered)
                     .map_err(|error| error.or_at(|| origin.operand(0)))?;
             }
+            ProgramStep::Gradient { loss, origin, .. } => return Err(gradients::unexpanded(loss, origin)),
             ProgramStep::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
             ProgramStep::Block { name, steps } => {
                 ctx.statements += 2;

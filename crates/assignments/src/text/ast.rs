@@ -30,6 +30,52 @@ pub(super) enum Item {
     /// `keep h`: one node per item.
     Keep(Access),
     View(View),
+    Gradient(Gradient),
+}
+
+/// A part of an expanded program that computes values.
+#[derive(Clone, Debug)]
+pub(super) enum ExpandedStep {
+    Statement(Statement),
+    Gradient(Gradient),
+}
+
+impl From<ExpandedStep> for Item {
+    fn from(step: ExpandedStep) -> Item {
+        match step {
+            ExpandedStep::Statement(statement) => Item::Statement(statement),
+            ExpandedStep::Gradient(gradient) => Item::Gradient(gradient),
+        }
+    }
+}
+
+impl ExpandedStep {
+    pub(super) fn span(&self) -> &ByteRange {
+        match self {
+            ExpandedStep::Statement(statement) => &statement.span,
+            ExpandedStep::Gradient(gradient) => &gradient.span,
+        }
+    }
+
+    /// The calls and repetitions that the step comes from, the innermost first.
+    pub(super) fn frame(&self) -> &Option<Arc<Frame>> {
+        match self {
+            ExpandedStep::Statement(statement) => &statement.frame,
+            ExpandedStep::Gradient(gradient) => &gradient.frame,
+        }
+    }
+}
+
+/// `grad loss by w, b`: the gradients of a loss by parameters, as far as the program before computes it.
+#[derive(Clone, Debug)]
+pub(super) struct Gradient {
+    /// The loss, without indices.
+    pub(super) loss: Access,
+    /// The nodes or families of nodes by which the loss is differentiated, without indices.
+    pub(super) parameters: Vec<Access>,
+    pub(super) span: ByteRange,
+    /// The repetitions around the item, the innermost first.
+    pub(super) frame: Option<Arc<Frame>>,
 }
 
 /// A node with its type and sizes.

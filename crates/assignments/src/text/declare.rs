@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use tnode::{DType, MemoryMode, Reason, TensorNode};
 
 use super::ast::{
-    Access, Declaration, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
+    Access, Declaration, ExpandedStep, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
 };
 use super::error::{LocatedError, TextError, TextErrorKind};
 use super::linear::IndexExpr;
@@ -94,9 +94,10 @@ pub(super) fn initial(
         return Ok(None);
     }
     let mut names = names.declared_as(Role::Param);
-    let mut statements = initial_statements(declarations, &mut names)?;
+    let statements = initial_statements(declarations, &mut names)?;
+    let mut steps: Vec<ExpandedStep> = statements.into_iter().map(ExpandedStep::Statement).collect();
     let mut assignments = Assignments::default();
-    super::read(&mut statements, names, text, &mut assignments)?;
+    super::read(&mut steps, names, text, &mut assignments)?;
     assignments.kept = nodes;
     Ok(Some(assignments.named("initialise")))
 }

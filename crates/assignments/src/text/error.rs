@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tnode::{DType, Dims};
 
 use super::ast::{Frame, FrameKind};
+use super::gradient::TextGradientError;
 pub use super::synonyms::Synonym;
 use crate::AccumOp;
 use crate::origin::ByteRange;
@@ -88,7 +89,7 @@ pub enum TextErrorKind {
         /// The word of the declaration.
         role: &'static str,
     },
-    /// A declaration or `keep` inside of a function.
+    /// A declaration, `keep` or `grad` inside of a function.
     #[error(
         "`{word} {name}` in function `{function}`; write it outside of functions, whose nodes are their own"
     )]
@@ -675,6 +676,9 @@ pub enum TextErrorKind {
         /// The number.
         value: String,
     },
+    /// An error about a gradient.
+    #[error(transparent)]
+    Gradient(#[from] TextGradientError),
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::Error),

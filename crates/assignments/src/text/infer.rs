@@ -18,15 +18,15 @@ use std::sync::Arc;
 
 use tnode::{DType, DelayedDType, Dims, TensorNode};
 
-use super::ast::{Access, Fetch, Frame, Role, Statement};
+use super::ast::{Access, ExpandedStep, Fetch, Frame, Role, Statement};
 use super::error::{LocatedError, TextErrorKind};
 use super::names::{NodeNames, label};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
-use super::views;
+use super::{axis_sizes, gradient, views};
 use crate::origin::ByteRange;
-use crate::{AccumOp, Assignments};
+use crate::{AccumOp, Assignments, ProgramStep};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::random::Distribution;
 use lowered_ir::{SourceSpan, SourceText};
@@ -41,36 +41,58 @@ pub(super) struct Inference<'a> {
     read: BTreeSet<TensorNode>,
     /// The nodes with an inferred type, each with the byte position of the statement that gave it.
     typed: BTreeMap<TensorNode, usize>,
+    /// The nodes that a statement has written.
+    written: BTreeSet<TensorNode>,
 }
 
 /// The first statement that writes an intermediate.
 struct FirstWrite {
     node: TensorNode,
-    /// The byte range of the node's name.
+    /// The name, as errors show it.
+    name: String,
+    /// The byte range of the node's name, or of the parameter of a gradient.
     name_span: ByteRange,
     /// The call or repetition that the statement belongs to.
     frame: Option<Arc<Frame>>,
 }
 
-/// An analysed statement over letters, or a statement that fills a node.
+/// An analysed statement over letters, a statement that fills a node, or a gradient.
 pub(super) enum Analysed {
     /// A statement with the range of each letter.
     Ranged(ResolvedStatement, Vec<i64>),
     Fill,
+    Gradient(ProgramStep),
 }
 
 impl<'a> Inference<'a> {
     pub(super) fn new(text: &'a SourceText, names: NodeNames) -> Inference<'a> {
-        let (first_writes, read, typed) = Default::default();
-        Inference { text, names, first_writes, read, typed }
+        let (first_writes, read, typed, written) = Default::default();
+        Inference { text, names, first_writes, read, typed, written }
     }
 
     pub(super) fn names(&self) -> &NodeNames {
         &self.names
     }
 
+    /// Analyses a statement or a gradient.
+    pub(super) fn step(
+        &mut self,
+        step: &mut ExpandedStep,
+        assignments: &mut Assignments,
+    ) -> Result<Analysed, LocatedError> {
+        match step {
+            ExpandedStep::Statement(statement) => {
+                axis_sizes::replace(statement, &self.names)?;
+                self.statement(statement, assignments)
+            }
+            ExpandedStep::Gradient(gradient) => {
+                gradient::analyse(gradient, self, self.text).map(Analysed::Gradient)
+            }
+        }
+    }
+
     /// Resolves a statement, and infers the dimensions of its targets and the types that it determines.
-    pub(super) fn statement(
+    fn statement(
         &mut self,
         statement: &Statement,
         assignments: &mut Assignments,
@@ -109,9 +131,8 @@ impl<'a> Inference<'a> {
     pub(super) fn check_used(&self, kept: &BTreeSet<TensorNode>) -> Result<(), LocatedError> {
         let is_unused = |node: &TensorNode| !self.read.contains(node) && !kept.contains(node);
         let unused = self.first_writes.iter().find(|first| is_unused(&first.node));
-        unused.map_or(Ok(()), |FirstWrite { name_span, frame, .. }| {
-            let name = self.source(name_span);
-            let near = self.names.similar_to(&name);
+        unused.map_or(Ok(()), |FirstWrite { name, name_span, frame, .. }| {
+            let (name, near) = (name.clone(), self.names.similar_to(name));
             Err(TextErrorKind::Unused { name, near }.at(name_span.clone()).within(frame))
         })
     }
@@ -123,8 +144,13 @@ impl<'a> Inference<'a> {
         }
         let node = TensorNode::builder(label(&target.name)).dims_later().build();
         let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
-        self.names.add_intermediate(&target.name, node);
+        self.add_intermediate(&target.name, node);
         Ok(())
+    }
+
+    /// Adds a node that nothing declares. It has no values yet.
+    pub(super) fn add_intermediate(&mut self, name: &str, node: TensorNode) {
+        self.names.add_intermediate(name, node);
     }
 
     /// Rejects a target that the program must not write, or whose earlier values it lacks.
@@ -146,11 +172,36 @@ impl<'a> Inference<'a> {
 
     fn mark_writes(&mut self, statement: &Statement) {
         for target in &statement.lhs {
-            if let (true, Ok(node)) = (self.names.set_written(&target.name), self.names.find(&target.name)) {
-                let (name_span, frame) = (target.name_span.clone(), statement.frame.clone());
-                self.first_writes.push(FirstWrite { node, name_span, frame });
-            }
+            let shown = self.source(&target.name_span);
+            self.mark_written(&target.name, &shown, &target.name_span, &statement.frame);
         }
+    }
+
+    /// Records that a step writes the node of that name, which errors show as `shown`.
+    pub(super) fn mark_written(
+        &mut self,
+        name: &str,
+        shown: &str,
+        name_span: &ByteRange,
+        frame: &Option<Arc<Frame>>,
+    ) {
+        let is_first = self.names.set_written(name);
+        let Ok(node) = self.names.find(name) else { return };
+        self.written.insert(node.clone());
+        if is_first {
+            let (name, name_span, frame) = (shown.to_owned(), name_span.clone(), frame.clone());
+            self.first_writes.push(FirstWrite { node, name, name_span, frame });
+        }
+    }
+
+    /// Whether a step so far writes the node.
+    pub(super) fn is_written(&self, node: &TensorNode) -> bool {
+        self.written.contains(node)
+    }
+
+    /// Records that a step reads the node.
+    pub(super) fn mark_read(&mut self, node: &TensorNode) {
+        self.read.insert(node.clone());
     }
 
     /// Infers the target of a statement that fills a whole node. Only a slice gives dimensions.
@@ -250,6 +301,20 @@ impl<'a> Inference<'a> {
                 let earlier = self.names.literals(node).unwrap_or(value);
                 self.names.set_literals(node, Some(either_type(earlier, value)));
             }
+        }
+    }
+
+    /// Gives a node of numbers only, whose type is open, that type.
+    pub(super) fn settle_numbers(&mut self, node: &TensorNode, dtype: DType, at: usize) {
+        if self.names.literals(node).is_some() {
+            self.settle(node, dtype, at);
+        }
+    }
+
+    /// Gives a node that type, unless it has one.
+    pub(super) fn settle_open(&mut self, node: &TensorNode, dtype: DType, at: usize) {
+        if self.has_open_type(node) {
+            self.settle(node, dtype, at);
         }
     }
 

@@ -29,6 +29,7 @@ mod emit;
 mod error;
 mod expand;
 mod fetch;
+mod gradient;
 mod infer;
 mod lex;
 mod linear;
@@ -48,10 +49,11 @@ mod warnings;
 
 use tnode::TensorNode;
 
-use self::ast::{Atom, Statement};
+use self::ast::{Atom, ExpandedStep, Statement};
 use self::error::LocatedError;
 pub(crate) use self::error::near_names;
 pub use self::error::{Synonym, TextError, TextErrorKind};
+pub use self::gradient::TextGradientError;
 use self::infer::{Analysed, Inference};
 use self::names::NodeNames;
 pub use self::names::similar;
@@ -72,58 +74,62 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads statements into `assignments`, over the nodes of `names`. Returns the analysis of each statement
+/// Reads statements and gradients into `assignments`, over the nodes of `names`. Returns the analysis of each
 /// too.
 fn read<'a>(
-    statements: &mut [Statement],
+    steps: &mut [ExpandedStep],
     mut names: NodeNames,
     text: &'a SourceText,
     assignments: &mut Assignments,
 ) -> Result<(Inference<'a>, Vec<Analysed>), LocatedError> {
-    names.expect_writes(statements, text);
-    statements.iter().try_for_each(|statement| {
-        declare_symbols(statement, assignments).map_err(|error| error.within(&statement.frame))
+    names.expect_writes(steps, text);
+    steps.iter().try_for_each(|step| {
+        declare_symbols(step, assignments).map_err(|error| error.within(step.frame()))
     })?;
     let mut inference = Inference::new(text, names);
-    let mut analysed = Vec::with_capacity(statements.len());
+    let mut analysed = Vec::with_capacity(steps.len());
     let mut result = Ok(());
-    for statement in &mut *statements {
-        let sized = axis_sizes::replace(statement, inference.names());
-        match sized.and_then(|()| inference.statement(statement, assignments)) {
+    for step in &mut *steps {
+        match inference.step(step, assignments) {
             Ok(done) => analysed.push(done),
             Err(error) => {
-                result = Err(error.within(&statement.frame));
+                result = Err(error.within(step.frame()));
                 break;
             }
         }
     }
     inference.settle_types();
     // An error of a statement precedes the errors of later ones, whichever stage finds them.
-    for (statement, analysed) in statements.iter().zip(&analysed) {
-        assignments.steps.push(remark(statement, text));
-        let emitted = match analysed {
-            Analysed::Ranged(resolved, ranges) => emit::emit(resolved, ranges, text, assignments),
-            Analysed::Fill => fetch::emit(statement, text, inference.names(), assignments),
+    for (step, analysed) in steps.iter().zip(&analysed) {
+        assignments.steps.push(ProgramStep::Remark(source(step, text)));
+        let emitted = match (analysed, step) {
+            (Analysed::Ranged(resolved, ranges), _) => emit::emit(resolved, ranges, text, assignments),
+            (Analysed::Fill, ExpandedStep::Statement(statement)) => {
+                fetch::emit(statement, text, inference.names(), assignments)
+            }
+            (Analysed::Gradient(gradient), _) => {
+                assignments.steps.push(gradient.clone());
+                Ok(())
+            }
+            (Analysed::Fill, ExpandedStep::Gradient(_)) => Ok(()),
         };
-        emitted.map_err(|error| error.within(&statement.frame))?;
+        emitted.map_err(|error| error.within(step.frame()))?;
     }
     result.map(|()| (inference, analysed))
 }
 
-fn remark(statement: &Statement, text: &str) -> ProgramStep {
-    ProgramStep::Remark(source(statement, text))
-}
-
-/// The statement on one line: as the text has it, or as expansion made it.
-fn source(statement: &Statement, text: &str) -> String {
-    match statement.is_expanded {
-        true => statement.to_string(),
-        false => on_one_line(&text[statement.span.clone()]),
+/// The statement or gradient on one line: as the text has it, or as expansion made it.
+fn source(step: &ExpandedStep, text: &str) -> String {
+    match step {
+        ExpandedStep::Statement(statement) if statement.is_expanded => statement.to_string(),
+        ExpandedStep::Statement(Statement { span, .. }) => on_one_line(&text[span.clone()]),
+        ExpandedStep::Gradient(gradient) => gradient.to_string(),
     }
 }
 
 /// Enters the symbols whose range a `where` declares; the range holds for the whole text.
-fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), LocatedError> {
+fn declare_symbols(step: &ExpandedStep, assignments: &mut Assignments) -> Result<(), LocatedError> {
+    let ExpandedStep::Statement(statement) = step else { return Ok(()) };
     for constraint in &statement.constraints {
         let Some((Atom::Symbol(name), limit)) = constraint.range()? else { continue };
         let reject = |conflict: String| {

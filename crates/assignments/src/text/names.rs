@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{Label, TensorNode};
 
-use super::ast::{Role, Statement, View};
+use super::ast::{ExpandedStep, Role, View};
 use super::error::{LocatedError, TextErrorKind};
+use super::gradient::{TextGradientError, gradient_name, parameter_name, position_in};
 use super::types::ExprType;
 use crate::Nodes;
 use lowered_ir::SourceText;
@@ -42,6 +43,7 @@ impl NodeNames {
         for node in nodes {
             names.whole.entry(node.name()).or_default().insert(node.clone());
             names.whole.entry(node.label().join(".")).or_default().insert(node.clone());
+            names.whole.entry(text_name(node.label())).or_default().insert(node.clone());
             if let Some(part) = node.label().last() {
                 names.last.entry(part.clone()).or_default().insert(node.clone());
             }
@@ -50,18 +52,43 @@ impl NodeNames {
     }
 
     /// Records which statement writes each name first, for errors about reads before it.
-    pub(super) fn expect_writes(&mut self, statements: &[Statement], text: &SourceText) {
+    pub(super) fn expect_writes(&mut self, steps: &[ExpandedStep], text: &SourceText) {
         let (mut line, mut at) = (1, 0);
-        for statement in statements {
-            let start = statement.span.start;
+        for step in steps {
+            let start = step.span().start;
             // The functions of the prelude stand behind the user's text.
             if (at..text.user_text().len()).contains(&start) {
                 line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
                 at = start;
             }
-            for target in &statement.lhs {
-                self.first_writes.entry(target.name.clone()).or_insert(line);
+            let written: Vec<String> = match step {
+                ExpandedStep::Statement(statement) => {
+                    statement.lhs.iter().map(|target| target.name.clone()).collect()
+                }
+                ExpandedStep::Gradient(gradient) => {
+                    let parameters = gradient.parameters.iter();
+                    let members = parameters.flat_map(|parameter| self.members(&parameter.name));
+                    members.map(|parameter| gradient_name(&parameter)).collect()
+                }
+            };
+            for name in written {
+                self.first_writes.entry(name).or_insert(line);
             }
+        }
+    }
+
+    /// The names of the given and declared nodes of a family, in order; the name itself if a node has it, or
+    /// if there is no such family.
+    pub(super) fn members(&self, name: &str) -> Vec<String> {
+        if self.has(name) {
+            return vec![name.to_owned()];
+        }
+        let member = |member: &String| Some((position_in(name, member)?, member.clone()));
+        let members: BTreeMap<Vec<u64>, String> =
+            self.whole.keys().chain(self.declared.keys()).filter_map(member).collect();
+        match members.is_empty() {
+            true => vec![name.to_owned()],
+            false => members.into_values().collect(),
         }
     }
 
@@ -131,6 +158,11 @@ impl NodeNames {
         self.declared.get(name).map(|declared| declared.role)
     }
 
+    /// Whether the node of that name is an intermediate.
+    pub(super) fn is_intermediate(&self, name: &str) -> bool {
+        self.made.get(name).is_some() && matches!(self.role(name), None | Some(Role::Node))
+    }
+
     /// Whether the node of that name is an intermediate without values so far.
     pub(super) fn is_unwritten(&self, name: &str) -> bool {
         self.unwritten.contains(name)
@@ -171,11 +203,20 @@ impl NodeNames {
         match self.first_writes.get(&name) {
             Some(&line) => TextErrorKind::ReadBeforeWritten { name, line: Some(line) },
             None if self.is_declared(&name) => TextErrorKind::ReadBeforeWritten { name, line: None },
+            None if self.is_gradient(&name) => {
+                let parameter = parameter_name(&name).unwrap_or_default();
+                TextGradientError::NotComputed { name, parameter }.into()
+            }
             None => {
                 let near = similar_or_nearest(&name, self.names().map(str::to_owned));
                 TextErrorKind::UnknownNode { name, near }
             }
         }
+    }
+
+    /// Whether the name is that of the gradient of a node.
+    fn is_gradient(&self, name: &str) -> bool {
+        parameter_name(name).is_some_and(|parameter| self.has(&parameter))
     }
 
     /// The names of nodes other than `name` within a few edits of it, the nearest first. Names of one or two
@@ -220,13 +261,20 @@ impl NodeNames {
     }
 }
 
-/// The label of a node that a text names: the parts of the name, where a last part `grad` marks a gradient.
+/// The label of a node that a text names: the parts of the name. A gradient is marked by a first part `grad`.
 pub(super) fn label(name: &str) -> Label {
-    let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
-    if parts.len() > 1 && parts.last().is_some_and(|last| last == "grad") {
-        parts.rotate_right(1);
+    let of_gradient = parameter_name(name).map(|parameter| format!("grad.{parameter}"));
+    of_gradient.as_deref().unwrap_or(name).split('.').collect()
+}
+
+/// The name of a node with that label in a text: the inverse of [`label`].
+fn text_name(label: &[String]) -> String {
+    match label {
+        [grad, parameter @ ..] if grad == "grad" && !parameter.is_empty() => {
+            gradient_name(&parameter.join("."))
+        }
+        parts => parts.join("."),
     }
-    parts.into()
 }
 
 fn described(node: &TensorNode) -> String {

@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::ast::{
-    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Index,
-    Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row,
-    SizeItem, Statement, View,
+    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Gradient,
+    Index, Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role,
+    Row, SizeItem, Statement, View,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -30,6 +30,7 @@ impl Display for Lines<'_> {
                 Item::Declaration(declaration) => writeln!(f, "{declaration}"),
                 Item::Keep(target) => writeln!(f, "keep {}", NodeName(target)),
                 Item::View(view) => writeln!(f, "{view}"),
+                Item::Gradient(gradient) => writeln!(f, "{gradient}"),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),
                 Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
             }
@@ -91,6 +92,13 @@ impl Display for Role {
 impl Display for View {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "view {} = {} as [{}]", NodeName(&self.target), NodeName(&self.of), List(&self.sizes))
+    }
+}
+
+impl Display for Gradient {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let parameters: Vec<NodeName> = self.parameters.iter().map(NodeName).collect();
+        write!(f, "grad {} by {}", NodeName(&self.loss), List(&parameters))
     }
 }
 

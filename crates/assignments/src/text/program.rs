@@ -98,10 +98,10 @@ impl Program {
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.
     pub fn expand(&self) -> Result<Program, TextError> {
         let expanded = with_enough(|| self.expanded(&|_| false));
-        let Expanded { declarations, views, statements, kept } =
+        let Expanded { declarations, views, steps, kept } =
             expanded.map_err(|error| TextError::new(error, &self.text))?;
         let declarations = declarations.into_iter().map(Item::Declaration);
-        let items = declarations.chain(statements.into_iter().map(Item::Statement));
+        let items = declarations.chain(steps.into_iter().map(Item::from));
         let items = views.into_iter().map(Item::View).chain(items);
         let items = items.chain(kept.into_iter().map(Item::Keep)).collect();
         Ok(Program { items, ..self.clone() })
@@ -163,8 +163,7 @@ impl Program {
                 assignments.symbol(&StaticSymbol::open(symbol));
             }
             let (inference, analysed) =
-                super::read(&mut expanded.statements, names, &self.text, &mut assignments)
-                    .map_err(located)?;
+                super::read(&mut expanded.steps, names, &self.text, &mut assignments).map_err(located)?;
             for Access { name, name_span, .. } in &expanded.kept {
                 let node =
                     inference.names().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
@@ -179,9 +178,8 @@ impl Program {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,
             };
-            let ranges = expanded.statements.iter().zip(&analysed);
-            let ranges =
-                ranges.map(|(statement, analysed)| StatementRanges::new(statement, analysed, &self.text));
+            let ranges = expanded.steps.iter().zip(&analysed);
+            let ranges = ranges.map(|(step, analysed)| StatementRanges::new(step, analysed, &self.text));
             Ok(ProgramReport { statements: ranges.collect(), assignments })
         })
     }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::ast::Statement;
+use super::ast::ExpandedStep;
 use super::infer::Analysed;
 use crate::Assignments;
 
@@ -12,11 +12,11 @@ use crate::Assignments;
 pub struct ProgramReport {
     /// The program, whose nodes have their dimensions and element types.
     pub assignments: Assignments,
-    /// The expanded statements, in order.
+    /// The expanded statements and gradients, in order.
     pub statements: Vec<StatementRanges>,
 }
 
-/// A statement with the ranges of its letters. Displays as `y[i] := x[i]  # i < 8`.
+/// A statement or gradient with the ranges of its letters. Displays as `y[i] := x[i]  # i < 8`.
 #[derive(Clone, Debug)]
 pub struct StatementRanges {
     /// The statement on one line.
@@ -26,16 +26,16 @@ pub struct StatementRanges {
 }
 
 impl StatementRanges {
-    pub(super) fn new(statement: &Statement, analysed: &Analysed, text: &str) -> StatementRanges {
+    pub(super) fn new(step: &ExpandedStep, analysed: &Analysed, text: &str) -> StatementRanges {
         let letters = match analysed {
             Analysed::Ranged(resolved, ranges) => {
                 let letters = resolved.letters.iter().zip(ranges);
                 let plain = letters.filter(|(letter, _)| letter.parts.is_empty());
                 plain.map(|(letter, &range)| (letter.name.clone(), range)).collect()
             }
-            Analysed::Fill => Vec::new(),
+            Analysed::Fill | Analysed::Gradient(_) => Vec::new(),
         };
-        StatementRanges { statement: super::source(statement, text), letters }
+        StatementRanges { statement: super::source(step, text), letters }
     }
 }
 

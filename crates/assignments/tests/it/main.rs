@@ -15,6 +15,7 @@ mod error_table;
 mod fetch;
 mod function_errors;
 mod functions;
+mod gradients;
 mod intermediates;
 mod listing;
 mod loop_bounds;

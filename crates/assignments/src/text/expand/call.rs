@@ -99,11 +99,11 @@ impl Expansion<'_> {
             frame: &before.frame,
             targets: &[],
         };
-        let (from, copies) = (self.expanded.statements.len(), self.copies);
+        let (from, copies) = (self.expanded.steps.len(), self.copies);
         let computed = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
         let computed = computed.filter_map(Index::computed_mut);
         computed.chain(&mut statement.rhs).try_for_each(|value| self.hoist(value, &site))?;
-        if (self.expanded.statements.len(), self.copies) != (from, copies) {
+        if (self.expanded.steps.len(), self.copies) != (from, copies) {
             statement.is_expanded = true;
             statement.constraints = remaining(&before, statement);
         }

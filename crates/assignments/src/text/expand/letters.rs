@@ -70,7 +70,12 @@ fn in_items(items: &[Item], letters: &mut BTreeSet<String>) {
             Item::Statement(statement) => letters.extend(everywhere(statement)),
             Item::Call(call) => letters.extend(of_call(call)),
             Item::Repeat(repeat) => in_items(&repeat.body, letters),
-            Item::Size(_) | Item::Def(_) | Item::Declaration(_) | Item::Keep(_) | Item::View(_) => {}
+            Item::Size(_)
+            | Item::Def(_)
+            | Item::Declaration(_)
+            | Item::Keep(_)
+            | Item::View(_)
+            | Item::Gradient(_) => {}
         }
     }
 }

@@ -21,7 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::scope::Scope;
-use super::ast::{Access, Call, Declaration, Def, Frame, FrameKind, Item, Repeat, SizeItem, Statement, View};
+use super::ast::{
+    Access, Call, Declaration, Def, ExpandedStep, Frame, FrameKind, Gradient, Item, Repeat, SizeItem,
+    Statement, View,
+};
 use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::IndexExpr;
@@ -42,7 +45,8 @@ pub(super) struct Library<'a> {
 pub(super) struct Expanded {
     pub(super) declarations: Vec<Declaration>,
     pub(super) views: Vec<View>,
-    pub(super) statements: Vec<Statement>,
+    /// The statements and gradients, in order.
+    pub(super) steps: Vec<ExpandedStep>,
     /// The names of the nodes whose values the text keeps.
     pub(super) kept: Vec<Access>,
 }
@@ -83,7 +87,7 @@ fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError>
     Ok(functions)
 }
 
-/// Rejects a declaration or `keep` in a function, whose nodes are its own in each call.
+/// Rejects a declaration, `keep` or `grad` in a function, whose nodes are its own in each call.
 fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
     match &scope.function {
         Some(function) => {
@@ -130,6 +134,7 @@ impl Expansion<'_> {
             Item::Declaration(declaration) => self.declaration(declaration, scope),
             Item::Keep(target) => self.keep(target, scope),
             Item::View(view) => self.view(view, scope),
+            Item::Gradient(gradient) => self.gradient(gradient, scope),
         }
     }
 
@@ -196,6 +201,17 @@ impl Expansion<'_> {
         Ok(())
     }
 
+    fn gradient(&mut self, gradient: &Gradient, scope: &Scope) -> Result<(), LocatedError> {
+        let mut gradient = gradient.clone();
+        reject_in_function("grad", &gradient.loss, scope)?;
+        rewrite::node(&mut gradient.loss, scope)?;
+        gradient.parameters.iter_mut().try_for_each(|parameter| rewrite::node(parameter, scope))?;
+        gradient.frame.clone_from(&scope.frame);
+        self.count(&gradient.span)?;
+        self.expanded.steps.push(ExpandedStep::Gradient(gradient));
+        Ok(())
+    }
+
     fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<(), LocatedError> {
         let bound = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
         let value = match (bound, &size.value) {
@@ -232,7 +248,7 @@ impl Expansion<'_> {
 
     fn push(&mut self, statement: Statement) -> Result<(), LocatedError> {
         self.count(&statement.span)?;
-        self.expanded.statements.push(statement);
+        self.expanded.steps.push(ExpandedStep::Statement(statement));
         Ok(())
     }
 

@@ -183,7 +183,8 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
         | Item::Call(_)
         | Item::Declaration(_)
         | Item::Keep(_)
-        | Item::View(_) => None,
+        | Item::View(_)
+        | Item::Gradient(_) => None,
     })
 }
 
@@ -194,7 +195,12 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
             Item::Statement(statement) => into.extend(statement.lhs.iter().map(|target| target.name.clone())),
             Item::Repeat(repeat) => written(&repeat.body, into),
             Item::View(view) => _ = into.insert(view.target.name.clone()),
-            Item::Size(_) | Item::Def(_) | Item::Call(_) | Item::Declaration(_) | Item::Keep(_) => {}
+            Item::Size(_)
+            | Item::Def(_)
+            | Item::Call(_)
+            | Item::Declaration(_)
+            | Item::Keep(_)
+            | Item::Gradient(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The parser of declarations, and of the names of nodes whose values the program keeps.
+//! The parser of declarations, and of the names of whole nodes.
 
 use tnode::DType;
 
@@ -52,8 +52,8 @@ impl Parser<'_> {
         Ok(Declaration { role, target, dtype, sizes, initial, span })
     }
 
-    /// Parses the name of a node whose values the program keeps.
-    pub(super) fn kept_name(&mut self) -> ParseResult<Access> {
+    /// Parses the name of a node without indices, which may be one of a family.
+    pub(super) fn whole_node(&mut self) -> ParseResult<Access> {
         let mut target = self.node_name()?;
         target.family = self.sizes()?;
         Ok(target)
@@ -62,9 +62,9 @@ impl Parser<'_> {
     /// Parses `view name = node as [sizes]`.
     pub(super) fn view(&mut self) -> ParseResult<View> {
         let start = self.next().span.start;
-        let target = self.kept_name()?;
+        let target = self.whole_node()?;
         self.expect("=")?;
-        let of = self.kept_name()?;
+        let of = self.whole_node()?;
         if self.accept(&Token::Name("as".to_owned())).is_none() || self.peek() != &Token::Sign("[") {
             return Err(self.expected("dimensions, as in `view v = x as [4, 8]`"));
         }

@@ -1,8 +1,8 @@
-//! The parser of items: statements, sizes, functions and repetitions.
+//! The parser of items: statements, sizes, functions, repetitions and gradients.
 
 use std::sync::Arc;
 
-use super::super::ast::{Def, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
+use super::super::ast::{Def, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
 use super::{ParseResult, Parser, functions};
@@ -44,6 +44,10 @@ impl Parser<'_> {
                 items.push(Item::View(self.view()?));
                 Ok(false)
             }
+            ("grad", Token::Name(_)) => {
+                items.push(Item::Gradient(self.gradient()?));
+                Ok(false)
+            }
             ("def", Token::Name(_)) if self.depth > 0 => {
                 Err(self.expected("a statement: functions are defined outside of blocks"))
             }
@@ -57,7 +61,7 @@ impl Parser<'_> {
             }
             ("keep", Token::Name(_)) => {
                 self.next();
-                items.extend(self.list(Self::kept_name)?.into_iter().map(Item::Keep));
+                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Keep));
                 Ok(false)
             }
             (word, Token::Name(_)) if Role::from_token(word).is_some() => {
@@ -101,6 +105,17 @@ impl Parser<'_> {
         let span = self.since(start);
         let body = self.block()?;
         Ok(Repeat { letter, letter_span, from, to, body, span })
+    }
+
+    /// Parses `grad loss by w, b`.
+    fn gradient(&mut self) -> ParseResult<Gradient> {
+        let start = self.next().span.start;
+        let loss = self.whole_node()?;
+        if self.accept(&Token::Name("by".to_owned())).is_none() {
+            return Err(self.expected("`by` and parameters, as in `grad loss by w, b`"));
+        }
+        let parameters = self.list(Self::whole_node)?;
+        Ok(Gradient { loss, parameters, span: self.since(start), frame: None })
     }
 
     /// Parses `{ .. }`.
