@@ -24,8 +24,9 @@ use crate::statement::{Bindings, Statement, Tape};
 #[derive(Clone, Debug)]
 pub(crate) struct Adjoint {
     pub(crate) node: TensorNode,
-    /// Whether a condition has selected it: it may be 0 where values are infinite.
-    selected: bool,
+    /// Whether some elements may be 0 because the loss does not depend on those of the node, which may be
+    /// infinite.
+    pub(crate) sparse: bool,
     /// Whether the node belongs to the caller, so that its values must stay.
     given: bool,
 }
@@ -93,9 +94,9 @@ impl<'a> BackwardPass<'a> {
             && self.tape.forward.is_last_version(node, at)
         {
             self.reached.insert(node.clone());
-            return Ok(Adjoint { node: gradient.clone(), selected: false, given: true });
+            return Ok(Adjoint { node: gradient.clone(), sparse: false, given: true });
         }
-        Ok(Adjoint { node: self.tape.adjoint_of(node)?, selected: false, given: false })
+        Ok(Adjoint { node: self.tape.adjoint_of(node)?, sparse: false, given: false })
     }
 
     /// Sets the adjoint of the loss: to 1, or to the values of a seed.
@@ -172,7 +173,7 @@ impl<'a> BackwardPass<'a> {
             .collect();
         let parent = Access::new(of, &of.dims_without_padding()?, &index);
         let (target, is_new) = self.adjoint(of, at)?;
-        target.selected |= adjoint.selected;
+        target.sparse = true;
         let target = Target::sum(&target.node, is_new, &parent);
         let statement = Statement::new(&points, at, true, &mut self.tape)?;
         statement.push(target, Operation::Copy, &[read], &mut self.tape)
@@ -207,7 +208,7 @@ impl<'a> BackwardPass<'a> {
                 }
                 let keeps_rest = keeps_old && !covers;
                 if keeps_rest && own {
-                    let older = self.carry(adjoint, node, first)?;
+                    let older = self.carry(&Adjoint { sparse: true, ..adjoint.clone() }, node, first)?;
                     self.clear(&older, &statements)?;
                 }
                 for statement in &mut statements {
@@ -215,8 +216,8 @@ impl<'a> BackwardPass<'a> {
                     self.operands(statement, &bindings, false)?;
                 }
                 if keeps_rest && !own {
-                    self.clear(&adjoint.node.clone(), &statements)?;
-                    self.adjoints.insert(node.clone(), adjoint.clone());
+                    self.clear(&adjoint.node, &statements)?;
+                    self.adjoints.insert(node.clone(), Adjoint { sparse: true, ..adjoint.clone() });
                 }
             }
             Combination::Add | Combination::Subtract => {
@@ -298,11 +299,13 @@ impl<'a> BackwardPass<'a> {
         }
         let rule = statement.guarded(rule.clone(), bindings);
         let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
-        adjoint.selected |= bindings.selected || rule.has_condition();
+        adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
         let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {
             let target = Target::sum(&adjoint, is_new, &access);
-            return statement.accumulate(target, &rule, bindings, &mut self.tape);
+            statement.accumulate(target, &rule, bindings, &mut self.tape)?;
+            self.note_sparse(&node, is_new);
+            return Ok(());
         };
         let wide = self.tape.temporary("reach", &dims, adjoint.dtype())?;
         let shifted = access.index.iter().zip(&low);
@@ -310,7 +313,19 @@ impl<'a> BackwardPass<'a> {
             shifted.map(|(index, low)| index.map(|index| index.plus_constant(-low))).collect();
         let target = Target::sum(&wide, true, &Access::new(&wide, &dims, &index));
         statement.accumulate(target, &rule, bindings, &mut self.tape)?;
-        self.add_inside((&wide, &dims, &low), (&adjoint, &access.dims, is_new), &statement.accum.origin)
+        self.note_sparse(&node, is_new);
+        self.add_inside((&wide, &dims, &low), (&adjoint, &access.dims, is_new), &statement.accum.origin)?;
+        self.note_sparse(&node, is_new);
+        Ok(())
+    }
+
+    /// Notes that the adjoint of a node, if it is new, has elements that the last step does not write.
+    fn note_sparse(&mut self, node: &TensorNode, is_new: bool) {
+        let last = self.tape.backward.last().and_then(|step| step.accums().last());
+        let covers = last.is_some_and(|accum| accum.projections.is_surjective());
+        if let Some(adjoint) = self.adjoints.get_mut(node).filter(|_| is_new && !covers) {
+            adjoint.sparse = true;
+        }
     }
 
     /// The box of indices that an access reaches, as its dimensions and least indices, if it may reach beyond
@@ -397,10 +412,10 @@ impl<'a> BackwardPass<'a> {
         let target = Target { op: AccumOp::Max, ..Target::sum(&last, true, &access) };
         statement.push(target, Operation::Copy, std::slice::from_ref(&number), &mut self.tape)?;
         let is_last = Statement::equal(Formula::Operand(0), Formula::Operand(1));
-        let selected = Formula::select(is_last, Formula::Adjoint, Formula::Number(0.0));
+        let chosen = Formula::select(is_last, Formula::Adjoint, Formula::Number(0.0));
         bindings.values = Some((number.clone(), [access, number]));
-        bindings.adjoint = statement.value(&selected, &bindings, &mut self.tape)?;
-        Ok(Bindings { selected: true, values: None, ..bindings })
+        bindings.adjoint = statement.value(&chosen, &bindings, &mut self.tape)?;
+        Ok(Bindings { sparse: true, values: None, ..bindings })
     }
 
     /// Combines each element with one value, as a binary operation does.
@@ -457,8 +472,8 @@ impl<'a> BackwardPass<'a> {
         }
         let guarded = statement.guarded(rule.clone(), bindings);
         let adjoint = statement.value(&guarded, bindings, &mut self.tape)?;
-        let selected = bindings.selected || rule.has_condition();
-        self.operands(statement, &Bindings { adjoint, selected, values: None }, false)
+        let sparse = bindings.sparse || rule.has_condition();
+        self.operands(statement, &Bindings { adjoint, sparse, values: None }, false)
     }
 
     /// A new adjoint for the older version of a node, with the values of the newer one.
@@ -480,7 +495,7 @@ impl<'a> BackwardPass<'a> {
         node: &TensorNode,
     ) -> Result<TensorNode, GradientError> {
         let older = self.tape.adjoint_of(node)?;
-        let adjoint = Adjoint { node: older.clone(), selected: adjoint.selected, given: false };
+        let adjoint = Adjoint { node: older.clone(), sparse: adjoint.sparse, given: false };
         self.adjoints.insert(node.clone(), adjoint);
         Ok(older)
     }
@@ -507,8 +522,11 @@ impl<'a> BackwardPass<'a> {
     }
 }
 
+/// The adjoint of the element that each point writes. A point whose computed index is outside has 0.
 fn at_target(adjoint: &Adjoint, accum: &Accum) -> Bindings {
-    Bindings { adjoint: Access::at_target(&adjoint.node, accum), selected: adjoint.selected, values: None }
+    let is_computed = accum.projections.project_lhs().iter().any(|index| index.computed().is_some());
+    let sparse = adjoint.sparse || is_computed;
+    Bindings { adjoint: Access::at_target(&adjoint.node, accum), sparse, values: None }
 }
 
 /// How a step combines values with the elements of its target; `once` says that there is at most one value

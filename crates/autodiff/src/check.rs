@@ -7,8 +7,8 @@ use lowered_ir::verify;
 use tnode::{DType, HostArray, TensorNode};
 
 use crate::error::GradientError;
-use crate::gradient;
 use crate::retype::Twins;
+use crate::{expand, gradient};
 
 /// How to compare a gradient with differences.
 #[derive(Clone, Debug)]
@@ -120,6 +120,8 @@ pub fn check(
     options: &CheckOptions,
 ) -> Result<Vec<WorstElement>, CheckError> {
     let mut twins = Twins::default();
+    let mut program = program.clone();
+    expand(&mut program)?;
     let written = program.written_nodes();
     if let Some(parameter) = parameters.iter().find(|&&node| written.contains(node)) {
         return Err(CheckError::WrittenParameter { parameter: parameter.name() });
@@ -130,7 +132,7 @@ pub fn check(
         let expected = needed.iter().map(TensorNode::name).collect();
         return Err(CheckError::MissingInput { node: missing.name(), expected });
     }
-    let forward = twins.program(program)?;
+    let forward = twins.program(&program)?;
     let loss = twins.of(loss)?;
     let nodes = parameters.iter().map(|&node| twins.of(node)).collect::<Result<Vec<_>, _>>()?;
     let nodes: Vec<&TensorNode> = nodes.iter().collect();

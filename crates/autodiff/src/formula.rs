@@ -57,6 +57,17 @@ impl Formula {
         }
     }
 
+    /// Whether the formula is the adjoint times an operand.
+    pub(crate) fn is_plain_product(&self) -> bool {
+        match self {
+            Formula::Unary(UnaryOp::Neg, a) => a.is_plain_product(),
+            Formula::Binary(BinaryOp::Mul, operands) => {
+                matches!(operands.as_ref(), [Formula::Adjoint, Formula::Operand(_)])
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the formula chooses by a condition.
     pub(crate) fn has_condition(&self) -> bool {
         match self {

@@ -25,8 +25,12 @@ pub(crate) struct ForwardProgram {
     steps: Vec<ProgramStep>,
     /// The positions of the steps that write each node, in order.
     writes: BTreeMap<TensorNode, Vec<usize>>,
+    /// The nodes that the backward pass writes.
+    overwritten: BTreeSet<TensorNode>,
     /// The parent of each slice.
     parents: BTreeMap<TensorNode, TensorNode>,
+    /// The slices of each parent.
+    slices: BTreeMap<TensorNode, BTreeSet<TensorNode>>,
     /// For each step, the active nodes that it mentions: before it, and after it.
     active: Vec<[BTreeSet<TensorNode>; 2]>,
     /// The copies made before a step, by the node copied and the position of the step.
@@ -36,17 +40,18 @@ pub(crate) struct ForwardProgram {
 }
 
 impl ForwardProgram {
-    /// Analyses a program whose gradient by `parameters` is wanted.
+    /// Analyses steps that are no blocks. The gradient by each of the parameters is stored in the node with
+    /// it.
     pub(crate) fn new(
-        steps: &[ProgramStep],
-        parameters: &[TensorNode],
+        steps: Vec<ProgramStep>,
+        parameters: &[(TensorNode, TensorNode)],
     ) -> Result<ForwardProgram, GradientError> {
-        let mut flat = Vec::new();
-        flatten(steps, &mut flat);
         let mut program = ForwardProgram {
-            steps: flat,
+            steps,
+            overwritten: parameters.iter().map(|(_, gradient)| gradient.clone()).collect(),
             writes: BTreeMap::new(),
             parents: BTreeMap::new(),
+            slices: BTreeMap::new(),
             active: Vec::new(),
             saved: BTreeMap::new(),
             inserted: BTreeMap::new(),
@@ -58,9 +63,11 @@ impl ForwardProgram {
             }
             if let ProgramStep::Fetch { node, op: FetchOp::Slice { of, .. }, .. } = step {
                 program.parents.insert(node.clone(), of.clone());
+                program.slices.entry(of.clone()).or_default().insert(node.clone());
             }
         }
-        program.find_active(parameters)?;
+        let nodes: Vec<TensorNode> = parameters.iter().map(|(parameter, _)| parameter.clone()).collect();
+        program.find_active(&nodes)?;
         Ok(program)
     }
 
@@ -86,11 +93,6 @@ impl ForwardProgram {
     /// Whether a step writes the node.
     pub(crate) fn writes(&self, node: &TensorNode) -> bool {
         self.writes.contains_key(node)
-    }
-
-    /// Whether a step reads or writes the node.
-    pub(crate) fn mentions(&self, node: &TensorNode) -> bool {
-        self.writes(node) || self.steps.iter().any(|step| reads(step).contains(&node))
     }
 
     /// The nodes that the program mentions.
@@ -131,9 +133,7 @@ impl ForwardProgram {
                     active.remove(&node)
                 };
                 stale.remove(&node);
-                stale.extend(
-                    self.parents.iter().filter(|(_, of)| **of == node).map(|(slice, _)| slice.clone()),
-                );
+                stale.extend(self.slices.get(&node).into_iter().flatten().cloned());
             }
             found.push([before, of(&active)]);
         }
@@ -178,8 +178,9 @@ impl ForwardProgram {
         let mut sources = BTreeSet::new();
         self.sources(node, &mut sources);
         let first_write = |source: &TensorNode| {
-            let writes = self.writes.get(source)?;
-            writes.get(writes.partition_point(|&at| at < from)).copied()
+            let writes = self.writes.get(source).map_or(&[][..], Vec::as_slice);
+            let next = writes.get(writes.partition_point(|&at| at < from)).copied();
+            next.or_else(|| self.overwritten.contains(source).then_some(self.steps.len()))
         };
         let Some(at) = sources.iter().filter_map(first_write).min() else { return Ok(node.clone()) };
         if let Some(copy) = self.saved.get(&(node.clone(), at)) {
@@ -248,16 +249,19 @@ impl ForwardProgram {
             )?;
             Ok(ProgramStep::Accum(Box::new(accum)))
         };
+        let origin = self.steps.get(at).map_or(Origin::unknown(), ProgramStep::origin);
         if is_whole {
-            return Ok(vec![copied(&each_element(copy, &dims, self.steps[at].origin()))?]);
+            return Ok(vec![copied(&each_element(copy, &dims, origin))?]);
         }
-        let zero = filled(copy, 0.0, self.steps[at].origin());
+        let zero = filled(copy, 0.0, origin);
         std::iter::once(Ok(zero)).chain(accums.into_iter().map(copied)).collect()
     }
 
     /// The steps of the program with the copies among them.
     pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
-        insert(steps, &mut self.inserted, &mut 0)
+        let mut all = insert(steps, &mut self.inserted, &mut 0);
+        all.extend(self.inserted.into_values().flatten());
+        all
     }
 }
 
@@ -339,13 +343,17 @@ fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
     step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node).chain(sliced).collect()
 }
 
-fn flatten(steps: &[ProgramStep], flat: &mut Vec<ProgramStep>) {
-    for step in steps {
+/// The steps of a program without blocks around them.
+pub(crate) fn flat(steps: &[ProgramStep]) -> Vec<ProgramStep> {
+    let mut flat = Vec::new();
+    let mut open: Vec<&ProgramStep> = steps.iter().rev().collect();
+    while let Some(step) = open.pop() {
         match step {
-            ProgramStep::Block { steps, .. } => flatten(steps, flat),
+            ProgramStep::Block { steps, .. } => open.extend(steps.iter().rev()),
             step => flat.push(step.clone()),
         }
     }
+    flat
 }
 
 /// Inserts steps before the steps at some positions, which `at` counts.

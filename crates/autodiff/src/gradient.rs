@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use assignments::indexing::StaticSymbol;
 use assignments::{Assignments, Origin, ProgramStep, Warning, WarningKind};
 use tnode::TensorNode;
 
 use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::{ForwardProgram, filled};
+use crate::forward_program::{ForwardProgram, filled, flat};
 use crate::statement::gradient_node;
 
 /// A program followed by its backward pass.
@@ -21,28 +20,17 @@ pub struct Gradient {
     pub gradients: Vec<TensorNode>,
 }
 
-/// The steps of a backward pass.
-#[derive(Debug)]
-pub struct Backward {
-    /// The steps before, with copies of values that later ones of them overwrite.
-    pub before: Vec<ProgramStep>,
-    /// The steps that compute the gradients.
-    pub steps: Vec<ProgramStep>,
-    /// Warnings about parameters that the loss does not depend on, whose gradients are 0.
-    pub warnings: Vec<Warning>,
-}
-
-/// What a backward pass computes.
-#[derive(Clone, Copy, Debug)]
-pub struct GradientRequest<'a> {
+/// A gradient to compute.
+struct Request<'a> {
     /// The node whose gradient is computed.
-    pub loss: &'a TensorNode,
+    loss: &'a TensorNode,
     /// The gradient by the elements of the loss. Without one, the loss is a scalar.
-    pub seed: Option<&'a TensorNode>,
+    seed: Option<&'a TensorNode>,
     /// Each parameter with the node for its gradient.
-    pub parameters: &'a [(TensorNode, TensorNode)],
-    /// The statement that requests the gradient.
-    pub origin: &'a Origin,
+    parameters: &'a [(TensorNode, TensorNode)],
+    /// The statement that requests the gradient: operand 0 is the loss, and operand `1 + k` the parameter at
+    /// position `k`.
+    origin: &'a Origin,
 }
 
 /// The gradient of a scalar by parameters. A parameter stands for the values that it has after the program.
@@ -99,11 +87,12 @@ fn gradient_from(
             pairs.push((parameter.clone(), gradient_node(parameter)?));
         }
     }
-    let request = GradientRequest { loss, seed, parameters: &pairs, origin: Origin::unknown() };
-    let backward = backward(&program.steps, &program.symbols, &request)?;
-    let mut program = Assignments { steps: backward.before, ..program.clone() };
-    program.steps.extend(backward.steps);
-    program.warnings.extend(backward.warnings);
+    let mut program = program.clone();
+    expand(&mut program)?;
+    let at = flat(&program.steps).len();
+    let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
+    let steps = backward(&mut program, at, &request)?;
+    program.steps.extend(steps);
     let gradient_of = |parameter: &&TensorNode| {
         pairs.iter().find(|(known, _)| known == *parameter).map(|(_, gradient)| gradient.clone())
     };
@@ -111,60 +100,120 @@ fn gradient_from(
     Ok(Gradient { program, gradients })
 }
 
-/// The steps that compute gradients of the steps before them. `symbols` are the symbols of the program.
+/// Replaces each [`ProgramStep::Gradient`] by the steps that compute it. A gradient considers the steps before
+/// it, those of earlier gradients included. Copies of values that the program overwrites are inserted where
+/// the gradient needs them, and the program gets a warning for each gradient that is 0 because the loss does
+/// not depend on the parameter.
+///
+/// ```
+/// use assignments::text::Program;
+///
+/// let text = "
+///     param w f32[3]
+///     loss :+= w[i] * w[i]
+///     grad loss by w
+///     w[i] -= 0.1 * w.grad[i]";
+/// let mut program = Program::parse(text)?.assignments(&[])?;
+/// autodiff::expand(&mut program)?;
+/// assert!(program.to_string().contains("w.grad[i0] =:+ loss.grad * w[i0];"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// See [`GradientErrorKind`].
-pub fn backward(
-    before: &[ProgramStep],
-    symbols: &[StaticSymbol],
-    request: &GradientRequest<'_>,
-) -> Result<Backward, GradientError> {
-    let &GradientRequest { loss, seed, parameters, origin } = request;
-    let nodes: Vec<TensorNode> = parameters.iter().map(|(parameter, _)| parameter.clone()).collect();
-    let forward = ForwardProgram::new(before, &nodes)?;
-    check(&forward, request).map_err(|kind| kind.of(origin))?;
-    let mut pass = BackwardPass::new(forward, symbols, parameters);
+/// See [`GradientErrorKind`]. After an error the program is as it was before.
+pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
+    let mut expanded = program.clone();
+    while let Some((at, step)) = first_gradient(&expanded.steps) {
+        let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
+        let request = Request { loss, seed: None, parameters, origin };
+        let steps = backward(&mut expanded, at, &request)?;
+        replace_first_gradient(&mut expanded.steps, &mut Some(steps));
+    }
+    *program = expanded;
+    Ok(())
+}
+
+/// The first gradient, and the number of steps before it.
+fn first_gradient(steps: &[ProgramStep]) -> Option<(usize, ProgramStep)> {
+    let steps = flat(steps);
+    let at = steps.iter().position(|step| matches!(step, ProgramStep::Gradient { .. }))?;
+    Some((at, steps[at].clone()))
+}
+
+fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<ProgramStep>>) {
+    for at in 0..steps.len() {
+        match &mut steps[at] {
+            ProgramStep::Gradient { .. } => {
+                steps.splice(at..=at, by.take().unwrap_or_default());
+                return;
+            }
+            ProgramStep::Block { steps, .. } => replace_first_gradient(steps, by),
+            _ => {}
+        }
+        if by.is_none() {
+            return;
+        }
+    }
+}
+
+/// The steps that compute a gradient of the first `count` steps of a program, blocks not counted. Inserts
+/// copies of values that these steps overwrite into the program, and adds warnings to it.
+fn backward(
+    program: &mut Assignments,
+    count: usize,
+    request: &Request<'_>,
+) -> Result<Vec<ProgramStep>, GradientError> {
+    let &Request { loss, seed, parameters, origin } = request;
+    let mut before = flat(&program.steps);
+    before.truncate(count);
+    let forward = ForwardProgram::new(before, parameters)?;
+    check(&forward, request)?;
+    let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
     pass.start(loss, seed, origin)?;
     pass.run()?;
-    let (mut steps, reached) = (pass.tape.backward, pass.reached);
-    let mut warnings = Vec::new();
+    let (mut steps, reached, forward) = (pass.tape.backward, pass.reached, pass.tape.forward);
     let mut warned = BTreeSet::new();
-    for (parameter, gradient) in parameters {
+    for (position, (parameter, gradient)) in parameters.iter().enumerate() {
         if !reached.contains(parameter) && warned.insert(parameter) {
             steps.push(filled(gradient, 0.0, origin));
             let kind = WarningKind::NoGradient { parameter: parameter.name(), loss: loss.name() };
-            warnings.push(Warning::new(kind, origin.statement()));
+            program.warnings.push(Warning::new(kind, origin.operand(1 + position)));
         }
     }
-    let before = pass.tape.forward.with_copies(before.to_vec());
-    Ok(Backward { before, steps, warnings })
+    program.steps = forward.with_copies(std::mem::take(&mut program.steps));
+    Ok(steps)
 }
 
 /// Checks that the request fits the program.
-fn check(forward: &ForwardProgram, request: &GradientRequest<'_>) -> Result<(), GradientErrorKind> {
+fn check(forward: &ForwardProgram, request: &Request<'_>) -> Result<(), GradientError> {
+    let mentioned = forward.nodes();
+    check_loss(forward, request).map_err(|kind| kind.at(request.origin.operand(0)))?;
+    for (position, (parameter, gradient)) in request.parameters.iter().enumerate() {
+        let checked = float(parameter, "a parameter").and_then(|()| same_shape(gradient, parameter));
+        checked.map_err(|kind| kind.at(request.origin.operand(1 + position)))?;
+        if !mentioned.contains(parameter) {
+            let (parameter, known) = (parameter.name(), forward.float_inputs());
+            let kind = GradientErrorKind::UnknownParameter { parameter, known };
+            return Err(kind.at(request.origin.operand(1 + position)));
+        }
+    }
+    Ok(())
+}
+
+fn check_loss(forward: &ForwardProgram, request: &Request<'_>) -> Result<(), GradientErrorKind> {
     let loss = request.loss;
     float(loss, "a loss")?;
     if !forward.writes(loss) {
         return Err(GradientErrorKind::LossNotWritten { loss: loss.name() });
     }
     match request.seed {
-        Some(seed) => same_shape(seed, loss)?,
+        Some(seed) => same_shape(seed, loss),
         None if loss.num_elems()? != 1 => {
             let dims = loss.dims_without_padding()?.to_vec();
-            return Err(GradientErrorKind::NotScalar { loss: loss.name(), dims });
+            Err(GradientErrorKind::NotScalar { loss: loss.name(), dims })
         }
-        None => {}
+        None => Ok(()),
     }
-    for (parameter, gradient) in request.parameters {
-        float(parameter, "a parameter")?;
-        same_shape(gradient, parameter)?;
-        if !forward.mentions(parameter) {
-            let (parameter, known) = (parameter.name(), forward.float_inputs());
-            return Err(GradientErrorKind::UnknownParameter { parameter, known });
-        }
-    }
-    Ok(())
 }
 
 fn float(node: &TensorNode, role: &'static str) -> Result<(), GradientErrorKind> {

@@ -62,6 +62,6 @@ mod retype; // programs in double precision
 pub use crate::check::{CheckError, CheckOptions, WorstElement, check};
 pub use crate::error::{GradientError, GradientErrorKind};
 pub use crate::formula::Formula;
-pub use crate::gradient::{Backward, Gradient, GradientRequest, backward, gradient, gradient_seeded};
+pub use crate::gradient::{Gradient, expand, gradient, gradient_seeded};
 
 tnode::debug_as_display!(CheckError, GradientError, GradientErrorKind);

@@ -2,7 +2,8 @@
 //!
 //! Values that are equal to the greatest one share its adjoint equally. The derivative of a product by one
 //! factor is the product of the other factors: those before it times those after it, so nothing is divided by
-//! a factor that may be 0.
+//! a factor that may be 0. The products before and after run along an axis, reading what they wrote last, so
+//! this backward pass cannot be differentiated again.
 
 use assignments::indexing::{AxisIndex, Projection, Projections};
 use assignments::{Accum, AccumOp, Origin, Rhs};
@@ -62,7 +63,7 @@ impl BackwardPass<'_> {
         let rule = Formula::select(is_result, Formula::Adjoint, Formula::Number(0.0));
         let bindings = |access: &dyn Fn(&TensorNode) -> Access, value: &Access| Bindings {
             adjoint: access(&share),
-            selected: true,
+            sparse: true,
             values: Some((access(&result), [value.clone(), value.clone()])),
         };
         if keeps_old {
@@ -112,8 +113,8 @@ impl BackwardPass<'_> {
         for (array, &axis) in partial.iter().rev().skip(1).zip(&reduced) {
             inner = self.adjoint_of_factors(array, axis, &inner, &origin)?;
         }
-        let adjoint = Access::at_point(&inner, &accum);
-        let bindings = Bindings { adjoint, selected: false, values: None };
+        let bindings =
+            Bindings { adjoint: Access::at_point(&inner, &accum), sparse: adjoint.sparse, values: None };
         self.through(statement, &Formula::Adjoint, &bindings)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::AxisIndex;
 use assignments::{Accum, AccumOp, Operand, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype};
-use lowered_ir::ir::{Affine, BinaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, LoopId, UnaryOp};
 use tnode::{DType, Scalar, TensorNode};
 
 use crate::Formula;
@@ -91,8 +91,9 @@ pub(crate) struct Statement {
 pub(crate) struct Bindings {
     /// The adjoint of the result.
     pub(crate) adjoint: Access,
-    /// Whether a condition has selected the adjoint, so that it is 0 where the operands may be infinite.
-    pub(crate) selected: bool,
+    /// Whether parts of the adjoint may be 0 because the loss does not depend on them, while the operands
+    /// are infinite.
+    pub(crate) sparse: bool,
     /// The result and the operands of the operation; `None` stands for those of the statement.
     pub(crate) values: Option<(Access, [Access; 2])>,
 }
@@ -310,10 +311,13 @@ impl Statement {
         if dtype.is_float() { gradient_dtype(dtype) } else { dtype }
     }
 
-    /// The formula, guarded where its adjoint may be 0 because a condition selected another value while a
-    /// factor is infinite. Sums of products are left as they are.
+    /// The formula, guarded where its adjoint may be 0 while a factor is infinite. Sums of plain products are
+    /// left as they are.
     pub(crate) fn guarded(&self, formula: Formula, bindings: &Bindings) -> Formula {
-        if bindings.selected && self.once && !formula.selects() { formula.guarded() } else { formula }
+        let mentions = |&id: &LoopId| bindings.adjoint.index.iter().any(|index| index.affine().mentions(id));
+        let is_sum = !self.accum.projections.product_iterators().iter().all(mentions);
+        let is_kept = formula.selects() || (is_sum && formula.is_plain_product());
+        if bindings.sparse && !is_kept { formula.guarded() } else { formula }
     }
 
     /// The position of each point in the order in which the statement visits the points.

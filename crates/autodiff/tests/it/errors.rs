@@ -1,8 +1,10 @@
 //! Programs without a gradient: each error names the nodes and points to the statement.
 
-use autodiff::{CheckError, gradient};
+use assignments::indexing::{AxisIndex, Projections};
+use assignments::{AccumOp, Rhs, builder};
+use autodiff::{CheckError, gradient, gradient_seeded};
 use expect_test::{Expect, expect};
-use tnode::{DType, TensorNode};
+use tnode::{DType, Dims, TensorNode};
 
 use crate::support::{Input, floats, integers, program};
 
@@ -100,7 +102,8 @@ fn a_parameter_that_the_loss_does_not_reach() {
         program("y[i] := w[i]\nloss :+= x[i]\nkeep y", &[floats("x", &[3]), floats("w", &[3])]);
     let w = program.nodes().into_iter().find(|node| node.name() == "w").unwrap();
     let found = gradient(&program, &loss, &[&w]).unwrap();
-    expect!["the gradient of node loss by w is zero: no statements with derivatives lead from w to loss"].assert_eq(&found.program.warnings[0].to_string());
+    expect!["the gradient of node loss by w is zero: no statements with derivatives lead from w to loss"]
+        .assert_eq(&found.program.warnings[0].to_string());
     assert!(found.program.to_string().ends_with("w.grad =: 0;\n"));
 }
 
@@ -114,4 +117,20 @@ fn wrong_checks() {
     expect!["the program writes the parameter x; differences need a node that it only reads"]
         .assert_eq(&error(&inputs[0]).to_string());
     expect!["node w has no values; the program reads w"].assert_eq(&error(&inputs[1]).to_string());
+}
+
+#[test]
+fn statements_that_read_what_they_write() {
+    let (filled, _) = program("y[i] := x[i]\nkeep y\nloss :+= w[i]", &[floats("x", &[3]), floats("w", &[3])]);
+    let node = |name: &str| filled.nodes().into_iter().find(|node| node.name() == name).unwrap();
+    let (x, y, seed) = (node("x"), node("y"), floats("seed", &[3]).node);
+    let at = |offset| {
+        let index = AxisIndex::new(AxisIndex::axis(0).affine().plus_constant(offset));
+        (Dims::from_slice(&[3]), [index].into_iter().collect())
+    };
+    // y[i + 1] := y[i]
+    let projections = Projections::new(&[2], at(1), vec![at(0)], "shift").unwrap();
+    let shift = builder::accumulate(false, AccumOp::Assign, &y, Rhs::Copy((&y).into()), projections);
+    let error = gradient_seeded(&filled.clone().then(shift), &y, &seed, &[&x]).unwrap_err();
+    expect!["node y is read at elements that other iterations of the statement write, so its old values are lost; write to another node first"].assert_eq(&error.to_string());
 }

@@ -3,9 +3,12 @@
 mod accesses;
 mod compiled;
 mod errors;
+mod expansion;
 mod listings;
 mod networks;
+mod random_programs;
 mod reductions;
 mod rules;
+mod second_derivatives;
 mod support;
 mod versions;

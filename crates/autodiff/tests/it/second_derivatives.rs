@@ -1,0 +1,42 @@
+//! Gradients of gradients, compared with differences of gradients.
+
+use crate::support::{assert_close, between, floats, integers};
+
+/// The product of the second derivatives with a vector `u`, for a loss by `w`.
+fn assert_second(text: &str, inputs: &[crate::support::Input], letters: &str) {
+    let loss = text.replace("loss", "first");
+    assert_close(&format!("{loss}\ngrad first by w\nloss :+= w.grad[{letters}] * u[{letters}]"), inputs);
+}
+
+#[test]
+fn of_a_perceptron() {
+    assert_second(
+        "h[b,o] :+= x[b,i] * w[i,o]
+         a[b,o] := tanh(h[b,o])
+         l[b] := cross_entropy(a[b,o], label[b])
+         loss :+= l[b]",
+        &[
+            floats("x", &[3, 2]),
+            floats("w", &[2, 3]),
+            floats("u", &[2, 3]),
+            integers("label", &[3], &[0, 2, 1]),
+        ],
+        "i,o",
+    );
+}
+
+#[test]
+fn of_windows_gathers_and_powers() {
+    let inputs = || [floats("x", &[9]), floats("w", &[3]), floats("u", &[3])];
+    assert_second("y[i] :+= pad(x, 0)[2*i + k - 1] * w[k] where i < 5\nloss :+= sin(y[i])", &inputs(), "k");
+    assert_second(
+        "y[b] := w[ids[b]]\nz[b] := y[b] * y[b] * y[b]\nloss :+= z[b]",
+        &[floats("w", &[4]), floats("u", &[4]), integers("ids", &[5], &[0, 3, 3, 1, 8])],
+        "i",
+    );
+    assert_second(
+        "y[i,j] := pow(w[i], w[j])\nloss :+= y[i,j] where j <= i",
+        &[between("w", &[3], 0.5, 2.0), floats("u", &[3])],
+        "i",
+    );
+}
