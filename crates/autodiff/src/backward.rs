@@ -272,8 +272,16 @@ impl<'a> BackwardPass<'a> {
         bindings: &Bindings,
         negated: bool,
     ) -> Result<(), GradientError> {
-        for position in 0..statement.accum.rhs.operands().len() {
-            let Some(rule) = formula(&statement.accum, position) else { continue };
+        let count = statement.accum.rhs.operands().len();
+        for position in 0..count {
+            // Several operands that are one access get one statement.
+            let is_same = |other: &usize| same_access(&statement.accum, position, *other);
+            if (0..position).any(|other| is_same(&other)) {
+                continue;
+            }
+            let same = (position..count).filter(is_same);
+            let rules = same.filter_map(|position| formula(&statement.accum, position)).collect();
+            let Some(rule) = Formula::sum(rules) else { continue };
             let rule = match rule {
                 rule if !negated => rule,
                 Formula::Unary(UnaryOp::Neg, rule) => *rule,
@@ -520,6 +528,12 @@ impl<'a> BackwardPass<'a> {
             Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
         statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], &mut self.tape)
     }
+}
+
+/// Whether two operands are the same element at every point.
+fn same_access(accum: &Accum, a: usize, b: usize) -> bool {
+    let (operands, projections) = (accum.rhs.operands(), accum.projections.project_rhs());
+    a == b || (operands[a].node().is_some() && operands[a] == operands[b] && projections[a] == projections[b])
 }
 
 /// The adjoint of the element that each point writes. A point whose computed index is outside has 0.

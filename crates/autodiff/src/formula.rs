@@ -36,6 +36,27 @@ impl Formula {
         Formula::Binary(op, Box::new([a, b]))
     }
 
+    /// The sum of formulas in which all operands have the same value; `None` if there are none.
+    pub(crate) fn sum(formulas: Vec<Formula>) -> Option<Formula> {
+        let mut formulas = formulas.into_iter();
+        let first = formulas.next()?;
+        Some(formulas.fold(first, |sum, next| match (&sum, &next) {
+            (Formula::Binary(BinaryOp::Mul, a), Formula::Binary(BinaryOp::Mul, b))
+                if matches!((a.as_ref(), b.as_ref()), ([Formula::Adjoint, _], [Formula::Adjoint, _]))
+                    && a[1].is_operand()
+                    && b[1].is_operand() =>
+            {
+                let twice = Formula::binary(BinaryOp::Mul, Formula::Number(2.0), Formula::Adjoint);
+                Formula::binary(BinaryOp::Mul, twice, a[1].clone())
+            }
+            _ => Formula::binary(BinaryOp::Add, sum, next),
+        }))
+    }
+
+    fn is_operand(&self) -> bool {
+        matches!(self, Formula::Operand(_))
+    }
+
     /// `yes` where the condition holds, else `no`.
     pub(crate) fn select(condition: Formula, yes: Formula, no: Formula) -> Formula {
         Formula::Ternary(TernaryOp::Where, Box::new([condition, yes, no]))
@@ -52,17 +73,18 @@ impl Formula {
             Formula::Binary(BinaryOp::Mul, operands) => {
                 matches!(operands.as_ref(), [Formula::Number(_), adjoint] if adjoint.selects())
             }
+            Formula::Binary(BinaryOp::Add, operands) => operands.iter().all(Formula::selects),
             Formula::Ternary(TernaryOp::Where, operands) => operands[1].selects() && operands[2].selects(),
             _ => false,
         }
     }
 
-    /// Whether the formula is the adjoint times an operand.
+    /// Whether the formula is a multiple of the adjoint times an operand.
     pub(crate) fn is_plain_product(&self) -> bool {
         match self {
             Formula::Unary(UnaryOp::Neg, a) => a.is_plain_product(),
             Formula::Binary(BinaryOp::Mul, operands) => {
-                matches!(operands.as_ref(), [Formula::Adjoint, Formula::Operand(_)])
+                matches!(operands.as_ref(), [adjoint, Formula::Operand(_)] if adjoint.selects())
             }
             _ => false,
         }

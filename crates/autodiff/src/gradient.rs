@@ -100,10 +100,11 @@ fn gradient_from(
     Ok(Gradient { program, gradients })
 }
 
-/// Replaces each [`ProgramStep::Gradient`] by the steps that compute it. A gradient considers the steps before
-/// it, those of earlier gradients included. Copies of values that the program overwrites are inserted where
-/// the gradient needs them, and the program gets a warning for each gradient that is 0 because the loss does
-/// not depend on the parameter.
+/// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
+///
+/// A gradient considers the steps before it, those of earlier gradients included. Copies of values that the
+/// program overwrites are inserted where the gradient needs them. The program gets a warning for each gradient
+/// that is 0 because the loss does not depend on the parameter.
 ///
 /// ```
 /// use assignments::text::Program;

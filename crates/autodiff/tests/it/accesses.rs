@@ -4,8 +4,9 @@ use assignments::text::Program;
 use assignments::{AccumOp, builder};
 use autodiff::{CheckOptions, check};
 use lowered_ir::ir::BinaryOp;
+use tnode::{DType, Padding, TensorNode};
 
-use crate::support::{assert_bound_close, assert_close, floats, integers};
+use crate::support::{Input, assert_bound_close, assert_close, floats, integers, program};
 
 #[test]
 fn matmul_transposed_and_batched() {
@@ -131,4 +132,40 @@ fn bounds_by_letters() {
     );
     assert_close("m[i] :max= a[i,j] * a[i,j] where j <= i\nloss :+= m[i] * m[i]", &[floats("a", &[4, 4])]);
     assert_close("p[i] :*= a[i,j] where j < i\nloss :+= p[i] * p[i]", &[floats("a", &[4, 4])]);
+}
+
+/// Reads in the margins of a padded node give constants, which depend on the accumulation.
+#[test]
+fn margins() {
+    let padded = |neutral| {
+        let mut x = floats("x", &[5]);
+        let node =
+            TensorNode::builder("x").dims([5]).dtype(DType::F32).padding(Padding::new([(2, 1)], neutral));
+        x.node = node.build().unwrap();
+        [x, floats("w", &[3])]
+    };
+    for neutral in [Some(0.0), None, Some(0.5)] {
+        assert_close("y[i] :+= x[i + k - 2] * w[k] where i < 5\nloss :+= y[i] * y[i]", &padded(neutral));
+        assert_close(
+            "y[i] :max= x[i + k - 2] where i < 5, k < 3\nloss :+= y[i] * y[i] + w[0]",
+            &padded(neutral),
+        );
+        assert_close("y[i] := sin(x[i - 2] * w[1]) where i < 8\nloss :+= y[i]", &padded(neutral));
+        assert_close("y[i] :*= x[i + k - 2] + w[k] where i < 5\nloss :+= y[i] * y[i]", &padded(neutral));
+    }
+}
+
+/// Gradients of narrow floats are of f32, and computed in f32.
+#[test]
+fn narrow_floats() {
+    let narrow = |name, dims: &[usize]| {
+        let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F16).build().unwrap();
+        Input { node, ..floats(name, dims) }
+    };
+    let inputs = [narrow("a", &[3, 4]), narrow("b", &[4, 2])];
+    let (matmul, loss) = program("c[m,n] :+= a[m,k] * b[k,n]\nloss :+= tanh(c[m,n])", &inputs);
+    let found = autodiff::gradient(&matmul, &loss, &[&inputs[0].node, &inputs[1].node]).unwrap();
+    assert!(found.gradients.iter().all(|node| node.dtype() == DType::F32));
+    assert_close("c[m,n] :+= a[m,k] * b[k,n]\nloss :+= tanh(c[m,n])", &inputs);
+    assert_close("y[m,k] := exp(a[m,k])\nz[m] :max= y[m,k]\nloss :+= z[m] * y[m,0]", &[narrow("a", &[3, 4])]);
 }

@@ -100,10 +100,10 @@ fn an_overwritten_value_is_copied_before() {
         loss =:+ h[i0];
         loss.grad =: 1;
         h.grad[i0] =:+ loss.grad;
-        h_2.grad[i0] =:+ h.grad[i0] * h_before[i0];
-        h_2.grad[i0] =+ h.grad[i0] * h_before[i0];
-        factor[i0] =: cos(x[i0]);
-        x.grad[i0] =:+ h_2.grad[i0] * factor[i0];
+        factor[i0] =: 2.0 * h.grad[i0];
+        h_2.grad[i0] =:+ factor[i0] * h_before[i0];
+        factor_2[i0] =: cos(x[i0]);
+        x.grad[i0] =:+ h_2.grad[i0] * factor_2[i0];
     "#]]
     .assert_eq(&found.program.to_string());
 }
