@@ -1,22 +1,22 @@
 //! The backward pass: the steps in reverse, each of which adds to the adjoints of its operands.
 //!
-//! An adjoint is the gradient of the loss by one version of a node. The first contribution to it starts from
-//! 0, and the others add. A step that overwrites elements ends their version, so the adjoint of the older
-//! version has 0 there. A statement `c[m,n] :+= a[m,k] * b[k,n]` becomes
+//! An adjoint is the gradient of the loss by one version of a node. The first contribution to an adjoint
+//! starts from 0, and later contributions add. A step that overwrites elements ends their version, so the
+//! adjoint of the older version has 0 there. A statement `c[m,n] :+= a[m,k] * b[k,n]` becomes
 //! `a.grad[m,k] += c.grad[m,n] * b[k,n]` and `b.grad[k,n] += c.grad[m,n] * a[m,k]` over the same points, so
-//! no equation is solved: windows and computed indices of operands become those of the nodes written.
+//! no equation is solved: windows and computed indices of operands are indices of the nodes written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::{AxisIndex, Projection, StaticSymbol, are_injective, are_surjective};
-use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, Rhs};
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::ir::{BinaryOp, SymbolId, UnaryOp, Var};
-use tnode::{Dims, TensorNode};
+use tnode::TensorNode;
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::{ForwardProgram, formula};
+use crate::forward_program::ForwardProgram;
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, Tape};
 
@@ -24,8 +24,8 @@ use crate::statement::{Bindings, Statement, Tape};
 #[derive(Clone, Debug)]
 pub(crate) struct Adjoint {
     pub(crate) node: TensorNode,
-    /// Whether some elements may be 0 because the loss does not depend on those of the node, which may be
-    /// infinite.
+    /// Whether some elements may be 0 because the loss does not depend on them; the values of the node may be
+    /// infinite there.
     pub(crate) sparse: bool,
     /// Whether the node belongs to the caller, so that its values must stay.
     given: bool,
@@ -34,8 +34,8 @@ pub(crate) struct Adjoint {
 /// The backward pass so far.
 pub(crate) struct BackwardPass<'a> {
     pub(crate) tape: Tape,
-    symbols: &'a [StaticSymbol],
-    adjoints: BTreeMap<TensorNode, Adjoint>,
+    pub(crate) symbols: &'a [StaticSymbol],
+    pub(crate) adjoints: BTreeMap<TensorNode, Adjoint>,
     /// The gradient node of each parameter.
     gradients: BTreeMap<TensorNode, TensorNode>,
     /// The parameters that the loss depends on.
@@ -79,7 +79,11 @@ impl<'a> BackwardPass<'a> {
 
     /// The node for the adjoint of the version of a node that the step at position `at` reads. The flag says
     /// that it is new.
-    fn adjoint(&mut self, node: &TensorNode, at: usize) -> Result<(&mut Adjoint, bool), GradientError> {
+    pub(crate) fn adjoint(
+        &mut self,
+        node: &TensorNode,
+        at: usize,
+    ) -> Result<(&mut Adjoint, bool), GradientError> {
         let is_new = !self.adjoints.contains_key(node);
         if is_new {
             let adjoint = self.new_adjoint(node, at)?;
@@ -179,7 +183,8 @@ impl<'a> BackwardPass<'a> {
         statement.push(target, Operation::Copy, &[read], &mut self.tape)
     }
 
-    /// Differentiates the accumulations of a step into one node, of which `parts` have points.
+    /// Differentiates the accumulations of a step into one node. `all` are these accumulations, and `parts`
+    /// the ones whose product spaces have points.
     fn target(
         &mut self,
         adjoint: &Adjoint,
@@ -265,143 +270,6 @@ impl<'a> BackwardPass<'a> {
         Ok(())
     }
 
-    /// Adds to the adjoints of a statement's operands, for the adjoint of its result.
-    pub(crate) fn operands(
-        &mut self,
-        statement: &mut Statement,
-        bindings: &Bindings,
-        negated: bool,
-    ) -> Result<(), GradientError> {
-        let count = statement.accum.rhs.operands().len();
-        for position in 0..count {
-            // Several operands that are one access get one statement.
-            let is_same = |other: &usize| same_access(&statement.accum, position, *other);
-            if (0..position).any(|other| is_same(&other)) {
-                continue;
-            }
-            let same = (position..count).filter(is_same);
-            let rules = same.filter_map(|position| formula(&statement.accum, position)).collect();
-            let Some(rule) = Formula::sum(rules) else { continue };
-            let rule = match rule {
-                rule if !negated => rule,
-                Formula::Unary(UnaryOp::Neg, rule) => *rule,
-                rule => Formula::unary(UnaryOp::Neg, rule),
-            };
-            self.operand(statement, position, &rule, bindings)?;
-        }
-        Ok(())
-    }
-
-    /// Adds a formula to the adjoint of one operand.
-    fn operand(
-        &mut self,
-        statement: &mut Statement,
-        position: usize,
-        rule: &Formula,
-        bindings: &Bindings,
-    ) -> Result<(), GradientError> {
-        let Some(access) = Access::of_operand(&statement.accum, position) else { return Ok(()) };
-        let Some(node) = access.operand.node().cloned() else { return Ok(()) };
-        if !self.tape.forward.is_active_before(statement.at, &node) {
-            return Ok(());
-        }
-        let rule = statement.guarded(rule.clone(), bindings);
-        let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
-        adjoint.sparse |= bindings.sparse || rule.has_condition();
-        let adjoint = adjoint.node.clone();
-        let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {
-            let target = Target::sum(&adjoint, is_new, &access);
-            statement.accumulate(target, &rule, bindings, &mut self.tape)?;
-            self.note_sparse(&node, is_new);
-            return Ok(());
-        };
-        let wide = self.tape.temporary("reach", &dims, adjoint.dtype())?;
-        let shifted = access.index.iter().zip(&low);
-        let index: Vec<AxisIndex> =
-            shifted.map(|(index, low)| index.map(|index| index.plus_constant(-low))).collect();
-        let target = Target::sum(&wide, true, &Access::new(&wide, &dims, &index));
-        statement.accumulate(target, &rule, bindings, &mut self.tape)?;
-        self.note_sparse(&node, is_new);
-        self.add_inside((&wide, &dims, &low), (&adjoint, &access.dims, is_new), &statement.accum.origin)?;
-        self.note_sparse(&node, is_new);
-        Ok(())
-    }
-
-    /// Notes that the adjoint of a node, if it is new, has elements that the last step does not write.
-    fn note_sparse(&mut self, node: &TensorNode, is_new: bool) {
-        let last = self.tape.backward.last().and_then(|step| step.accums().last());
-        let covers = last.is_some_and(|accum| accum.projections.is_surjective());
-        if let Some(adjoint) = self.adjoints.get_mut(node).filter(|_| is_new && !covers) {
-            adjoint.sparse = true;
-        }
-    }
-
-    /// The box of indices that an access reaches, as its dimensions and least indices, if it may reach beyond
-    /// the dimensions of its node.
-    fn box_outside(
-        &self,
-        statement: &Statement,
-        access: &Access,
-        node: &TensorNode,
-    ) -> Result<Option<(Dims, Vec<i64>)>, GradientError> {
-        let is_computed = access.index.iter().any(|index| index.computed().is_some());
-        let may_reach_outside = matches!(access.operand, Operand::Padded { .. }) || node.padding().is_some();
-        if !may_reach_outside || is_computed {
-            return Ok(None);
-        }
-        let (mut dims, mut low, mut is_outside) = (Dims::new(), Vec::new(), false);
-        for (index, &dim) in access.index.iter().zip(&access.dims) {
-            let range = |id: SymbolId| self.symbols.get(id.index()).and_then(|symbol| symbol.range);
-            let index = index.affine();
-            let is_open =
-                index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
-            let bounds = statement.accum.projections.index_bounds(&index, &range).filter(|_| !is_open);
-            let extent =
-                bounds.and_then(|(lo, hi)| usize::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok());
-            let (Some((lo, hi)), Some(extent)) = (bounds, extent) else {
-                return Err(GradientErrorKind::OpenSymbol { node: node.name() }.of(&statement.accum.origin));
-            };
-            is_outside |= lo < 0 || usize::try_from(hi).is_ok_and(|hi| hi >= dim);
-            dims.push(extent);
-            low.push(lo);
-        }
-        Ok(is_outside.then_some((dims, low)))
-    }
-
-    /// Adds the elements of `wide`, whose first element has the indices `low`, to the elements of a node with
-    /// the same indices.
-    fn add_inside(
-        &mut self,
-        (wide, wide_dims, low): (&TensorNode, &Dims, &[i64]),
-        (node, dims, is_new): (&TensorNode, &Dims, bool),
-        origin: &Origin,
-    ) -> Result<(), GradientError> {
-        let (mut axes, mut to, mut from) = (Dims::new(), Vec::new(), Vec::new());
-        for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide_dims.iter().zip(low)).enumerate() {
-            let first = low.max(0);
-            let end =
-                (low + i64::try_from(extent).unwrap_or(i64::MAX)).min(i64::try_from(dim).unwrap_or(i64::MAX));
-            axes.push(usize::try_from(end - first).unwrap_or(0));
-            to.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first)));
-            from.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first - low)));
-        }
-        let lhs = (dims.clone(), to.into_iter().collect());
-        let rhs = vec![(wide_dims.clone(), from.into_iter().collect())];
-        let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
-        let projections =
-            assignments::indexing::Projections::new(&axes, lhs, rhs, "gradient").map_err(fits)?;
-        self.tape.backward.push(ProgramStep::Accum(Box::new(Accum {
-            init_neutral: is_new,
-            op: AccumOp::Add,
-            lhs: node.clone(),
-            rhs: Rhs::Copy(wide.into()),
-            computed: Vec::new(),
-            projections,
-            origin: origin.clone(),
-        })));
-        Ok(())
-    }
-
     /// The adjoint of a statement that stores values: where several points store in one element, the adjoint
     /// belongs to the last of them.
     fn last_writer(
@@ -464,26 +332,6 @@ impl<'a> BackwardPass<'a> {
         Ok(Access::at_target(&result, &statement.accum))
     }
 
-    /// Adds to the adjoints of a statement's operands, where the adjoint of the value that it accumulates is
-    /// a formula.
-    pub(crate) fn through(
-        &mut self,
-        statement: &mut Statement,
-        rule: &Formula,
-        bindings: &Bindings,
-    ) -> Result<(), GradientError> {
-        if matches!(statement.accum.rhs, Rhs::Copy(_)) {
-            return match formula(&statement.accum, 0) {
-                Some(_) => self.operand(statement, 0, rule, bindings),
-                None => Ok(()),
-            };
-        }
-        let guarded = statement.guarded(rule.clone(), bindings);
-        let adjoint = statement.value(&guarded, bindings, &mut self.tape)?;
-        let sparse = bindings.sparse || rule.has_condition();
-        self.operands(statement, &Bindings { adjoint, sparse, values: None }, false)
-    }
-
     /// A new adjoint for the older version of a node, with the values of the newer one.
     fn carry(
         &mut self,
@@ -528,12 +376,6 @@ impl<'a> BackwardPass<'a> {
             Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
         statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], &mut self.tape)
     }
-}
-
-/// Whether two operands are the same element at every point.
-fn same_access(accum: &Accum, a: usize, b: usize) -> bool {
-    let (operands, projections) = (accum.rhs.operands(), accum.projections.project_rhs());
-    a == b || (operands[a].node().is_some() && operands[a] == operands[b] && projections[a] == projections[b])
 }
 
 /// The adjoint of the element that each point writes. A point whose computed index is outside has 0.

@@ -93,7 +93,7 @@ pub enum GradientErrorKind {
         node: String,
         /// The accumulating operation.
         op: String,
-        /// What to write instead.
+        /// A remedy.
         instead: &'static str,
     },
     /// A statement reads elements that it writes in another iteration.

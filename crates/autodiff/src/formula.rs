@@ -1,4 +1,4 @@
-//! Formulas: what a rule says about the adjoint of an operand.
+//! Formulas, by which rules compute the adjoints of operands.
 
 use std::fmt;
 

@@ -203,8 +203,8 @@ impl ForwardProgram {
         std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name)
     }
 
-    /// The nodes whose change may change the value of `node`: the node itself, and if it is virtual or a
-    /// slice, those that it is computed from.
+    /// The nodes whose change may change the value of `node`: the node itself, and the nodes from which it is
+    /// computed if it is virtual or a slice.
     fn sources(&self, node: &TensorNode, found: &mut BTreeSet<TensorNode>) {
         let mut open = vec![node.clone()];
         while let Some(node) = open.pop() {
@@ -270,7 +270,7 @@ pub(crate) fn filled(node: &TensorNode, value: f64, origin: &Origin) -> ProgramS
     ProgramStep::Fetch { node: node.clone(), op: FetchOp::Constant(value), origin: origin.clone() }
 }
 
-/// What is known of the derivative of an accumulation by the operand at that position.
+/// The rule for the operand at that position.
 pub(crate) fn derivative(rhs: &Rhs, operand: usize) -> Derivative {
     match rhs {
         Rhs::Copy(_) => Formula::Adjoint.into(),

@@ -13,7 +13,7 @@ use crate::statement::gradient_node;
 /// A program followed by its backward pass.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// The steps of the program, then those that compute the gradients. Lowering makes one routine of them.
+    /// The steps of the program, then the steps of the gradients. Lowering makes one routine of all steps.
     pub program: Assignments,
     /// The gradient by each parameter, in the order given, with the dimensions of the parameter and its type,
     /// but at least f32.
@@ -102,21 +102,22 @@ fn gradient_from(
 
 /// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
 ///
-/// A gradient considers the steps before it, those of earlier gradients included. Copies of values that the
-/// program overwrites are inserted where the gradient needs them. The program gets a warning for each gradient
-/// that is 0 because the loss does not depend on the parameter.
+/// A gradient considers all steps before it, also the steps of earlier gradients. Copies of values that the
+/// program overwrites are inserted where the gradient needs them. The program gets a warning for each
+/// gradient that is 0 because the loss does not depend on the parameter.
 ///
 /// ```
 /// use assignments::text::Program;
 ///
 /// let text = "
+///     input x f32[3]
 ///     param w f32[3]
-///     loss :+= w[i] * w[i]
+///     loss :+= x[i] * w[i]
 ///     grad loss by w
 ///     w[i] -= 0.1 * w.grad[i]";
 /// let mut program = Program::parse(text)?.assignments(&[])?;
 /// autodiff::expand(&mut program)?;
-/// assert!(program.to_string().contains("w.grad[i0] =:+ loss.grad * w[i0];"));
+/// assert!(program.to_string().contains("w.grad[i0] =:+ loss.grad * x[i0];"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

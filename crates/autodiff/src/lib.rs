@@ -2,24 +2,25 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To compute gradients of a program of `assignments`, or to write a front end that does: yes. To train a
-//! network, use `arrayjit`, which re-exports what you need of it.
+//! Use it to compute gradients of a program of `assignments`, or to write a front end that has gradients. To
+//! train a network, use `arrayjit`.
 //!
 //! # Example
 //!
-//! Differentiates a sum of squares; the program with its gradient is one list of assignments:
+//! Differentiates a product of a matrix and a vector. The program with its gradient is one list of
+//! assignments:
 //!
 //! ```
 //! use assignments::text;
 //! use tnode::{DType, TensorNode};
 //!
-//! let w = TensorNode::builder("w").dims([3]).dtype(DType::F32).build()?;
-//! let loss = TensorNode::builder("loss").dims([]).dtype(DType::F32).build()?;
-//! let program = text::parse("loss :+= w[i] * w[i]", &[w.clone(), loss.clone()])?;
+//! let node = |name, dims: &[usize]| {
+//!     TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build()
+//! };
+//! let (x, w, loss) = (node("x", &[4, 3])?, node("w", &[3])?, node("loss", &[])?);
+//! let program = text::parse("y[b] :+= x[b,i] * w[i]\nloss :+= tanh(y[b])", &[x, w.clone(), loss.clone()])?;
 //! let gradient = autodiff::gradient(&program, &loss, &[&w])?;
-//! assert!(gradient.program.to_string().ends_with(
-//!     "loss.grad =: 1;\nw.grad[i0] =:+ loss.grad * w[i0];\nw.grad[i0] =+ loss.grad * w[i0];\n"
-//! ));
+//! assert!(gradient.program.to_string().ends_with("w.grad[i1] =:+ y.grad[i0] * x[i0, i1];\n"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -51,6 +52,7 @@ mod forward_program; // the program to differentiate
 mod statement; // one accumulation of it
 
 mod backward; // the steps in reverse
+mod operands; // the adjoints of the operands of one step
 mod reductions; // extremes and products of several values
 
 mod error;

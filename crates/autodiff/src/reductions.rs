@@ -1,8 +1,8 @@
 //! Derivatives of the greatest or least of several values, and of their product.
 //!
 //! Values that are equal to the greatest one share its adjoint equally. The derivative of a product by one
-//! factor is the product of the other factors: those before it times those after it, so nothing is divided by
-//! a factor that may be 0. The products before and after run along an axis, reading what they wrote last, so
+//! factor is the product of the factors before it times the product of the factors after it, so nothing is
+//! divided by a factor that may be 0. These running products read the elements that they have written, so
 //! this backward pass cannot be differentiated again.
 
 use assignments::indexing::{AxisIndex, Projection, Projections};

@@ -30,7 +30,7 @@ impl Twins {
         Ok(twin)
     }
 
-    /// The program over twins.
+    /// A copy of the program in which twins replace the nodes.
     pub(crate) fn program(&mut self, program: &Assignments) -> Result<Assignments, tnode::Error> {
         let steps = self.steps(&program.steps)?;
         Ok(Assignments { symbols: program.symbols.clone(), steps, ..Assignments::default() })

@@ -94,7 +94,7 @@ pub(crate) struct Bindings {
     /// Whether parts of the adjoint may be 0 because the loss does not depend on them, while the operands
     /// are infinite.
     pub(crate) sparse: bool,
-    /// The result and the operands of the operation; `None` stands for those of the statement.
+    /// The result and the operands of the operation, if they are not the statement's own.
     pub(crate) values: Option<(Access, [Access; 2])>,
 }
 
