@@ -16,7 +16,7 @@ use tnode::TensorNode;
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::ForwardProgram;
+use crate::forward_program::{ForwardProgram, formula};
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, Tape};
 
@@ -205,16 +205,28 @@ impl<'a> BackwardPass<'a> {
         let reads_itself =
             parts.iter().any(|accum| accum.operands().any(|operand| operand.node() == Some(node)));
         let own = reads_itself || adjoint.given;
+        if parts.is_empty() {
+            if keeps_old && own {
+                self.carry(adjoint, node, first)?;
+            } else if keeps_old {
+                self.adjoints.insert(node.clone(), adjoint.clone());
+            }
+            return Ok(());
+        }
         match combination {
+            Combination::Constant if keeps_old && !covers => {
+                self.carry_rest(adjoint, node, &statements)?;
+            }
             Combination::Constant => {}
             Combination::Store => {
                 if parts.len() > 1 && !once {
                     return Err(reduction(first, "write the parts to nodes of their own"));
                 }
                 let keeps_rest = keeps_old && !covers;
+                // Lowering rejects elements that are set to 0 twice without a read in between.
+                let own = own || !statements.iter().all(|statement| self.reads_adjoint(statement));
                 if keeps_rest && own {
-                    let older = self.carry(&Adjoint { sparse: true, ..adjoint.clone() }, node, first)?;
-                    self.clear(&older, &statements)?;
+                    self.carry_rest(adjoint, node, &statements)?;
                 }
                 for statement in &mut statements {
                     let bindings = self.last_writer(adjoint, statement)?;
@@ -354,6 +366,27 @@ impl<'a> BackwardPass<'a> {
         let adjoint = Adjoint { node: older.clone(), sparse: adjoint.sparse, given: false };
         self.adjoints.insert(node.clone(), adjoint);
         Ok(older)
+    }
+
+    /// Like [`carry`](Self::carry), with 0 for the elements that statements overwrite.
+    fn carry_rest(
+        &mut self,
+        adjoint: &Adjoint,
+        node: &TensorNode,
+        statements: &[Statement],
+    ) -> Result<(), GradientError> {
+        let Some(first) = statements.first() else { return Ok(()) };
+        let older = self.carry(&Adjoint { sparse: true, ..adjoint.clone() }, node, &first.accum)?;
+        self.clear(&older, statements)
+    }
+
+    /// Whether the adjoint of some operand grows by the adjoint of the statement's result.
+    fn reads_adjoint(&self, statement: &Statement) -> bool {
+        let operands = statement.accum.rhs.operands().iter().enumerate();
+        let mut active = operands.filter(|(_, operand)| {
+            operand.node().is_some_and(|node| self.tape.forward.is_active_before(statement.at, node))
+        });
+        active.any(|(position, _)| formula(&statement.accum, position).is_some())
     }
 
     /// Sets the elements of an adjoint to 0 that statements overwrite.

@@ -31,6 +31,50 @@ fn partial_overwrites_clear_a_part() {
     );
 }
 
+/// Constants clear parts of an adjoint, in a row and in between.
+#[test]
+fn overwrites_by_constants() {
+    assert_close(
+        "h[i] := x[i] * x[i]
+         h[1] := 5
+         n := i32(h[1])
+         h[1] := 3
+         h[i] or= 1 where i < 1
+         y[i] := h[i] * x[i]
+         h[2] := n
+         loss :+= y[i] * h[i]",
+        &[floats("x", &[4])],
+    );
+}
+
+/// A statement over no points leaves the adjoint of its target as it is.
+#[test]
+fn statements_over_no_points() {
+    for op in ["+", "-", "*", "max"] {
+        assert_close(
+            &format!("h[i] := x[i]\nh[i] {op}= y[i,j]\nloss :+= h[i] * h[i]"),
+            &[floats("x", &[4]), floats("y", &[4, 0])],
+        );
+    }
+}
+
+/// A recurrence over the rows of one node, one statement for each row.
+#[test]
+fn rows_in_sequence() {
+    let mut text = "h[t,i] := 0 where t < 5, i < 2\n".to_owned();
+    for t in 0..5 {
+        let before = if t == 0 { "s[i]".to_owned() } else { format!("p{t}[i]") };
+        text += &format!("q{t}[i] :+= {before} * w[j,i]\nh[{t},i] := tanh(q{t}[i] + x[{t},i])\n");
+        if t < 4 {
+            text += &format!("p{}[i] := h[{t},i]\n", t + 1);
+        }
+    }
+    assert_close(
+        &(text + "loss :+= h[t,i] * h[t,i] * (t + 1)"),
+        &[floats("s", &[2]), floats("w", &[2, 2]), floats("x", &[5, 2])],
+    );
+}
+
 #[test]
 fn sums_in_several_steps() {
     assert_close(
