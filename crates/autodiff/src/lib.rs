@@ -34,8 +34,9 @@
 //! # Promises
 //!
 //! * The gradient by a parameter is that by the values which the parameter has at the end of the program.
-//! * No rule multiplies by an infinite factor where a condition has selected another value, so `where` leaks
-//!   no NaN.
+//! * No rule multiplies a 0 by an infinite factor where a condition has selected another value, so `where`
+//!   leaks no NaN. Sums of products are an exception, because a matrix product stays one: if an operand has
+//!   infinite elements, select them before the sum.
 //! * Values that later steps overwrite are copied if the backward pass needs them, by steps of the program.
 //! * A program that cannot be differentiated gives a typed error that names the statement.
 //!

@@ -111,7 +111,7 @@ impl BackwardPass<'_> {
         }
         let mut inner = self.adjoint_of_product(adjoint, &accum, &reduced, at)?;
         for (array, &axis) in partial.iter().rev().skip(1).zip(&reduced) {
-            inner = self.adjoint_of_factors(array, axis, &inner, &origin)?;
+            inner = self.adjoint_of_factors(array, axis, (&inner, adjoint.sparse), &origin)?;
         }
         let bindings =
             Bindings { adjoint: Access::at_point(&inner, &accum), sparse: adjoint.sparse, values: None };
@@ -132,10 +132,40 @@ impl BackwardPass<'_> {
         let access = Access::at_target(&product, accum);
         let target = Target { op: AccumOp::Mul, ..Target::sum(&product, true, &access) };
         statement.push(target, Operation::Copy, &[Access::at_point(factors, accum)], &mut self.tape)?;
-        let whole = self.whole(node, &accum.origin)?;
-        let [adjoint, product] = [&adjoint.node, &product].map(|node| Access::at_target(node, &whole.accum));
-        let operation = Operation::Binary(BinaryOp::Mul);
-        whole.push(assigned(older, &whole.accum), operation, &[adjoint, product], &mut self.tape)
+        let mut whole = self.whole(node, &accum.origin)?;
+        let product = Access::at_target(&product, &whole.accum);
+        let read = Access::at_target(&adjoint.node, &whole.accum);
+        self.multiplied(&mut whole, older, (read, adjoint.sparse), [product.clone(), product])
+    }
+
+    /// Assigns the product of an adjoint and the first of two values, at the elements that a statement visits.
+    fn multiplied(
+        &mut self,
+        statement: &mut Statement,
+        to: &TensorNode,
+        (adjoint, sparse): (Access, bool),
+        values: [Access; 2],
+    ) -> Result<(), GradientError> {
+        let rule = Formula::binary(BinaryOp::Mul, Formula::Adjoint, Formula::Operand(0));
+        self.assign(
+            statement,
+            to,
+            rule,
+            Bindings { adjoint, sparse, values: Some((values[0].clone(), values)) },
+        )
+    }
+
+    /// Assigns a formula to the elements that a statement visits.
+    fn assign(
+        &mut self,
+        statement: &mut Statement,
+        to: &TensorNode,
+        rule: Formula,
+        bindings: Bindings,
+    ) -> Result<(), GradientError> {
+        let rule = statement.guarded(rule, &bindings);
+        let target = assigned(to, &statement.accum);
+        statement.accumulate(target, &rule, &bindings, &mut self.tape)
     }
 
     /// The product of an array over one of its axes.
@@ -181,14 +211,14 @@ impl BackwardPass<'_> {
         let inner = self.tape.temporary("inner", &dims, adjoint.node.dtype())?;
         let points = each_element(&inner, &dims, &accum.origin);
         let access = |node: &TensorNode| Access::new(node, projections.lhs_dims(), &index);
-        let statement = Statement::new(&points, at, true, &mut self.tape)?;
-        let target = assigned(&inner, &points);
+        let mut statement = Statement::new(&points, at, true, &mut self.tape)?;
+        let read = access(&adjoint.node);
         if accum.init_neutral {
-            statement.push(target, Operation::Copy, &[access(&adjoint.node)], &mut self.tape)?;
+            let target = assigned(&inner, &points);
+            statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         } else {
-            let old = self.tape.forward.value_before(&accum.lhs, at)?;
-            let operands = [access(&adjoint.node), access(&old)];
-            statement.push(target, Operation::Binary(BinaryOp::Mul), &operands, &mut self.tape)?;
+            let old = access(&self.tape.forward.value_before(&accum.lhs, at)?);
+            self.multiplied(&mut statement, &inner, (read, adjoint.sparse), [old.clone(), old])?;
         }
         Ok(inner)
     }
@@ -198,28 +228,27 @@ impl BackwardPass<'_> {
         &mut self,
         factors: &TensorNode,
         axis: usize,
-        adjoint: &TensorNode,
+        (adjoint, sparse): (&TensorNode, bool),
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
         let before = self.running_product(factors, axis, false, origin)?;
         let after = self.running_product(factors, axis, true, origin)?;
-        let whole = self.whole(factors, origin)?;
+        let mut whole = self.whole(factors, origin)?;
         let inner = self.like(factors, "inner")?;
         let read = Access::at_target(factors, &whole.accum);
         let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
         dims.remove(axis);
         index.remove(axis);
-        let operands = [
-            Access::new(adjoint, &dims, &index),
-            Access::at_target(&before, &whole.accum),
-            Access::at_target(&after, &whole.accum),
-        ];
-        whole.push(
-            assigned(&inner, &whole.accum),
-            Operation::Ternary(TernaryOp::Mul3),
-            &operands,
-            &mut self.tape,
-        )?;
+        let bindings = Bindings {
+            adjoint: Access::new(adjoint, &dims, &index),
+            sparse,
+            values: Some((
+                read,
+                [Access::at_target(&before, &whole.accum), Access::at_target(&after, &whole.accum)],
+            )),
+        };
+        let others = Box::new([Formula::Adjoint, Formula::Operand(0), Formula::Operand(1)]);
+        self.assign(&mut whole, &inner, Formula::Ternary(TernaryOp::Mul3, others), bindings)?;
         Ok(inner)
     }
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use assignments::indexing::{AxisIndex, Projection};
+use assignments::indexing::{AxisIndex, Projection, Projections, identity_projections};
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
-use assignments::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep, builder};
+use assignments::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep, Rhs, builder};
 use autodiff::{CheckError, CheckOptions, GradientErrorKind, check, gradient};
-use lowered_ir::ir::{BinaryOp, UnaryOp, Var};
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp, Var};
 use random_programs::{
     Accumulation, BinaryFunction, ExpressionKind, LeafKind, NodeMode, ProgramNumber, ProgramWeights,
     RandomProgram, StatementKind, TargetKind, UnaryFunction, program_from_seed,
 };
-use tnode::{DType, HostArray, Scalar, TensorNode};
+use tnode::{DType, Dims, HostArray, Scalar, TensorNode};
 
 use crate::compiled::compare_optimised;
 use crate::support::{Input, noise};
@@ -83,7 +83,32 @@ fn input(node: &TensorNode, data: &[u64], seed: usize) -> Input {
     Input { node: node.clone(), values }
 }
 
-/// The program with a loss behind it: the sum of the sines of all elements that it writes.
+/// The sines of the elements of a node, but 0 where an element is large, infinite or NaN.
+fn moderate_sines(sines: &TensorNode, node: &TensorNode) -> Option<Assignments> {
+    let dims = node.dims_without_padding().ok()?;
+    let like = |name: &str, dtype| {
+        let name = format!("{}_{name}", sines.name());
+        TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build().ok()
+    };
+    let (size, is_moderate, sine) =
+        (like("size", DType::F64)?, like("is_moderate", DType::Bool)?, like("all", DType::F64)?);
+    let at = || (dims.clone(), identity_projections(&dims));
+    let number = |value: f64| {
+        (Operand::Constant(Scalar::from_f64(DType::F64, value)), (Dims::new(), Projection::new()))
+    };
+    let ((limit, limit_at), (zero, zero_at)) = (number(30.0), number(0.0));
+    let compared = Projections::new(&dims, at(), vec![at(), limit_at], "compare").ok()?;
+    let chosen = Projections::new(&dims, at(), vec![at(), at(), zero_at], "choose").ok()?;
+    let compare = Rhs::Binary(BinaryOp::Lt, [(&size).into(), limit]);
+    let choose = Rhs::Ternary(TernaryOp::Where, [(&is_moderate).into(), (&sine).into(), zero]);
+    let assign = |to: &TensorNode, rhs, by| builder::accumulate(false, AccumOp::Assign, to, rhs, by);
+    let program = builder::unary(&size, UnaryOp::Abs, node).ok()?;
+    let program = program.then(assign(&is_moderate, compare, compared));
+    let program = program.then(builder::unary(&sine, UnaryOp::Sin, node).ok()?);
+    Some(program.then(assign(sines, choose, chosen)))
+}
+
+/// The program with a loss behind it: the sum of the sines of all moderate elements that it writes.
 fn with_loss(program: Assignments) -> Option<(Assignments, TensorNode)> {
     let scalar = |name: String| TensorNode::builder(name).dims([]).dtype(DType::F64).build().ok();
     let (mut all, mut loss) = (program.clone(), None);
@@ -94,10 +119,13 @@ fn with_loss(program: Assignments) -> Option<(Assignments, TensorNode)> {
         }
         let sines = TensorNode::builder(format!("sines_{position}")).dims(dims.clone()).dtype(DType::F64);
         let (sines, part) = (sines.build().ok()?, scalar(format!("part_{position}"))?);
-        let letters: Vec<String> = (0..dims.len()).map(|axis| format!("i{axis}")).collect();
-        all = all.then(builder::unary(&sines, UnaryOp::Sin, node).ok()?);
-        all = all
-            .then(builder::permute(&format!("{} => ", letters.join(",")), &part, AccumOp::Add, &sines).ok()?);
+        all = all.then(moderate_sines(&sines, node)?);
+        let letters: Vec<String> = (0..dims.len()).map(|axis| format!("i{axis},")).collect();
+        let sum = match dims.len() {
+            0 => builder::copy(&part, &sines),
+            _ => builder::permute(&format!("{} => ", letters.concat()), &part, AccumOp::Add, &sines),
+        };
+        all = all.then(sum.unwrap_or_else(|error| panic!("{error}")));
         loss = match loss {
             None => Some(part),
             Some(before) => {
@@ -118,7 +146,7 @@ enum Outcome {
     Rejected,
     /// The program has no gradient, for a documented reason.
     WithoutGradient,
-    /// No input is a parameter, or values are not finite or change too fast for differences.
+    /// No input is a parameter, or the loss changes too fast for differences.
     NotComparable,
 }
 
@@ -258,7 +286,7 @@ fn gradients_of_random_programs() {
     let (mut close, mut rejected, mut without, mut not_comparable) = (0, 0, 0, 0);
     let mut counts = BTreeMap::new();
     let mut failures = Vec::new();
-    for seed in 0..600 {
+    for seed in [1291, 2339].into_iter().chain(0..450) {
         let random = program_from_seed(seed, 300, &weights());
         match outcome(&random, seed) {
             Ok(Outcome::Close(program)) => {
@@ -275,7 +303,7 @@ fn gradients_of_random_programs() {
         "{close} close, {rejected} rejected, {without} without gradient, {not_comparable} not comparable\n{counts:?}"
     );
     assert!(failures.is_empty(), "{} failures; {summary}\n{}", failures.len(), failures.join("\n"));
-    assert!(close >= 200, "{summary}");
+    assert!(close >= 300, "{summary}");
     for form in [
         "affine",
         "concatenation",
