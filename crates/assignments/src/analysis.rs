@@ -180,7 +180,7 @@ fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
 
 /// The nodes that a step reads as a whole: the parent of a slice, a node with samples, and the loss and the
 /// parameters of a gradient.
-fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
+pub(crate) fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let loss = match step {
         ProgramStep::Gradient { loss, .. } => Some(loss),
         _ => None,

@@ -60,7 +60,9 @@ mod warning; // legal statements that are often mistakes
 pub mod lower; // assignments -> loops
 
 pub use self::accum_op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
-pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, sliced, written};
+pub(crate) use self::analysis::{
+    each_step, identifier, mentioned, projections_into, read_whole, sliced, written,
+};
 pub(crate) use self::assignments::literal;
 pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
 pub(crate) use self::listing::{affine as affine_text, listing};

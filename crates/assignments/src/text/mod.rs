@@ -44,6 +44,7 @@ mod report;
 mod resolve;
 mod synonyms;
 mod types;
+mod unparse;
 mod views;
 mod warnings;
 

@@ -268,7 +268,7 @@ pub(super) fn label(name: &str) -> Label {
 }
 
 /// The name of a node with that label in a text: the inverse of [`label`].
-fn text_name(label: &[String]) -> String {
+pub(super) fn text_name(label: &[String]) -> String {
     match label {
         [grad, parameter @ ..] if grad == "grad" && !parameter.is_empty() => {
             gradient_name(&parameter.join("."))

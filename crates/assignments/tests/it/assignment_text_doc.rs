@@ -11,7 +11,7 @@ const DOCUMENTS: [&str; 2] =
     [include_str!("../../../../docs/assignment-text.md"), include_str!("../../../../docs/prelude.md")];
 
 /// The listings in fences of that language.
-fn listings(language: &str) -> Vec<&'static str> {
+pub(crate) fn listings(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
     let starts = DOCUMENTS.iter().flat_map(|document| document.split(fence.as_str()).skip(1));
     starts.map(|rest| rest.split("```").next().expect("a first part")).collect()
@@ -24,7 +24,7 @@ fn nodes(listing: &str) -> Vec<TensorNode> {
     Nodes::parse(declarations).unwrap_or_else(|error| panic!("{error}")).iter().cloned().collect()
 }
 
-fn read(listing: &str) -> Result<Assignments, TextError> {
+pub(crate) fn read(listing: &str) -> Result<Assignments, TextError> {
     parse(listing, &nodes(listing))
 }
 

@@ -30,5 +30,6 @@ mod program;
 mod random_fills;
 mod same_meaning;
 mod suggestions;
+mod to_text;
 mod views;
 mod warnings;

@@ -1,0 +1,210 @@
+//! Prints assignments as assignment text, whatever made them: a text, the builder, or a transformation such
+//! as a gradient.
+//!
+//! Every node is declared, so the text parses without given nodes, to steps that compute the same over new
+//! nodes. The node of a subexpression that one operand reads is printed in the place of that operand.
+//! Letters keep their names if the assignments come from a text. Loops nest in the order of the letters in
+//! the printed text, which may differ from their order in assignments that no text has.
+//!
+//! Some steps have no text of their own. A step with concatenated axes prints as one statement per component,
+//! and a fill by a constant, a symbol or a size as an assignment. Initial values and margins are not printed.
+
+mod names;
+mod numbers;
+mod statement;
+mod subexpressions;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use tnode::{MemoryMode, TensorNode};
+
+use self::names::PrintedNames;
+use self::statement::StatementPrinter;
+use self::subexpressions::Subexpressions;
+use super::ast::{Access, Declaration, Gradient, Role};
+use super::linear::IndexExpr;
+use crate::origin::ByteRange;
+use crate::{Accum, Assignments, Operand, ProgramStep};
+use lowered_ir::ir::SymbolId;
+
+/// The span of printed constructs, which stand in no text.
+const NOWHERE: ByteRange = 0..0;
+
+impl Assignments {
+    /// The program as assignment text, which declares all nodes.
+    ///
+    /// ```
+    /// use assignments::text::parse;
+    ///
+    /// let text = "input x f32[8, 4]; param w f32[4]\ns :+= exp(x[b,i] * w[i]) / 8\nkeep s";
+    /// assert_eq!(parse(text, &[])?.to_text(), "\
+    /// input x f32[8,4]
+    /// input w f32[4]
+    /// node s f32[]
+    /// s :+= exp(x[b,i] * w[i]) / 8
+    /// keep s
+    /// ");
+    /// # Ok::<(), assignments::text::TextError>(())
+    /// ```
+    pub fn to_text(&self) -> String {
+        let mut printer = ProgramPrinter::new(self);
+        printer.declarations();
+        printer.steps(&self.steps);
+        for node in &self.kept {
+            let line = format!("keep {}", printer.names.node(node));
+            printer.line(line);
+        }
+        printer.text
+    }
+}
+
+struct ProgramPrinter<'a> {
+    program: &'a Assignments,
+    names: PrintedNames,
+    subexpressions: Subexpressions<'a>,
+    /// The symbols whose ranges have been printed.
+    ranged: BTreeSet<SymbolId>,
+    text: String,
+}
+
+impl<'a> ProgramPrinter<'a> {
+    fn new(program: &'a Assignments) -> ProgramPrinter<'a> {
+        ProgramPrinter {
+            program,
+            names: PrintedNames::new(program),
+            subexpressions: Subexpressions::find(program),
+            ranged: BTreeSet::new(),
+            text: String::new(),
+        }
+    }
+
+    fn line(&mut self, line: impl std::fmt::Display) {
+        writeln!(self.text, "{line}").expect("a string takes everything");
+    }
+
+    /// Declares the nodes in order of first mention.
+    fn declarations(&mut self) {
+        let roles = NodeRoles::of(self.program, &self.subexpressions);
+        for node in self.program.nodes() {
+            if self.subexpressions.get(&node).is_some() {
+                continue;
+            }
+            let dims = node.dims_without_padding().unwrap_or_default();
+            let size = |&dim: &usize| IndexExpr::number(crate::indexing::extent(dim), NOWHERE);
+            let declaration = Declaration {
+                role: roles.role(&node),
+                target: access(self.names.node(&node)),
+                dtype: Some(node.dtype()),
+                sizes: dims.iter().map(size).collect(),
+                initial: None,
+                span: NOWHERE,
+            };
+            self.line(declaration);
+        }
+    }
+
+    fn steps(&mut self, steps: &'a [ProgramStep]) {
+        for step in steps {
+            match step {
+                ProgramStep::Accum(accum) => self.accum(accum, accum.init_neutral),
+                ProgramStep::Concat(parts) => self.components(parts),
+                ProgramStep::Fetch { node, op, .. } => {
+                    let statement = self.printer().fill(node, op);
+                    self.line(statement);
+                }
+                ProgramStep::Gradient { loss, parameters, .. } => {
+                    let parameters = parameters.iter().map(|(by, _)| access(self.names.node(by))).collect();
+                    let loss = access(self.names.node(loss));
+                    self.line(Gradient { loss, parameters, span: NOWHERE, frame: None });
+                }
+                ProgramStep::Block { name, steps } => {
+                    self.line(format_args!("# {}", super::on_one_line(name)));
+                    self.steps(steps);
+                }
+                // A text has its statements as remarks.
+                ProgramStep::Remark(_) => {}
+            }
+        }
+    }
+
+    fn accum(&mut self, accum: &'a Accum, init_neutral: bool) {
+        if self.subexpressions.get(&accum.lhs).is_none() {
+            let statement = self.printer().accum(accum, init_neutral);
+            self.line(statement);
+        }
+    }
+
+    /// One statement per component. A target of several components that starts from the neutral element is
+    /// filled with it first.
+    fn components(&mut self, parts: &'a [Accum]) {
+        let is_alone = |part: &Accum| parts.iter().filter(|other| other.lhs == part.lhs).count() == 1;
+        let mut filled = BTreeSet::new();
+        for part in parts.iter().filter(|part| part.init_neutral && !is_alone(part)) {
+            if filled.insert(&part.lhs) {
+                let start = part.op.neutral(part.lhs.dtype());
+                let statement = self.printer().constant(&part.lhs, start);
+                self.line(statement);
+            }
+        }
+        for part in parts {
+            self.accum(part, part.init_neutral && is_alone(part));
+        }
+    }
+
+    fn printer(&mut self) -> StatementPrinter<'_, 'a> {
+        StatementPrinter::new(self.program, &self.names, &self.subexpressions, &mut self.ranged)
+    }
+}
+
+/// A node without indices.
+fn access(name: &str) -> Access {
+    let (name, family, indices) = (name.to_owned(), Vec::new(), Vec::new());
+    Access { name, name_span: NOWHERE, family, merge: false, indices, span: NOWHERE }
+}
+
+/// How the steps of a program use its nodes.
+struct NodeRoles {
+    /// The nodes whose values come from elsewhere.
+    given: BTreeSet<TensorNode>,
+    written: BTreeSet<TensorNode>,
+    /// The nodes that components write, each a part.
+    in_parts: BTreeSet<TensorNode>,
+    /// The nodes that a step reads which does not write them, and the nodes that the program keeps.
+    read: BTreeSet<TensorNode>,
+}
+
+impl NodeRoles {
+    fn of(program: &Assignments, subexpressions: &Subexpressions<'_>) -> NodeRoles {
+        let mut read = program.kept.clone();
+        // The reads of a statement, those of its subexpressions included.
+        let mut own: Vec<&TensorNode> = Vec::new();
+        crate::each_step(&program.steps, &mut |step| {
+            let operands = step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node);
+            own.extend(operands.chain(crate::read_whole(step)));
+            let written = crate::written(step);
+            if !written.iter().any(|node| subexpressions.get(node).is_some()) {
+                read.extend(own.drain(..).filter(|node| !written.contains(node)).cloned());
+            }
+        });
+        let mut in_parts = BTreeSet::new();
+        crate::each_step(&program.steps, &mut |step| {
+            if let ProgramStep::Concat(parts) = step {
+                in_parts.extend(parts.iter().map(|part| part.lhs.clone()));
+            }
+        });
+        let given = program.context_nodes().into_iter().collect();
+        NodeRoles { given, written: program.written_nodes().into_iter().collect(), in_parts, read }
+    }
+
+    /// The role with which the text accepts the uses of a node.
+    fn role(&self, node: &TensorNode) -> Role {
+        let is_kept = node.mode().mode() == Some(MemoryMode::Materialized) || self.in_parts.contains(node);
+        let lasts = is_kept || !self.read.contains(node);
+        match (self.given.contains(node), self.written.contains(node)) {
+            (true, false) => Role::Input,
+            (false, true) if !lasts => Role::Node,
+            _ => Role::Param,
+        }
+    }
+}

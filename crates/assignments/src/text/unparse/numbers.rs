@@ -1,0 +1,55 @@
+//! Numbers of printed text, with as few digits as their types need.
+
+use tnode::{DType, Scalar};
+
+use crate::text::ast::Number;
+
+/// The number that the text has for a value of its type. A whole number prints without a point if
+/// `as_integer`, and so takes the type of its place even where that is an integer.
+pub(super) fn number(value: Scalar, as_integer: bool) -> Number {
+    let dtype = value.dtype();
+    if !dtype.is_float() {
+        let int = match dtype {
+            DType::U64 => i128::from(value.as_i64().cast_unsigned()),
+            _ => i128::from(value.as_i64()),
+        };
+        return Number { value: int as f64, int: Some(int), is_literal: true };
+    }
+    let exact = value.as_f64();
+    if !exact.is_finite() {
+        return Number { value: exact, int: None, is_literal: false };
+    }
+    let is_whole = exact.fract() == 0. && exact.abs() < 1e9 && !(exact == 0. && exact.is_sign_negative());
+    let int = (as_integer && is_whole).then_some(exact as i128);
+    Number { value: shortest(value), int, is_literal: true }
+}
+
+/// The decimal number of fewest digits that the type of `value` rounds to it.
+fn shortest(value: Scalar) -> f64 {
+    let exact = value.as_f64();
+    let rounded = (0..17).filter_map(|digits| format!("{exact:.digits$e}").parse::<f64>().ok());
+    let mut rounded = rounded.filter(|&number| Scalar::from_f64(value.dtype(), number) == value);
+    rounded.next().unwrap_or(exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_few_digits() {
+        let printed =
+            |dtype, value, as_integer| number(Scalar::from_f64(dtype, value), as_integer).to_string();
+        assert_eq!(printed(DType::F32, 0.1, true), "0.1");
+        assert_eq!(printed(DType::F64, 0.1, true), "0.1");
+        assert_eq!(printed(DType::F64, f64::from(0.1f32), true), "0.10000000149011612");
+        assert_eq!(printed(DType::F16, 1. / 3., true), "0.3333");
+        assert_eq!(printed(DType::F32, 2., true), "2");
+        assert_eq!(printed(DType::F32, 2., false), "2.0");
+        assert_eq!(printed(DType::F32, -0., true), "-0.0");
+        assert_eq!(printed(DType::F32, 1e30, true), "1e30");
+        assert_eq!(printed(DType::F32, f64::NEG_INFINITY, true), "-inf");
+        assert_eq!(number(Scalar::from_i64(DType::U64, -1), true).to_string(), "18446744073709551615");
+        assert_eq!(number(Scalar::from_i64(DType::I8, -3), true).to_string(), "-3");
+    }
+}
