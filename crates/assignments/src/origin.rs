@@ -25,7 +25,8 @@ pub(crate) struct AccessSpan {
 #[derive(Debug)]
 struct StatementSpans {
     text: SourceText,
-    statement: Range<usize>,
+    /// The statement, within the calls and repetitions that it comes from.
+    statement: SourceSpan,
     target: AccessSpan,
     operands: Vec<AccessSpan>,
 }
@@ -40,7 +41,7 @@ impl Origin {
 
     pub(crate) fn new(
         text: &SourceText,
-        statement: Range<usize>,
+        statement: SourceSpan,
         target: AccessSpan,
         operands: Vec<AccessSpan>,
     ) -> Origin {
@@ -49,7 +50,7 @@ impl Origin {
 
     /// The span of the statement, from its first target to its last constraint.
     pub fn statement(&self) -> Option<SourceSpan> {
-        self.place(|places| Some(&places.statement))
+        self.0.as_deref().map(|places| places.statement.clone())
     }
 
     /// The span of the access to the node written; for the node of a subexpression, the span of the
@@ -80,7 +81,11 @@ impl Origin {
 
     fn place(&self, of: impl FnOnce(&StatementSpans) -> Option<&Range<usize>>) -> Option<SourceSpan> {
         let places = self.0.as_deref()?;
-        Some(SourceSpan::new(places.text.clone(), of(places)?.clone()))
+        let span = SourceSpan::new(places.text.clone(), of(places)?.clone());
+        Some(match places.statement.outer() {
+            Some((description, outer)) => span.within(description, outer.clone()),
+            None => span,
+        })
     }
 }
 

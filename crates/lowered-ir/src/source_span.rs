@@ -67,11 +67,19 @@ impl fmt::Debug for SourceText {
 /// A range of bytes of a text, together with the text. Clones share the text.
 ///
 /// Displays the line on which it begins, with carets under the part that lies on that line. A long line is
-/// cut around the beginning.
+/// cut around the beginning. The constructs around it follow, the innermost first.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourceSpan {
     text: SourceText,
     bytes: Range<usize>,
+    outer: Option<Arc<OuterConstruct>>,
+}
+
+/// A construct whose expansion contains a span.
+#[derive(PartialEq, Eq)]
+struct OuterConstruct {
+    description: String,
+    span: SourceSpan,
 }
 
 impl SourceSpan {
@@ -81,7 +89,20 @@ impl SourceSpan {
         let text = text.into();
         let start = floor_boundary(&text, bytes.start);
         let end = floor_boundary(&text, bytes.end).max(start);
-        SourceSpan { text, bytes: start..end }
+        SourceSpan { text, bytes: start..end, outer: None }
+    }
+
+    /// The span in the expansion of a construct, such as the call of a function that it belongs to. The
+    /// description reads ``in function `softmax` ``; `outer` is the span of the construct.
+    #[must_use]
+    pub fn within(self, description: impl Into<String>, outer: SourceSpan) -> SourceSpan {
+        let outer = OuterConstruct { description: description.into(), span: outer };
+        SourceSpan { outer: Some(Arc::new(outer)), ..self }
+    }
+
+    /// The construct whose expansion contains the span, and its description.
+    pub fn outer(&self) -> Option<(&str, &SourceSpan)> {
+        self.outer.as_deref().map(|outer| (outer.description.as_str(), &outer.span))
     }
 
     /// The part of the text, line breaks included.
@@ -152,7 +173,11 @@ impl fmt::Display for SourceSpan {
         let number = self.line().to_string();
         let margin = " ".repeat(number.len());
         writeln!(f, "{number} | {shown}")?;
-        write!(f, "{margin} | {}{}", " ".repeat(caret), "^".repeat(width))
+        write!(f, "{margin} | {}{}", " ".repeat(caret), "^".repeat(width))?;
+        match self.outer() {
+            Some((description, outer)) => write!(f, "\n{description}, {}\n{outer}", outer.position()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -173,6 +198,20 @@ mod tests {
         assert_eq!(shown("x\nαβ\ty\nz", 6..60), "2 | αβ y\n  |   ^^");
         assert_eq!(shown("", 0..0), "1 | \n  | ^");
         assert_eq!(shown("é", 1..2), "1 | é\n  | ^");
+    }
+
+    #[test]
+    fn the_constructs_around_a_span_follow() {
+        let text = SourceText::from("f := 1\ng := f()");
+        let call = SourceSpan::new(text.clone(), 12..15)
+            .within("in repetition", SourceSpan::new(text.clone(), 7..8));
+        let span = SourceSpan::new(text, 0..1).within("in function", call.clone());
+        assert_eq!(span.outer(), Some(("in function", &call)));
+        assert_eq!(
+            span.to_string(),
+            "1 | f := 1\n  | ^\nin function, line 2, column 6\n2 | g := f()\n  |      ^^^\n\
+             in repetition, line 2, column 1\n2 | g := f()\n  | ^"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::ast::Number;
-use super::error::{LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind, framed};
 use super::ranges::bad_bound;
 use super::resolve::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{is_widened, operand_type, type_of};
@@ -23,9 +23,9 @@ use crate::indexing::{
 };
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
-use lowered_ir::SourceText;
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
+use lowered_ir::{SourceSpan, SourceText};
 
 /// Appends the steps of a statement, and warnings about it. `ranges` has the range of each letter.
 pub(super) fn emit(
@@ -61,8 +61,8 @@ pub(super) fn emit(
             .value(&part.value);
     }
     let conditions = &statement.conditions;
-    let mut emitter =
-        Emitter { ranges, conditions, text, statement: &statement.span, written: DType::F32, steps };
+    let span = framed(statement.span.clone(), &statement.frame, text);
+    let mut emitter = Emitter { ranges, conditions, text, statement: &span, written: DType::F32, steps };
     let accum = |part: &StatementComponent| emitter.part(statement, part);
     let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
     match (accums.pop(), accums.is_empty()) {
@@ -310,7 +310,8 @@ struct Emitter<'a> {
     ranges: &'a [i64],
     conditions: &'a [(Affine, ByteRange)],
     text: &'a SourceText,
-    statement: &'a ByteRange,
+    /// The statement, within the calls and repetitions that it comes from.
+    statement: &'a SourceSpan,
     /// The type of the node that the current component writes.
     written: DType,
     steps: &'a mut Vec<ProgramStep>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tnode::{DType, Dims};
 
-use super::ast::{Frame, FrameKind};
+use super::ast::Frame;
 use super::gradient::TextGradientError;
 pub use super::synonyms::Synonym;
 use crate::AccumOp;
@@ -17,9 +17,8 @@ use lowered_ir::{SourceSpan, SourceText};
 /// calls and repetitions around it.
 pub struct TextError {
     kind: Box<TextErrorKind>,
+    /// The span, within the calls and repetitions in whose expansion the error is.
     span: SourceSpan,
-    /// The calls and repetitions in whose expansion the error is, the innermost first.
-    frames: Vec<(FrameKind, SourceSpan)>,
 }
 
 /// The kind of an error in assignment text.
@@ -742,19 +741,25 @@ fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
     }
 }
 
+/// A span within the calls and repetitions of `frame`.
+pub(super) fn framed(span: ByteRange, frame: &Option<Arc<Frame>>, text: &SourceText) -> SourceSpan {
+    let span = SourceSpan::new(text.clone(), span);
+    match frame {
+        Some(frame) => span.within(frame.kind.to_string(), framed(frame.span.clone(), &frame.outer, text)),
+        None => span,
+    }
+}
+
 impl TextError {
     pub(super) fn new(located: LocatedError, text: &SourceText) -> TextError {
         let LocatedError { kind, span, frame } = located;
-        let shown =
-            |frame: &Arc<Frame>| (frame.kind.clone(), SourceSpan::new(text.clone(), frame.span.clone()));
-        let frames = std::iter::successors(frame.as_ref(), |frame| frame.outer.as_ref()).map(shown).collect();
-        TextError { kind, span: SourceSpan::new(text.clone(), span), frames }
+        TextError { kind, span: framed(span, &frame, text) }
     }
 
     /// The calls and repetitions in whose expansion the error is, the innermost first: a description such as
     /// ``in function `softmax` ``, and the source span of the call.
-    pub fn frames(&self) -> impl Iterator<Item = (String, &SourceSpan)> {
-        self.frames.iter().map(|(kind, span)| (kind.to_string(), span))
+    pub fn frames(&self) -> impl Iterator<Item = (&str, &SourceSpan)> {
+        std::iter::successors(self.span.outer(), |(_, span)| span.outer())
     }
 
     /// The kind of the error.
@@ -780,8 +785,7 @@ impl TextError {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}\n{}", self.span.position(), self.kind, self.span)?;
-        self.frames.iter().try_for_each(|(kind, span)| write!(f, "\n{kind}, {}\n{span}", span.position()))
+        write!(f, "{}: {}\n{}", self.span.position(), self.kind, self.span)
     }
 }
 

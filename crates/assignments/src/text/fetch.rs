@@ -3,7 +3,7 @@
 use tnode::{DType, Scalar};
 
 use super::ast::{Access, Fetch, Number, Statement};
-use super::error::{LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind, framed};
 use super::lex::Token;
 use super::names::NodeNames;
 use super::parse::{ParseResult, Parser};
@@ -93,7 +93,8 @@ impl Parser<'_> {
 fn origin(text: &SourceText, statement: &Statement, target: &Access) -> Origin {
     let place = |span: &ByteRange| AccessSpan { whole: span.clone(), indices: Vec::new() };
     let call = place(&statement.rhs_span);
-    Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
+    let span = framed(statement.span.clone(), &statement.frame, text);
+    Origin::new(text, span, place(&target.span), vec![call])
 }
 
 /// Appends the step of a statement that fills a node.

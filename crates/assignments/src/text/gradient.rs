@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tnode::{DType, TensorNode};
 
 use super::ast::{Access, Frame, Gradient, Role};
-use super::error::{LocatedError, TextErrorKind};
+use super::error::{LocatedError, TextErrorKind, framed};
 use super::infer::Inference;
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Origin, ProgramStep};
@@ -121,7 +121,8 @@ pub(super) fn analyse(
     }
     let place = |whole: &ByteRange| AccessSpan { whole: whole.clone(), indices: Vec::new() };
     let operands = spans.into_iter().map(place).collect();
-    let origin = Origin::new(text, gradient.span.clone(), place(&gradient.span), operands);
+    let statement = framed(gradient.span.clone(), &gradient.frame, text);
+    let origin = Origin::new(text, statement, place(&gradient.span), operands);
     Ok(ProgramStep::Gradient { loss, parameters, origin })
 }
 

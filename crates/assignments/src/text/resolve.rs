@@ -1,10 +1,11 @@
 //! Resolves names to letters, symbols and nodes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Number, RandomCall, Statement, View};
+use super::ast::{Access, Atom, Concat, Expr, ExprKind, Frame, Index, Number, RandomCall, Statement, View};
 use super::error::{LocatedError, TextErrorKind};
 use super::linear::Linear;
 use super::names::NodeNames;
@@ -30,6 +31,8 @@ pub(super) struct ResolvedStatement {
     pub(super) conditions: Vec<(Affine, ByteRange)>,
     /// The whole statement.
     pub(super) span: ByteRange,
+    /// The calls and repetitions that the statement comes from, the innermost first.
+    pub(super) frame: Option<Arc<Frame>>,
 }
 
 impl ResolvedStatement {
@@ -244,6 +247,7 @@ pub(super) fn resolve(
         rhs,
         conditions,
         span: span.clone(),
+        frame: statement.frame.clone(),
     })
 }
 

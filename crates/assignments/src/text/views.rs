@@ -224,7 +224,8 @@ fn offset_terms(
 fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize, inner: i64) {
     let range = ranges[letter];
     // Every field with letters must be renamed below.
-    let ResolvedStatement { letters, lhs, rhs, conditions, op: _, init: _, op_span: _, span: _ } = statement;
+    let ResolvedStatement { letters, lhs, rhs, conditions, op: _, init: _, op_span: _, span: _, frame: _ } =
+        statement;
     let moved = |at: usize| if at > letter { at + 1 } else { at };
     let renamed = |index: &Affine| {
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, c)| match var {
