@@ -2,7 +2,8 @@
 //!
 //! The gradient of `w` is `w.grad`. The gradients of a family are a family too: that of `w[2]` is
 //! `w.grad[2]`. A gradient has the dimensions of its parameter, and the same element type, but `f32` for
-//! narrower floats. A given or declared node of that name receives the derivatives instead of a new one.
+//! narrower floats. A given or declared node of that name receives the derivatives instead of a new one. A
+//! parameter stands for the values that it has where the `grad` stands, and may be an intermediate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,15 +44,6 @@ pub enum TextGradientError {
         name: String,
         /// Its type.
         dtype: DType,
-    },
-    /// A gradient by a node that the program computes.
-    #[error(
-        "node `{name}` is an intermediate of this program; expected a node whose values come from elsewhere, such as \
-         `param {name}`"
-    )]
-    Intermediate {
-        /// The name.
-        name: String,
     },
     /// A read of a gradient that nothing computes.
     #[error(
@@ -143,13 +135,10 @@ fn loss(gradient: &Gradient, inference: &mut Inference<'_>) -> Result<TensorNode
     Ok(node)
 }
 
-/// A parameter: a node of floats whose values come from elsewhere.
+/// A parameter: a node of floats that has values.
 fn parameter(name: &str, access: &Access, inference: &mut Inference<'_>) -> Result<TensorNode, LocatedError> {
     let node = read(name, access, inference)?;
     let located = |kind: TextGradientError| TextErrorKind::from(kind).at(access.span.clone());
-    if inference.names().is_intermediate(name) {
-        return Err(located(TextGradientError::Intermediate { name: name.to_owned() }));
-    }
     match node.dtype() {
         dtype if dtype.is_float() => Ok(node),
         dtype => Err(located(TextGradientError::Integer { name: name.to_owned(), dtype })),

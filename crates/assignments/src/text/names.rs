@@ -158,11 +158,6 @@ impl NodeNames {
         self.declared.get(name).map(|declared| declared.role)
     }
 
-    /// Whether the node of that name is an intermediate.
-    pub(super) fn is_intermediate(&self, name: &str) -> bool {
-        self.made.get(name).is_some() && matches!(self.role(name), None | Some(Role::Node))
-    }
-
     /// Whether the node of that name is an intermediate without values so far.
     pub(super) fn is_unwritten(&self, name: &str) -> bool {
         self.unwritten.contains(name)
