@@ -1,7 +1,7 @@
 //! Compiles assignments to linkable code: every stage in order.
 
 use std::{
-    borrow::Borrow,
+    borrow::{Borrow, Cow},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -417,6 +417,14 @@ impl Backend {
     ) -> Result<(PlannedRoutine, Changes), CompileError> {
         let mut laps = Stopwatch { start: Instant::now(), took };
         let reporter = self.reporter();
+
+        // Gradients become accumulations.
+        let mut assignments = Cow::Borrowed(assignments);
+        if assignments.has_gradients() {
+            autodiff::expand(assignments.to_mut())?;
+            laps.end("differentiate");
+        }
+        let assignments = &*assignments;
 
         // One loop nest per assignment; meaning is fixed here.
         let LoweredAssignments { lowered, views, warnings, .. } =

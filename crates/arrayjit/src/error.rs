@@ -131,6 +131,9 @@ pub enum CompileError {
     /// The assignment text is wrong; the message points into it.
     #[error(transparent)]
     Text(#[from] assignments::text::TextError),
+    /// A gradient of the program does not exist.
+    #[error(transparent)]
+    Gradient(#[from] autodiff::GradientError),
     /// The assignments do not lower.
     #[error(transparent)]
     Lower(#[from] assignments::lower::LowerError),

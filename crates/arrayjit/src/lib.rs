@@ -130,6 +130,7 @@ pub use assignments::{
     indexing, // projections and einsum text, for builders
     text::{Program, TextError},
 };
+pub use autodiff; // gradients, as programs
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
     Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,

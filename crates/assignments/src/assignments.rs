@@ -313,6 +313,13 @@ impl Assignments {
         self.steps.is_empty()
     }
 
+    /// Whether a step is a gradient, which the crate `autodiff` replaces by accumulations.
+    pub fn has_gradients(&self) -> bool {
+        let mut has_one = false;
+        crate::each_step(&self.steps, &mut |step| has_one |= matches!(step, ProgramStep::Gradient { .. }));
+        has_one
+    }
+
     /// The position of the symbol of that name, which is entered if it is new. A symbol without a range
     /// adopts the given range. A different range is entered as a second symbol, which lowering rejects.
     pub fn symbol(&mut self, symbol: &StaticSymbol) -> SymbolId {

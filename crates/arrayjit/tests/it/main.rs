@@ -11,6 +11,8 @@ mod differential;
 mod documented_networks;
 mod embedding;
 mod empty_nodes;
+#[cfg(feature = "cranelift")]
+mod gradients;
 mod host_arrays;
 mod hostile_numbers;
 mod inferred_nodes;

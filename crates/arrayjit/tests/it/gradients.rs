@@ -1,0 +1,199 @@
+//! Gradients in a text, compiled with the statements that compute the loss: a network trains in one routine,
+//! its gradients have the bits of gradients written by hand, and errors point to the text.
+
+use arrayjit::{Backend, Compiled, Context, HostArray, Program, Routine, Settings, TensorNode};
+
+const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
+
+/// A network of two layers. The targets are a function of the inputs that it can learn.
+const NETWORK: &str = "
+    size batch = 16, d = 6, hidden = 12, out = 3
+    input x f32[batch, d], target f32[batch, out]
+    param w1 f32[d, hidden] := normal(1) * 0.4, b1 f32[hidden] := 0
+    param w2 f32[hidden, out] := normal(2) * 0.3, b2 f32[out] := 0
+    h[b,j] :+= x[b,i] * w1[i,j]
+    a[b,j] := relu(h[b,j] + b1[j])
+    y[b,k] :+= a[b,j] * w2[j,k]
+    e[b,k] := y[b,k] + b2[k] - target[b,k]
+    loss :+= e[b,k] * e[b,k] / batch
+    keep loss";
+
+fn backend(name: &str) -> Backend {
+    let mut settings = Settings::default();
+    settings.threads = 2;
+    Backend::open_with(name, settings).expect("it is in every build")
+}
+
+fn compiled(backend: &Backend, text: &str) -> Compiled {
+    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    backend.compile_program(&program, [] as [TensorNode; 0]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Links code with its initial values, inputs and targets.
+fn linked(backend: &Backend, code: &Compiled) -> Routine {
+    let value = |at: usize| ((at * 37 % 101) as f32 / 50.) - 1.;
+    let x: Vec<f32> = (0..16 * 6).map(value).collect();
+    let target = |at: usize| x[at / 3 * 6 + at % 3] * x[at / 3 * 6 + 3] + 0.5;
+    let target: Vec<f32> = (0..16 * 3).map(target).collect();
+    let context = backend.initialise(code, &backend.context().expect("a device")).expect("initial values");
+    let with = |context: Context, name: &str, values: &[f32], dims: [usize; 2]| {
+        let values = HostArray::from_slice(values, dims).expect("as many values");
+        context.init_from_host(code.node(name).expect("declared"), &values).expect("memory")
+    };
+    let context = with(context, "x", &x, [16, 6]);
+    code.link(&with(context, "target", &target, [16, 3])).expect("all nodes have values")
+}
+
+fn bits(routine: &Routine, code: &Compiled, name: &str) -> Vec<u32> {
+    let values = routine.context().to_host(code.node(name).expect("kept")).expect("in the context");
+    values.as_slice::<f32>().expect("of f32").iter().map(|value| value.to_bits()).collect()
+}
+
+fn loss(routine: &Routine, code: &Compiled) -> f64 {
+    routine.context().to_host(code.node("loss").expect("kept")).expect("in the context").values()[0]
+}
+
+/// Runs 150 steps.
+fn train(routine: &Routine) {
+    for _ in 0..150 {
+        routine.run(&[]).expect("scheduled");
+    }
+}
+
+/// The loss before the first step and after the last one.
+fn trained(name: &str, update: &str) -> (f64, f64) {
+    let backend = backend(name);
+    let code = compiled(&backend, &format!("{NETWORK}\n{update}"));
+    let routine = linked(&backend, &code);
+    routine.run(&[]).expect("scheduled");
+    let first = loss(&routine, &code);
+    train(&routine);
+    (first, loss(&routine, &code))
+}
+
+#[test]
+fn a_network_trains_in_one_text() {
+    let sgd = "
+        grad loss by w1, b1, w2, b2
+        sgd(w1[i,j], w1.grad[i,j], 0.05)
+        sgd(b1[j], b1.grad[j], 0.05)
+        sgd(w2[j,k], w2.grad[j,k], 0.05)
+        sgd(b2[k], b2.grad[k], 0.05)";
+    let adam = "
+        param t f32 := 0, m1 f32[d, hidden] := 0, v1 f32[d, hidden] := 0
+        param m2 f32[hidden, out] := 0, v2 f32[hidden, out] := 0
+        t += 1
+        grad loss by w1, w2
+        adam(w1[i,j], w1.grad[i,j], m1[i,j], v1[i,j], t, rate = 0.02)
+        adam(w2[j,k], w2.grad[j,k], m2[j,k], v2[j,k], t, rate = 0.02)";
+    for name in BACKENDS {
+        for update in [sgd, adam] {
+            let (first, last) = trained(name, update);
+            assert!(last < first / 5., "{name}: {first} {last} by {update}");
+        }
+    }
+}
+
+/// The statements that a user would write for these gradients, and those of the transformation, are the same.
+#[test]
+fn gradients_have_the_bits_of_gradients_by_hand() {
+    let by_hand = "
+        ge[b,k] :+= e[b,k] / batch
+        ge[b,k] += e[b,k] / batch
+        gb2[k] :+= ge[b,k]
+        gw2[j,k] :+= a[b,j] * ge[b,k]
+        ga[b,j] :+= ge[b,k] * w2[j,k]
+        gh[b,j] := relu_gate(a[b,j], ga[b,j])
+        gb1[j] :+= gh[b,j]
+        gw1[i,j] :+= x[b,i] * gh[b,j]
+        keep gw1, gb1, gw2, gb2";
+    let derived = "grad loss by w1, b1, w2, b2; keep w1.grad, b1.grad, w2.grad, b2.grad";
+    for name in BACKENDS {
+        let backend = backend(name);
+        let [expected, found] = [by_hand, derived].map(|gradients| {
+            let code = compiled(&backend, &format!("{NETWORK}\n{gradients}"));
+            let routine = linked(&backend, &code);
+            routine.run(&[]).expect("scheduled");
+            (routine, code)
+        });
+        for parameter in ["w1", "b1", "w2", "b2"] {
+            assert_eq!(
+                bits(&found.0, &found.1, &format!("{parameter}.grad")),
+                bits(&expected.0, &expected.1, &format!("g{parameter}")),
+                "{name}: the gradient by {parameter}"
+            );
+        }
+    }
+}
+
+/// `w` stands for all layers; each is updated by its own gradient.
+#[test]
+fn a_family_of_layers_trains() {
+    let text = "
+        input x f32[16, 6], target f32[16, 3]
+        repeat l in 0..3 { param w[l] f32[6, 6] := normal(l) * 0.4 }
+        param last f32[6, 3] := normal(7) * 0.4
+        h[0][b,i] := x[b,i]
+        repeat l in 0..3 {
+            z[l][b,j] :+= h[l][b,i] * w[l][i,j]
+            h[l + 1][b,j] := h[l][b,j] + tanh(z[l][b,j])
+        }
+        y[b,k] :+= h[3][b,j] * last[j,k]
+        loss :+= (y[b,k] - target[b,k]) * (y[b,k] - target[b,k]) / 16
+        grad loss by w, last
+        repeat l in 0..3 { w[l][i,j] -= 0.02 * w.grad[l][i,j] }
+        last[j,k] -= 0.02 * last.grad[j,k]
+        keep loss";
+    for name in BACKENDS {
+        let backend = backend(name);
+        let code = compiled(&backend, text);
+        let routine = linked(&backend, &code);
+        routine.run(&[]).expect("scheduled");
+        let first = loss(&routine, &code);
+        train(&routine);
+        assert!(loss(&routine, &code) < first / 5., "{name}: {first} {}", loss(&routine, &code));
+    }
+}
+
+#[test]
+fn the_gradient_of_a_gradient_is_a_second_derivative() {
+    let text = "
+        param w f32[3] := values(1, 2, 3)
+        loss :+= w[i] * w[i] * w[i]
+        grad loss by w
+        s :+= w.grad[i] * w.grad[i]
+        node second f32[3]
+        grad s by w
+        second[i] := w.grad[i]
+        keep second";
+    let backend = backend("interpreter");
+    let code = compiled(&backend, text);
+    let context = backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+    let routine = code.link(&context).expect("all nodes have values");
+    routine.run(&[]).expect("scheduled");
+    let second = routine.context().to_host(code.node("second").expect("kept")).expect("in the context");
+    // d/dw Σ (3w²)² = 36 w³.
+    assert_eq!(second.values(), [36., 288., 972.]);
+}
+
+fn error(text: &str, expected: &str) {
+    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let error = backend("interpreter").compile_program(&program, [] as [TensorNode; 0]);
+    let error = error.map(|_| ()).expect_err("the program has no such gradient");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn errors_point_into_the_text() {
+    error(
+        "param w f32[3], v f32[3]\nloss :+= w[i]\ngrad loss by v\nkeep v.grad",
+        "line 3, column 14: no statement mentions the parameter v; expected one of w\n\
+         3 | grad loss by v\n  |              ^",
+    );
+    error(
+        "param w f32[3]\nloss :/= w[i]\ngrad loss by w\nkeep w.grad",
+        "line 2, column 1: node loss: `/=` of several values per element has no derivative in this form; \
+         accumulate the divisors with `*=`, then divide\n\
+         2 | loss :/= w[i]\n  | ^^^^^^^^^^^^^",
+    );
+}
