@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::Program;
+use assignments::text::{Program, ProgramReport};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use tnode::MemoryMode;
 
@@ -25,6 +25,9 @@ enum AssignTask {
         /// A size and its value, such as `batch=32`.
         #[arg(long = "size", value_name = "NAME=VALUE")]
         sizes: Vec<String>,
+        /// Print the statements that compute gradients too, and the declarations of all nodes.
+        #[arg(long)]
+        grad: bool,
     },
     /// Print the element type, dimensions and memory mode of every name, and the ranges of the letters of
     /// every statement.
@@ -44,7 +47,8 @@ enum AssignTask {
 #[allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 pub fn run(args: &AssignArgs) -> Result<()> {
     match &args.task {
-        AssignTask::Expand { file, sizes } => print!("{}", expand(file, sizes)?),
+        AssignTask::Expand { file, sizes, grad: false } => print!("{}", expand(file, sizes)?),
+        AssignTask::Expand { file, sizes, grad: true } => print!("{}", differentiate(file, sizes)?),
         AssignTask::Check { file, sizes } => print!("{}", check(file, sizes)?),
     }
     Ok(())
@@ -58,6 +62,22 @@ pub fn expand(file: &Path, sizes: &[String]) -> Result<String> {
     Ok(program(file, sizes)?.expand().with_context(|| file.display().to_string())?.to_string())
 }
 
+/// The program of a file with its gradients as statements, as text that declares all nodes.
+///
+/// # Errors
+/// If the file cannot be read, is no valid program, or has no gradient. The error shows the line.
+pub fn differentiate(file: &Path, sizes: &[String]) -> Result<String> {
+    Ok(differentiated(file, sizes)?.assignments.to_text())
+}
+
+/// The report about the program of a file, whose gradients are replaced by accumulations.
+fn differentiated(file: &Path, sizes: &[String]) -> Result<ProgramReport> {
+    let in_file = || file.display().to_string();
+    let mut report = program(file, sizes)?.report(&[]).with_context(in_file)?;
+    autodiff::expand(&mut report.assignments).with_context(in_file)?;
+    Ok(report)
+}
+
 /// The names of a program with their element types, dimensions and memory modes, then its statements with the
 /// ranges of their letters. The modes are those of the program compiled alone.
 ///
@@ -65,7 +85,7 @@ pub fn expand(file: &Path, sizes: &[String]) -> Result<String> {
 /// If the file cannot be read, is no valid program, or cannot be compiled. The error shows the line.
 pub fn check(file: &Path, sizes: &[String]) -> Result<String> {
     let in_file = || file.display().to_string();
-    let report = program(file, sizes)?.report(&[]).with_context(in_file)?;
+    let report = differentiated(file, sizes)?;
     let lowered = lower(&report.assignments, &LowerOptions::default()).with_context(in_file)?.lowered;
     let optimized = optimize(lowered.routine, &OptimizeSettings::default()).with_context(in_file)?.routine;
     let modes: BTreeMap<_, _> = lowered

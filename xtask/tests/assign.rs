@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use xtask::assign::{check, expand};
+use xtask::assign::{check, differentiate, expand};
 
 #[test]
 fn a_program_is_printed_expanded() {
@@ -54,4 +54,29 @@ fn names_and_ranges_are_printed() {
                     s[b] :+= e[b,i]  # b < 4, i < 10\n\
                     loss :+= -hot[b,i] * log(e[b,i] / s[b]) / batch  # b < 4, i < 10\n";
     assert_eq!(found, expected);
+}
+
+/// The gradient is a program in the same notation, which can be read and parsed.
+#[test]
+fn gradients_are_printed_as_statements() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("step.assign");
+    let text = "input x f32[8, 4], t f32[8]\n\
+                param w f32[4]\n\
+                y[b] :+= x[b,i] * w[i]\n\
+                loss :+= abs(y[b] - t[b])\n\
+                grad loss by w\n\
+                w[i] -= 0.1 * w.grad[i]\n";
+    fs::write(&file, text).expect("written");
+    let found = differentiate(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    let statements = "w.grad[i] :+= y.grad[b] * x[b,i]\nw[i] -= 0.1 * w.grad[i]\n";
+    assert!(found.starts_with("input x f32[8,4]\n") && found.ends_with(statements), "{found}");
+    assignments::text::parse(&found, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let expanded = expand(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(expanded.contains("\ngrad loss by w\n"), "{expanded}");
+    let checked = check(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(
+        checked.contains("w.grad f32[4]") && checked.ends_with("w[i] -= 0.1 * w.grad[i]  # i < 4\n"),
+        "{checked}"
+    );
 }

@@ -197,3 +197,32 @@ fn errors_point_into_the_text() {
          2 | loss :/= w[i]\n  | ^^^^^^^^^^^^^",
     );
 }
+
+/// The document's training step lowers its loss.
+#[test]
+fn documented_gradients_compile() {
+    let document = include_str!("../../../../docs/assignment-text.md");
+    let listings = document.split("```assign\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut trained = 0;
+    for listing in listings.filter(|listing| listing.contains("\ngrad ")) {
+        let backend = backend("inline");
+        let code = compiled(&backend, listing);
+        let value = |at: usize| ((at * 37 % 101) as f32 / 50.) - 1.;
+        let given = |context: Context, name: &str| {
+            let node = code.node(name).expect("declared");
+            let values: Vec<f32> = (0..node.num_elems().expect("settled")).map(value).collect();
+            let values =
+                HostArray::from_slice(&values, node.dims().expect("settled")).expect("as many values");
+            context.init_from_host(node, &values).expect("memory")
+        };
+        let context =
+            backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+        let routine = code.link(&given(given(context, "x"), "target")).expect("all nodes have values");
+        routine.run(&[]).expect("scheduled");
+        let first = loss(&routine, &code);
+        train(&routine);
+        assert!(loss(&routine, &code) < 0.8 * first, "{listing}");
+        trained += 1;
+    }
+    assert!(trained > 0, "the document has a training step");
+}

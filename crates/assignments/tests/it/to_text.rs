@@ -39,7 +39,9 @@ fn reads_back(program: &Assignments) {
     if program.steps.iter().any(|step| matches!(step, ProgramStep::Concat(_))) {
         return;
     }
-    assert_eq!(loops(&again), loops(program), "{text}\n{program}");
+    if !program.has_gradients() {
+        assert_eq!(loops(&again), loops(program), "{text}\n{program}");
+    }
     let uncommented: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(again.to_text().lines().collect::<Vec<_>>(), uncommented);
 }

@@ -204,18 +204,22 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         }
     }
 
-    /// Enters the letters of the source, from indices that are an iterator alone.
+    /// Enters the letters of the source, from indices that are an iterator alone. The source of an index that
+    /// the text does not have is the whole access.
     fn source_letters(&self, site: &Site<'a>, into: &mut BTreeMap<LoopId, String>) {
         let (accum, origin) = (site.accum, &site.accum.origin);
         for (axis, index) in accum.projections.project_lhs().iter().enumerate() {
-            enter_letter(site, index, origin.target_index(axis), into);
+            let source = origin.target_index(axis).filter(|span| Some(span) != origin.target().as_ref());
+            enter_letter(site, index, source, into);
         }
         for (at, indices) in accum.projections.project_rhs().iter().enumerate() {
             let operand = accum.operands().nth(at);
             match operand.and_then(Operand::node).and_then(|node| self.subexpressions.get(node)) {
                 Some(inner) => self.source_letters(&inner_site(site, inner, indices), into),
                 None => indices.iter().enumerate().for_each(|(axis, index)| {
-                    enter_letter(site, index, origin.operand_index(at, axis), into);
+                    let access = origin.operand(at);
+                    let source = origin.operand_index(at, axis).filter(|span| Some(span) != access.as_ref());
+                    enter_letter(site, index, source, into);
                 }),
             }
         }
