@@ -13,7 +13,8 @@ pub const BATCH: usize = 32;
 
 /// One step of stochastic gradient descent with momentum on the mini-batch that `@step` selects. The number
 /// of images determines the range of `@step`: one value for each whole mini-batch; the remaining images are
-/// not used. All nodes but those of [`declarations`] are intermediates.
+/// not used. All nodes but those of [`declarations`] are intermediates. The gradients are derived from the
+/// forward pass, and the momentum is 0.9 at a rate of 0.1.
 pub const TRAIN: &str = "
 # forward
 h[b,j]  :+= x[32*@step + b, i] * w1[i,j] where b < 32
@@ -28,24 +29,13 @@ sum[b]  :+= e[b,k]
 loss     += log(sum[b]) * 0.03125
 loss     -= (y[b,k] - top[b]) * (k == label[32*@step + b]) * 0.03125
 
-# backward
-dy[b,k]  := (e[b,k] / sum[b] - (k == label[32*@step + b])) * 0.03125
-dw2[j,k] :+= a[b,j] * dy[b,k]
-db2[k]   :+= dy[b,k]
-da[b,j]  :+= dy[b,k] * w2[j,k]
-dh[b,j]  := relu_gate(a[b,j], da[b,j])
-dw1[i,j] :+= x[32*@step + b, i] * dh[b,j]
-db1[j]   :+= dh[b,j]
+grad loss by w1, b1, w2, b2
 
-# update: momentum 0.9, rate 0.1
-v1[i,j]  := 0.9 * v1[i,j] + dw1[i,j]
-w1[i,j]  -= 0.1 * v1[i,j]
-u1[j]    := 0.9 * u1[j] + db1[j]
-b1[j]    -= 0.1 * u1[j]
-v2[j,k]  := 0.9 * v2[j,k] + dw2[j,k]
-w2[j,k]  -= 0.1 * v2[j,k]
-u2[k]    := 0.9 * u2[k] + db2[k]
-b2[k]    -= 0.1 * u2[k]
+# update
+momentum(w1[i,j], w1.grad[i,j], v1[i,j], 0.1)
+momentum(b1[j], b1.grad[j], u1[j], 0.1)
+momentum(w2[j,k], w2.grad[j,k], v2[j,k], 0.1)
+momentum(b2[k], b2.grad[k], u2[k], 0.1)
 ";
 
 /// The name, dimensions and element type of the inputs, the parameters and the loss of [`TRAIN`] and

@@ -27,7 +27,7 @@ pub struct SharedTraining<'n> {
 }
 
 /// The gradients of the parameters.
-const GRADIENTS: [&str; 4] = ["dw1", "db1", "dw2", "db2"];
+const GRADIENTS: [&str; 4] = ["w1.grad", "b1.grad", "w2.grad", "b2.grad"];
 
 /// The number of rows of a mini-batch for each of `streams` streams; the last ones may have fewer.
 pub fn rows(streams: usize) -> usize {
@@ -43,11 +43,11 @@ pub fn texts(streams: usize) -> (String, &'static str) {
     let rows = rows(streams);
     let row = format!("{rows}*@shard + b");
     let gradient = gradient
-        .replace("where b < 32", &format!("where b < {rows}"))
+        .replace("where b < 32", &format!("where b < {rows}, @shard < {streams}"))
         .replace("32*@step + b", &format!("32*@step + {row}"))
         .replace("* 0.03125", &format!("* 0.03125 * ({row} < {BATCH})"));
     let kept = GRADIENTS.join(", ");
-    (format!("{} where @shard < {streams}\nkeep {kept}", gradient.trim_end()), update)
+    (format!("{gradient}keep {kept}"), update)
 }
 
 impl<'n> SharedTraining<'n> {
@@ -66,8 +66,8 @@ impl<'n> SharedTraining<'n> {
     ) -> Result<SharedTraining<'n>> {
         let (gradient_text, update_text) = texts(streams);
         let gradient = backend.compile_named("gradient", &gradient_text, network.nodes())?;
-        let [dw1, db1, dw2, db2] = GRADIENTS.map(|name| gradient.node(name).cloned());
-        let gradients = [dw1?, db1?, dw2?, db2?];
+        let [w1, b1, w2, b2] = GRADIENTS.map(|name| gradient.node(name).cloned());
+        let gradients = [w1?, b1?, w2?, b2?];
         let update = [network.nodes(), gradients.iter().collect()].concat();
         let update = backend.compile_named("update", update_text, update)?;
         let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
