@@ -191,6 +191,11 @@ pub use inventory; // for `register_backend!`
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The Rust program of the guide to assignment text, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/assignment-guide.md")]
+struct AssignmentGuide;
+
 /// The programs of the guide to several streams, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/runtime.md")]

@@ -8,7 +8,7 @@ mod bits_of_values;
 mod corpus;
 mod devices;
 mod differential;
-mod documented_networks;
+mod documented_programs;
 mod embedding;
 mod empty_nodes;
 #[cfg(feature = "cranelift")]

@@ -16,6 +16,7 @@ mod fetch;
 mod function_errors;
 mod functions;
 mod gradients;
+mod guide;
 mod intermediates;
 mod listing;
 mod loop_bounds;

@@ -1,14 +1,15 @@
-//! Calls of every function of the prelude, and the networks of `docs/prelude.md`, with their values computed
-//! independently in `f64`.
+//! Calls of every function of the prelude, and the networks of `docs/assignment-guide.md`, with their values
+//! computed independently in `f64`.
 
 use super::array::{Array, Case};
 
-const DOCUMENT: &str = include_str!("../../../../../docs/prelude.md");
+const GUIDE: &str = include_str!("../../../../../docs/assignment-guide.md");
 
-/// The program of the document's listing at this position.
-fn listing(at: usize) -> &'static str {
-    let rest = DOCUMENT.split("```assign\n").nth(at + 1).expect("so many listings");
-    rest.split("```").next().expect("a first part")
+/// The program of the guide that has this line.
+fn listing(line: &str) -> &'static str {
+    let starts = GUIDE.split("```assign\n").skip(1);
+    let mut listings = starts.map(|rest| rest.split("```").next().expect("a first part"));
+    listings.find(|listing| listing.lines().any(|found| found == line)).expect("the guide has it")
 }
 
 /// All cases, several for some functions.
@@ -447,7 +448,10 @@ fn lenet() -> Case {
     };
     let expected = vec![Array::of("loss", &[], |_| sum(BATCH, loss) / BATCH as f64)];
     let inputs = [&x, &label, &f1, &b1, &f2, &b2, &w3, &b3, &w4, &b4, &w5, &b5];
-    Case { sizes: &[("batch", BATCH)], ..case(listing(0), &inputs, expected) }
+    Case {
+        sizes: &[("batch", BATCH)],
+        ..case(listing("input x f32[batch, 1, 28, 28], label i32[batch]"), &inputs, expected)
+    }
 }
 
 fn transformer_block() -> Case {
@@ -498,5 +502,5 @@ fn transformer_block() -> Case {
         r.at([at[0], at[1], at[2]]) + fed + b2.at([at[2]])
     });
     let inputs = [&x, &gain1, &shift1, &gain2, &shift2, &wq, &wk, &wv, &wo, &w1, &b1, &w2, &b2];
-    Case { sizes: SIZES, ..case(listing(1), &inputs, vec![y]) }
+    Case { sizes: SIZES, ..case(listing("input x f32[batch, time, d]"), &inputs, vec![y]) }
 }
