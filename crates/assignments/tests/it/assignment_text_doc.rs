@@ -71,3 +71,23 @@ fn errors_are_as_stated() {
         assert_eq!(error, expected.trim_end());
     }
 }
+
+/// The longest part without a placeholder of each error message in a source.
+fn messages(source: &'static str) -> Vec<String> {
+    let quoted = |rest: &'static str| rest.trim_start().strip_prefix('"')?.split('"').next();
+    let longest = |message: &str| {
+        let message: String = message.split("\\\n").map(str::trim_start).collect();
+        message.split(['{', '}']).step_by(2).max_by_key(|part| part.len()).map(|part| part.trim().to_owned())
+    };
+    source.split("#[error(").skip(1).filter_map(quoted).filter_map(longest).collect()
+}
+
+#[test]
+fn the_reference_has_every_error() {
+    let sources = [include_str!("../../src/text/error.rs"), include_str!("../../src/lower/error.rs")];
+    let messages: Vec<String> = sources.iter().flat_map(|source| messages(source)).collect();
+    assert!(messages.len() > 100, "found {} messages", messages.len());
+    let (_, table) = DOCUMENTS[1].split_once("### All errors").expect("a heading");
+    let missing: Vec<&String> = messages.iter().filter(|message| !table.contains(message.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
