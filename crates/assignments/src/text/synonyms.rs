@@ -48,8 +48,9 @@ const REDUCTIONS: [(&str, &str, &str); 4] = [
 ];
 
 /// Names of functions, with an explanation and an example per row. A test parses and lowers every example.
-const SYNONYMS: [(&str, &str, &str); 44] = [
-    ("sum reduce_sum add_reduce cumsum", "a sum over a letter is an accumulation", "y[i] :+= x[i,k]"),
+const SYNONYMS: [(&str, &str, &str); 51] = [
+    ("sum reduce_sum add_reduce", "a sum over a letter is an accumulation", "y[i] :+= x[i,k]"),
+    ("cumsum", "a running sum is a sum with a bound", "y[i] :+= u[j] where j <= i"),
     ("mean average avg reduce_mean", "a mean is a sum of quotients", "y[i] :+= x[i,k] / size(k)"),
     ("prod product reduce_prod", "a product over a letter is an accumulation", "y[i] :*= x[i,k]"),
     (
@@ -61,6 +62,16 @@ const SYNONYMS: [(&str, &str, &str); 44] = [
         "amin minimum reduce_min fmin",
         "`min` takes two values, and over a letter it is an accumulation",
         "y[i] :min= x[i,k]",
+    ),
+    (
+        "argmax",
+        "the position of a maximum is the least index that has it",
+        "y[i] :max= x[i,k]; n[i] :min= where(x[i,k] == y[i], k, size(k))",
+    ),
+    (
+        "argmin",
+        "the position of a minimum is the least index that has it",
+        "y[i] :min= x[i,k]; n[i] :min= where(x[i,k] == y[i], k, size(k))",
     ),
     ("any", "whether any is true is an accumulation", "y[i] :or= x[i,k]"),
     ("all", "whether all are true is an accumulation", "y[i] :and= x[i,k]"),
@@ -109,6 +120,10 @@ const SYNONYMS: [(&str, &str, &str); 44] = [
         "the number of values of a letter is `size`",
         "y[i] := u[i] / size(i)",
     ),
+    ("flip reverse", "an index may count down", "y[i] := u[3 - i]"),
+    ("diag diagonal trace", "a diagonal has one letter on both axes", "y[i] := x[i,i] where i < 4"),
+    ("tril triu", "a bound selects a triangle", "z[i,j] :+= x[i,j] where j <= i"),
+    ("reshape flatten ravel", "a view reads a node under other dimensions", "view f = x as [24]; s :+= f[i]"),
     ("transpose permute swapaxes", "a transpose exchanges indices", "w[j,i] := x[i,j]"),
     ("concat concatenate cat stack", "a concatenated axis is written `i^j`", "q[i^j] := u[i], v[j]"),
     ("gather take", "a gather has an access as its index", "y[i] := v[ids[i]]"),
