@@ -20,7 +20,7 @@ use tnode::{DType, DelayedDType, Dims, TensorNode};
 
 use super::ast::{Access, ExpandedStep, Fetch, Frame, Role, Statement};
 use super::error::{LocatedError, TextErrorKind};
-use super::names::{NodeNames, label};
+use super::names::{NodeNames, label, written};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
@@ -344,7 +344,7 @@ impl<'a> Inference<'a> {
         }
         let name = node.name();
         let dims = node.dims_without_padding().unwrap_or_default();
-        let example = declaration(&name, present.promote(found), &known(&dims));
+        let example = declaration(&written(node), present.promote(found), &known(&dims));
         let line = self.line(typed_at);
         let span = statement.rhs.first().map_or(statement.span.clone(), |value| value.span.clone());
         Err(TextErrorKind::TypeConflict { node: name, present, line, found, example }.at(span))
@@ -357,7 +357,10 @@ impl<'a> Inference<'a> {
                 let first = self.first_writes.iter().find(|first| first.node.name() == node);
                 let inferred = first.and_then(|first| {
                     let sizes = grown(&first.node.dims_without_padding().ok()?, axis, hi)?;
-                    Some((self.line(first.name_span.start), declaration(&node, DType::F32, &sizes)))
+                    Some((
+                        self.line(first.name_span.start),
+                        declaration(&written(&first.node), DType::F32, &sizes),
+                    ))
                 });
                 TextErrorKind::OutOfBounds {
                     index,
@@ -458,7 +461,8 @@ fn target_sizes(
     {
         let node = target.node.name();
         let known: Vec<Option<usize>> = sizes.iter().map(|size| size.as_ref().ok().copied()).collect();
-        let (why, example) = (why.clone(), declaration(&node, DType::F32, &known));
+        let example = declaration(&written(&target.node), DType::F32, &known);
+        let why = why.clone();
         return Err(TextErrorKind::OpenAxis { node, axis, why, example }.at(target.index[axis].1.clone()));
     }
     Ok(sizes.into_iter().flatten().collect())

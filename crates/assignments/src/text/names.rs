@@ -272,6 +272,17 @@ pub(super) fn text_name(label: &[String]) -> String {
     }
 }
 
+/// The name of a node in a text: `h[0]` for a node of a family, whose name for messages may be another.
+pub(super) fn written(node: &TensorNode) -> String {
+    let is_number = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
+    match node.label() {
+        [name, positions @ ..] if !positions.is_empty() && positions.iter().all(is_number) => {
+            format!("{name}[{}]", positions.join(", "))
+        }
+        _ => node.name(),
+    }
+}
+
 fn described(node: &TensorNode) -> String {
     format!("{} (label {:?})", node.id(), node.label().join("."))
 }

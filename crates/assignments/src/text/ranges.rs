@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{DType, TensorNode};
 
 use super::error::{LocatedError, TextErrorKind};
+use super::names;
 use super::resolve::{AccessKind, NodeAccess, ResolvedStatement};
 use crate::Assignments;
 use crate::indexing::bounded_space::{BoundedSpace, PointRanges};
@@ -205,7 +206,7 @@ fn open_target(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>])
         ranges[letter].and_then(|range| usize::try_from(range).ok())
     };
     let sizes: Vec<Option<usize>> = target.index.iter().map(size).collect();
-    Some(declaration(&target.node.name(), DType::F32, &sizes))
+    Some(declaration(&names::written(&target.node), DType::F32, &sizes))
 }
 
 /// A declaration of a node as an example. A size that is not known is 8 in it.

@@ -229,6 +229,13 @@ fn ambiguities_name_the_declaration_that_settles_them() {
               |   ^"#]],
         ),
         (
+            "h[0][b,i] := 0",
+            expect![[r#"
+                line 1, column 6: the range of letter `b` is open; expected it as an index of its own somewhere, or a range as in `where b < 8`, or a declaration such as `node h[0] f32[8, 8]`
+                1 | h[0][b,i] := 0
+                  |      ^"#]],
+        ),
+        (
             "w2 := normal(42)",
             expect![[r#"
             line 1, column 1: the dimensions of node `w2` are open, since a function that fills a node takes them from it; declare it, as in `node w2 f32[8]`
