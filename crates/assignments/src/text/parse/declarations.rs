@@ -44,6 +44,9 @@ impl Parser<'_> {
             Token::Assign { .. } => {
                 return Err(self.expected("the end of the declaration: only `param` and `const` have values"));
             }
+            Token::Sign("=") if role.has_initial_value() => {
+                return Err(self.expected("`:=` before the value"));
+            }
             _ if role == Role::Const => {
                 return Err(self.expected("the value of the constant, as in `const x f32[3] := 1`"));
             }

@@ -13,6 +13,9 @@ use super::{MAX_DEPTH, ParseResult, Parser};
 use crate::origin::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 
+/// The expected construct where other languages have an operator for powers.
+const NO_POWER: &str = "another operator; a power is `pow(x, 2)`";
+
 impl Parser<'_> {
     pub(super) fn expr(&mut self) -> ParseResult<Expr> {
         self.deeper(Self::comparison)
@@ -20,7 +23,7 @@ impl Parser<'_> {
 
     fn comparison(&mut self) -> ParseResult<Expr> {
         let left = self.sum()?;
-        let Some((op, is_exchanged)) = comparison_op(self.peek()) else { return Ok(left) };
+        let Some((op, is_exchanged)) = comparison_op(self.peek()) else { return self.without_infix(left) };
         self.next();
         let right = self.sum()?;
         if comparison_op(self.peek()).is_some() {
@@ -28,14 +31,26 @@ impl Parser<'_> {
         }
         let span = left.span.start..right.span.end;
         let (left, right) = (Box::new(left), Box::new(right));
-        node(
+        let compared = node(
             if is_exchanged {
                 ExprKind::Exchanged(op, left, right)
             } else {
                 ExprKind::Binary(op, left, right)
             },
             span,
-        )
+        )?;
+        self.without_infix(compared)
+    }
+
+    /// Returns an expression, unless `and` or `or` follows it as in other languages.
+    fn without_infix(&self, expr: Expr) -> ParseResult<Expr> {
+        match self.peek() {
+            Token::Name(name) if name == "and" || name == "or" => {
+                let combined = format!("another operator; truth values are combined by `{name}(a, b)`");
+                Err(self.expected(&combined))
+            }
+            _ => Ok(expr),
+        }
     }
 
     fn sum(&mut self) -> ParseResult<Expr> {
@@ -58,9 +73,13 @@ impl Parser<'_> {
                 Token::Sign("*") => BinaryOp::Mul,
                 Token::Sign("/") => BinaryOp::Div,
                 Token::Sign("%") => BinaryOp::Rem,
+                Token::Sign("^") => return Err(self.expected(NO_POWER)),
                 _ => return Ok(left),
             };
             self.next();
+            if op == BinaryOp::Mul && self.peek() == &Token::Sign("*") {
+                return Err(self.expected(NO_POWER));
+            }
             left = binary(op, left, self.factor()?)?;
         }
     }
@@ -199,7 +218,9 @@ impl Parser<'_> {
         self.expect("(")?;
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
         let name_span = self.next().span;
-        self.expect(",")?;
+        if self.sign(",").is_none() {
+            return Err(self.expected("`,`; all brackets follow the parenthesis, as in `pad(x, 0)[i]`"));
+        }
         let (outside, outside_span) = self.signed_number()?;
         self.expect(")")?;
         if self.peek() != &Token::Sign("[") {

@@ -232,7 +232,14 @@ impl<'a> Parser<'a> {
             chain.push(Constraint { left, comparison, right: right.clone(), span });
             left = right;
         }
-        if chain.is_empty() { Err(self.expected("`<`, `<=`, `>` or `>=`")) } else { Ok(chain) }
+        match (self.peek(), chain.is_empty()) {
+            (Token::Sign("==" | "!="), _) => {
+                let other = "other conditions choose values, as in `where(i == j, x, 0)`";
+                Err(self.expected(&format!("`<`, `<=`, `>` or `>=`; {other}")))
+            }
+            (_, true) => Err(self.expected("`<`, `<=`, `>` or `>=`")),
+            (_, false) => Ok(chain),
+        }
     }
 
     fn at_comparison(&self) -> Option<Comparison> {
