@@ -374,11 +374,11 @@ fn definitions() {
 #[test]
 fn arguments() {
     check_f(
-        "f(x[i,j], 1, s)",
+        "y[i,j] := f(x[i,j], 1, s)",
         expect![[r#"
-        line 2, column 14: axis `..` of function `f` is the axis `i` in an earlier argument, found no axes
-        2 | f(x[i,j], 1, s)
-          |              ^"#]],
+        line 2, column 24: axis `..` of function `f` is the axis `i` in an earlier argument, found no axes
+        2 | y[i,j] := f(x[i,j], 1, s)
+          |                        ^"#]],
     );
     check_f(
         "y[i,j] := f(x[i,j], 1)",

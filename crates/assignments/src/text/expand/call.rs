@@ -85,6 +85,7 @@ impl Expansion<'_> {
 
     /// Expands a call that is a statement of its own.
     pub(super) fn call_alone(&mut self, call: Call, frame: &Option<Arc<Frame>>) -> Result<()> {
+        check_results(&*self.function(&call)?, 0, &call.span)?;
         let letters = letters::of_call(&call);
         self.call(call, &CallSite { letters: &letters, constraints: &[], frame, targets: &[] }).map(|_| ())
     }

@@ -117,6 +117,13 @@ fn errors_name_the_source_and_the_call() {
           |                              ^^^^"#]],
     );
     error(
+        "softmax(x[i,j])",
+        expect![[r#"
+        line 1, column 1: function `softmax` has 1 result, found 0 targets
+        1 | softmax(x[i,j])
+          | ^^^^^^^^^^^^^^^"#]],
+    );
+    error(
         "y[i,j] := rotary(x[i,j], bass = 3)",
         expect![[r#"
         line 1, column 26: function `rotary` has no parameter `bass`; expected base
