@@ -213,7 +213,8 @@ pub enum LowerErrorKind {
     /// A write leaves elements of a node uninitialised.
     #[error(
         "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initialises the node \
-         before; expected an initialisation such as `{fill}`, or a node of `MemoryMode::Materialized`, whose values stay"
+         before; expected an initialisation such as `{fill}`, an operator such as `:+=` that starts the whole node, or a \
+         node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust"
     )]
     Uninitialised {
         /// The node's name.

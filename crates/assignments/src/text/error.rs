@@ -298,9 +298,21 @@ pub enum TextErrorKind {
         found: i64,
     },
     /// A name in an integer that is no size.
-    #[error("`{name}` has no known value; expected numbers, sizes and letters of repetitions")]
+    #[error(
+        "`{name}` has no known value{}; expected numbers, letters of repetitions and sizes, as in `size d = 8`",
+        if name.starts_with('@') { " before the program runs" } else { "" }
+    )]
     NoInteger {
         /// The name.
+        name: String,
+    },
+    /// The first of two brackets after a name, which selects a node of a family, has a letter or symbol.
+    #[error(
+        "`{name}` has no known value, but the first of two brackets selects a node of a family, as in `w[2][i,j]`; \
+         the indices of one node stand in one pair of brackets"
+    )]
+    OpenPosition {
+        /// The letter or symbol.
         name: String,
     },
     /// A function that writes a parameter which it may only read.
@@ -476,7 +488,8 @@ pub enum TextErrorKind {
     },
     /// One letter indexes two axes of different sizes.
     #[error(
-        "letter `{letter}` runs over {expected} elements (axis {from}), but axis {axis} of node `{node}` has {found}"
+        "letter `{letter}` runs over {} (axis {from}), but axis {axis} of node `{node}` has {found}",
+        counted_elements(*expected)
     )]
     Size {
         /// The letter.
@@ -559,7 +572,8 @@ pub enum TextErrorKind {
     },
     /// An index outside its axis.
     #[error(
-        "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}{}",
+        "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {}{}{}",
+        counted_elements(*size),
         padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default(),
         inferred.as_ref().map(|place| dims_origin(place.0, &place.1)).unwrap_or_default()
     )]
@@ -620,7 +634,7 @@ pub enum TextErrorKind {
         node: String,
     },
     /// A list of values of the wrong length, or longer than the limit.
-    #[error("node `{node}` has {elements} elements, found {found} values; at most {limit} may be given")]
+    #[error("node `{node}` has {}, found {found} values; at most {limit} may be given", counted_elements(*elements))]
     Values {
         /// The node.
         node: String,
@@ -711,6 +725,10 @@ fn found_list(found: &[String]) -> String {
 
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn counted_elements<N: fmt::Display + PartialEq + From<u8>>(count: N) -> String {
+    format!("{count} {}", if count == N::from(1) { "element" } else { "elements" })
 }
 
 pub(crate) fn near_names(near: &[String]) -> String {

@@ -297,9 +297,9 @@ fn declarations_in_a_text_are_checked() {
         (
             "param w f32[n]",
             expect![[r#"
-            line 1, column 13: `n` has no known value; expected numbers, sizes and letters of repetitions
-            1 | param w f32[n]
-              |             ^"#]],
+                line 1, column 13: `n` has no known value; expected numbers, letters of repetitions and sizes, as in `size d = 8`
+                1 | param w f32[n]
+                  |             ^"#]],
         ),
         (
             "param w f32[2] := given",

@@ -113,9 +113,9 @@ fn syntax() {
     check(
         "y[i,j] := x[i,j][0]",
         expect![[r#"
-        line 1, column 13: `i` has no known value; expected numbers, sizes and letters of repetitions
-        1 | y[i,j] := x[i,j][0]
-          |             ^"#]],
+            line 1, column 13: `i` has no known value, but the first of two brackets selects a node of a family, as in `w[2][i,j]`; the indices of one node stand in one pair of brackets
+            1 | y[i,j] := x[i,j][0]
+              |             ^"#]],
     );
     check(
         "y[i,j] := w[x[0,0]][i]",
@@ -150,11 +150,18 @@ fn sizes() {
           |             ^"#]],
     );
     check(
+        "repeat l in 0..@layers { s := l }",
+        expect![[r#"
+            line 1, column 16: `@layers` has no known value before the program runs; expected numbers, letters of repetitions and sizes, as in `size d = 8`
+            1 | repeat l in 0..@layers { s := l }
+              |                ^^^^^^^"#]],
+    );
+    check(
         "size d = i + 1",
         expect![[r#"
-        line 1, column 10: `i` has no known value; expected numbers, sizes and letters of repetitions
-        1 | size d = i + 1
-          |          ^"#]],
+            line 1, column 10: `i` has no known value; expected numbers, letters of repetitions and sizes, as in `size d = 8`
+            1 | size d = i + 1
+              |          ^"#]],
     );
     check(
         "size d = 7\ny[i,j] := x[i,j] where i < d / 2",
@@ -187,9 +194,9 @@ fn sizes() {
     check(
         "repeat l in 0..n { s := l }",
         expect![[r#"
-        line 1, column 16: `n` has no known value; expected numbers, sizes and letters of repetitions
-        1 | repeat l in 0..n { s := l }
-          |                ^"#]],
+            line 1, column 16: `n` has no known value; expected numbers, letters of repetitions and sizes, as in `size d = 8`
+            1 | repeat l in 0..n { s := l }
+              |                ^"#]],
     );
     check(
         "repeat l in 0..3 {\n    repeat k in 0..2 {\n        w[l + 5*k] := k\n    }\n}",

@@ -232,9 +232,9 @@ fn bounds_that_no_loop_has_are_errors() {
     check(
         "z[i,j] := x[i] where j <= i",
         expect![[r#"
-        line 1, column 5: node z: the assignment does not write all of axis 1 (size 8), and nothing initialises the node before; expected an initialisation such as `z[i,j] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
-        1 | z[i,j] := x[i] where j <= i
-          |     ^"#]],
+            line 1, column 5: node z: the assignment does not write all of axis 1 (size 8), and nothing initialises the node before; expected an initialisation such as `z[i,j] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+            1 | z[i,j] := x[i] where j <= i
+              |     ^"#]],
     );
     check(
         "y := offsets() where j <= i",

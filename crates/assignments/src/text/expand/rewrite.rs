@@ -153,7 +153,8 @@ fn row_letters(row: &Row, function: &FunctionScope) -> Result<Vec<IndexExpr>> {
 pub(super) fn node(access: &mut Access, scope: &Scope) -> Result<()> {
     let mut positions = String::new();
     for position in &access.family {
-        match scope.integer(position)? {
+        let number = scope.integer(position).map_err(|error| error.map(open_position))?;
+        match number {
             at if at >= 0 => positions += &format!(".{at}"),
             found => {
                 let name = access.name.clone();
@@ -167,6 +168,14 @@ pub(super) fn node(access: &mut Access, scope: &Scope) -> Result<()> {
     access.name += &positions;
     access.family.clear();
     Ok(())
+}
+
+/// The error about a position in a family, in place of the one about any integer.
+fn open_position(kind: TextErrorKind) -> TextErrorKind {
+    match kind {
+        TextErrorKind::NoInteger { name } => TextErrorKind::OpenPosition { name },
+        kind => kind,
+    }
 }
 
 fn in_function(access: &mut Access, function: &FunctionScope) -> Result<()> {
