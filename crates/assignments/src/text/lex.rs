@@ -108,7 +108,14 @@ impl<'a> Lexer<'a> {
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
             (Token::Sign(sign), sign.len())
         } else {
-            let (expected, found) = ("a statement or expression".to_owned(), format!("`{first}`"));
+            let expected = match first {
+                '&' => "another operator; truth values are combined by `and(a, b)`",
+                '|' => "another operator; truth values are combined by `or(a, b)`",
+                '!' => "an expression; a truth value is negated by `not(a)`",
+                ':' if self.depth > 0 => "an index; a letter such as `i` runs over the whole axis",
+                _ => "a statement or expression",
+            };
+            let (expected, found) = (expected.to_owned(), format!("`{first}`"));
             return Err(TextErrorKind::Syntax { expected, found }.at(start..start + first.len_utf8()));
         };
         self.at += length;

@@ -38,6 +38,23 @@ pub(super) fn of_call(name: &str, arguments: usize) -> Option<Synonym> {
     Some(Synonym { says: row.1, example: row.2 })
 }
 
+/// The counterpart of a word that begins a statement in other languages, such as `for`.
+pub(super) fn of_word(word: &str) -> Option<&'static str> {
+    let row = WORDS.iter().find(|(words, _)| words.split(' ').any(|known| known == word));
+    row.map(|&(_, instead)| instead)
+}
+
+/// Words that begin a statement in other languages, with their counterparts.
+const WORDS: [(&str, &str); 4] = [
+    (
+        "for foreach while",
+        "a statement runs for all values of its letters, and `repeat l in 0..4 { .. }` copies statements",
+    ),
+    ("let var val mut", "a name needs no word before it, as in `y[i] := 2 * x[i]`"),
+    ("return yield", "a function assigns its result, as in `y[i] := 2 * x[i]`"),
+    ("if else elif", "a condition chooses a value, as in `y[i] := where(x[i] > 0, x[i], 0)`"),
+];
+
 /// Functions of two arguments that reduce over one argument in other languages, each with an explanation and
 /// an example.
 const REDUCTIONS: [(&str, &str, &str); 4] = [

@@ -19,7 +19,7 @@ use super::constraint::{Comparison, Constraint};
 use super::error::{LocatedError, TextErrorKind};
 use super::lex::{SpannedToken, Token, describe, tokens};
 use super::linear::IndexExpr;
-use super::prelude;
+use super::{prelude, synonyms};
 use crate::AccumOp;
 use crate::origin::ByteRange;
 
@@ -166,6 +166,10 @@ impl<'a> Parser<'a> {
         let lhs = self.list(Self::target)?;
         let Token::Assign { op, init } = *self.peek() else {
             let bare = lhs.last().is_none_or(|target| target.indices.is_empty());
+            let word = lhs.last().and_then(|target| synonyms::of_word(&target.name));
+            if let (Some(instead), true, Token::Name(_)) = (word, bare, self.peek()) {
+                return Err(self.expected(&format!("an operator: {instead}")));
+            }
             let index = if bare { "indices such as `[i]`, or " } else { "" };
             return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
