@@ -30,7 +30,8 @@
 //! ```
 //!
 //! The text consists of *assignments* in index notation: `:+=` starts from 0 and sums over the indices that
-//! are missing on its left side. `docs/assignment-text.md` has the grammar.
+//! are missing on its left side. `docs/assignment-guide.md` teaches the notation, and
+//! `docs/assignment-text.md` has the grammar and all rules.
 //!
 //! Only nodes with values from outside need a declaration, in Rust or in the text. Other names that the text
 //! writes are intermediates, and `keep` makes their values readable ([`Program::keep`], [`Compiled::node`]):
