@@ -80,3 +80,16 @@ fn gradients_are_printed_as_statements() {
         "{checked}"
     );
 }
+
+/// The guide shows the report about its program of softmax.
+#[test]
+fn the_guide_shows_a_report() {
+    let guide = include_str!("../../docs/assignment-guide.md");
+    let (before, rest) = guide.split_once("```assign-check\n").expect("a report");
+    let (_, program) = before.rsplit_once("```assign\n").expect("a program before it");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("guide.assign");
+    fs::write(&file, program.split("```").next().expect("a first part")).expect("written");
+    let found = check(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(found, rest.split("```").next().expect("a first part"));
+}
