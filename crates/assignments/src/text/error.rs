@@ -306,10 +306,10 @@ pub enum TextErrorKind {
         /// The name.
         name: String,
     },
-    /// The first of two brackets after a name, which selects a node of a family, has a letter or symbol.
+    /// A letter or symbol in the brackets that select a node of a family.
     #[error(
-        "`{name}` has no known value, but the first of two brackets selects a node of a family, as in `w[2][i,j]`; \
-         the indices of one node stand in one pair of brackets"
+        "`{name}` has no known value, but these brackets select a node of a family, as in `w[2]` and `w[2][i,j]`; the \
+         indices of one node stand in one pair of brackets"
     )]
     OpenPosition {
         /// The letter or symbol.

@@ -113,7 +113,7 @@ fn syntax() {
     check(
         "y[i,j] := x[i,j][0]",
         expect![[r#"
-            line 1, column 13: `i` has no known value, but the first of two brackets selects a node of a family, as in `w[2][i,j]`; the indices of one node stand in one pair of brackets
+            line 1, column 13: `i` has no known value, but these brackets select a node of a family, as in `w[2]` and `w[2][i,j]`; the indices of one node stand in one pair of brackets
             1 | y[i,j] := x[i,j][0]
               |             ^"#]],
     );
