@@ -208,7 +208,7 @@ fn errors_of_syntax() {
     error(
         "s :+= w[i]\ngrad s by w[i]",
         expect![[r#"
-        line 2, column 13: `i` has no known value; expected numbers, sizes and letters of repetitions
+        line 2, column 13: `i` has no known value, but these brackets select a node of a family, as in `w[2]` and `w[2][i,j]`; the indices of one node stand in one pair of brackets
         2 | grad s by w[i]
           |             ^"#]],
     );

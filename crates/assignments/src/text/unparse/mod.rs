@@ -51,10 +51,7 @@ impl Assignments {
         let mut printer = ProgramPrinter::new(self);
         printer.declarations();
         printer.steps(&self.steps);
-        for node in &self.kept {
-            let line = format!("keep {}", printer.names.node(node));
-            printer.line(line);
-        }
+        printer.kept_nodes();
         printer.text
     }
 }
@@ -81,6 +78,17 @@ impl<'a> ProgramPrinter<'a> {
 
     fn line(&mut self, line: impl std::fmt::Display) {
         writeln!(self.text, "{line}").expect("a string takes everything");
+    }
+
+    /// Keeps nodes in order of first mention, as they are declared, so that the text prints as itself.
+    fn kept_nodes(&mut self) {
+        let kept = &self.program.kept;
+        let mentioned = self.program.nodes();
+        let others = kept.iter().filter(|node| !mentioned.contains(node));
+        for node in mentioned.iter().filter(|node| kept.contains(node)).chain(others) {
+            let line = format!("keep {}", self.names.node(node));
+            self.line(line);
+        }
     }
 
     /// Declares the nodes in order of first mention.
