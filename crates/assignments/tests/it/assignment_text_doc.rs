@@ -84,7 +84,12 @@ fn messages(source: &'static str) -> Vec<String> {
 
 #[test]
 fn the_reference_has_every_error() {
-    let sources = [include_str!("../../src/text/error.rs"), include_str!("../../src/lower/error.rs")];
+    let sources = [
+        include_str!("../../src/text/error.rs"),
+        include_str!("../../src/text/gradient.rs"),
+        include_str!("../../src/lower/error.rs"),
+        include_str!("../../../autodiff/src/error.rs"),
+    ];
     let messages: Vec<String> = sources.iter().flat_map(|source| messages(source)).collect();
     assert!(messages.len() > 100, "found {} messages", messages.len());
     let (_, table) = DOCUMENTS[1].split_once("### All errors").expect("a heading");

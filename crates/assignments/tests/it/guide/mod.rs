@@ -1,4 +1,5 @@
-//! The programs of `docs/assignment-guide.md` compute the values that the guide states.
+//! The programs of `docs/assignment-guide.md` without gradients compute the values that the guide states. A
+//! test of `arrayjit` runs all of them.
 
 mod listing;
 
@@ -34,6 +35,10 @@ fn programs_compute_the_values_stated() {
     assert!(all.len() >= 20, "found {} programs", all.len());
     for listing in &all {
         let program = read(listing);
+        // The crate `autodiff`, which replaces gradients by statements, depends on this one.
+        if program.has_gradients() {
+            continue;
+        }
         lowered(&program);
         let mut machine = machine(&program);
         for run in &listing.runs {
