@@ -1,7 +1,7 @@
 //! Nodes without elements have no values, and are written, read, linked to and merged like all other nodes.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::{Backend, Context, DType, HostArray, MergeBufferUse, Padding, Settings, TensorNode};
+use arrayjit::{Backend, Context, DType, HostArray, MemoryMode, MergeBufferUse, Padding, Settings, TensorNode};
 
 const BACKENDS: &[&str] =
     if cfg!(feature = "cranelift") { &["inline", "multicore", "interpreter"] } else { &["interpreter"] };
@@ -50,6 +50,21 @@ fn a_routine_writes_nodes_without_elements() {
         routine.run(&[]).unwrap().sync().unwrap();
         [&z, &total].into_iter().for_each(|node| empty(routine.context(), node));
         assert_eq!(routine.context().to_host(&sum).unwrap().values(), [0.0; 3], "{name}");
+    }
+}
+
+/// The routine neither writes nor reads the node that `pad` reads, because every index is outside of it.
+#[test]
+fn a_pad_of_a_node_without_elements_is_its_number() {
+    for name in BACKENDS {
+        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let mode = MemoryMode::Materialized;
+        let none = TensorNode::builder("none").dims([0, 3]).mode(mode).build().unwrap();
+        let y = node("y", &[3]);
+        let text = "none[i,j] :+= 1; y[j] :+= pad(none, 0.5)[j - @t, 0] where @t < 3";
+        let routine = backend.compile(text, [&none, &y]).unwrap().link(&backend.context().unwrap()).unwrap();
+        routine.run(&[1]).unwrap().sync().unwrap();
+        assert_eq!(routine.context().to_host(&y).unwrap().values(), [0.5; 3], "{name}");
     }
 }
 

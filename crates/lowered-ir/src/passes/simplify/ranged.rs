@@ -160,6 +160,10 @@ fn guarded(expr: &Expr, ctx: &SimplifyContext<'_>) -> Option<Expr> {
     let Expr::GetGuarded { guard, node, index, otherwise } = expr else { return None };
     let mut open = Guard::new();
     for range in guard {
+        // The axes of a node without elements.
+        if range.hi <= range.lo {
+            return Some((**otherwise).clone());
+        }
         match ctx.ranges.bounds(&range.index) {
             Some((lo, hi)) if lo <= hi && range.lo <= lo && hi < range.hi => {}
             Some((lo, hi)) if lo <= hi && (hi < range.lo || range.hi <= lo) => {
