@@ -1,6 +1,6 @@
 //! Reduces a failing program to a smaller one that fails in the same way.
 
-use random_programs::RandomProgram;
+use random_programs::{ProgramExpr, ProgramStatement, RandomProgram};
 
 use super::run;
 
@@ -40,6 +40,32 @@ fn smaller(program: &RandomProgram) -> Vec<RandomProgram> {
         without.rounds.remove(round);
         all.push(without);
     }
-    all.retain(|program| program.routines.iter().all(|routine| !routine.is_empty()));
+    all.retain(|program| program.routines.iter().all(|routine| !routine.is_empty()) && gives_values(program));
     all
+}
+
+/// Whether every node that a statement reads has initial values or a statement that writes it. Without the
+/// statement that makes a view, a program would be rejected for another reason than before.
+fn gives_values(program: &RandomProgram) -> bool {
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    for statement in program.routines.iter().flatten() {
+        match statement {
+            ProgramStatement::Assign(assign) => {
+                written.extend(assign.targets.iter().map(|target| target.node));
+                let mut note = |e: &ProgramExpr| {
+                    if let ProgramExpr::Read(access) = e {
+                        read.push(access.node);
+                    }
+                };
+                assign.targets.iter().for_each(|target| target.walk(&mut note));
+                assign.values.iter().for_each(|value| value.walk(&mut note));
+            }
+            ProgramStatement::Offsets { node } | ProgramStatement::Values { node, .. } => written.push(*node),
+            ProgramStatement::Slice { node, source, .. } => {
+                written.push(*node);
+                read.push(*source);
+            }
+        }
+    }
+    read.iter().all(|node| program.nodes[*node].data.is_some() || written.contains(node))
 }
