@@ -44,8 +44,8 @@ pub use choices::Choices;
 pub use generate::{program_from_bytes, program_from_seed};
 pub use program::{
     Accumulation, BinaryFunction, NodeMode, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis,
-    ProgramExpr, ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramSymbol, ProgramVar,
-    RandomProgram, UnaryFunction,
+    ProgramBound, ProgramExpr, ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramSymbol,
+    ProgramVar, RandomProgram, UnaryFunction,
 };
 pub use split_mix::{SplitMix64, bytes_of_seed};
 pub use types::{ExprType, ExprTypes, is_float_function, promote};

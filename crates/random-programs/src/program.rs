@@ -108,6 +108,19 @@ pub struct ProgramAssign {
     pub starts: bool,
     /// The values; two of them are concatenated along an axis.
     pub values: Vec<ProgramExpr>,
+    /// The points at which the statement assigns.
+    pub bound: Option<ProgramBound>,
+}
+
+/// `less <= greater` or `less < greater` in `where`.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramBound {
+    /// The lesser side.
+    pub less: ProgramVar,
+    /// The greater side.
+    pub greater: ProgramVar,
+    /// Whether the sides differ.
+    pub is_strict: bool,
 }
 
 /// The operation that combines a value with the element's current value.

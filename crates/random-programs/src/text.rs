@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::program::{
-    Accumulation, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis, ProgramExpr, ProgramLetter,
-    ProgramNode, ProgramNumber, ProgramStatement, ProgramVar, RandomProgram,
+    Accumulation, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis, ProgramBound, ProgramExpr,
+    ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramVar, RandomProgram,
 };
 
 impl RandomProgram {
@@ -59,9 +59,15 @@ impl RandomProgram {
         };
         assign.targets.iter().for_each(|target| target.walk(&mut visit));
         assign.values.iter().for_each(|value| value.walk(&mut visit));
+        let sides = assign.bound.iter().flat_map(|bound| [bound.less, bound.greater]);
+        sides.for_each(|side| visit(&ProgramExpr::Var(side)));
+        let bound = assign.bound.map(|ProgramBound { less, greater, is_strict }| {
+            let [less, greater] = [less, greater].map(|side| self.var(assign, side));
+            format!("{less} {} {greater}", if is_strict { "<" } else { "<=" })
+        });
         let symbols =
             symbols.iter().map(|&s| format!("@{} < {}", self.symbols[s].name, self.symbols[s].range));
-        letters.chain(symbols).collect()
+        letters.chain(symbols).chain(bound).collect()
     }
 
     /// Whether the text must give the range of a letter, because the range does not follow from the axes

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use random_programs::{
-    ProgramAccess, ProgramAssign, ProgramAxis, ProgramExpr, ProgramStatement, ProgramWeights, RandomProgram,
-    program_from_seed,
+    ProgramAccess, ProgramAssign, ProgramAxis, ProgramExpr, ProgramStatement, ProgramVar, ProgramWeights,
+    RandomProgram, program_from_seed,
 };
 
 /// The names of all constructs of a program.
@@ -31,6 +31,10 @@ fn constructs(program: &RandomProgram, found: &mut BTreeSet<String>) {
 
 fn assignment(assign: &ProgramAssign, found: &mut BTreeSet<String>) {
     found.insert(format!("accumulation {:?} {}", assign.op, assign.starts));
+    if let Some(bound) = &assign.bound {
+        let side = |side| matches!(side, ProgramVar::Letter(_));
+        found.insert(format!("bound {} {}", side(bound.less), side(bound.greater)));
+    }
     for target in &assign.targets {
         access("target", target, found);
     }
@@ -112,6 +116,9 @@ fn several_routines_contain_every_construct() {
     contain(&weights, &INDICES);
     let others = [
         "routines 3",
+        "bound true true",
+        "bound true false",
+        "bound false true",
         "margin",
         "pad",
         "offsets",

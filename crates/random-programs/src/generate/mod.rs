@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use tnode::DType;
 
 use crate::program::{
-    Accumulation, NodeMode, ProgramAccess, ProgramAssign, ProgramExpr, ProgramLetter, ProgramNode,
-    ProgramStatement, ProgramVar, RandomProgram,
+    Accumulation, NodeMode, ProgramAccess, ProgramAssign, ProgramBound, ProgramExpr, ProgramLetter,
+    ProgramNode, ProgramStatement, ProgramVar, RandomProgram,
 };
 use crate::weights::{ProgramWeights, StatementKind};
 use crate::{Choices, bytes_of_seed};
@@ -174,13 +174,41 @@ impl ProgramMaker<'_, '_> {
         let scope = ValueScope { letters: all, target: target.node, own, written };
         let levels = *self.choices.pick(self.weights.levels);
         let value = self.expr(&scope, levels);
+        // A bound would leave elements of a virtual node or of a first store without a value.
+        let is_complete = starts || self.valued.contains(&target.node);
+        let is_virtual = self.program.nodes[target.node].mode == NodeMode::Virtual;
         self.valued.insert(target.node);
-        ProgramStatement::Assign(ProgramAssign {
+        let mut assign = ProgramAssign {
             letters: std::mem::take(&mut self.letters),
             targets: vec![target],
             op,
             starts,
             values: vec![value],
-        })
+            bound: None,
+        };
+        if is_complete && !is_virtual && self.choices.chance(1, 5) {
+            assign.bound = self.bound(&assign);
+        }
+        ProgramStatement::Assign(assign)
+    }
+
+    /// A bound that relates a letter of the statement to another letter or to a symbol.
+    fn bound(&mut self, assign: &ProgramAssign) -> Option<ProgramBound> {
+        let (mut letters, inner) = assign.loops();
+        letters.extend(inner);
+        if letters.is_empty() {
+            return None;
+        }
+        let first = letters.swap_remove(self.choices.below(letters.len()));
+        let other = match letters.is_empty() || self.choices.chance(1, 3) {
+            true => ProgramVar::Symbol(self.symbol()),
+            false => ProgramVar::Letter(*self.choices.pick(&letters)),
+        };
+        let mut sides = [ProgramVar::Letter(first), other];
+        if self.choices.chance(1, 3) {
+            sides.reverse();
+        }
+        let [less, greater] = sides;
+        Some(ProgramBound { less, greater, is_strict: self.choices.chance(1, 3) })
     }
 }

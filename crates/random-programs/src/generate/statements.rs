@@ -98,6 +98,7 @@ impl ProgramMaker<'_, '_> {
             op,
             starts,
             values,
+            bound: None,
         })
     }
 }

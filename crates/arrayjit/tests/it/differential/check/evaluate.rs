@@ -104,6 +104,9 @@ impl<'p> Evaluator<'p> {
             let runs = |letter: &usize| !is_concatenated(assign, *letter) || running.contains(letter);
             let loops: Vec<usize> = outer.into_iter().chain(inner).filter(runs).collect();
             self.nest(&mut scope, &loops, &mut |this, scope| {
+                if !is_within_bound(scope) {
+                    return;
+                }
                 let value = this.stored(scope, &assign.values[value]);
                 match this.place(scope, &assign.targets[target]) {
                     StoreTarget::Element(at) => reached[target][at].push(value),
@@ -338,6 +341,18 @@ fn literal(number: ProgramNumber, dtype: DType) -> Value {
         ProgramNumber::Infinity => float(f64::INFINITY),
         ProgramNumber::Nan => float(f64::NAN),
     }
+}
+
+/// Whether the statement assigns at the current point.
+fn is_within_bound(scope: &Scope<'_>) -> bool {
+    let value = |var| match var {
+        ProgramVar::Letter(letter) => scope.letters[letter],
+        ProgramVar::Symbol(symbol) => scope.symbols[symbol],
+    };
+    scope.assign.bound.is_none_or(|bound| {
+        let (less, greater) = (value(bound.less), value(bound.greater));
+        if bound.is_strict { less < greater } else { less <= greater }
+    })
 }
 
 fn is_concatenated(assign: &ProgramAssign, letter: usize) -> bool {
