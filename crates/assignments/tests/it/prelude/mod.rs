@@ -1,9 +1,10 @@
-//! The functions of the prelude: their values, the names that hide them, and errors in and about them.
+//! The functions of the prelude: their values and costs, the names that hide them, and errors in and about them.
 
 mod array;
+mod by_hand;
 mod cases;
 
-use crate::program::{self, Machine, f32s, node};
+use crate::program::{Machine, f32s, node};
 
 use array::{Array, Case};
 use assignments::lower::{LowerOptions, lower};
@@ -217,38 +218,4 @@ fn the_document_has_every_function() {
     let (before, _) = document.split_once("## Functions\n\n").expect("a heading");
     expect_file!["../../../../../docs/prelude.md"]
         .assert_eq(&format!("{before}## Functions\n\n{}", reference().trim_end().to_owned() + "\n"));
-}
-
-/// A call and the statements by hand cost the same, since they lower to the same loops. A convolution without
-/// padding has no guards.
-#[test]
-fn calls_lower_to_the_loops_of_statements_by_hand() {
-    let nodes = || {
-        [
-            f32s("x", &[2, 3, 7, 7]),
-            f32s("f", &[4, 3, 3, 3]),
-            f32s("y", &[2, 4, 5, 5]),
-            f32s("s", &[2, 6]),
-            f32s("t", &[2, 6]),
-        ]
-    };
-    let loops = |text: &str| {
-        let nodes = nodes();
-        let body = program::body(&parse(text, &nodes).unwrap_or_else(|error| panic!("{error}")));
-        // Names of intermediates differ.
-        let unnamed = |line: &str| match line.split('"').collect::<Vec<_>>()[..] {
-            [node, _, dims] => format!("{node}{dims}"),
-            _ => line.to_owned(),
-        };
-        body.lines().map(unnamed).collect::<Vec<_>>()
-    };
-    for (call, by_hand) in [
-        ("y[b,o,i,j] := conv2d(x[b,c,h,w], f[o,c,p,q])", "y[b,o,i,j] :+= x[b, c, i + p, j + q] * f[o,c,p,q]"),
-        (
-            "t[b,k] := softmax(s[b,k])",
-            "m[b] :max= s[b,k]; e[b,k] := exp(s[b,k] - m[b]); z[b] :+= e[b,k]; t[b,k] := e[b,k] / z[b]",
-        ),
-    ] {
-        assert_eq!(loops(call), loops(by_hand), "{call}");
-    }
 }
