@@ -148,8 +148,10 @@ fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
 /// Whether the iterations of the loop over `var` with this body are independent: no iteration writes an
 /// element that another one accesses, and no local outlives an iteration.
 ///
-/// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + fixed`
-/// with one `c ≠ 0` and one `fixed`, and the values of `inner` span less than `|c|`.
+/// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + m·k +
+/// fixed` with one `c ≠ 0` and one `fixed`; the values of `inner` span less than `|c|`; and those of `c·var +
+/// inner` span less than `m`. So two indices with different values of `var` differ by no multiple of `m`. The
+/// term `m·k` is the sum of inner loops with large steps, such as loops over blocks outside of `var`.
 pub fn independent(var: LoopId, body: &[Stmt], ranges: &VariableRanges) -> bool {
     let inner = walk::loops_in(body);
     let all = touches(body);
@@ -192,11 +194,14 @@ fn separated_in(
     ranges: &VariableRanges,
 ) -> bool {
     let mut common: Option<(i64, Affine)> = None;
-    let (mut lo, mut hi) = (i64::MAX, i64::MIN);
+    let (mut lo, mut hi, mut modulus) = (i64::MAX, i64::MIN, 0);
+    let extent = ranges.extent(var.into()).max(1);
     for index in indices {
         let Some(index) = index.get(dim) else { return false };
-        let (moving, fixed) = split(index, var, inner);
         let step = index.coefficient(var);
+        let reach = step.unsigned_abs().saturating_mul(extent.unsigned_abs());
+        let IndexParts { moving, blocks, fixed } = split(index, var, inner, reach, ranges);
+        modulus = gcd(modulus, blocks);
         match &common {
             None => common = Some((step, fixed)),
             Some(first) if *first != (step, fixed) => return false,
@@ -205,22 +210,50 @@ fn separated_in(
         let Some((a, b)) = moving.bounds(|v| ranges.get(v)) else { return false };
         (lo, hi) = (lo.min(a), hi.max(b));
     }
-    common.is_some_and(|(step, _)| step != 0 && hi - lo < step.abs())
+    let span = i128::from(hi) - i128::from(lo);
+    common.is_some_and(|(step, _)| {
+        let step = i128::from(step.unsigned_abs());
+        let is_within_block = modulus == 0 || step * i128::from(extent - 1) + span < i128::from(modulus);
+        step != 0 && span < step && is_within_block
+    })
 }
 
-/// Splits an index without `var` into the part that changes in inner loops, with the offset, and the constant
-/// part.
-fn split(index: &Affine, var: LoopId, inner: &BTreeSet<LoopId>) -> (Affine, Affine) {
-    let mut moving = Affine::constant(index.offset());
-    let mut fixed = Affine::default();
+/// The parts of an index without the term of a loop `var`.
+struct IndexParts {
+    /// The terms of inner loops with small steps, and the offset.
+    moving: Affine,
+    /// The greatest common divisor of the other steps of inner loops; 0 if there are none.
+    blocks: u64,
+    /// The terms that are constant within the loop.
+    fixed: Affine,
+}
+
+/// Splits an index without `var`. The small steps are those below `reach`.
+fn split(
+    index: &Affine,
+    var: LoopId,
+    inner: &BTreeSet<LoopId>,
+    reach: u64,
+    ranges: &VariableRanges,
+) -> IndexParts {
+    let mut parts =
+        IndexParts { moving: Affine::constant(index.offset()), blocks: 0, fixed: Affine::default() };
     for &(v, coefficient) in index.terms() {
+        let is_block = || coefficient.unsigned_abs() >= reach && ranges.extent(v) > 1;
         match v {
             Var::Loop(id) if id == var => {}
-            Var::Loop(id) if inner.contains(&id) => moving.add_term(v, coefficient),
-            _ => fixed.add_term(v, coefficient),
+            Var::Loop(id) if inner.contains(&id) && is_block() => {
+                parts.blocks = gcd(parts.blocks, coefficient.unsigned_abs());
+            }
+            Var::Loop(id) if inner.contains(&id) => parts.moving.add_term(v, coefficient),
+            _ => parts.fixed.add_term(v, coefficient),
         }
     }
-    (moving, fixed)
+    parts
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The locals that a block declares.
@@ -262,4 +295,71 @@ fn keeps_locals(block: &[Stmt]) -> bool {
         }
     });
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lowered_ir::ir::{Bound, LoopKind};
+    use tnode::{DType, Scalar};
+
+    /// The loop whose iterations are compared.
+    const VAR: LoopId = LoopId(9);
+
+    /// Whether iterations of `VAR` are independent in a nest that stores at `index` of a node with one axis.
+    /// The loops are given with their numbers of iterations, the outermost first.
+    fn separates(loops: &[(LoopId, i64)], index: &Affine) -> bool {
+        let value = Expr::Const(Scalar::one(DType::F32));
+        let set = Stmt::Set { node: NodeRef(0), index: [index.clone()].into_iter().collect(), value };
+        let nest = loops.iter().rev().fold(vec![set], |body, &(var, extent)| {
+            vec![Stmt::For { var, lo: 0, hi: Bound::from(extent), kind: LoopKind::Serial, body }]
+        });
+        let mut ranges = VariableRanges { loops: BTreeMap::new(), symbols: Vec::new() };
+        ranges.add(&nest);
+        independent(VAR, &nest, &ranges)
+    }
+
+    fn sum(terms: &[(LoopId, i64)], offset: i64) -> Affine {
+        let mut index = Affine::constant(offset);
+        terms.iter().for_each(|&(var, coefficient)| index.add_term(var.into(), coefficient));
+        index
+    }
+
+    /// A loop over blocks around `VAR`, whose steps the iterations of a block do not reach.
+    #[test]
+    fn iterations_within_blocks_are_apart() {
+        let block = LoopId(0);
+        let stores = |rows, steps: [i64; 2], offset| {
+            separates(&[(block, 4), (VAR, rows)], &sum(&[(block, steps[0]), (VAR, steps[1])], offset))
+        };
+        assert!(stores(16, [16, 1], 0));
+        assert!(stores(8, [16, 1], 8));
+        assert!(stores(8, [64, 2], 0));
+        assert!(!stores(17, [16, 1], 0), "rows of neighbouring blocks overlap");
+        assert!(!stores(9, [16, 2], 0));
+    }
+
+    /// Iterations that count as independent store different elements, for small indices of three loops.
+    #[test]
+    fn independent_iterations_store_different_elements() {
+        let loops = [VAR, LoopId(0), LoopId(1)];
+        let mut accepted = 0;
+        for code in 0..7 * 7 * 7 * 27 {
+            let (steps, extents) = (code / 27, code % 27);
+            let steps = [steps % 7 - 3, (steps / 7 % 7 - 3) * 2, steps / 49 * 3];
+            let [i, j, k] = [extents % 3 + 1, extents / 3 % 3 + 1, extents / 9 + 1];
+            let terms = [0, 1, 2].map(|at| (loops[at], steps[at])).to_vec();
+            if !separates(&[(loops[1], j), (VAR, i), (loops[2], k)], &sum(&terms, 5)) {
+                continue;
+            }
+            accepted += 1;
+            let at = |i: i64, j: i64, k: i64| steps[0] * i + steps[1] * j + steps[2] * k;
+            let elements = |i| (0..j).flat_map(move |j| (0..k).map(move |k| at(i, j, k)));
+            for (one, other) in (0..i).flat_map(|one| (0..one).map(move |other| (one, other))) {
+                let first: BTreeSet<i64> = elements(one).collect();
+                assert!(elements(other).all(|at| !first.contains(&at)), "{steps:?} {:?}", [i, j, k]);
+            }
+        }
+        assert!(accepted > 2000, "{accepted}");
+    }
 }
