@@ -40,6 +40,11 @@ impl Names {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
+    /// The dimensions of a node.
+    pub(crate) fn dims(&self, node: NodeRef) -> &Dims {
+        &self.nodes[node.index()].1
+    }
+
     /// Recognises a nest as a contraction. Locals declared outside of it are treated like nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;

@@ -9,3 +9,4 @@ mod nests;
 mod programs;
 mod random;
 mod random_nests;
+mod triangles;

@@ -1,0 +1,258 @@
+//! Triangular nests: divides a nest whose columns end at the row into rectangles.
+//!
+//! `for i in 0..n { for j in 0..min(n, i + 1) { … } }` has no rectangle of iterations that could run in vectors
+//! or that a codegen could compile as a matmul. Below the diagonal, though, rows `(2b + 1)·B + r` have the
+//! columns `2b·B + c` for every `b` and all `r, c < B`. For `B` = `n/2`, `n/4`, … these squares cover all but
+//! triangles of [`SMALL`] rows:
+//!
+//! ```text
+//! for B in [n/2, n/4, …, SMALL] { for b { for r in 0..B { for c in 0..B { … (2b+1)·B + r … 2b·B + c … } } } }
+//! for b { for r in 0..SMALL { for c in 0..min(SMALL, r + 1) { … } } }
+//! ```
+//!
+//! If every iteration of both loops has an element of its own, the triangles are squares too: an iteration
+//! above the diagonal stores the value that its element already has.
+//!
+//! Each element gets the same values in the same order. If the columns are reduced, larger squares have smaller
+//! columns and come first; if the rows are reduced, larger squares have greater rows and come last. Nests that
+//! end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops stay whole.
+
+use lowered_ir::ir::{
+    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types,
+    Var, walk,
+};
+use tnode::{DType, Dims};
+
+use crate::analysis::access;
+use crate::analysis::names::Names;
+use crate::analysis::nest::{self, Loop};
+use crate::common::normalize_loops::normalize_block;
+use codegen_core::dependence::mentions;
+
+/// Rows of the triangles that are left. Smaller squares are not worth a nest of their own.
+const SMALL: i64 = 16;
+
+/// Divides the triangular nests among the top-level statements of a routine.
+///
+/// The target does not matter, not even whether it has vectors: in class `Fast` each part is a reduction of
+/// its own, so the division determines bits.
+pub(crate) fn split_triangles(routine: &mut Routine) {
+    let mut names = Names::of(routine);
+    let body = std::mem::take(&mut routine.body);
+    routine.body = body
+        .into_iter()
+        .flat_map(|stmt| match Triangle::of(&stmt, &names) {
+            Some(triangle) => triangle.parts(&mut names),
+            None => vec![stmt],
+        })
+        .collect();
+}
+
+/// A nest around one store. The loop `column` ends at the loop `row`.
+struct Triangle {
+    loops: Vec<Loop>,
+    row: LoopId,
+    column: LoopId,
+    /// The number of rows.
+    rows: i64,
+    /// The columns of row `i` are `0..i + beyond`.
+    beyond: i64,
+    node: NodeRef,
+    index: Indices,
+    value: Expr,
+}
+
+impl Triangle {
+    fn of(stmt: &Stmt, names: &Names) -> Option<Triangle> {
+        let (loops, body) = chain(stmt);
+        let [Stmt::Set { node, index, value }] = body else { return None };
+        let mut clipped = loops.iter().filter(|l| !l.hi.is_constant());
+        let (column, None) = (clipped.next()?, clipped.next()) else { return None };
+        let [clip] = column.hi.clips() else { return None };
+        let &[(Var::Loop(row), 1)] = clip.terms() else { return None };
+        let rows = loops.iter().find(|l| l.var == row)?.extent()?;
+        let fits = (0..=1).contains(&clip.offset()) && rows >= 2 * SMALL && column.hi.limit >= rows;
+        let (column, beyond) = (column.var, clip.offset());
+        let (node, index, value) = (*node, index.clone(), value.clone());
+        let starts_at_zero = loops.iter().all(|l| l.lo == 0);
+        let triangle = Triangle { loops, row, column, rows, beyond, node, index, value };
+        (fits && starts_at_zero && triangle.keeps_order(names)).then_some(triangle)
+    }
+
+    fn is_output(&self, var: LoopId) -> bool {
+        self.index.iter().any(|i| i.mentions(var))
+    }
+
+    /// Whether the parts give each element the same values in the same order as the triangle.
+    fn keeps_order(&self, names: &Names) -> bool {
+        let (outputs, reduced): (Vec<LoopId>, Vec<LoopId>) =
+            self.loops.iter().map(|l| l.var).partition(|&var| self.is_output(var));
+        let first = reduced.first().copied();
+        let in_order = match (self.is_output(self.row), self.is_output(self.column)) {
+            (true, true) => true,
+            (true, false) => first == Some(self.column),
+            (false, true) => first == Some(self.row),
+            (false, false) => false,
+        };
+        in_order && self.reads_own_element_only() && access::injective(&self.index, &outputs, &names.ranges)
+    }
+
+    fn reads_own_element_only(&self) -> bool {
+        let mut own = true;
+        walk::each_expr(&self.value, &mut |e| match e {
+            Expr::Get { node, index } => own &= *node != self.node || *index == self.index,
+            Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => own &= *node != self.node,
+            _ => {}
+        });
+        own
+    }
+
+    /// The squares and what is left of the triangle, in an order that keeps the order of sums.
+    fn parts(&self, names: &mut Names) -> Block {
+        let mut parts = Block::new();
+        let mut side = SMALL;
+        while 2 * side < self.rows {
+            side *= 2;
+        }
+        while side >= SMALL {
+            let (pairs, rest) = (self.rows / (2 * side), self.rows % (2 * side));
+            parts.extend(self.squares(0, pairs, (side, side), names));
+            parts.extend(self.squares(pairs, 1, (rest - side, side), names));
+            side /= 2;
+        }
+        let (blocks, rest) = (self.rows / SMALL, self.rows % SMALL);
+        parts.extend(self.diagonal(0, blocks, SMALL, names));
+        parts.extend(self.diagonal(blocks, 1, rest, names));
+        if !self.is_output(self.row) {
+            parts.reverse();
+        }
+        parts
+    }
+
+    /// `count` rectangles of `extent.0` rows and `extent.1` columns, from pair `first` on.
+    fn squares(&self, first: i64, count: i64, extent: (i64, i64), names: &mut Names) -> Option<Stmt> {
+        let (rows, side) = extent;
+        let loops = self.blocked((count, rows), side.into());
+        self.placed(&loops, vec![self.set(self.value.clone())], (first, 2 * side), side, names)
+    }
+
+    /// `count` triangles of `rows` rows, from block `first` on: as squares, if that is possible.
+    fn diagonal(&self, first: i64, count: i64, rows: i64, names: &mut Names) -> Option<Stmt> {
+        if self.has_masks(names) {
+            let loops = self.blocked((count, rows), rows.into());
+            let is_outer = |l: &Loop| l.var == BLOCK || self.is_output(l.var);
+            let (outer, reduced): (Vec<Loop>, Vec<Loop>) = loops.into_iter().partition(is_outer);
+            let body = self.masked(&reduced, names);
+            return self.placed(&outer, body, (first, SMALL), 0, names);
+        }
+        let end = Bound::from(rows).clipped(Affine::var(self.row).plus_constant(self.beyond));
+        let loops = self.blocked((count, rows), end);
+        self.placed(&loops, vec![self.set(self.value.clone())], (first, SMALL), 0, names)
+    }
+
+    fn own(&self) -> Expr {
+        Expr::Get { node: self.node, index: self.index.clone() }
+    }
+
+    fn set(&self, value: Expr) -> Stmt {
+        Stmt::Set { node: self.node, index: self.index.clone(), value }
+    }
+
+    /// Whether iterations above the diagonal can run: they have elements of their own, and read nothing
+    /// outside of the nodes.
+    fn has_masks(&self, names: &Names) -> bool {
+        let is_inside = |index: &Indices, node: NodeRef| {
+            let dims = names.dims(node);
+            index.iter().zip(dims).all(|(i, &dim)| {
+                i.bounds(|var| names.ranges.get(var)).is_some_and(|(lo, hi)| lo >= 0 && hi < dim as i64)
+            })
+        };
+        let mut inside =
+            self.rows < i64::from(i32::MAX) && self.is_output(self.row) && self.is_output(self.column);
+        walk::each_expr(&self.value, &mut |e| match e {
+            Expr::Get { node, index } => inside &= is_inside(index, *node),
+            Expr::Index { .. }
+            | Expr::GetGuarded { .. }
+            | Expr::GetDynamic { .. }
+            | Expr::GetMerge { .. } => {
+                inside &= !mentions(e, self.row) && !mentions(e, self.column);
+            }
+            _ => {}
+        });
+        inside
+    }
+
+    /// Computes the value in the loops `reduced`, and stores it if the column belongs to the row.
+    fn masked(&self, reduced: &[Loop], names: &mut Names) -> Block {
+        let own = self.own();
+        let number = |index| Expr::Index { index, dtype: DType::I32 };
+        let end = number(Affine::var(self.row).plus_constant(self.beyond));
+        let is_below = Expr::binary(BinaryOp::Lt, number(Affine::var(self.column)), end);
+        let set = |value| self.set(Expr::select(is_below, value, own.clone()));
+        if reduced.is_empty() {
+            return vec![set(self.value.clone())];
+        }
+        let (acc, declare) = names.declare(names.node(self.node), Dims::new(), Space::Register);
+        let value = walk::map_expr(self.value.clone(), &mut |e| if e == own { Expr::local(acc) } else { e });
+        let mut body = vec![declare, Stmt::set_scalar(acc, own.clone())];
+        body.extend(nest::wrap(reduced, vec![Stmt::set_scalar(acc, value)]));
+        body.push(set(Expr::local(acc)));
+        body
+    }
+
+    /// The loops for `rows.0` blocks of `rows.1` rows, whose columns end at `columns`.
+    fn blocked(&self, rows: (i64, i64), columns: Bound) -> Vec<Loop> {
+        let mut loops = Vec::new();
+        for l in &self.loops {
+            if l.var == self.row {
+                loops.push(Loop { var: BLOCK, lo: 0, hi: rows.0.into() });
+                loops.push(Loop { hi: rows.1.into(), ..l.clone() });
+            } else if l.var == self.column {
+                loops.push(Loop { hi: columns.clone(), ..l.clone() });
+            } else {
+                loops.push(l.clone());
+            }
+        }
+        loops
+    }
+
+    /// A nest with variables of its own. Its blocks are `stride` rows and columns apart, from block `first` on,
+    /// and the rows of a block begin `below` rows after its columns.
+    fn placed(
+        &self,
+        loops: &[Loop],
+        mut body: Block,
+        (first, stride): (i64, i64),
+        below: i64,
+        names: &mut Names,
+    ) -> Option<Stmt> {
+        if loops.iter().any(|l| l.hi.limit <= 0) {
+            return None;
+        }
+        let block = names.loop_id();
+        let start = Affine::term(block, stride).plus_constant(first * stride);
+        let row = start.plus(&Affine::var(self.row)).plus_constant(below);
+        walk::substitute(&mut body, self.row, &row);
+        walk::substitute(&mut body, self.column, &start.plus(&Affine::var(self.column)));
+        let own = |l: &Loop| if l.var == BLOCK { Loop { var: block, ..l.clone() } } else { l.clone() };
+        let loops: Vec<Loop> = loops.iter().map(own).collect();
+        let nest = nest::wrap(&loops, body);
+        let mut nest = names.refreshed(&nest);
+        normalize_block(&mut nest);
+        nest.pop()
+    }
+}
+
+/// Stands for the loop over blocks until the nest has variables of its own.
+const BLOCK: LoopId = LoopId(u32::MAX);
+
+/// The longest chain of serial loops that starts at a statement, whatever their ends are, and its body.
+fn chain(stmt: &Stmt) -> (Vec<Loop>, &[Stmt]) {
+    let mut loops = Vec::new();
+    let mut block = std::slice::from_ref(stmt);
+    while let [Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }] = block {
+        loops.push(Loop { var: *var, lo: *lo, hi: hi.clone() });
+        block = body;
+    }
+    (loops, block)
+}

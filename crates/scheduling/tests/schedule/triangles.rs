@@ -1,0 +1,78 @@
+//! Random nests whose columns end at the row: the parts into which `split_triangles` divides them have the
+//! bits of the whole.
+
+use std::fmt::Write;
+
+use random_programs::{Choices, bytes_of_seed};
+
+use super::common::{Case, check, check_gpu, parse};
+
+/// The numbers of rows: around the squares and the least triangle that is divided.
+const ROWS: [usize; 8] = [32, 33, 31, 47, 48, 64, 65, 100];
+
+/// The axes of the row, of the column and of a third loop.
+const AXES: [&str; 3] = ["i0", "i1", "i2"];
+
+/// A routine `c[outputs] op= a[..] * b[..]` over rows `i0`, columns `i1 < i0 + beyond` and a third loop, which
+/// may be missing.
+fn triangle(seed: u64) -> String {
+    let bytes = bytes_of_seed(seed, 40);
+    let mut choices = Choices::new(&bytes);
+    let dtype = *choices.pick(&["f32", "f64", "f32", "i32"]);
+    let rows = *choices.pick(&ROWS);
+    let sizes = [rows, rows + choices.below(2), *choices.pick(&[1, 3, 8, 17])];
+    let all: &[usize] = if choices.chance(3, 4) { &[0, 1, 2] } else { &[0, 1] };
+    let outputs: Vec<usize> = match choices.below(6) {
+        0 => all.iter().copied().filter(|&axis| axis != 1).collect(),
+        1 => all.iter().copied().filter(|&axis| axis != 0).collect(),
+        2 => vec![0, 1],
+        3 => vec![0],
+        4 => vec![1],
+        _ => all.to_vec(),
+    };
+    let outputs = choices.shuffled(&outputs);
+    let (a, b) = (choices.shuffled(&[0, *all.last().unwrap()]), choices.shuffled(&all[1..]));
+    let at = |axes: &[usize]| axes.iter().map(|&axis| AXES[axis]).collect::<Vec<_>>().join(", ");
+    let dims =
+        |axes: &[usize]| axes.iter().map(|&axis| sizes[axis].to_string()).collect::<Vec<_>>().join(", ");
+    // Elements left of the diagonal are inside of the node only for the columns of the row.
+    let is_below = choices.chance(1, 4);
+    let element = match is_below {
+        true => format!("%3[i0 - i1 + {}]", sizes[1] - rows),
+        false => format!("%0[{}] * %1[{}]", at(&a), at(&b)),
+    };
+    let own = format!("%2[{}]", at(&outputs));
+    let value = match choices.below(5) {
+        0 => format!("max({element}, {own})"),
+        1 => format!("{own} - {element}"),
+        2 => format!("{own} * {element} + %1[{}]", at(&b)),
+        _ => format!("{own} + {element}"),
+    };
+    let beyond = choices.below(2);
+    let clip = if beyond == 1 { "i0 + 1" } else { "i0" };
+    // The row is outside of the column; the third loop is anywhere.
+    let mut loops = vec![format!("i0 in 0..{rows}"), format!("i1 in 0..min({}, {clip})", sizes[1])];
+    if all.len() > 2 {
+        loops.insert(*choices.pick(&[0, 0, 1, 2]), format!("i2 in 0..{}", sizes[2]));
+    }
+    let mut text = format!("routine @triangle_{seed} fast {{\n");
+    for (node, dims) in [dims(&a), dims(&b), dims(&outputs), (rows + 1).to_string()].iter().enumerate() {
+        writeln!(text, "node %{node} \"n{node}\" {dtype}[{dims}] on_device").unwrap();
+    }
+    loops.iter().for_each(|l| writeln!(text, "for {l} {{").unwrap());
+    writeln!(text, "{own} := {value}").unwrap();
+    text + &"}\n".repeat(loops.len() + 1)
+}
+
+#[test]
+fn triangles_keep_their_bits_through_every_step() {
+    let mut divided = 0;
+    for seed in 0..120 {
+        let case = Case::filled(parse(&triangle(seed)));
+        let (_, trace) = check(&case);
+        let after = |pass: &str| trace.iter().find(|(name, _)| name == pass).map(|(_, text)| text.clone());
+        divided += u32::from(after("split_triangles") != after("normalize_loops"));
+        check_gpu(&case);
+    }
+    assert!((45..120).contains(&divided), "{divided} triangles were divided");
+}
