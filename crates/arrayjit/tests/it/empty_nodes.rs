@@ -1,7 +1,9 @@
 //! Nodes without elements have no values, and are written, read, linked to and merged like all other nodes.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::{Backend, Context, DType, HostArray, MemoryMode, MergeBufferUse, Padding, Settings, TensorNode};
+use arrayjit::{
+    Backend, Context, DType, HostArray, MemoryMode, MergeBufferUse, Padding, Settings, TensorNode,
+};
 
 const BACKENDS: &[&str] =
     if cfg!(feature = "cranelift") { &["inline", "multicore", "interpreter"] } else { &["interpreter"] };

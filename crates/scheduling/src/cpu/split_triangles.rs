@@ -1,21 +1,22 @@
 //! Triangular nests: divides a nest whose columns end at the row into rectangles.
 //!
-//! `for i in 0..n { for j in 0..min(n, i + 1) { … } }` has no rectangle of iterations that could run in vectors
-//! or that a codegen could compile as a matmul. Below the diagonal, though, rows `(2b + 1)·B + r` have the
-//! columns `2b·B + c` for every `b` and all `r, c < B`. For `B` = `n/2`, `n/4`, … these squares cover all but
-//! triangles of [`SMALL`] rows:
+//! `for i in 0..n { for j in 0..min(n, i + 1) { … } }` has no rectangle of iterations that could run in
+//! vectors or that a codegen could compile as a matmul. Below the diagonal, though, rows `(2b + 1)·B + r`
+//! have the columns `2b·B + c` for every `b` and all `r, c < B`. For `B` = `n/2`, `n/4`, … these squares
+//! cover all but triangles of [`SMALL`] rows:
 //!
 //! ```text
-//! for B in [n/2, n/4, …, SMALL] { for b { for r in 0..B { for c in 0..B { … (2b+1)·B + r … 2b·B + c … } } } }
+//! for B in [n/2, …, SMALL] { for b { for r in 0..B { for c in 0..B { … (2b+1)·B + r … 2b·B + c … } } } }
 //! for b { for r in 0..SMALL { for c in 0..min(SMALL, r + 1) { … } } }
 //! ```
 //!
 //! If every iteration of both loops has an element of its own, the triangles are squares too: an iteration
 //! above the diagonal stores the value that its element already has.
 //!
-//! Each element gets the same values in the same order. If the columns are reduced, larger squares have smaller
-//! columns and come first; if the rows are reduced, larger squares have greater rows and come last. Nests that
-//! end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops stay whole.
+//! Each element gets the same values in the same order. If the columns are reduced, larger squares have
+//! smaller columns and come first; if the rows are reduced, larger squares have greater rows and come last.
+//! Nests that end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops
+//! stay whole.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types,
@@ -216,8 +217,8 @@ impl Triangle {
         loops
     }
 
-    /// A nest with variables of its own. Its blocks are `stride` rows and columns apart, from block `first` on,
-    /// and the rows of a block begin `below` rows after its columns.
+    /// A nest with variables of its own. Its blocks are `stride` rows and columns apart, from block `first`
+    /// on, and the rows of a block begin `below` rows after its columns.
     fn placed(
         &self,
         loops: &[Loop],

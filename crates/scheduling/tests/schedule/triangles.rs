@@ -13,8 +13,8 @@ const ROWS: [usize; 8] = [32, 33, 31, 47, 48, 64, 65, 100];
 /// The axes of the row, of the column and of a third loop.
 const AXES: [&str; 3] = ["i0", "i1", "i2"];
 
-/// A routine `c[outputs] op= a[..] * b[..]` over rows `i0`, columns `i1 < i0 + beyond` and a third loop, which
-/// may be missing.
+/// A routine `c[outputs] op= a[..] * b[..]` over rows `i0`, columns `i1 < i0 + beyond` and a third loop,
+/// which may be missing.
 fn triangle(seed: u64) -> String {
     let bytes = bytes_of_seed(seed, 40);
     let mut choices = Choices::new(&bytes);

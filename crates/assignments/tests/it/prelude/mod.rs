@@ -1,4 +1,5 @@
-//! The functions of the prelude: their values and costs, the names that hide them, and errors in and about them.
+//! The functions of the prelude: their values and costs, the names that hide them, and errors in and about
+//! them.
 
 mod array;
 mod by_hand;
