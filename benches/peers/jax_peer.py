@@ -93,6 +93,12 @@ def operations(jax):
         scores = numpy.einsum("hid,hjd->hij", q, k) / q.shape[-1] ** 0.5
         return numpy.einsum("hij,hjd->hid", jax.nn.softmax(scores, axis=-1), v)
 
+    def causal_attention(q, k, v):
+        scores = numpy.einsum("hid,hjd->hij", q, k) / q.shape[-1] ** 0.5
+        below = numpy.tril(numpy.ones(scores.shape[1:], dtype=bool))
+        weights = jax.nn.softmax(numpy.where(below, scores, -numpy.inf), axis=-1)
+        return numpy.einsum("hij,hjd->hid", weights, v)
+
     def mlp_step(w1, b1, w2, b2, x, t):
         def loss(weights):
             w1, b1, w2, b2 = weights
@@ -125,6 +131,7 @@ def operations(jax):
         "layer_norm": one(layer_norm),
         "conv3x3": one(conv3x3),
         "attention": one(attention),
+        "causal_attention": one(causal_attention),
         "mlp_step": (mlp_step, (2, 3, 4, 5)),
         "adam": (adam, (0, 1, 2)),
     }

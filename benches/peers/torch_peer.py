@@ -109,6 +109,11 @@ def attention(q, k, v):
     return lambda: functional.scaled_dot_product_attention(q, k, v)[0], []
 
 
+def causal_attention(q, k, v):
+    q, k, v = q[None], k[None], v[None]
+    return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=True)[0], []
+
+
 def mlp_loss(x, t, w1, b1, w2, b2):
     hidden = torch.relu(torch.addmm(b1, x, w1))
     return functional.mse_loss(torch.addmm(b2, hidden, w2), t)
@@ -178,6 +183,7 @@ OPERATIONS = {
     "layer_norm": layer_norm,
     "conv3x3": conv3x3,
     "attention": attention,
+    "causal_attention": causal_attention,
     "mlp_step": mlp_step,
     "adam": adam,
 }

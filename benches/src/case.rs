@@ -60,6 +60,7 @@ pub(crate) enum Operation {
     LayerNorm,
     Conv3x3,
     Attention,
+    CausalAttention,
     MlpStep,
     Adam,
 }

@@ -1,11 +1,12 @@
 //! All cases. Their names are stable: records of earlier runs refer to them.
 
-mod contractions; // matrix multiplications, attention and convolution
+mod attention; // attention to all, earlier and cached positions
+mod contractions; // matrix multiplications and convolution
 mod elementwise; // chains of elementwise operations, one pass over memory
 mod large; // large cases for GPUs
 mod latency; // from text to first result
 mod reductions; // sums, and the transpose
-mod rows; // operations on each row of a matrix
+mod rows; // softmax and layer normalisation of each row of a matrix
 mod training; // whole steps of training
 
 use crate::case::Case;
@@ -16,6 +17,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(elementwise::all());
     cases.extend(reductions::all());
     cases.extend(rows::all());
+    cases.extend(attention::all());
     cases.extend(training::all());
     cases.extend(latency::all());
     cases.extend(large::all());

@@ -1,17 +1,9 @@
-//! Operations on each row of a matrix: softmax, layer normalisation, attention.
+//! Operations on each row of a matrix: softmax, layer normalisation.
 
-use super::contractions::product_flops;
-use crate::{
-    case::{Case, Node, Operation},
-    product::{product, transposed},
-};
+use crate::case::{Case, Node, Operation};
 
 pub(super) fn all() -> Vec<Case> {
-    vec![
-        softmax("softmax_1024x1024", 1024, 1024),
-        layer_norm("layernorm_1024x1024", 1024, 1024),
-        attention("attention_8x256x64", 8, 256, 64),
-    ]
+    vec![softmax("softmax_1024x1024", 1024, 1024), layer_norm("layernorm_1024x1024", 1024, 1024)]
 }
 
 /// Softmax of each row.
@@ -70,46 +62,4 @@ pub(super) fn layer_norm_row(row: &[f64], scale: &[f64], shift: &[f64]) -> Vec<f
     let deviation = (variance + 1e-5).sqrt();
     let by_column = scale.iter().zip(shift);
     row.iter().zip(by_column).map(|(x, (scale, shift))| (x - mean) / deviation * scale + shift).collect()
-}
-
-/// `softmax(q kᵀ / √features) v` of each head. The division by the row sum comes after the second product,
-/// where there are fewer elements to divide.
-fn attention(name: &'static str, heads: usize, positions: usize, features: usize) -> Case {
-    let text = format!(
-        "s[h,i,j] :+= q[h,i,d] * k[h,j,d]
-        top[h,i] :max= s[h,i,j]
-        e[h,i,j] := exp((s[h,i,j] - top[h,i]) * {})
-        sum[h,i] :+= e[h,i,j]
-        o[h,i,d] :+= e[h,i,j] * v[h,j,d]
-        y[h,i,d] := o[h,i,d] / sum[h,i]",
-        1.0 / (features as f64).sqrt()
-    );
-    let (values, scores) = ([heads, positions, features], [heads, positions, positions]);
-    let nodes = vec![
-        Node::input("q", &values),
-        Node::input("k", &values),
-        Node::input("v", &values),
-        Node::intermediate("s", &scores),
-        Node::intermediate("top", &[heads, positions]),
-        Node::intermediate("e", &scores),
-        Node::intermediate("sum", &[heads, positions]),
-        Node::intermediate("o", &values),
-        Node::written("y", &values),
-    ];
-    let products = 2.0 * heads as f64 * product_flops([positions, features, positions]);
-    Case::new(name, Operation::Attention, &text, nodes)
-        .flops(products + 5.0 * (heads * positions * positions) as f64)
-        .formula(move |inputs| {
-            let size = positions * features;
-            let heads =
-                (0..inputs[0].len() / size).map(|head| [0, 1, 2].map(|i| &inputs[i][head * size..][..size]));
-            heads.flat_map(|qkv| attention_head(qkv, positions, features)).collect()
-        })
-}
-
-fn attention_head([q, k, v]: [&[f64]; 3], positions: usize, features: usize) -> Vec<f64> {
-    let mut scores = product(q, &transposed(k, features), [positions, features, positions]);
-    scores.iter_mut().for_each(|score| *score /= (features as f64).sqrt());
-    let weights: Vec<f64> = scores.chunks_exact(positions).flat_map(softmax_row).collect();
-    product(&weights, v, [positions, positions, features])
 }
