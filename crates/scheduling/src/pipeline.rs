@@ -93,13 +93,13 @@ fn cpu_pipeline(
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegaliseError> {
-    let uses = RoutineUses::of(&runner.routine);
+    let mut uses = RoutineUses::of(&runner.routine);
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
     // Nests over large triangles are nests over squares and small triangles.
-    pass!(runner, split_triangles);
+    pass!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.
     pass!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.

@@ -7,8 +7,9 @@
 //! * the first kernel that accesses a node reads no value from before if the routine reads none;
 //! * the only kernel that accesses a node writes every element if the routine does.
 //!
-//! This is sound because passes keep the result of a routine for all initial contents of memory. If neither
-//! analysis gives an answer, the kernel is assumed to read and to keep such values.
+//! This is sound because passes keep the result of a routine for all initial contents of memory, or record
+//! the nodes of which they do not ([`RoutineUses::writes_part`]). If neither analysis gives an answer, the
+//! kernel is assumed to read and to keep such values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,12 @@ impl RoutineUses {
     /// Whether a run may read an element of the node that it has not written.
     pub(crate) fn reads_from_before(&self, node: NodeRef) -> bool {
         !self.fresh.contains(&node)
+    }
+
+    /// Records that a pass removed stores of elements that nothing reads, so elements of the node may keep
+    /// their previous values.
+    pub(crate) fn writes_part(&mut self, node: NodeRef) {
+        self.covered.remove(&node);
     }
 
     /// The nodes whose previous values a run neither reads nor keeps.

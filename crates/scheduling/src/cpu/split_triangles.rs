@@ -11,24 +11,30 @@
 //! ```
 //!
 //! If every iteration of both loops has an element of its own, the triangles are squares too: an iteration
-//! above the diagonal stores the value that its element already has.
+//! above the diagonal stores the value that its element already has. If moreover the node is local, was
+//! filled with zeros before, and is read in the same triangle only, the elements above the diagonal may hold
+//! anything: the zeros are not stored, and the squares need no condition.
 //!
 //! Each element gets the same values in the same order. If the columns are reduced, larger squares have
 //! smaller columns and come first; if the rows are reduced, larger squares have greater rows and come last.
 //! Nests that end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops
 //! stay whole.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types,
     Var, walk,
 };
-use tnode::{DType, Dims};
+use tnode::{DType, Dims, Scalar};
 
 use crate::analysis::access;
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop};
+use crate::analysis::nodes::is_local;
+use crate::analysis::uses::RoutineUses;
 use crate::common::normalize_loops::normalize_block;
-use codegen_core::dependence::mentions;
+use codegen_core::dependence::{self, mentions};
 
 /// Rows of the triangles that are left. Smaller squares are not worth a nest of their own.
 const SMALL: i64 = 16;
@@ -37,12 +43,24 @@ const SMALL: i64 = 16;
 ///
 /// The target does not matter, not even whether it has vectors: in class `Fast` each part is a reduction of
 /// its own, so the division determines bits.
-pub(crate) fn split_triangles(routine: &mut Routine) {
+pub(crate) fn split_triangles(routine: &mut Routine, uses: &mut RoutineUses) {
     let mut names = Names::of(routine);
     let body = std::mem::take(&mut routine.body);
-    routine.body = body
-        .into_iter()
-        .flat_map(|stmt| match Triangle::of(&stmt, &names) {
+    let mut triangles: Vec<Option<Triangle>> = body.iter().map(|stmt| Triangle::of(stmt, &names)).collect();
+    let mut unread = BTreeSet::new();
+    for (at, triangle) in triangles.iter_mut().enumerate() {
+        if let Some(triangle) = triangle
+            && is_local(routine.node(triangle.node))
+            && let Some(zero) = triangle.unread_zero(&body, at, &names)
+        {
+            triangle.starts_from_zero = true;
+            uses.writes_part(triangle.node);
+            unread.insert(zero);
+        }
+    }
+    let kept = body.into_iter().zip(triangles).enumerate().filter(|(at, _)| !unread.contains(at));
+    routine.body = kept
+        .flat_map(|(_, (stmt, triangle))| match triangle {
             Some(triangle) => triangle.parts(&mut names),
             None => vec![stmt],
         })
@@ -61,6 +79,8 @@ struct Triangle {
     node: NodeRef,
     index: Indices,
     value: Expr,
+    /// Whether the elements are zero before, and nothing reads elements above the diagonal.
+    starts_from_zero: bool,
 }
 
 impl Triangle {
@@ -76,7 +96,8 @@ impl Triangle {
         let (column, beyond) = (column.var, clip.offset());
         let (node, index, value) = (*node, index.clone(), value.clone());
         let starts_at_zero = loops.iter().all(|l| l.lo == 0);
-        let triangle = Triangle { loops, row, column, rows, beyond, node, index, value };
+        let triangle =
+            Triangle { loops, row, column, rows, beyond, node, index, value, starts_from_zero: false };
         (fits && starts_at_zero && triangle.keeps_order(names)).then_some(triangle)
     }
 
@@ -108,6 +129,56 @@ impl Triangle {
         own
     }
 
+    /// The position of the statement that fills the node with zeros, if only this nest, which is at position
+    /// `at`, and reads of the elements that it stores mention the node.
+    fn unread_zero(&self, body: &[Stmt], at: usize, names: &Names) -> Option<usize> {
+        let mentions = |stmt: &Stmt| access::nodes(std::slice::from_ref(stmt)).contains(&self.node);
+        let mut all = (0..body.len()).filter(|&at| mentions(&body[at]));
+        let zero = all.next().filter(|&at| body[at] == Stmt::Zero { node: self.node })?;
+        let is_next = all.next() == Some(at) && self.element_loops().is_some();
+        (is_next && self.fills_squares(names) && all.all(|at| self.reads_within(&body[at]))).then_some(zero)
+    }
+
+    /// The loop of each axis of the node, if each index is the variable of another loop, and the row and the
+    /// column are among them.
+    fn element_loops(&self) -> Option<Vec<&Loop>> {
+        let of_axis = |index: &Affine| self.loops.iter().find(|l| *index == Affine::var(l.var));
+        let loops: Vec<&Loop> = self.index.iter().map(of_axis).collect::<Option<_>>()?;
+        let vars: BTreeSet<LoopId> = loops.iter().map(|l| l.var).collect();
+        let is_whole = vars.len() == loops.len() && vars.contains(&self.row) && vars.contains(&self.column);
+        is_whole.then_some(loops)
+    }
+
+    /// Whether a statement does not write the node, and reads only elements that this nest stores: those of
+    /// loops with the same ends.
+    fn reads_within(&self, stmt: &Stmt) -> bool {
+        let Some(own) = self.element_loops() else { return false };
+        let block = std::slice::from_ref(stmt);
+        let mut ends = BTreeMap::new();
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::For { var, lo: 0, hi, .. } = stmt {
+                ends.insert(*var, hi.clone());
+            }
+        });
+        let is_stored = |index: &Indices| {
+            let vars: Option<Vec<LoopId>> = index.iter().map(variable).collect();
+            let Some(vars) = vars else { return false };
+            let renamed =
+                |var: Var| own.iter().zip(&vars).find(|(l, _)| Var::Loop(l.var) == var).map(|p| *p.1);
+            own.iter().zip(&vars).all(|(l, var)| {
+                let clips = l.hi.clips().iter().map(|clip| {
+                    let [(var, 1)] = clip.terms() else { return None };
+                    Some(Affine::var(renamed(*var)?).plus_constant(clip.offset()))
+                });
+                let clips: Option<Vec<Affine>> = clips.collect();
+                let end = clips.map(|clips| clips.into_iter().fold(l.hi.limit.into(), Bound::clipped));
+                end.is_some() && ends.get(var) == end.as_ref()
+            })
+        };
+        let mut touches = dependence::touches(block).into_iter().filter(|touch| touch.node == self.node);
+        touches.all(|touch| !touch.write && touch.index.is_some_and(is_stored))
+    }
+
     /// The squares and what is left of the triangle, in an order that keeps the order of sums.
     fn parts(&self, names: &mut Names) -> Block {
         let mut parts = Block::new();
@@ -134,21 +205,34 @@ impl Triangle {
     fn squares(&self, first: i64, count: i64, extent: (i64, i64), names: &mut Names) -> Option<Stmt> {
         let (rows, side) = extent;
         let loops = self.blocked((count, rows), side.into());
-        self.placed(&loops, vec![self.set(self.value.clone())], (first, 2 * side), side, names)
+        match self.starts_from_zero {
+            true => self.by_element(loops, (first, 2 * side), side, names),
+            false => self.placed(&loops, vec![self.set(self.value.clone())], (first, 2 * side), side, names),
+        }
     }
 
     /// `count` triangles of `rows` rows, from block `first` on: as squares, if that is possible.
     fn diagonal(&self, first: i64, count: i64, rows: i64, names: &mut Names) -> Option<Stmt> {
-        if self.has_masks(names) {
-            let loops = self.blocked((count, rows), rows.into());
-            let is_outer = |l: &Loop| l.var == BLOCK || self.is_output(l.var);
-            let (outer, reduced): (Vec<Loop>, Vec<Loop>) = loops.into_iter().partition(is_outer);
-            let body = self.masked(&reduced, names);
-            return self.placed(&outer, body, (first, SMALL), 0, names);
+        if self.fills_squares(names) {
+            return self.by_element(self.blocked((count, rows), rows.into()), (first, SMALL), 0, names);
         }
         let end = Bound::from(rows).clipped(Affine::var(self.row).plus_constant(self.beyond));
         let loops = self.blocked((count, rows), end);
         self.placed(&loops, vec![self.set(self.value.clone())], (first, SMALL), 0, names)
+    }
+
+    /// [`placed`](Self::placed) with the loops that are reduced innermost, around an accumulator.
+    fn by_element(
+        &self,
+        loops: Vec<Loop>,
+        blocks: (i64, i64),
+        below: i64,
+        names: &mut Names,
+    ) -> Option<Stmt> {
+        let is_outer = |l: &Loop| l.var == BLOCK || self.is_output(l.var);
+        let (outer, reduced): (Vec<Loop>, Vec<Loop>) = loops.into_iter().partition(is_outer);
+        let body = self.element(&reduced, names);
+        self.placed(&outer, body, blocks, below, names)
     }
 
     fn own(&self) -> Expr {
@@ -161,7 +245,7 @@ impl Triangle {
 
     /// Whether iterations above the diagonal can run: they have elements of their own, and read nothing
     /// outside of the nodes.
-    fn has_masks(&self, names: &Names) -> bool {
+    fn fills_squares(&self, names: &Names) -> bool {
         let is_inside = |index: &Indices, node: NodeRef| {
             let dims = names.dims(node);
             index.iter().zip(dims).all(|(i, &dim)| {
@@ -183,22 +267,39 @@ impl Triangle {
         inside
     }
 
-    /// Computes the value in the loops `reduced`, and stores it if the column belongs to the row.
-    fn masked(&self, reduced: &[Loop], names: &mut Names) -> Block {
+    /// Computes an element in the loops `reduced` and stores it. If elements above the diagonal must keep
+    /// their values, it stores the previous value there.
+    fn element(&self, reduced: &[Loop], names: &mut Names) -> Block {
+        let dtype = names.node(self.node);
+        let previous = match self.starts_from_zero {
+            true => Expr::Const(Scalar::zero(dtype)),
+            false => self.own(),
+        };
+        if reduced.is_empty() {
+            return vec![self.set_below(self.with_own(&previous))];
+        }
+        let (acc, declare) = names.declare(dtype, Dims::new(), Space::Register);
+        let step = Stmt::set_scalar(acc, self.with_own(&Expr::local(acc)));
+        let mut body = vec![declare, Stmt::set_scalar(acc, previous)];
+        body.extend(nest::wrap(reduced, vec![step]));
+        body.push(self.set_below(Expr::local(acc)));
+        body
+    }
+
+    /// The value with another expression in the place of the element's previous value.
+    fn with_own(&self, previous: &Expr) -> Expr {
         let own = self.own();
+        walk::map_expr(self.value.clone(), &mut |e| if e == own { previous.clone() } else { e })
+    }
+
+    fn set_below(&self, value: Expr) -> Stmt {
+        if self.starts_from_zero {
+            return self.set(value);
+        }
         let number = |index| Expr::Index { index, dtype: DType::I32 };
         let end = number(Affine::var(self.row).plus_constant(self.beyond));
         let is_below = Expr::binary(BinaryOp::Lt, number(Affine::var(self.column)), end);
-        let set = |value| self.set(Expr::select(is_below, value, own.clone()));
-        if reduced.is_empty() {
-            return vec![set(self.value.clone())];
-        }
-        let (acc, declare) = names.declare(names.node(self.node), Dims::new(), Space::Register);
-        let value = walk::map_expr(self.value.clone(), &mut |e| if e == own { Expr::local(acc) } else { e });
-        let mut body = vec![declare, Stmt::set_scalar(acc, own.clone())];
-        body.extend(nest::wrap(reduced, vec![Stmt::set_scalar(acc, value)]));
-        body.push(set(Expr::local(acc)));
-        body
+        self.set(Expr::select(is_below, value, self.own()))
     }
 
     /// The loops for `rows.0` blocks of `rows.1` rows, whose columns end at `columns`.
@@ -246,6 +347,14 @@ impl Triangle {
 
 /// Stands for the loop over blocks until the nest has variables of its own.
 const BLOCK: LoopId = LoopId(u32::MAX);
+
+/// The loop whose variable the index is.
+fn variable(index: &Affine) -> Option<LoopId> {
+    match index.terms() {
+        &[(Var::Loop(var), 1)] if index.offset() == 0 => Some(var),
+        _ => None,
+    }
+}
 
 /// The longest chain of serial loops that starts at a statement, whatever their ends are, and its body.
 fn chain(stmt: &Stmt) -> (Vec<Loop>, &[Stmt]) {

@@ -55,13 +55,42 @@ fn triangle(seed: u64) -> String {
     if all.len() > 2 {
         loops.insert(*choices.pick(&[0, 0, 1, 2]), format!("i2 in 0..{}", sizes[2]));
     }
+    // A local node that starts from zeros, and a sum of its elements over the same triangle or beyond it.
+    let is_local = outputs.contains(&0) && outputs.contains(&1) && choices.chance(2, 3);
     let mut text = format!("routine @triangle_{seed} fast {{\n");
-    for (node, dims) in [dims(&a), dims(&b), dims(&outputs), (rows + 1).to_string()].iter().enumerate() {
-        writeln!(text, "node %{node} \"n{node}\" {dtype}[{dims}] on_device").unwrap();
+    let sums = rows.to_string();
+    for (node, dims) in [dims(&a), dims(&b), dims(&outputs), (rows + 1).to_string(), sums].iter().enumerate()
+    {
+        let mode = if is_local && node == 2 { "local" } else { "on_device" };
+        writeln!(text, "node %{node} \"n{node}\" {dtype}[{dims}] {mode}").unwrap();
     }
-    loops.iter().for_each(|l| writeln!(text, "for {l} {{").unwrap());
-    writeln!(text, "{own} := {value}").unwrap();
-    text + &"}\n".repeat(loops.len() + 1)
+    if is_local {
+        text.push_str("zero %2\n");
+    }
+    nest(&mut text, &loops, &format!("{own} := {value}"));
+    if is_local {
+        let clip = if choices.chance(2, 3) { clip } else { "i0 + 2" };
+        let mut loops = vec![format!("i0 in 0..{rows}"), format!("i1 in 0..min({}, {clip})", sizes[1])];
+        if outputs.contains(&2) {
+            loops.push(format!("i2 in 0..{}", sizes[2]));
+        }
+        nest(&mut text, &loops, &format!("%4[i0] := %4[i0] + {own}"));
+    }
+    text + "}\n"
+}
+
+/// Writes loops around a statement, with names of their own.
+fn nest(text: &mut String, loops: &[String], body: &str) {
+    let first = text.matches("for ").count();
+    let own = |line: &str| {
+        AXES.iter().fold(line.to_owned(), |line, axis| {
+            let number: usize = axis[1..].parse().unwrap();
+            line.replace(axis, &format!("i{}", 10 + 3 * first + number))
+        })
+    };
+    loops.iter().for_each(|l| writeln!(text, "for {} {{", own(l)).unwrap());
+    writeln!(text, "{}", own(body)).unwrap();
+    text.push_str(&"}\n".repeat(loops.len()));
 }
 
 #[test]
