@@ -43,7 +43,7 @@ pub(crate) struct BackwardPass<'a> {
 }
 
 /// How an accumulation combines values with the elements of its target.
-enum Combination {
+pub(crate) enum Combination {
     /// It stores the values.
     Store,
     /// It adds the values.
@@ -401,7 +401,12 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// Copies a node.
-    fn copy(&mut self, from: &TensorNode, to: &TensorNode, origin: &Origin) -> Result<(), GradientError> {
+    pub(crate) fn copy(
+        &mut self,
+        from: &TensorNode,
+        to: &TensorNode,
+        origin: &Origin,
+    ) -> Result<(), GradientError> {
         let dims = to.dims_without_padding()?;
         let points = each_element(to, &dims, origin);
         let statement = Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)?;
@@ -420,7 +425,7 @@ fn at_target(adjoint: &Adjoint, accum: &Accum) -> Bindings {
 
 /// How a step combines values with the elements of its target; `once` says that there is at most one value
 /// per element.
-fn combination(accum: &Accum, once: bool) -> Result<Combination, GradientError> {
+pub(crate) fn combination(accum: &Accum, once: bool) -> Result<Combination, GradientError> {
     let one_value = accum.init_neutral && once;
     Ok(match accum.op {
         AccumOp::Assign => Combination::Store,
@@ -457,7 +462,11 @@ pub(crate) fn reduction(accum: &Accum, instead: &'static str) -> GradientError {
 }
 
 /// Rejects a step that reads elements of its targets which other iterations write.
-fn check_own_reads(parts: &[&Accum], all: &[&Accum], targets: &[TensorNode]) -> Result<(), GradientError> {
+pub(crate) fn check_own_reads(
+    parts: &[&Accum],
+    all: &[&Accum],
+    targets: &[TensorNode],
+) -> Result<(), GradientError> {
     let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
     let once = are_injective(&projections);
     for accum in parts {

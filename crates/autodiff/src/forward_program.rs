@@ -20,7 +20,11 @@ use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::{GradientError, GradientErrorKind};
 use crate::rules::{self, Derivative};
 
+#[derive(Default)]
 pub(crate) struct ForwardProgram {
+    /// Whether derivatives are computed beside each step, where no value is overwritten yet, and not behind
+    /// the program.
+    in_order: bool,
     /// The steps that are no blocks, in order.
     steps: Vec<ProgramStep>,
     /// The positions of the steps that write each node, in order.
@@ -46,33 +50,43 @@ impl ForwardProgram {
         steps: Vec<ProgramStep>,
         parameters: &[(TensorNode, TensorNode)],
     ) -> Result<ForwardProgram, GradientError> {
-        let mut program = ForwardProgram {
-            steps,
-            overwritten: parameters.iter().map(|(_, gradient)| gradient.clone()).collect(),
-            writes: BTreeMap::new(),
-            parents: BTreeMap::new(),
-            slices: BTreeMap::new(),
-            active: Vec::new(),
-            saved: BTreeMap::new(),
-            inserted: BTreeMap::new(),
-        };
-        for (at, step) in program.steps.iter().enumerate() {
+        let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
+        let program = ForwardProgram { steps, overwritten, ..ForwardProgram::default() };
+        program.analysed(parameters)
+    }
+
+    /// Analyses steps whose derivatives are computed beside each step. Parameters stand for the values that
+    /// they have before the first step.
+    pub(crate) fn in_order(
+        steps: Vec<ProgramStep>,
+        parameters: &[(TensorNode, TensorNode)],
+    ) -> Result<ForwardProgram, GradientError> {
+        ForwardProgram { steps, in_order: true, ..ForwardProgram::default() }.analysed(parameters)
+    }
+
+    fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram, GradientError> {
+        for (at, step) in self.steps.iter().enumerate() {
             step.accums().iter().try_for_each(check_operands)?;
             for node in targets(step) {
-                program.writes.entry(node).or_default().push(at);
+                self.writes.entry(node).or_default().push(at);
             }
             if let ProgramStep::Fetch { node, op: FetchOp::Slice { of, .. }, .. } = step {
-                program.parents.insert(node.clone(), of.clone());
-                program.slices.entry(of.clone()).or_default().insert(node.clone());
+                self.parents.insert(node.clone(), of.clone());
+                self.slices.entry(of.clone()).or_default().insert(node.clone());
             }
         }
         let nodes: Vec<TensorNode> = parameters.iter().map(|(parameter, _)| parameter.clone()).collect();
-        program.find_active(&nodes)?;
-        Ok(program)
+        self.find_active(&nodes)?;
+        Ok(self)
     }
 
     pub(crate) fn steps(&self) -> &[ProgramStep] {
         &self.steps
+    }
+
+    /// Whether derivatives are computed beside each step.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.in_order
     }
 
     /// Whether the version of a node that a step reads, or keeps in part, is active.
@@ -113,8 +127,8 @@ impl ForwardProgram {
     }
 
     fn find_active(&mut self, parameters: &[TensorNode]) -> Result<(), GradientError> {
-        let unwritten = parameters.iter().filter(|node| !self.writes(node));
-        let mut active: BTreeSet<TensorNode> = unwritten.cloned().collect();
+        let first = parameters.iter().filter(|node| self.in_order || !self.writes(node));
+        let mut active: BTreeSet<TensorNode> = first.cloned().collect();
         let mut stale: BTreeSet<TensorNode> = BTreeSet::new();
         let mut found = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
@@ -126,7 +140,7 @@ impl ForwardProgram {
             self.check_slices(step, &before, &stale)?;
             for node in targets(step) {
                 let is_active = is_active_after(step, &node, &before)
-                    || (parameters.contains(&node) && self.last_write(&node) == Some(at));
+                    || (!self.in_order && parameters.contains(&node) && self.last_write(&node) == Some(at));
                 if is_active {
                     active.insert(node.clone())
                 } else {
@@ -175,6 +189,9 @@ impl ForwardProgram {
         node: &TensorNode,
         from: usize,
     ) -> Result<TensorNode, GradientError> {
+        if self.in_order {
+            return Ok(node.clone());
+        }
         let mut sources = BTreeSet::new();
         self.sources(node, &mut sources);
         let first_write = |source: &TensorNode| {

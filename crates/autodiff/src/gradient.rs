@@ -218,7 +218,7 @@ fn check_loss(forward: &ForwardProgram, request: &Request<'_>) -> Result<(), Gra
     }
 }
 
-fn float(node: &TensorNode, role: &'static str) -> Result<(), GradientErrorKind> {
+pub(crate) fn float(node: &TensorNode, role: &'static str) -> Result<(), GradientErrorKind> {
     let dtype = node.dtype();
     if dtype.is_float() {
         Ok(())
@@ -227,7 +227,7 @@ fn float(node: &TensorNode, role: &'static str) -> Result<(), GradientErrorKind>
     }
 }
 
-fn same_shape(node: &TensorNode, of: &TensorNode) -> Result<(), GradientErrorKind> {
+pub(crate) fn same_shape(node: &TensorNode, of: &TensorNode) -> Result<(), GradientErrorKind> {
     let (found, expected) = (node.dims_without_padding()?, of.dims_without_padding()?);
     if found == expected {
         return Ok(());

@@ -29,7 +29,8 @@
 //! Every step of a program has one operation, so the steps in reverse order, each with the rule of its
 //! operation ([`rules`], printed in `docs/derivatives.md`), are the gradient: reverse mode, as a source
 //! transformation. A step `c[m,n] :+= a[m,k] * b[k,n]` adds `c.grad[m,n] * b[k,n]` to `a.grad[m,k]` at the
-//! same points. The adjoint of a gather is a scatter, that of a window a window of the node written.
+//! same points. A gather becomes a scatter, and a window that is read becomes a window that is written.
+//! [`tangent()`] is forward mode, with the same rules; [`check()`] compares a gradient with differences.
 //!
 //! # Promises
 //!
@@ -57,7 +58,9 @@ mod operands; // the adjoints of the operands of one step
 mod reductions; // extremes and products of several values
 
 mod error;
-mod gradient; // the public functions
+mod gradient; // the public functions of reverse mode
+mod tangent; // forward mode
+mod tangent_reductions; // extremes and products in forward mode
 
 mod check; // comparison with differences
 mod retype; // programs in double precision
@@ -66,5 +69,7 @@ pub use crate::check::{CheckError, CheckOptions, WorstElement, check};
 pub use crate::error::{GradientError, GradientErrorKind};
 pub use crate::formula::Formula;
 pub use crate::gradient::{Gradient, expand, gradient, gradient_seeded};
+
+pub use crate::tangent::{Tangent, tangent};
 
 tnode::debug_as_display!(CheckError, GradientError, GradientErrorKind);

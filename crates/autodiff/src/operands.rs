@@ -24,16 +24,7 @@ impl BackwardPass<'_> {
         bindings: &Bindings,
         negated: bool,
     ) -> Result<(), GradientError> {
-        let count = statement.accum.rhs.operands().len();
-        for position in 0..count {
-            // Several operands that are one access get one statement.
-            let is_same = |other: &usize| same_access(&statement.accum, position, *other);
-            if (0..position).any(|other| is_same(&other)) {
-                continue;
-            }
-            let same = (position..count).filter(is_same);
-            let rules = same.filter_map(|position| formula(&statement.accum, position)).collect();
-            let Some(rule) = Formula::sum(rules) else { continue };
+        for (position, rule) in rules_of_accesses(&statement.accum) {
             let rule = match rule {
                 rule if !negated => rule,
                 Formula::Unary(UnaryOp::Neg, rule) => *rule,
@@ -172,6 +163,19 @@ impl BackwardPass<'_> {
         let sparse = bindings.sparse || rule.has_condition();
         self.operands(statement, &Bindings { adjoint, sparse, values: None }, false)
     }
+}
+
+/// The rule of each access, with the position of the operand. Several operands that are one access have one
+/// rule.
+pub(crate) fn rules_of_accesses(accum: &Accum) -> Vec<(usize, Formula)> {
+    let count = accum.rhs.operands().len();
+    let is_first = |position: &usize| (0..*position).all(|other| !same_access(accum, *position, other));
+    let rule = |position: usize| {
+        let same = (position..count).filter(|&other| same_access(accum, position, other));
+        let rules = same.filter_map(|position| formula(accum, position)).collect();
+        Some((position, Formula::sum(rules)?))
+    };
+    (0..count).filter(is_first).filter_map(rule).collect()
 }
 
 /// Whether two operands are the same element at every point.

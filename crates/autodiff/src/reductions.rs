@@ -89,41 +89,57 @@ impl BackwardPass<'_> {
         keeps_old: bool,
         at: usize,
     ) -> Result<(), GradientError> {
-        let [statement] = statements else {
-            let Some(first) = statements.first() else { return Ok(()) };
-            return Err(reduction(&first.accum, PLAIN_PRODUCT));
-        };
-        let accum = statement.accum.clone();
-        let (node, origin) = (accum.lhs.clone(), accum.origin.clone());
-        let reduced = reduced_axes(&accum).ok_or_else(|| reduction(&accum, PLAIN_PRODUCT))?;
-        let factors = statement.temporary("factors", gradient_dtype(node.dtype()), &mut self.tape)?;
-        let target = Target { init_neutral: true, op: AccumOp::Mul, ..Target::at_point(&factors, &accum) };
-        statement.store_values(target, &mut self.tape)?;
-        let older = if keeps_old { Some(self.older(adjoint, &node)?) } else { None };
-        if let Some(older) = older {
-            self.old_factor(&older, adjoint, statement, &factors)?;
+        let statement = only_product(statements)?;
+        let factors = self.factors(statement)?;
+        if keeps_old {
+            let older = self.older(adjoint, &statement.accum.lhs)?;
+            self.old_factor(&older, (&adjoint.node, adjoint.sparse), statement, &factors)?;
         }
+        let inner = self.adjoints_of_factors((&adjoint.node, adjoint.sparse), statement, factors, at)?;
+        let read = Access::at_point(&inner, &statement.accum);
+        let bindings = Bindings { adjoint: read, sparse: adjoint.sparse, values: None };
+        self.through(statement, &Formula::Adjoint, &bindings)
+    }
+
+    /// The values that a product multiplies, one element per point; 1 at points that conditions cut off.
+    pub(crate) fn factors(&mut self, statement: &Statement) -> Result<TensorNode, GradientError> {
+        let dtype = gradient_dtype(statement.accum.lhs.dtype());
+        let factors = statement.temporary("factors", dtype, &mut self.tape)?;
+        let target = Target::at_point(&factors, &statement.accum);
+        let target = Target { init_neutral: true, op: AccumOp::Mul, ..target };
+        statement.store_values(target, &mut self.tape)?;
+        Ok(factors)
+    }
+
+    /// The adjoint of each factor of a product, one element per point.
+    pub(crate) fn adjoints_of_factors(
+        &mut self,
+        adjoint: (&TensorNode, bool),
+        statement: &Statement,
+        factors: TensorNode,
+        at: usize,
+    ) -> Result<TensorNode, GradientError> {
+        let accum = &statement.accum;
+        let reduced = reduced_axes(accum).ok_or_else(|| reduction(accum, PLAIN_PRODUCT))?;
         // The products over the last reduced axis, over the last two, and so on.
         let mut partial = vec![factors];
         for &axis in reduced.iter().rev() {
-            let next = self.product_over(&partial[partial.len() - 1], axis, &origin)?;
+            let next = self.product_over(&partial[partial.len() - 1], axis, &accum.origin)?;
             partial.push(next);
         }
-        let mut inner = self.adjoint_of_product(adjoint, &accum, &reduced, at)?;
+        let mut inner = self.adjoint_of_product(adjoint, accum, &reduced, at)?;
         for (array, &axis) in partial.iter().rev().skip(1).zip(&reduced) {
-            inner = self.adjoint_of_factors(array, axis, (&inner, adjoint.sparse), &origin)?;
+            inner = self.adjoint_of_factors(array, axis, (&inner, adjoint.1), &accum.origin)?;
         }
-        let bindings =
-            Bindings { adjoint: Access::at_point(&inner, &accum), sparse: adjoint.sparse, values: None };
-        self.through(statement, &Formula::Adjoint, &bindings)
+        Ok(inner)
     }
 
     /// Sets the adjoint of the values that the product starts from: the product of all factors times the
     /// adjoint of the result.
-    fn old_factor(
+    pub(crate) fn old_factor(
         &mut self,
         older: &TensorNode,
-        adjoint: &Adjoint,
+        (adjoint, sparse): (&TensorNode, bool),
         statement: &Statement,
         factors: &TensorNode,
     ) -> Result<(), GradientError> {
@@ -134,11 +150,12 @@ impl BackwardPass<'_> {
         statement.push(target, Operation::Copy, &[Access::at_point(factors, accum)], &mut self.tape)?;
         let mut whole = self.whole(node, &accum.origin)?;
         let product = Access::at_target(&product, &whole.accum);
-        let read = Access::at_target(&adjoint.node, &whole.accum);
-        self.multiplied(&mut whole, older, (read, adjoint.sparse), [product.clone(), product])
+        let read = Access::at_target(adjoint, &whole.accum);
+        self.multiplied(&mut whole, older, (read, sparse), [product.clone(), product])
     }
 
-    /// Assigns the product of an adjoint and the first of two values, at the elements that a statement visits.
+    /// Assigns the product of an adjoint and the first of two values, at the elements that a statement
+    /// visits.
     fn multiplied(
         &mut self,
         statement: &mut Statement,
@@ -189,7 +206,7 @@ impl BackwardPass<'_> {
     /// The adjoint of the product of all new factors, one element per point of the axes that are not reduced.
     fn adjoint_of_product(
         &mut self,
-        adjoint: &Adjoint,
+        (adjoint, sparse): (&TensorNode, bool),
         accum: &Accum,
         reduced: &[usize],
         at: usize,
@@ -208,17 +225,17 @@ impl BackwardPass<'_> {
             })
         };
         let index: Projection = projections.project_lhs().iter().map(|index| index.map(renamed)).collect();
-        let inner = self.tape.temporary("inner", &dims, adjoint.node.dtype())?;
+        let inner = self.tape.temporary("inner", &dims, adjoint.dtype())?;
         let points = each_element(&inner, &dims, &accum.origin);
         let access = |node: &TensorNode| Access::new(node, projections.lhs_dims(), &index);
         let mut statement = Statement::new(&points, at, true, &mut self.tape)?;
-        let read = access(&adjoint.node);
+        let read = access(adjoint);
         if accum.init_neutral {
             let target = assigned(&inner, &points);
             statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         } else {
             let old = access(&self.tape.forward.value_before(&accum.lhs, at)?);
-            self.multiplied(&mut statement, &inner, (read, adjoint.sparse), [old.clone(), old])?;
+            self.multiplied(&mut statement, &inner, (read, sparse), [old.clone(), old])?;
         }
         Ok(inner)
     }
@@ -296,12 +313,12 @@ impl BackwardPass<'_> {
     }
 
     /// A new node with the dimensions of another one, in the type of its gradient.
-    fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
+    pub(crate) fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
         self.tape.temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
     }
 
     /// A statement that visits each element of a node once.
-    fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement, GradientError> {
+    pub(crate) fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement, GradientError> {
         let points = each_element(node, &node.dims_without_padding()?, origin);
         Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)
     }
@@ -330,7 +347,15 @@ fn iterator(axis: usize) -> LoopId {
     LoopId(u32::try_from(axis).unwrap_or(u32::MAX))
 }
 
+/// The only statement of a product.
+pub(crate) fn only_product(statements: &mut [Statement]) -> Result<&mut Statement, GradientError> {
+    match statements {
+        [statement] => Ok(statement),
+        _ => Err(reduction(&statements[0].accum, PLAIN_PRODUCT)),
+    }
+}
+
 /// The elements of `node`, each assigned once by a statement that visits them.
-fn assigned(node: &TensorNode, points: &Accum) -> Target {
+pub(crate) fn assigned(node: &TensorNode, points: &Accum) -> Target {
     Target { op: AccumOp::Assign, ..Target::sum(node, false, &Access::at_target(node, points)) }
 }

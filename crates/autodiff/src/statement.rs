@@ -161,7 +161,8 @@ impl Statement {
             return Ok(result.clone());
         }
         let accum = &self.accum;
-        let is_stored = self.once
+        let is_stored = !tape.forward.is_in_order()
+            && self.once
             && (accum.op == AccumOp::Assign || (accum.init_neutral && accum.op == AccumOp::Add))
             && accum.lhs.dtype() == accum.rhs.dtype()
             && accum.projections.project_lhs().iter().all(|index| index.computed().is_none());

@@ -2,6 +2,7 @@
 
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
+use autodiff::{Gradient, tangent};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{Memory, run};
 use lowered_ir::ir::{Numerics, Routine};
@@ -9,7 +10,7 @@ use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::verify::verify;
 use tnode::{Scalar, TensorNode};
 
-use crate::support::Input;
+use crate::support::{Input, noise};
 
 /// The values of some nodes of type f32 or f64 after a run of the interpreter.
 pub(crate) fn results(
@@ -27,6 +28,47 @@ pub(crate) fn results(
         scalars.filter_map(|bytes| Scalar::read(node.dtype(), bytes)).map(Scalar::as_f64).collect()
     };
     Ok(results.iter().map(values).collect())
+}
+
+/// Compares the tangent of the loss in a direction with the gradient of `gradient` in that direction.
+pub(crate) fn compare_tangent(
+    program: &Assignments,
+    loss: &TensorNode,
+    gradient: &Gradient,
+    inputs: Vec<Input>,
+    parameters: &[&TensorNode],
+    bindings: &[i64],
+    tolerance: f64,
+) -> Result<(), String> {
+    let gradients = results(&gradient.program, &inputs, &gradient.gradients, bindings)?;
+    let mut inputs = inputs;
+    let (mut expected, mut scale) = (0.0, 1.0);
+    let mut pairs = Vec::new();
+    for (position, (&parameter, gradient)) in parameters.iter().zip(&gradients).enumerate() {
+        let dims = parameter.dims_without_padding().map_err(|error| error.to_string())?;
+        let direction =
+            TensorNode::builder(format!("direction_{position}")).dims(dims).dtype(parameter.dtype());
+        let direction = direction.build().map_err(|error| error.to_string())?;
+        let values: Vec<f64> = noise(position + 77, gradient.len()).into_iter().map(|x| x - 0.5).collect();
+        for (a, b) in gradient.iter().zip(&values) {
+            expected += a * b;
+            scale += (a * b).abs();
+        }
+        pairs.push((parameter, direction.clone()));
+        inputs.push(Input { node: direction, values });
+    }
+    let pairs: Vec<(&TensorNode, &TensorNode)> =
+        pairs.iter().map(|(node, direction)| (*node, direction)).collect();
+    let found = tangent(program, &pairs, &[loss]).map_err(|error| error.to_string())?;
+    let change = results(&found.program, &inputs, &found.tangents, bindings)?;
+    let error = (change[0][0] - expected).abs();
+    if error.is_nan() || error > tolerance * scale {
+        return Err(format!(
+            "the tangent is {}, the gradient gives {expected}\n{}",
+            change[0][0], found.program
+        ));
+    }
+    compare_optimised(&found.program, &inputs, &found.tangents, bindings)
 }
 
 /// Compares the bits of `results` with and without optimisation.

@@ -5,9 +5,10 @@ use assignments::text::Program;
 use autodiff::{CheckError, CheckOptions, WorstElement, check};
 use tnode::{DType, HostArray, TensorNode};
 
-use crate::compiled::compare_optimised;
+use crate::compiled::{compare_optimised, compare_tangent};
 
 /// A node that a program reads.
+#[derive(Clone)]
 pub(crate) struct Input {
     pub(crate) node: TensorNode,
     pub(crate) values: Vec<f64>,
@@ -104,6 +105,10 @@ pub(crate) fn assert_bound_close(text: &str, inputs: &[Input], bindings: &[i64])
         Err(error) => panic!("{text}\n{error}\n{}", found.program),
     }
     if let Err(error) = compare_optimised(&found.program, inputs, &found.gradients, bindings) {
+        panic!("{text}\n{error}\n{}", found.program);
+    }
+    let inputs = inputs.to_vec();
+    if let Err(error) = compare_tangent(&program, &loss, &found, inputs, &floats, bindings, 1e-4) {
         panic!("{text}\n{error}\n{}", found.program);
     }
 }
