@@ -178,3 +178,29 @@ fn bounded_errors_have_no_other_operations() {
 fn chains_read_and_write_in_place_and_in_part() {
     contain(&ProgramWeights::chains(), &["target strided", "target reversed", "read reversed", "where"]);
 }
+
+/// A scatter writes along whole axes of its letters, however large its node is.
+#[test]
+fn letters_of_scatters_have_the_sizes_of_their_axes() {
+    let mut large = 0;
+    for seed in 0..1500 {
+        let program = program_from_seed(seed, 250, &ProgramWeights::large_nodes());
+        for statement in program.routines.iter().flatten() {
+            let ProgramStatement::Assign(assign) = statement else { continue };
+            for target in assign.targets.iter().filter(|target| is_scatter(target)) {
+                let dims = &program.nodes[target.node].dims;
+                large += usize::from(dims.iter().product::<usize>() > 2500);
+                for (axis, &size) in target.axes.iter().zip(dims) {
+                    let ProgramAxis::Affine(affine) = axis else { continue };
+                    let &[(1, ProgramVar::Letter(letter))] = affine.terms.as_slice() else { continue };
+                    assert!(affine.offset != 0 || assign.letters[letter].extent <= size, "{seed}: {program}");
+                }
+            }
+        }
+    }
+    assert!(large > 20, "{large}");
+}
+
+fn is_scatter(target: &ProgramAccess) -> bool {
+    target.axes.iter().any(|axis| matches!(axis, ProgramAxis::Computed(_)))
+}

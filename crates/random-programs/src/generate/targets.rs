@@ -89,12 +89,12 @@ impl ProgramMaker<'_, '_> {
                 offset: 0,
             }));
         }
+        if dims.iter().product::<usize>() > 4 * self.weights.points {
+            dims[0] = dims[0].min(4);
+        }
         if self.choices.chance(1, 3) {
             dims.rotate_left(1);
             axes.rotate_left(1);
-        }
-        if dims.iter().product::<usize>() > 4 * self.weights.points {
-            dims[0] = dims[0].min(4);
         }
         let node = self.result(dtype, dims, false);
         if !starts {
