@@ -68,6 +68,16 @@ fn a_read_of_the_target_at_a_sum_of_letters() {
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// No point fulfils both conditions, so neither the subexpression nor the statement runs.
+#[test]
+fn a_statement_without_points() {
+    let text = "t[i] :+= neg(n[i, i+j] < n[i, i]) where j < 1, i < j\n".to_owned();
+    let node = |label: &str, dims: &[usize]| TensorNode::builder(label).dims(dims.iter().copied());
+    let t = node("t", &[2]).mode(MemoryMode::Materialized).build().expect("small");
+    check(&GeneratedProgram { text, nodes: vec![node("n", &[2, 2]).build().expect("small"), t] }, 1)
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
 proptest! {
     #[test]
     fn bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {

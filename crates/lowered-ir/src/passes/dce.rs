@@ -1,8 +1,8 @@
 //! Dead code elimination: removes statements without effect on nodes that outlive the routine.
 //!
 //! The pass removes stores to locals that are never read, stores to nodes without memory beyond this routine
-//! (virtual and local ones) that are never read in it, declarations of unused locals, loops with an empty
-//! constant range, loops whose body became empty, and stores that are overwritten before they are read. An
+//! (virtual and local ones) that are never read in it, declarations of unused locals, loops that never
+//! run, loops whose body became empty, and stores that are overwritten before they are read. An
 //! array counts as never read if only stores that the pass removes read it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use crate::ir::{Block, LocalId, NodeRef, Routine, Stmt, walk};
 
 use super::effects::Effects;
 use super::overwritten::remove_overwritten;
+use super::ranges::Ranges;
 
 /// Removes statements without effect.
 pub fn dce(routine: &mut Routine) {
@@ -21,18 +22,25 @@ pub fn dce(routine: &mut Routine) {
 }
 
 fn remove_unread(routine: &mut Routine) {
-    let body = without_idle_loops(std::mem::take(&mut routine.body));
+    remove_idle_loops(routine);
+    let body = std::mem::take(&mut routine.body);
     let outlives = |node: NodeRef| !routine.node(node).mode.known_not_materialized();
     let unread = UnreadArrays::of(&body, &outlives);
     routine.body = body.into_iter().filter_map(|stmt| unread.without(stmt)).collect();
 }
 
-/// The block without loops that never run.
-fn without_idle_loops(block: Block) -> Block {
-    let kept = block.into_iter().filter(|stmt| !matches!(stmt, Stmt::For { lo, hi, .. } if hi.limit <= *lo));
+/// Removes loops that never run, whatever the symbols and the variables of enclosing loops are.
+pub(crate) fn remove_idle_loops(routine: &mut Routine) {
+    let ranges = Ranges::of(routine);
+    routine.body = without_idle_loops(std::mem::take(&mut routine.body), &ranges);
+}
+
+fn without_idle_loops(block: Block, ranges: &Ranges) -> Block {
+    let is_idle = |stmt: &Stmt| matches!(stmt, Stmt::For { lo, hi, .. } if ranges.greatest(hi) <= *lo);
+    let kept = block.into_iter().filter(|stmt| !is_idle(stmt));
     let inside = |stmt| match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
-            Stmt::For { var, lo, hi, kind, body: without_idle_loops(body) }
+            Stmt::For { var, lo, hi, kind, body: without_idle_loops(body, ranges) }
         }
         other => other,
     };

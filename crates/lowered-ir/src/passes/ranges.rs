@@ -88,7 +88,7 @@ impl Ranges {
     }
 
     /// The greatest value of a bound.
-    fn greatest(&self, bound: &Bound) -> i64 {
+    pub(super) fn greatest(&self, bound: &Bound) -> i64 {
         let clips = bound.clips().iter().filter_map(|clip| Some(self.bounds(clip)?.1));
         clips.fold(bound.limit, i64::min)
     }

@@ -157,6 +157,10 @@ fn run(
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
 
+    // The indices in loops that never run may be out of bounds, so the analysis would find reads of elements
+    // that nothing writes.
+    dce::remove_idle_loops(&mut routine);
+
     // Exact facts about the reads and writes of each node.
     let facts = access::analyse(&routine);
     let merge = merge_node(&routine, &facts)?;
