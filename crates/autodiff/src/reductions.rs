@@ -220,8 +220,12 @@ impl BackwardPass<'_> {
             terms.fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
                 let place =
                     kept.iter().position(|&axis| Var::Loop(projections.product_iterators()[axis]) == var);
-                let var = place.map_or(var, |place| Var::Loop(iterator(place)));
-                sum.plus(&Affine::term(var, coefficient))
+                match place {
+                    // Statements without conditions have no iterator for a single value.
+                    Some(place) if dims[place] == 1 => sum,
+                    Some(place) => sum.plus(&Affine::term(Var::Loop(iterator(place)), coefficient)),
+                    None => sum.plus(&Affine::term(var, coefficient)),
+                }
             })
         };
         let index: Projection = projections.project_lhs().iter().map(|index| index.map(renamed)).collect();
