@@ -10,7 +10,8 @@ pub(super) fn number(value: Scalar, as_integer: bool) -> Number {
     let dtype = value.dtype();
     if !dtype.is_float() {
         let int = match dtype {
-            DType::U64 => i128::from(value.as_i64().cast_unsigned()),
+            // `as_i64` saturates.
+            DType::U64 => value.bits().cast_signed(),
             _ => i128::from(value.as_i64()),
         };
         return Number { value: int as f64, int: Some(int), is_literal: true };
