@@ -566,3 +566,18 @@ repeat l in 1..3 {
               |            ^^^^^^^^^^^^^^"#]],
     );
 }
+
+/// A seed is no negative number, whether the text has it or a call gives it.
+#[test]
+fn negative_seeds() {
+    check(
+        "def noise(a[..k..], seed) -> r[..k..] { r[..k..] := a[..k..] * uniform(seed, ..k..) }\ny[i,j] := noise(x[i,j], -7)",
+        expect![[r#"
+            line 1, column 72: expected a seed such as `42`, found `-7`
+            1 | def noise(a[..k..], seed) -> r[..k..] { r[..k..] := a[..k..] * uniform(seed, ..k..) }
+              |                                                                        ^^^^
+            in function `noise`, line 2, column 11
+            2 | y[i,j] := noise(x[i,j], -7)
+              |           ^^^^^^^^^^^^^^^^^"#]],
+    );
+}

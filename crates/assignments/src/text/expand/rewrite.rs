@@ -257,9 +257,9 @@ fn random(call: &mut RandomCall, scope: &Scope) -> Result<()> {
 fn seed(seed: &mut IndexExpr, scope: &Scope) -> Result<()> {
     index(seed, scope)?;
     match seed.integer()? {
-        Some(number) => seed.kind = IndexExprKind::Number(number),
+        Some(number) if number >= 0 => seed.kind = IndexExprKind::Number(number),
         None if seed.as_letter().is_some() => {}
-        None => {
+        Some(_) | None => {
             let (expected, found) = ("a seed such as `42`".to_owned(), format!("`{seed}`"));
             return Err(TextErrorKind::Syntax { expected, found }.at(seed.span.clone()));
         }
