@@ -1,5 +1,5 @@
-//! Programs with random edits: no text makes the parser, expansion or inference panic, and printed programs
-//! mean what their texts mean.
+//! Programs with random edits: no text makes the parser, expansion or inference panic, printed programs mean
+//! what their texts mean, and printed assignments are programs.
 
 use crate::program::{f32s, node};
 
@@ -10,7 +10,7 @@ use lowered_ir::verify::verify;
 use proptest::prelude::*;
 use tnode::DType;
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "def softmax(x[..,k]) -> y[..,k] {
          m[..] :max= x[..,k]; e[..,k] := exp(x[..,k] - m[..]); s[..] :+= e[..,k]
          y[..,k] := e[..,k] / s[..]
@@ -35,6 +35,9 @@ const PROGRAMS: [&str; 8] = [
      node e f16[4]; h[i,k] :+= x[i,j] * m[0][j,k]; e[i] :max= h[i, 2 - k] where k < 2
      zero[i] := 0 where i < 4; r[i] := e[3 - i] + zero[i]; p[i] := h[i, tag[i]]
      u := slice(x, @b); keep r, p, m[1], u",
+    "repeat l in 0..2 { param m[l] f32[6] }; param b f16
+     d[i] := m[0][i] * m[1][i] + w[i]; s :+= d[i] * b; grad s by m, w; grad s by b, d
+     repeat l in 0..2 { m[l][i] -= 0.1 * m.grad[l][i] + w.grad[i] }; v[i] := d.grad[i] * b.grad",
 ];
 
 /// The words and signs of a text.
@@ -103,6 +106,10 @@ fn check_lowered(program: &Program, text: &str) -> bool {
         node("n", DType::I32, &[6]),
     ];
     let Ok(assignments) = program.assignments(&nodes) else { return false };
+    let printed = assignments.to_text();
+    Program::parse(&printed)
+        .and_then(|program| program.assignments(&[]))
+        .unwrap_or_else(|error| panic!("{error}\n{text}\n{printed}"));
     let is_lowered = |assignments| match lower(assignments, &LowerOptions::default()) {
         Ok(lowered) => {
             verify(&lowered.lowered.routine).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -91,10 +91,13 @@ impl<'a> ProgramPrinter<'a> {
         }
     }
 
-    /// Declares the nodes in order of first mention.
+    /// Declares the nodes in order of first mention, then those that the program keeps and mentions nowhere.
     fn declarations(&mut self) {
         let roles = NodeRoles::of(self.program, &self.subexpressions);
-        for node in self.program.nodes() {
+        let mentioned = self.program.nodes();
+        let others: Vec<TensorNode> =
+            self.program.kept.iter().filter(|node| !mentioned.contains(node)).cloned().collect();
+        for node in mentioned.into_iter().chain(others) {
             if self.subexpressions.get(&node).is_some() {
                 continue;
             }
