@@ -149,8 +149,8 @@ impl Triangle {
         is_whole.then_some(loops)
     }
 
-    /// Whether a statement does not write the node, and reads only elements that this nest stores: those of
-    /// loops with the same ends.
+    /// Whether a statement only reads the node, at elements that this nest stores: the loops over its indices
+    /// have the same ends as the loops of this nest.
     fn reads_within(&self, stmt: &Stmt) -> bool {
         let Some(own) = self.element_loops() else { return false };
         let block = std::slice::from_ref(stmt);
@@ -179,7 +179,7 @@ impl Triangle {
         touches.all(|touch| !touch.write && touch.index.is_some_and(is_stored))
     }
 
-    /// The squares and what is left of the triangle, in an order that keeps the order of sums.
+    /// The rectangles below the diagonal and the parts on it, in an order that keeps the order of sums.
     fn parts(&self, names: &mut Names) -> Block {
         let mut parts = Block::new();
         let mut side = SMALL;
