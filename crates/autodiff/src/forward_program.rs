@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::are_surjective;
 use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, Rhs};
-use tnode::TensorNode;
+use tnode::{DType, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
@@ -29,6 +29,8 @@ pub(crate) struct ForwardProgram {
     steps: Vec<ProgramStep>,
     /// The positions of the steps that write each node, in order.
     writes: BTreeMap<TensorNode, Vec<usize>>,
+    /// The operation that accumulates the values of each virtual node.
+    readers: BTreeMap<TensorNode, AccumOp>,
     /// The nodes that the backward pass writes.
     overwritten: BTreeSet<TensorNode>,
     /// The parent of each slice.
@@ -75,6 +77,12 @@ impl ForwardProgram {
                 self.slices.entry(of.clone()).or_default().insert(node.clone());
             }
         }
+        for accum in self.steps.iter().rev().flat_map(|step| step.accums().iter().rev()) {
+            let op = self.reader(accum);
+            let read = accum.operands().filter_map(Operand::node).filter(|node| node.mode().known_virtual());
+            let read: Vec<TensorNode> = read.cloned().collect();
+            self.readers.extend(read.into_iter().map(|node| (node, op)));
+        }
         let nodes: Vec<TensorNode> = parameters.iter().map(|(parameter, _)| parameter.clone()).collect();
         self.find_active(&nodes)?;
         Ok(self)
@@ -82,6 +90,15 @@ impl ForwardProgram {
 
     pub(crate) fn steps(&self) -> &[ProgramStep] {
         &self.steps
+    }
+
+    /// The operation whose neutral element an accumulation reads in margins: its own, or for the node of a
+    /// subexpression, that of the statement which reads the node.
+    pub(crate) fn reader(&self, accum: &Accum) -> AccumOp {
+        match accum.op {
+            AccumOp::Assign => self.readers.get(&accum.lhs).copied().unwrap_or(AccumOp::Assign),
+            op => op,
+        }
     }
 
     /// Whether derivatives are computed beside each step.
@@ -220,6 +237,13 @@ impl ForwardProgram {
         std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name)
     }
 
+    /// Whether a write of `target` may change the value of `node`.
+    pub(crate) fn is_changed_by(&self, node: &TensorNode, target: &TensorNode) -> bool {
+        let mut sources = BTreeSet::new();
+        self.sources(node, &mut sources);
+        sources.contains(target)
+    }
+
     /// The nodes whose change may change the value of `node`: the node itself, and the nodes from which it is
     /// computed if it is virtual or a slice.
     fn sources(&self, node: &TensorNode, found: &mut BTreeSet<TensorNode>) {
@@ -253,9 +277,17 @@ impl ForwardProgram {
         let all: Vec<_> = accums.iter().map(|accum| &accum.projections).collect();
         let is_whole = !node.mode().known_virtual() || all.is_empty() || are_surjective(&all);
         let dims = node.dims_without_padding()?;
-        let copied = |points: &Accum| {
+        // A virtual node keeps the values that it reads in margins if the copy needs those of its reader.
+        let (op, init_neutral) = match self.readers.get(node).map(|op| op.neutral(DType::F64).as_f64()) {
+            Some(0.0) => (AccumOp::Add, true),
+            Some(1.0) => (AccumOp::Mul, true),
+            Some(f64::INFINITY) => (AccumOp::Min, true),
+            Some(f64::NEG_INFINITY) => (AccumOp::Max, true),
+            _ => (AccumOp::Assign, false),
+        };
+        let copied = |points: &Accum, (op, init_neutral)| {
             let Access { dims, index, .. } = Access::at_target(copy, points);
-            let target = Target { node: copy.clone(), init_neutral: false, op: AccumOp::Assign, dims, index };
+            let target = Target { node: copy.clone(), init_neutral, op, dims, index };
             let operands = [Access::at_target(node, points)];
             let accum = derived(
                 points,
@@ -268,10 +300,11 @@ impl ForwardProgram {
         };
         let origin = self.steps.get(at).map_or(Origin::unknown(), ProgramStep::origin);
         if is_whole {
-            return Ok(vec![copied(&each_element(copy, &dims, origin))?]);
+            return Ok(vec![copied(&each_element(copy, &dims, origin), (op, init_neutral))?]);
         }
         let zero = filled(copy, 0.0, origin);
-        std::iter::once(Ok(zero)).chain(accums.into_iter().map(copied)).collect()
+        let parts = accums.into_iter().map(|accum| copied(accum, (AccumOp::Assign, false)));
+        std::iter::once(Ok(zero)).chain(parts).collect()
     }
 
     /// The steps of the program with the copies among them.

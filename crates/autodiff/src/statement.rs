@@ -130,7 +130,9 @@ impl Statement {
                 let value = tape.forward.value_before(&node, self.at)?;
                 match node.padding() {
                     // The values outside do not depend on the statement that reads them.
-                    Some(_) if !is_computed => Operand::Padded { node: value, outside: self.margin(&node) },
+                    Some(_) if !is_computed => {
+                        Operand::Padded { outside: self.margin(&node, &tape.forward), node: value }
+                    }
                     _ if is_computed => {
                         Operand::Padded { node: value, outside: self.accum.outside(position) }
                     }
@@ -146,8 +148,8 @@ impl Statement {
     }
 
     /// The value that this statement reads in the margins of a node.
-    fn margin(&self, node: &TensorNode) -> Scalar {
-        match (self.accum.op, node.padding().and_then(|padding| padding.neutral)) {
+    fn margin(&self, node: &TensorNode, program: &ForwardProgram) -> Scalar {
+        match (program.reader(&self.accum), node.padding().and_then(|padding| padding.neutral)) {
             (AccumOp::Assign, Some(neutral)) => Scalar::from_f64(node.dtype(), neutral),
             (AccumOp::Assign, None) => Scalar::zero(node.dtype()),
             (op, _) => op.neutral(node.dtype()),

@@ -2,8 +2,8 @@
 //!
 //! The tangent of a node is the derivative of its elements as the parameters move in a given direction. Rules
 //! are linear in the adjoint. So a rule with the tangent of an operand in place of the adjoint gives the
-//! operand's share of the tangent of the result. Before each step stand the statements that change the
-//! tangent of its target in the same way, so that they read values which the step overwrites.
+//! operand's share of the tangent of the result. Beside each step stand the statements that change the
+//! tangent of its target in the same way; they stand before the step if they read values which it overwrites.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::statement::{Bindings, Statement, gradient_dtype};
 /// A program with the derivatives of its results in one direction.
 #[derive(Clone, Debug)]
 pub struct Tangent {
-    /// The steps of the program, each after the steps that compute its tangent.
+    /// The steps of the program, each beside the steps that compute its tangent.
     pub program: Assignments,
     /// The tangent of each result, with the dimensions of the result and its type, but at least f32.
     pub tangents: Vec<TensorNode>,
@@ -140,8 +140,12 @@ impl TangentPass<'_> {
                 continue;
             }
             self.step(step, *at).map_err(|error| error.or_at(step.origin().statement()))?;
+            // The first statement that reads a virtual node decides what the node reads in margins, so the
+            // step comes first unless it overwrites values that its tangent needs.
+            let needs_old = self.reads_its_targets(step);
+            all.extend((!needs_old).then(|| step.clone()));
             all.append(&mut self.pass.tape.backward);
-            all.push(step.clone());
+            all.extend(needs_old.then(|| step.clone()));
             *at += 1;
         }
         Ok(all)
@@ -165,6 +169,19 @@ impl TangentPass<'_> {
             self.target(&parts, &all, at)?;
         }
         Ok(())
+    }
+
+    /// Whether the tangent of a step needs values that the step overwrites.
+    fn reads_its_targets(&self, step: &ProgramStep) -> bool {
+        let (program, written) = (&self.pass.tape.forward, targets(step));
+        step.accums().iter().any(|accum| {
+            let is_linear = matches!(accum.op, AccumOp::Assign | AccumOp::Add | AccumOp::Sub);
+            let reads = accum
+                .operands()
+                .filter_map(Operand::node)
+                .any(|node| written.iter().any(|target| program.is_changed_by(node, target)));
+            reads || !(accum.init_neutral || is_linear)
+        })
     }
 
     fn slice(

@@ -151,6 +151,12 @@ fn margins() {
             &padded(neutral),
         );
         assert_close("y[i] := sin(x[i - 2] * w[1]) where i < 8\nloss :+= y[i]", &padded(neutral));
+        assert_close(
+            "y[i] :+= sin(x[i - 2] * w[k] + w[1]) where i < 8\nloss :+= y[i] * y[i]",
+            &padded(neutral),
+        );
+        assert_close("h[i] := w[i]\nh[i] *= x[i - 2] + h[i]\nloss :+= h[i] * h[i]", &padded(neutral));
+        assert_close("h[i] := w[i]\nh[i] max= x[i - 2] + sin(h[i])\nloss :+= h[i] * h[i]", &padded(neutral));
         assert_close("y[i] :*= x[i + k - 2] + w[k] where i < 5\nloss :+= y[i] * y[i]", &padded(neutral));
     }
 }

@@ -287,7 +287,7 @@ fn gradients_of_random_programs() {
     let (mut close, mut rejected, mut without, mut not_comparable) = (0, 0, 0, 0);
     let mut counts = BTreeMap::new();
     let mut failures = Vec::new();
-    for seed in [1291, 2339].into_iter().chain(0..420) {
+    for seed in [1291, 2339].into_iter().chain(0..300) {
         let random = program_from_seed(seed, 300, &weights());
         match outcome(&random, seed) {
             Ok(Outcome::Close(program)) => {
@@ -304,7 +304,7 @@ fn gradients_of_random_programs() {
         "{close} close, {rejected} rejected, {without} without gradient, {not_comparable} not comparable\n{counts:?}"
     );
     assert!(failures.is_empty(), "{} failures; {summary}\n{}", failures.len(), failures.join("\n"));
-    assert!(close >= 300, "{summary}");
+    assert!(close >= 220, "{summary}");
     for form in [
         "affine",
         "concatenation",
@@ -323,6 +323,6 @@ fn gradients_of_random_programs() {
         "sum of several values",
         "symbol",
     ] {
-        assert!(counts.get(form).is_some_and(|&count| count >= 3), "{form}: {summary}");
+        assert!(counts.get(form).is_some_and(|&count| count >= 2), "{form}: {summary}");
     }
 }
