@@ -277,7 +277,7 @@ impl ForwardProgram {
         let all: Vec<_> = accums.iter().map(|accum| &accum.projections).collect();
         let is_whole = !node.mode().known_virtual() || all.is_empty() || are_surjective(&all);
         let dims = node.dims_without_padding()?;
-        // A virtual node keeps the values that it reads in margins if the copy needs those of its reader.
+        // A virtual node reads the margins that its first reader needs, so the copy has the same needs.
         let (op, init_neutral) = match self.readers.get(node).map(|op| op.neutral(DType::F64).as_f64()) {
             Some(0.0) => (AccumOp::Add, true),
             Some(1.0) => (AccumOp::Mul, true),

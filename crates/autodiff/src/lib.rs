@@ -39,6 +39,7 @@
 //!   leaks no NaN. Sums of products are an exception, because a matrix product stays one: if an operand has
 //!   infinite elements, select them before the sum.
 //! * Values that later steps overwrite are copied if the backward pass needs them, by steps of the program.
+//! * Gradients can be differentiated again, except for products of several values per element (`*=`).
 //! * A program that cannot be differentiated gives a typed error that names the statement.
 //!
 //! # Features

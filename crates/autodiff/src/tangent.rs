@@ -131,7 +131,7 @@ impl TangentPass<'_> {
         self.pass.tape.temporary(&name, &dims, dtype)
     }
 
-    /// The steps with those of their tangents. `at` counts the steps that are no blocks.
+    /// The steps, each with the steps of its tangent. `at` counts the steps that are no blocks.
     fn steps(&mut self, steps: &[ProgramStep], at: &mut usize) -> Result<Vec<ProgramStep>, GradientError> {
         let mut all = Vec::new();
         for step in steps {

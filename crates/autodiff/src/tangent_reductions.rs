@@ -12,7 +12,7 @@ use crate::statement::{Bindings, Statement};
 use crate::tangent::TangentPass;
 
 impl TangentPass<'_> {
-    /// The tangent of the greatest or least of several values: the mean of those of the values equal to it.
+    /// The tangent of the greatest or least of several values: the mean tangent of the values equal to it.
     pub(crate) fn extreme(
         &mut self,
         statements: &mut [Statement],
