@@ -493,7 +493,7 @@ fn seeds_are_numbers() {
     check(
         &format!("{f}s := f(-7)"),
         expect![[r#"
-        line 1, column 39: -7 is out of the range of u64
+        line 1, column 39: expected a seed such as `42`, found `-7`
         1 | def f(seed) -> y[] { y := 1 + uniform(seed, 3) }
           |                                       ^^^^
         in function `f`, line 2, column 6
