@@ -243,7 +243,8 @@ impl TangentPass<'_> {
         Ok(tangent)
     }
 
-    /// The tangents of the accumulations of a step into one node, of which `parts` have points.
+    /// Adds the tangents of `all` accumulations of a step into one node. `parts` are the accumulations that
+    /// have points.
     fn target(&mut self, parts: &[&Accum], all: &[&Accum], at: usize) -> Result<(), GradientError> {
         let Some(first) = all.first() else { return Ok(()) };
         let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();

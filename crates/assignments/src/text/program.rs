@@ -147,7 +147,7 @@ impl Program {
     /// Resolves the program as [`assignments`](Program::assignments) does, and reports the ranges of letters.
     ///
     /// # Errors
-    /// The errors of [`assignments`](Program::assignments).
+    /// The same errors as [`assignments`](Program::assignments).
     pub fn report(&self, nodes: &[TensorNode]) -> Result<ProgramReport, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);

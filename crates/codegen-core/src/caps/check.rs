@@ -56,7 +56,7 @@ impl Caps {
     ///
     /// # Errors
     ///
-    /// The first contradiction.
+    /// The first contradiction that it finds.
     pub fn check(&self) -> Result<(), CapsError> {
         if self.target.is_empty() {
             return Err(CapsError::NoName);

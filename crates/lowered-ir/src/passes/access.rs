@@ -159,7 +159,7 @@ impl<'a> NodeTracker<'a> {
 struct CertainStore {
     /// The index, over aliases of the loop variables.
     index: Indices,
-    /// The loops around it, outermost first. Those that may have no iterations occur in the index.
+    /// The loops around it, outermost first. A loop that may have no iterations occurs in the index.
     loops: Vec<LoopId>,
 }
 

@@ -146,8 +146,8 @@ impl<'a> ProgramPrinter<'a> {
         }
     }
 
-    /// One statement per component. A target of several components that starts from the neutral element is
-    /// filled with it first.
+    /// Prints one statement per component. A target of several components that starts from the neutral
+    /// element is filled with it first.
     fn components(&mut self, parts: &'a [Accum]) {
         let is_alone = |part: &Accum| parts.iter().filter(|other| other.lhs == part.lhs).count() == 1;
         let mut filled = BTreeSet::new();
