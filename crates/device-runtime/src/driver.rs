@@ -296,7 +296,8 @@ pub struct DriverDescription {
     pub name: String,
     /// The types, limits and alignment for which codegens compile code for the device.
     pub caps: Caps,
-    /// Names and values of further facts, for people.
+    /// Names and values of further facts, for people. The first one identifies the device, as in `device
+    /// NVIDIA H200`; lists of backends show it.
     pub properties: Vec<(&'static str, String)>,
 }
 

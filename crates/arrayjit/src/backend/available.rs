@@ -49,11 +49,14 @@ impl BackendStatus {
 }
 
 impl DeviceListing {
-    /// A device that is open.
+    /// A device that is open. Its text is the first property of the driver. The driver's name would mislead,
+    /// because a registered backend may use the driver of another backend.
     pub(super) fn of(ordinal: usize, device: &Device) -> DeviceListing {
         let facts = device.driver().static_properties();
         let is_software = facts.iter().any(|(name, value)| *name == "software" && value == "true");
-        DeviceListing { ordinal, text: device.name(), is_software }
+        let first = facts.first().map(|(name, value)| format!("{name} {value}"));
+        let text = first.unwrap_or_else(|| "a device whose driver states no properties".to_owned());
+        DeviceListing { ordinal, text, is_software }
     }
 }
 
