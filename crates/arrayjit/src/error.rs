@@ -167,6 +167,14 @@ pub enum CompileError {
     /// The code generator returned code of another routine: a bug of the code generator.
     #[error(transparent)]
     Code(#[from] codegen_core::CodeError),
+    /// The scheduler or the code generator rejected the routine, and the backend has no fallback.
+    #[error("{source}; the setting `fallback = \"{to}\"` runs the rejected statements on the backend `{to}`")]
+    NoFallback {
+        /// The rejection.
+        source: Box<CompileError>,
+        /// The name of a backend that the setting `fallback` may select.
+        to: &'static str,
+    },
     /// The code generator rejected the routine, and the fallback backend does not open.
     #[error("rejected statements cannot fall back: {source}")]
     FallbackOpen {

@@ -29,6 +29,7 @@ use crate::{
     calls::{CallReport, Statements},
     error::CompileError,
     generate::{self, Rejection, verified},
+    settings::FallbackSetting,
 };
 
 /// The code of a divided routine.
@@ -97,8 +98,8 @@ impl DividedCode {
 ///
 /// # Errors
 ///
-/// `rejection` if there is no fallback; the error of a part that the fallback rejects as well; any other
-/// error of compiling a part.
+/// `rejection` with a remedy if there is no fallback; the error of a part that the fallback rejects as well;
+/// any other error of compiling a part.
 pub(crate) fn compile(
     own: &Backend,
     routine: &Routine,
@@ -106,7 +107,12 @@ pub(crate) fn compile(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<DividedCode, CompileError> {
     let opened = own.fallback().map_err(|error| CompileError::FallbackOpen { source: Box::new(error) })?;
-    let Some(fallback) = opened else { return Err(rejection) };
+    let Some(fallback) = opened else {
+        return Err(match FallbackSetting::suggestion(own.name()) {
+            Some(to) => CompileError::NoFallback { source: Box::new(rejection), to },
+            None => rejection,
+        });
+    };
     let with_copy;
     let mut routine = routine;
     let mut division = divide(own, routine)?;

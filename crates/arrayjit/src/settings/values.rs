@@ -57,6 +57,17 @@ impl FallbackSetting {
         };
         (to != from).then_some(to)
     }
+
+    /// The name of a backend that can be the fallback of the backend `from`: `multicore`, but `interpreter`
+    /// for backends that reject the same statements as `multicore`, and in builds without native code.
+    pub(crate) fn suggestion(from: &str) -> Option<&'static str> {
+        match from {
+            "interpreter" => None,
+            "multicore" | "inline" => Some("interpreter"),
+            _ if cfg!(feature = "cranelift") => Some("multicore"),
+            _ => Some("interpreter"),
+        }
+    }
 }
 
 /// Which of a device's tensor-core instructions are used.

@@ -66,12 +66,23 @@ pub(crate) fn with_caps(
     change: impl FnOnce(&mut Caps),
     rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
+    named("partial", name, settings, change, rejects)
+}
+
+/// Like [`with_caps`], under a name of its own.
+pub(crate) fn named(
+    own: &str,
+    name: &str,
+    settings: Settings,
+    change: impl FnOnce(&mut Caps),
+    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+) -> Backend {
     let inner = SharedCodegen(Backend::open_with(name, settings.clone()).unwrap());
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
     let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
     let parts = BackendParts::new(Arc::new(codegen), device);
-    Backend::from_parts("partial", parts, settings).expect("consistent capabilities")
+    Backend::from_parts(own, parts, settings).expect("consistent capabilities")
 }
 
 /// Makes the code generator of a backend available as a value.

@@ -4,7 +4,7 @@ use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, Caps, CompileError, DType, FallbackCount};
 use codegen_core::CodegenError;
 
-use crate::rejecting::{context, kept, rejecting, settings, typed, with_caps, with_text};
+use crate::rejecting::{context, kept, named, rejecting, settings, typed, with_caps, with_text};
 
 const TEXT: &str = "y[i] := x[i] * 2\nz[i] := sqrt(y[9 - i])\nv[i] := z[9 - i] + y[i]";
 
@@ -89,14 +89,44 @@ fn fallback_can_be_forbidden() {
         let nodes = nodes();
         let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
         let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
+        let CompileError::NoFallback { source, to: "multicore" } = &error else { panic!("{error:?}") };
         let is_rejection = matches!(
-            &error,
+            &**source,
             CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "`sqrt`"
         );
         assert!(is_rejection, "{error:?}");
+        let (text, remedy) = (error.to_string(), "the setting `fallback = \"multicore\"` runs");
+        assert!(text.starts_with(&source.to_string()) && text.contains(remedy), "{text}");
         assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a rejection decides nothing");
         assert_eq!(backend.fallback_count(), FallbackCount::default());
         assert!(backend.fallback().unwrap().is_none());
+    }
+}
+
+/// The setting that a rejection names as the remedy makes the program compile.
+#[test]
+fn the_remedy_of_a_rejection_works() {
+    let nodes = nodes();
+    let compile = |to: &str| {
+        let fallback = match to {
+            "none" => FallbackSetting::None,
+            "multicore" => FallbackSetting::Multicore,
+            "interpreter" => FallbackSetting::Interpreter,
+            other => panic!("{other}"),
+        };
+        rejecting("inline", settings(fallback), with_text("sqrt")).compile(TEXT, &nodes)
+    };
+    let Err(CompileError::NoFallback { to, .. }) = compile("none") else { panic!("it is rejected") };
+    assert_eq!(compile(to).unwrap().fallbacks()[0].to, to);
+    // A backend is no remedy for its own rejections.
+    for (own, remedy) in [("multicore", Some("interpreter")), ("interpreter", None)] {
+        let backend = named(own, own, settings(FallbackSetting::None), |_| {}, with_text("sqrt"));
+        let found = match backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err() {
+            CompileError::NoFallback { to, .. } => Some(to),
+            CompileError::Codegen(_) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, remedy);
     }
 }
 
