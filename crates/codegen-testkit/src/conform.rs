@@ -6,24 +6,22 @@ use std::{
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use codegen_core::Codegen;
-use filetests::{
-    RunCase,
-    reduce::{TRIES, reduce},
-};
+use filetests::RunCase;
 use scheduling::{ScheduleOptions, schedule};
 use serde_json::{Value, json};
 
 use crate::{
-    case::{Case, Variant, cases},
+    case::{Case, cases},
     child::{self, CHILD, Request, Worker, decode, encode},
     level::Level,
     remembered::Remembered,
     report::Outcome,
     score::{Conformance, LevelScore, judge},
+    small_case::{judge_run, shrink_with},
 };
 
 /// The environment variable with the folder for `conformance.json` and shrunk failures. The default is
@@ -45,9 +43,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const DEATHS: usize = 20;
 /// The cases that a child takes at a time: neighbours often have the same kernels.
 const CHUNK: usize = 8;
-/// Failures that are shrunk, and the time for each.
+/// Failures that are shrunk.
 const SHRUNK: usize = 2;
-const SHRINKING: Duration = Duration::from_secs(20);
 /// The time for one case while it is shrunk.
 const SHRINKING_LIMIT: Duration = Duration::from_secs(3);
 
@@ -229,22 +226,12 @@ fn work(codegen: &dyn Codegen) {
     });
 }
 
-/// Runs the first run of a test file as written, optimised and with logs.
+/// Runs the first run of a test file.
 fn run_file(codegen: &dyn Codegen, path: &str) -> Outcome {
-    let run = match read(path) {
-        Ok(run) => run,
-        Err(error) => return Outcome::Failed(format!("reading {path}: {error}")),
-    };
-    let mut outcome = Outcome::Passed;
-    for variant in [Variant::Both, Variant::Logged] {
-        let found = judge(codegen, &Case { variant, ..Case::of_run(run.clone()) });
-        match found {
-            Outcome::Failed(_) => return found,
-            Outcome::Skipped(_) => outcome = found,
-            Outcome::Passed => {}
-        }
+    match read(path) {
+        Ok(run) => judge_run(codegen, &run),
+        Err(error) => Outcome::Failed(format!("reading {path}: {error}")),
     }
-    outcome
 }
 
 fn read(path: &str) -> Result<RunCase, String> {
@@ -290,24 +277,16 @@ fn shrunk(test: &ConformanceTest, score: &Conformance) -> String {
     first.map(|(case, how)| shrink(test, case, how)).collect::<Vec<_>>().join("\n")
 }
 
+/// Shrinks a failure in child processes, writes the test file, and describes it.
 fn shrink(test: &ConformanceTest, case: &Case, how: &str) -> String {
     let name: String = case.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let path = test.dir().join(format!("{name}.lir"));
-    let (mut worker, mut last) = (None, None);
-    let deadline = Instant::now() + SHRINKING;
-    let small = reduce(case.run.clone(), TRIES, &mut |candidate| {
-        if Instant::now() > deadline || fs::write(&path, candidate.to_lir()).is_err() {
-            return false;
-        }
-        match ask(test, &mut worker, Request::Lir(&path), SHRINKING_LIMIT.min(test.limit)) {
-            Outcome::Failed(found) if kind(&found) == kind(how) => {
-                last = Some(found);
-                true
-            }
-            _ => false,
-        }
+    let mut worker = None;
+    let small = shrink_with(case, how, &mut |candidate| match fs::write(&path, candidate.to_lir()) {
+        Ok(()) => ask(test, &mut worker, Request::Lir(&path), SHRINKING_LIMIT.min(test.limit)),
+        Err(error) => Outcome::Skipped(error.to_string()),
     });
-    let text = small.to_lir();
+    let text = small.run.to_lir();
     if let Err(error) = fs::write(&path, &text) {
         return format!("{} could not be written: {error}\n", path.display());
     }
@@ -318,16 +297,10 @@ fn shrink(test: &ConformanceTest, case: &Case, how: &str) -> String {
     format!(
         "\n{}, shrunk: {}\n{text}{}replay: {LIR}={} cargo test -p {} {} -- --exact\n",
         case.name,
-        last.as_deref().unwrap_or(how),
+        small.how,
         source.unwrap_or_default(),
         path.display(),
         test.package,
         test.name,
     )
-}
-
-/// How a case fails: the words before the details.
-fn kind(message: &str) -> String {
-    let words = message.split(':').next().unwrap_or_default().split_whitespace();
-    words.filter(|word| !word.contains(|c: char| c.is_ascii_digit())).take(4).collect::<Vec<_>>().join(" ")
 }

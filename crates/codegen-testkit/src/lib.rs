@@ -104,6 +104,7 @@ mod remembered; // artifacts of the last cases
 mod report;
 pub mod runtime; // streams, hazards, failures and memory of a driver
 mod score; // counts per level, and coverage
+mod small_case; // small runs that fail like a case
 mod threads; // kernels on several threads
 
 pub use access::{AccessForm, OperationUse};
@@ -116,6 +117,7 @@ pub use generated::{generated_routine, run_generated};
 pub use level::Level;
 pub use report::{Outcome, Report};
 pub use score::{Conformance, Judged, LevelScore, RejectionReason, score};
+pub use small_case::{ShrunkCase, shrink};
 
 /// Makes a test that a code generator has a level: the name of the test, an expression that makes the code
 /// generator, the [`Level`], and optionally the limit of a case in seconds. With `towards` in place of

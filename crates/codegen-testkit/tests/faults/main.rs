@@ -151,12 +151,22 @@ pub(crate) fn threaded() -> Caps {
     Caps { threads: 4, vector_bytes: 16, vector_registers: 16, ..everything() }
 }
 
-/// The first case of the levels up to this one that shows a fault, with its message.
-pub(crate) fn caught(codegen: &Faulty, level: Level, cases: &[Case]) -> Option<(String, String)> {
+/// The signs of a fault, each with the message of the kit.
+pub(crate) enum Caught {
+    /// The capabilities contradict themselves.
+    Claim(String),
+    /// The code generator rejects a case that its level needs.
+    Rejection(Case, String),
+    /// A case fails.
+    Failure(Case, String),
+}
+
+/// The first sign of a fault in the claims, or in the cases of the levels up to this one.
+pub(crate) fn caught(codegen: &Faulty, level: Level, cases: &[Case]) -> Option<Caught> {
     let caps = codegen.caps();
     let claim = false_claims(caps).into_iter().find(|(lost, _)| *lost <= level);
     if let Some((_, claim)) = claim {
-        return Some(("claims".into(), claim));
+        return Some(Caught::Claim(claim));
     }
     // The cases of the level first, then those below.
     let own = cases.iter().filter(|case| case.level == level);
@@ -164,8 +174,8 @@ pub(crate) fn caught(codegen: &Faulty, level: Level, cases: &[Case]) -> Option<(
         let score = codegen_testkit::score(codegen, std::slice::from_ref(case));
         let judged = &score.results[0];
         match &judged.outcome {
-            Outcome::Failed(how) => Some((case.name.clone(), how.clone())),
-            Outcome::Skipped(why) if !judged.optional => Some((case.name.clone(), why.clone())),
+            Outcome::Failed(how) => Some(Caught::Failure(case.clone(), how.clone())),
+            Outcome::Skipped(why) if !judged.optional => Some(Caught::Rejection(case.clone(), why.clone())),
             _ => None,
         }
     })
@@ -188,22 +198,31 @@ fn rows() -> Vec<Row> {
     [rewrites::table(), statements::table(), claims::table(), native::table()].into_iter().flatten().collect()
 }
 
-/// Every fault of the rows is caught at its level.
+/// Every fault of the rows is caught at its level, and every failed case is shrunk to a few lines.
 fn check(rows: &[Row], targets: &[fn() -> Caps]) {
     let cases: Vec<(Caps, Vec<Case>)> = targets.iter().map(|caps| (caps(), sorted(&caps()))).collect();
-    let mut missed = Vec::new();
+    let (mut missed, mut shrunk) = (Vec::new(), 0);
     for row in rows {
         let codegen = Faulty { caps: (row.caps)(), fault: row.fault };
         // A target with a false claim has the cases of the honest one.
         let known = cases.iter().find(|(caps, _)| *caps == codegen.caps);
         let cases = known.map_or(&cases[0].1, |(_, cases)| cases);
-        match caught(&codegen, row.level, cases) {
-            Some((case, how)) => {
-                println!("{}: {case}: {}", row.name, how.lines().next().unwrap_or_default());
+        let (case, how) = match caught(&codegen, row.level, cases) {
+            Some(Caught::Claim(how)) => ("claims".to_owned(), how),
+            Some(Caught::Rejection(case, how)) => (case.name, how),
+            Some(Caught::Failure(case, how)) => {
+                shrinking::check_lines(row.name, &codegen, &case, &how);
+                shrunk += 1;
+                (case.name, how)
             }
-            None => missed.push(row.name),
-        }
+            None => {
+                missed.push(row.name);
+                continue;
+            }
+        };
+        println!("{}: {case}: {}", row.name, how.lines().next().unwrap_or_default());
     }
+    println!("{shrunk} of {} faults fail a case, which is shrunk", rows.len());
     assert!(missed.is_empty(), "{} of {} faults are not caught: {missed:#?}", missed.len(), rows.len());
 }
 

@@ -2,7 +2,7 @@
 
 use std::{panic::catch_unwind, process::Command};
 
-use codegen_testkit::{ConformanceTest, LIR, Level, conform};
+use codegen_testkit::{Case, ConformanceTest, LIR, Level, ShrunkCase, conform};
 use lowered_ir::ir::{BinaryOp, Expr};
 use tnode::DType;
 
@@ -38,7 +38,7 @@ fn a_failure_is_shrunk() {
     let (difference, rest) = shrunk.split_once("\ntest run\n").unwrap();
     assert!(difference.contains("element 0") && difference.contains("ulp apart"), "{difference}");
     let (lir, rest) = rest.split_once("rendered as\n").unwrap();
-    assert!(lir.lines().count() < 15 && lir.contains("; run: "), "{lir}");
+    assert!(lir.lines().count() <= LINES && lir.contains("; run: "), "{lir}");
     let (source, replay) = rest.split_once("replay: ").unwrap();
     assert!(source.contains("routine @contraction"), "{source}");
     replay_fails(replay);
@@ -56,4 +56,15 @@ fn replay_fails(command: &str) {
     let output = replay.args([&format!("shrinking::{NAME}"), "--exact"]).env(LIR, path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && text.contains("wrong value"), "{text}");
+}
+
+/// The most lines of a test file to which the kit shrinks a failure.
+const LINES: usize = 15;
+
+/// Fails if the kit shrinks the failed case to a long test file.
+pub(crate) fn check_lines(row: &str, codegen: &Faulty, case: &Case, how: &str) {
+    let ShrunkCase { run, how } = codegen_testkit::shrink(codegen, case, how);
+    let text = run.to_lir();
+    let lines = text.lines().count();
+    assert!(lines <= LINES, "{row}: {} is shrunk to {lines} lines: {how}\n{text}", case.name);
 }
