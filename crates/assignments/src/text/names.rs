@@ -51,6 +51,12 @@ impl NodeNames {
         names
     }
 
+    /// Finds each node under its name in the table alone, whatever its label.
+    pub(super) fn named(nodes: &Nodes) -> NodeNames {
+        let whole = nodes.by_name().map(|(name, node)| (name.to_owned(), BTreeSet::from([node.clone()])));
+        NodeNames { whole: whole.collect(), ..NodeNames::default() }
+    }
+
     /// Records which statement writes each name first, for errors about reads before it.
     pub(super) fn expect_writes(&mut self, steps: &[ExpandedStep], text: &SourceText) {
         let (mut line, mut at) = (1, 0);

@@ -107,6 +107,14 @@ impl Program {
         Ok(Program { items, ..self.clone() })
     }
 
+    /// The name that the last statement of the text writes, outside of functions and repetitions.
+    pub fn last_written(&self) -> Option<&str> {
+        self.items.iter().rev().find_map(|item| match item {
+            Item::Statement(statement) => statement.lhs.first().map(|target| target.name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Keeps the values of the node of that name: each run leaves them in memory, where the host can read
     /// them.
     ///
@@ -149,9 +157,32 @@ impl Program {
     /// # Errors
     /// The same errors as [`assignments`](Program::assignments).
     pub fn report(&self, nodes: &[TensorNode]) -> Result<ProgramReport, TextError> {
+        self.resolved(NodeNames::new(nodes))
+    }
+
+    /// Resolves the program as [`assignments`](Program::assignments) does, but finds each node under its name
+    /// in `nodes`, whatever its label. A front end whose nodes have other names than its texts needs this.
+    ///
+    /// ```
+    /// use assignments::{Nodes, text::Program};
+    /// use tnode::TensorNode;
+    ///
+    /// let mut nodes = Nodes::default();
+    /// nodes.insert("x", TensorNode::builder("encoder.0.weight").dims([3]).build()?);
+    /// let program = Program::parse("y[i] := x[i] * x[i]; keep y")?.resolve(&nodes)?;
+    /// assert_eq!(program.text_nodes.find("y")?.dims()?.as_slice(), [3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same errors as [`assignments`](Program::assignments).
+    pub fn resolve(&self, nodes: &Nodes) -> Result<Assignments, TextError> {
+        self.resolved(NodeNames::named(nodes)).map(|report| report.assignments)
+    }
+
+    fn resolved(&self, mut names: NodeNames) -> Result<ProgramReport, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
-            let mut names = NodeNames::new(nodes);
             let mut expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
             declare::declare(&expanded.declarations, &mut names).map_err(located)?;
             for view in &expanded.views {

@@ -1,0 +1,296 @@
+//! Operations on elements: arithmetic with broadcasting, functions, comparisons, conversions.
+
+use std::ops;
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand, number},
+    parameter::Parameter,
+    shape::{broadcast, broadcast_access, whole},
+    tensor::Tensor,
+};
+
+/// Defines methods that apply a function of the language to each element.
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// An element type without this function.
+                #[track_caller]
+                pub fn $name(&self) -> Result<Tensor, TensorError> {
+                    self.map(Call::new(stringify!($name)), $text)
+                }
+            )*
+        }
+    };
+}
+
+unary! {
+    /// The negative of each element.
+    neg = "-{}";
+    /// The absolute value of each element.
+    abs = "abs({})";
+    /// The exponential of each element.
+    exp = "exp({})";
+    /// The natural logarithm of each element.
+    log = "log({})";
+    /// The logarithm to base 2 of each element.
+    log2 = "log2({})";
+    /// The sine of each element, in radians.
+    sin = "sin({})";
+    /// The cosine of each element, in radians.
+    cos = "cos({})";
+    /// The hyperbolic tangent of each element.
+    tanh = "tanh({})";
+    /// The square root of each element.
+    sqrt = "sqrt({})";
+    /// 1/√x for each element.
+    rsqrt = "recip_sqrt({})";
+    /// 1/x for each element.
+    reciprocal = "recip({})";
+    /// x² for each element.
+    square = "{} * {}";
+    /// The next integer towards −∞ of each element.
+    floor = "floor({})";
+    /// The next integer towards ∞ of each element.
+    ceil = "-floor(-{})";
+    /// The next integer towards 0 of each element.
+    trunc = "trunc({})";
+    /// The nearest integer of each element, the even one of two.
+    round = "round_even({})";
+    /// −1, 0 or 1: the sign of each element, in its type.
+    sign = "where({} > 0, 1, where({} < 0, -1, {} * 0))";
+    /// Whether each element is not a number.
+    isnan = "{} != {}";
+    /// Whether each element is neither infinite nor a NaN.
+    isfinite = "{} * 0 == 0";
+    /// Whether each element is 0 or false.
+    logical_not = "not({})";
+    /// max(x, 0) for each element. The derivative at 0 is 0.
+    relu = "relu({})";
+    /// 1 / (1 + exp(−x)) for each element.
+    sigmoid = "sigmoid({})";
+    /// x · sigmoid(x) for each element, also called swish.
+    silu = "silu({})";
+    /// The error function of each element, within 5e-7 in f32.
+    erf = "erf({})";
+    /// x · Φ(x) for each element, where Φ is the distribution function of the standard normal distribution.
+    gelu = "gelu({})";
+    /// The approximation of [`gelu`](Tensor::gelu) by tanh.
+    gelu_tanh = "gelu_tanh({})";
+    /// log(1 + exp(x)) for each element, without overflow.
+    softplus = "max({}, 0) + log(1 + exp(-abs({})))";
+}
+
+/// Defines methods of two operands that are broadcast to one shape.
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// Shapes that do not broadcast, or a tensor of another graph.
+                #[track_caller]
+                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
+                    combine(Call::new(stringify!($name)), Argument::Tensor(self), other.argument(), $text)
+                }
+            )*
+        }
+    };
+}
+
+binary! {
+    /// x + y, broadcast as in NumPy.
+    add = "{x} + {z}";
+    /// x − y, broadcast as in NumPy.
+    sub = "{x} - {z}";
+    /// x · y, broadcast as in NumPy.
+    mul = "{x} * {z}";
+    /// x / y, broadcast as in NumPy. The quotient of integers is an integer, rounded towards 0.
+    div = "{x} / {z}";
+    /// The remainder of x / y with the sign of x, broadcast as in NumPy.
+    fmod = "{x} % {z}";
+    /// x raised to the power y, broadcast as in NumPy.
+    pow = "pow({x}, {z})";
+    /// The larger of x and y, broadcast as in NumPy. Where both are equal, each gets half of the gradient.
+    maximum = "max({x}, {z})";
+    /// The smaller of x and y, broadcast as in NumPy. Where both are equal, each gets half of the gradient.
+    minimum = "min({x}, {z})";
+    /// Whether x = y, broadcast as in NumPy.
+    eq = "{x} == {z}";
+    /// Whether x ≠ y, broadcast as in NumPy.
+    ne = "{x} != {z}";
+    /// Whether x < y, broadcast as in NumPy.
+    lt = "{x} < {z}";
+    /// Whether x ≤ y, broadcast as in NumPy.
+    le = "{x} <= {z}";
+    /// Whether x > y, broadcast as in NumPy.
+    gt = "{x} > {z}";
+    /// Whether x ≥ y, broadcast as in NumPy.
+    ge = "{x} >= {z}";
+    /// Whether both are neither 0 nor false, broadcast as in NumPy.
+    logical_and = "and({x}, {z})";
+    /// Whether one is neither 0 nor false, broadcast as in NumPy.
+    logical_or = "or({x}, {z})";
+}
+
+impl Tensor {
+    /// Converts each element to a type: floats to integers towards 0, anything to truth values by ≠ 0.
+    ///
+    /// # Errors
+    /// A size that overflows.
+    #[track_caller]
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, TensorError> {
+        let call = Call::new("to_dtype");
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        self.map(call, &format!("{dtype}({{}})"))
+    }
+
+    /// Each element, at least `low` and at most `high`.
+    ///
+    /// # Errors
+    /// A size that overflows.
+    #[track_caller]
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
+        let call = Call::new("clamp");
+        self.map(call, &format!("min(max({{}}, {}), {})", number(low), number(high)))
+    }
+
+    /// x where it is positive, else `slope`·x.
+    ///
+    /// # Errors
+    /// An element type without a product.
+    #[track_caller]
+    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, TensorError> {
+        self.map(Call::new("leaky_relu"), &format!("where({{}} > 0, {{}}, {{}} * {})", number(slope)))
+    }
+
+    /// `then` where this tensor is true or not 0, else `otherwise`; all three broadcast as in NumPy. The
+    /// gradient reaches only the chosen elements, so an infinite element that is not chosen does no harm.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast, or a tensor of another graph.
+    #[track_caller]
+    pub fn where_(
+        &self,
+        then: impl TensorOperand,
+        otherwise: impl TensorOperand,
+    ) -> Result<Tensor, TensorError> {
+        let call = Call::new("where");
+        let (then, otherwise) = (then.argument(), otherwise.argument());
+        let fail = |kind| self.graph().fail(call, kind);
+        let arms = broadcast(then.shape(), otherwise.shape()).map_err(fail)?;
+        let to = broadcast(self.shape(), &arms).map_err(fail)?;
+        let condition = broadcast_access("c", self.shape(), &to);
+        let [(x, then), (z, otherwise)] =
+            [("x", then), ("z", otherwise)].map(|(name, argument)| (written(name, argument, &to), argument));
+        let inputs = [("c", Argument::Tensor(self)), ("x", then), ("z", otherwise)];
+        let inputs = named(&inputs);
+        self.graph().result(call, &inputs, |y| {
+            format!("{} := where({condition}, {x}, {z})", broadcast_access(y, &to, &to))
+        })
+    }
+
+    /// Applies an expression, in which `{}` is the element.
+    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, TensorError> {
+        let rank = self.rank();
+        let value = expression.replace("{}", &whole("x", rank));
+        self.graph()
+            .result(call, &[("x", Argument::Tensor(self))], |y| format!("{} := {value}", whole(y, rank)))
+    }
+}
+
+/// Applies an expression to the elements `{x}` and `{z}` of two operands, one of which is a tensor.
+pub(crate) fn combine(
+    call: Call,
+    left: Argument<'_>,
+    right: Argument<'_>,
+    expression: &str,
+) -> Result<Tensor, TensorError> {
+    let Some(graph) = left.graph().or(right.graph()) else {
+        let expected = "a tensor: parameters have no graph".into();
+        let kind = TensorErrorKind::Argument { argument: "the operands", found: left.name(), expected };
+        return Err(call.error("", kind));
+    };
+    let to = broadcast(left.shape(), right.shape()).map_err(|kind| graph.fail(call, kind))?;
+    let text = expression.replace("{x}", &written("x", left, &to)).replace("{z}", &written("z", right, &to));
+    graph.result(call, &named(&[("x", left), ("z", right)]), |y| {
+        format!("{} := {text}", broadcast_access(y, &to, &to))
+    })
+}
+
+/// An operand as text: a number itself, or the access of a node that is broadcast to `to`.
+fn written(name: &str, argument: Argument<'_>, to: &[usize]) -> String {
+    match argument {
+        Argument::Integer(value) => value.to_string(),
+        Argument::Float(value) => number(value),
+        _ => broadcast_access(name, argument.shape(), to),
+    }
+}
+
+/// The arguments that are nodes.
+fn named<'a>(arguments: &[(&'a str, Argument<'a>)]) -> Vec<(&'a str, Argument<'a>)> {
+    arguments.iter().copied().filter(|(_, argument)| argument.node().is_some()).collect()
+}
+
+/// Implements an operator for tensors, parameters and numbers; each side may be a reference.
+macro_rules! operator {
+    ($($trait:ident $method:ident $text:literal;)*) => {
+        $(
+            operator!(@ $trait $method $text: &Tensor);
+            operator!(@ $trait $method $text: Tensor);
+            operator!(@ $trait $method $text: &Parameter);
+            operator!(@from number $trait $method $text: f64 i64);
+        )*
+    };
+    (@ $trait:ident $method:ident $text:literal: $left:ty) => {
+        impl<O: TensorOperand> ops::$trait<O> for $left {
+            type Output = Result<Tensor, TensorError>;
+
+            #[track_caller]
+            fn $method(self, other: O) -> Result<Tensor, TensorError> {
+                combine(Call::new(stringify!($method)), TensorOperand::argument(&self), other.argument(), $text)
+            }
+        }
+    };
+    (@from number $trait:ident $method:ident $text:literal: $($number:ty)*) => {
+        $(
+            operator!(@number $trait $method $text: $number, &Tensor);
+            operator!(@number $trait $method $text: $number, Tensor);
+        )*
+    };
+    (@number $trait:ident $method:ident $text:literal: $number:ty, $right:ty) => {
+        impl ops::$trait<$right> for $number {
+            type Output = Result<Tensor, TensorError>;
+
+            #[track_caller]
+            fn $method(self, other: $right) -> Result<Tensor, TensorError> {
+                combine(Call::new(stringify!($method)), TensorOperand::argument(&self), TensorOperand::argument(&other), $text)
+            }
+        }
+    };
+}
+
+operator! {
+    Add add "{x} + {z}";
+    Sub sub "{x} - {z}";
+    Mul mul "{x} * {z}";
+    Div div "{x} / {z}";
+}
+
+impl ops::Neg for &Tensor {
+    type Output = Result<Tensor, TensorError>;
+
+    #[track_caller]
+    fn neg(self) -> Result<Tensor, TensorError> {
+        Tensor::neg(self)
+    }
+}

@@ -1,0 +1,369 @@
+//! Graphs: the statements that operations on tensors add.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use arrayjit::{Assignments, DType, Nodes, Program, TensorNode, autodiff};
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand, number},
+    parameter::{Parameter, locked},
+    tensor::Tensor,
+};
+
+/// The statements that operations on tensors add, in order: one step of a model, for one set of shapes.
+/// Cloning is cheap, and a clone is the same graph.
+///
+/// A graph begins with [inputs](Graph::input) and parameters. [`Graph::compile`](crate::Graph::compile) makes
+/// it a routine.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph};
+///
+/// let graph = Graph::new();
+/// let x = graph.input("x", [8, 3], DType::F32)?;
+/// let y = (&x * 2.0)?.sum(-1)?;
+/// assert_eq!(y.shape(), [8]);
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Graph(Arc<Mutex<GraphState>>);
+
+#[derive(Default)]
+struct GraphState {
+    program: Assignments,
+    inputs: Vec<(String, TensorNode)>,
+    parameters: Vec<Parameter>,
+    /// The paths of the modules that are being evaluated, innermost last.
+    modules: Vec<String>,
+    /// How many results have each name.
+    names: BTreeMap<String, usize>,
+    is_training: bool,
+}
+
+/// The evaluation of a module, which ends when this value is dropped. See [`Graph::enter`].
+#[must_use = "the evaluation of the module ends when this value is dropped"]
+pub struct ModuleScope(Graph);
+
+impl Drop for ModuleScope {
+    fn drop(&mut self) {
+        self.0.state().modules.pop();
+    }
+}
+
+impl Graph {
+    /// A graph without statements.
+    pub fn new() -> Graph {
+        Graph::default()
+    }
+
+    /// A graph for a training step: dropout drops elements, and batch normalisation uses the statistics of
+    /// the batch. In a graph of [`Graph::new`], both do as in evaluation.
+    pub fn for_training() -> Graph {
+        let graph = Graph::new();
+        graph.state().is_training = true;
+        graph
+    }
+
+    /// Whether the graph is one for a training step.
+    pub fn is_training(&self) -> bool {
+        self.state().is_training
+    }
+
+    /// Adds an input, whose values each run is given.
+    ///
+    /// # Errors
+    /// An input of that name exists already, or a size overflows.
+    #[track_caller]
+    pub fn input(
+        &self,
+        name: &str,
+        shape: impl IntoIterator<Item = usize>,
+        dtype: DType,
+    ) -> Result<Tensor, TensorError> {
+        let call = Call::new("input");
+        if self.state().inputs.iter().any(|(other, _)| other == name) {
+            return Err(self.fail(call, TensorErrorKind::Name { what: "input", name: name.into() }));
+        }
+        let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
+        let made = node.and_then(|node| Ok((node.clone(), Tensor::new(self.clone(), node)?)));
+        let (node, tensor) = made.map_err(|error| self.fail(call, error.into()))?;
+        self.state().inputs.push((name.to_owned(), node));
+        Ok(tensor)
+    }
+
+    /// Adds assignment text, which computes anything that the language can say. The text mentions the given
+    /// tensors, parameters and numbers by the names next to them. Returns the node that the text writes last.
+    ///
+    /// The text may write parameters and buffers. It may call the functions of the prelude and define its
+    /// own.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph};
+    ///
+    /// let graph = Graph::new();
+    /// let x = graph.input("x", [8, 100], DType::F32)?;
+    /// let moving_mean = graph.apply("y[b,i] :+= x[b, i + k] / 5 where k < 5", &[("x", &x)])?;
+    /// assert_eq!(moving_mean.shape(), [8, 96]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the text, with its line; a tensor that the text writes, or one of another graph.
+    #[track_caller]
+    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
+        let call = Call::new("apply");
+        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
+        let result = program.last_written().ok_or_else(|| self.fail(call, no_result()))?;
+        let tensors = self.emit(call, text, &arguments(inputs), &[result])?;
+        tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
+    }
+
+    /// [`apply`](Graph::apply) with several results, by their names in the text.
+    ///
+    /// # Errors
+    /// Fails like [`apply`](Graph::apply), or if the text does not write one of `results`.
+    #[track_caller]
+    pub fn apply_all<const N: usize>(
+        &self,
+        text: &str,
+        inputs: &[(&str, &dyn TensorOperand)],
+        results: [&str; N],
+    ) -> Result<[Tensor; N], TensorError> {
+        let call = Call::new("apply");
+        let tensors = self.emit(call, text, &arguments(inputs), &results)?;
+        <[Tensor; N]>::try_from(tensors).map_err(|_| self.fail(call, no_result()))
+    }
+
+    /// Adds the gradient of a loss, a tensor of one element, by tensors or parameters: tensors of their
+    /// shapes, in f32 for narrow floats.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, Init, Params};
+    ///
+    /// let params = Params::new(1);
+    /// let w = params.parameter("w", [3], Init::ONES)?;
+    /// let graph = Graph::new();
+    /// let x = graph.input("x", [8, 3], DType::F32)?;
+    /// let loss = x.matmul(&w)?.square()?.mean(..)?;
+    /// let gradients = graph.gradients(&loss, &[&w])?;
+    /// assert_eq!(gradients[0].shape(), [3]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A loss of several elements or of integers, a parameter of integers, or an operation without a
+    /// derivative.
+    #[track_caller]
+    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, TensorError> {
+        let call = Call::new("gradients");
+        let by: Vec<Argument<'_>> = by.iter().map(|operand| operand.argument()).collect();
+        self.check_graph(call, by.iter().copied().chain([Argument::Tensor(loss)]))?;
+        let nodes =
+            by.iter().map(|argument| argument.node().ok_or_else(|| self.fail(call, number_given(*argument))));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let loss = match loss.rank() {
+            0 => loss.clone(),
+            _ if loss.num_elements() == 1 => loss.reshape(&[])?,
+            _ => loss.clone(), // `autodiff` names the shape
+        };
+        let mut state = self.state();
+        let gradient = autodiff::gradient(&state.program, loss.node(), &nodes)
+            .map_err(|error| fail_in(&state, call, TensorErrorKind::Gradient(error)))?;
+        state.program = gradient.program;
+        drop(state);
+        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error.into()));
+        gradient.gradients.into_iter().map(tensor).collect()
+    }
+
+    /// Begins the evaluation of the module with this path: names of results and messages have the path until
+    /// the returned value is dropped.
+    pub fn enter(&self, module: &str) -> ModuleScope {
+        self.state().modules.push(module.to_owned());
+        ModuleScope(self.clone())
+    }
+
+    /// The path of the module that is being evaluated; empty outside of modules.
+    pub fn module(&self) -> String {
+        self.state().modules.last().cloned().unwrap_or_default()
+    }
+
+    /// The inputs by name, in the order in which they were added.
+    pub fn inputs(&self) -> Vec<(String, TensorNode)> {
+        self.state().inputs.clone()
+    }
+
+    /// The parameters and buffers that the statements mention, in order of mention.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        self.state().parameters.clone()
+    }
+
+    /// The statements so far.
+    pub fn program(&self) -> Assignments {
+        self.state().program.clone()
+    }
+
+    /// Adds statements and returns the nodes that `results` names. The text mentions `inputs` by their names.
+    pub(crate) fn emit(
+        &self,
+        call: Call,
+        text: &str,
+        inputs: &[(&str, Argument<'_>)],
+        results: &[&str],
+    ) -> Result<Vec<Tensor>, TensorError> {
+        self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
+        let read = read(text, inputs, results).map_err(|error| self.fail(call, error))?;
+        let mut state = self.state();
+        for (_, argument) in inputs {
+            if let Argument::Parameter(parameter) = argument
+                && !state.parameters.contains(parameter)
+            {
+                state.parameters.push((*parameter).clone());
+            }
+        }
+        state.program = std::mem::take(&mut state.program).then(read.assignments);
+        drop(state);
+        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error.into()));
+        read.results.into_iter().map(tensor).collect()
+    }
+
+    /// Adds the statements that compute one result. `text` is given the name of the result, which has the
+    /// path of the module and the name of the operation.
+    pub(crate) fn result(
+        &self,
+        call: Call,
+        inputs: &[(&str, Argument<'_>)],
+        text: impl FnOnce(&str) -> String,
+    ) -> Result<Tensor, TensorError> {
+        let name = self.new_name(call.op);
+        let tensors = self.emit(call, &text(&name), inputs, &[&name])?;
+        tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
+    }
+
+    /// The error of a call within the module that is being evaluated.
+    pub(crate) fn fail(&self, call: Call, kind: TensorErrorKind) -> TensorError {
+        fail_in(&self.state(), call, kind)
+    }
+
+    fn check_graph<'a>(
+        &self,
+        call: Call,
+        arguments: impl Iterator<Item = Argument<'a>>,
+    ) -> Result<(), TensorError> {
+        let mut others = arguments.filter(|argument| argument.graph().is_some_and(|graph| graph != self));
+        match others.next() {
+            Some(other) => Err(self.fail(call, TensorErrorKind::OtherGraph { tensor: other.name() })),
+            None => Ok(()),
+        }
+    }
+
+    /// A name for a result that texts can mention, such as `encoder.0.relu_1`.
+    fn new_name(&self, op: &str) -> String {
+        let mut state = self.state();
+        let words = state.modules.last().map_or_else(Vec::new, |path| path.split('.').map(word).collect());
+        let mut name = words.into_iter().chain([op.to_owned()]).collect::<Vec<_>>().join(".");
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            name.insert(0, '_');
+        }
+        let count = state.names.entry(name.clone()).or_default();
+        *count += 1;
+        format!("{name}_{count}")
+    }
+
+    fn state(&self) -> MutexGuard<'_, GraphState> {
+        locked(&self.0)
+    }
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// The statements, in index notation.
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.state().program, f)
+    }
+}
+
+/// The statements of a text, and the nodes of its results.
+struct ReadText {
+    assignments: Assignments,
+    results: Vec<TensorNode>,
+}
+
+fn read(text: &str, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText, TensorErrorKind> {
+    let mut nodes = Nodes::default();
+    let mut numbers = String::new();
+    for (name, argument) in inputs {
+        match argument {
+            Argument::Integer(value) => numbers += &format!("{name} := {value}; "),
+            Argument::Float(value) => numbers += &format!("{name} := {}; ", number(*value)),
+            _ => nodes.extend(argument.node().map(|node| ((*name).to_owned(), node.clone()))),
+        }
+    }
+    let program = Program::parse(&format!("{numbers}{text}")).map_err(TensorErrorKind::Text)?;
+    let program = results
+        .iter()
+        .filter(|name| nodes.get(name).is_none())
+        .fold(program, |program, name| program.keep(*name));
+    let mut assignments = program.resolve(&nodes).map_err(TensorErrorKind::Text)?;
+    if assignments.initial.is_some() {
+        return Err(TensorErrorKind::Declared);
+    }
+    check_written(&assignments, inputs)?;
+    let find = |name: &&str| nodes.get(name).or_else(|| assignments.text_nodes.get(name)).cloned();
+    let results = results.iter().filter_map(find).collect();
+    assignments.kept.clear();
+    assignments.text_nodes = Nodes::default();
+    Ok(ReadText { assignments, results })
+}
+
+/// Checks that the statements write no tensor: other operations may have read it before, and would be
+/// evaluated with the new values after a change of order.
+fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorErrorKind> {
+    let written = assignments.written_nodes();
+    let is_written = |argument: &Argument<'_>| match argument {
+        Argument::Tensor(tensor) => written.contains(tensor.node()),
+        _ => false,
+    };
+    match inputs.iter().find(|(_, argument)| is_written(argument)) {
+        Some((name, _)) => Err(TensorErrorKind::Written { name: (*name).to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn arguments<'a>(inputs: &[(&'a str, &'a dyn TensorOperand)]) -> Vec<(&'a str, Argument<'a>)> {
+    inputs.iter().map(|(name, operand)| (*name, operand.argument())).collect()
+}
+
+/// A part of a path as a word of a name.
+fn word(part: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || c == '_';
+    let word: String = part.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number && word.starts_with(|c: char| c.is_ascii_digit()) { format!("_{word}") } else { word }
+}
+
+fn fail_in(state: &GraphState, call: Call, kind: TensorErrorKind) -> TensorError {
+    call.error(state.modules.last().cloned().unwrap_or_default(), kind)
+}
+
+fn no_result() -> TensorErrorKind {
+    TensorErrorKind::Argument {
+        argument: "the text",
+        found: "a text that writes none of the results".into(),
+        expected: "statements that write them".into(),
+    }
+}
+
+fn number_given(argument: Argument<'_>) -> TensorErrorKind {
+    let expected = "a tensor or a parameter".into();
+    TensorErrorKind::Argument { argument: "by", found: argument.name(), expected }
+}

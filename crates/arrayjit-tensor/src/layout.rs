@@ -1,0 +1,408 @@
+//! Operations that move elements: reshape, permute, slice, pad, concatenate, split, repeat.
+
+use std::ops::Range;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand, number},
+    refinement::{Refinement, closed},
+    shape::{access, axis, letter, whole},
+    tensor::Tensor,
+};
+
+impl Tensor {
+    /// The same elements in row-major order in another shape. One size may be -1 and follows from the others.
+    ///
+    /// # Errors
+    /// A shape with another number of elements, or with several open sizes.
+    #[track_caller]
+    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor, TensorError> {
+        self.reshaped(Call::new("reshape"), shape)
+    }
+
+    fn reshaped(&self, call: Call, shape: &[isize]) -> Result<Tensor, TensorError> {
+        let to = closed(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
+        if to == self.shape() {
+            return Ok(self.clone());
+        }
+        let input = [("x", Argument::Tensor(self))];
+        if self.num_elements() == 0 {
+            let ranges = ranges(&to);
+            return self
+                .graph()
+                .result(call, &input, |y| format!("{} := 0 * size(x, 0){ranges}", whole(y, to.len())));
+        }
+        self.graph().result(call, &input, |y| match Refinement::of(self.shape(), &to) {
+            Some(refinement) => refinement.copy(y),
+            None => {
+                let flat = Refinement::of(self.shape(), &[self.num_elements()]);
+                let shaped = Refinement::of(&[self.num_elements()], &to);
+                let parts = [(flat, "x", "f"), (shaped, "f", y)];
+                let copies =
+                    parts.into_iter().filter_map(|(part, from, to)| Some(part?.copy_between(from, to)));
+                copies.collect::<Vec<_>>().join("\n")
+            }
+        })
+    }
+
+    /// Joins the axes from `start` to `end`, both included, into one.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or a last axis before the first.
+    #[track_caller]
+    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("flatten");
+        let fail = |kind| self.graph().fail(call, kind);
+        let (first, last) =
+            (axis(start, self.shape()).map_err(fail)?, axis(end, self.shape()).map_err(fail)?);
+        let sizes = self.shape().iter().map(|&size| size as isize);
+        let mut shape: Vec<isize> = sizes.collect();
+        if first > last {
+            let expected = format!("an axis from {first}");
+            return Err(fail(TensorErrorKind::Argument {
+                argument: "end",
+                found: end.to_string(),
+                expected,
+            }));
+        }
+        let joined: isize = shape[first..=last].iter().product();
+        shape.splice(first..=last, [joined]);
+        self.reshaped(call, &shape)
+    }
+
+    /// Adds an axis of size 1 in front of axis `at`; -1 adds one behind the last.
+    ///
+    /// # Errors
+    /// A position beyond the axes.
+    #[track_caller]
+    pub fn unsqueeze(&self, at: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("unsqueeze");
+        let mut shape: Vec<usize> = self.shape().to_vec();
+        shape.push(1);
+        let at = axis(at, &shape).map_err(|kind| self.graph().fail(call, kind))?;
+        let mut to: Vec<isize> = self.shape().iter().map(|&size| size as isize).collect();
+        to.insert(at, 1);
+        self.reshaped(call, &to)
+    }
+
+    /// Removes axis `at`, which has size 1.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or one of another size.
+    #[track_caller]
+    pub fn squeeze(&self, at: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("squeeze");
+        let fail = |kind| self.graph().fail(call, kind);
+        let removed = axis(at, self.shape()).map_err(fail)?;
+        if self.shape()[removed] != 1 {
+            let (what, expected) = (self.name(), format!("size 1 on axis {removed}"));
+            return Err(fail(TensorErrorKind::Shape { what, found: self.shape().to_vec(), expected }));
+        }
+        let kept = self.shape().iter().enumerate().filter(|(at, _)| *at != removed);
+        let shape: Vec<isize> = kept.map(|(_, &size)| size as isize).collect();
+        self.reshaped(call, &shape)
+    }
+
+    /// The axes in another order: axis `k` of the result is axis `order[k]`.
+    ///
+    /// # Errors
+    /// An order that does not name each axis once.
+    #[track_caller]
+    pub fn permute(&self, order: &[isize]) -> Result<Tensor, TensorError> {
+        self.permuted(Call::new("permute"), order)
+    }
+
+    fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        let order =
+            order.iter().map(|&at| axis(at, self.shape())).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.rank()) {
+            let expected = format!("each of the {} axes once", self.rank());
+            return Err(fail(TensorErrorKind::Argument {
+                argument: "order",
+                found: format!("{order:?}"),
+                expected,
+            }));
+        }
+        let value = whole("x", self.rank());
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {value}", access(y, order.iter().map(|&at| letter(at))))
+        })
+    }
+
+    /// Exchanges two axes.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn transpose(&self, first: isize, second: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("transpose");
+        let fail = |kind| self.graph().fail(call, kind);
+        let mut order: Vec<isize> = (0..self.rank() as isize).collect();
+        order.swap(axis(first, self.shape()).map_err(fail)?, axis(second, self.shape()).map_err(fail)?);
+        self.permuted(call, &order)
+    }
+
+    /// The elements `range` of an axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or a range that leaves it.
+    #[track_caller]
+    pub fn slice(&self, at: isize, range: Range<usize>) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("slice"), at, range, 1)
+    }
+
+    /// Every `step`-th element of `range` of an axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, a range that leaves it, or a step of 0.
+    #[track_caller]
+    pub fn slice_step(&self, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("slice_step"), at, range, step)
+    }
+
+    /// `length` elements of an axis from `start` on.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or a range that leaves it.
+    #[track_caller]
+    pub fn narrow(&self, at: isize, start: usize, length: usize) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("narrow"), at, start..start.saturating_add(length), 1)
+    }
+
+    /// Element `index` of an axis; the result has no such axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or an index that leaves it.
+    #[track_caller]
+    pub fn select(&self, at: isize, index: usize) -> Result<Tensor, TensorError> {
+        let call = Call::new("select");
+        let fixed = self.checked_range(call, at, &(index..index.saturating_add(1)))?;
+        let read = (0..self.rank()).map(|at| if at == fixed { index.to_string() } else { letter(at) });
+        let read = access("x", read);
+        let kept = (0..self.rank()).filter(|&at| at != fixed).map(letter);
+        self.graph()
+            .result(call, &[("x", Argument::Tensor(self))], |y| format!("{} := {read}", access(y, kept)))
+    }
+
+    fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
+        let sliced = self.checked_range(call, at, &range)?;
+        if step == 0 {
+            let expected = "1 or more".into();
+            let kind = TensorErrorKind::Argument { argument: "step", found: "0".into(), expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        let index = |at: usize| match at == sliced {
+            true => format!("{step}*{} + {}", letter(at), range.start),
+            false => letter(at),
+        };
+        let (read, count) = (access("x", (0..self.rank()).map(index)), range.len().div_ceil(step));
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {read} where {} < {count}", whole(y, self.rank()), letter(sliced))
+        })
+    }
+
+    /// The axis, if it has the elements of the range.
+    fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        let axis = axis(at, self.shape()).map_err(fail)?;
+        if range.start > range.end || range.end > self.shape()[axis] {
+            let (start, end, shape) = (range.start, range.end, self.shape().to_vec());
+            return Err(fail(TensorErrorKind::Range { start, end, axis, shape }));
+        }
+        Ok(axis)
+    }
+
+    /// Adds `before` and `after` elements of a value on each axis, the last axis first in `margins` as in
+    /// torch: `&[(1, 1)]` pads the last axis only.
+    ///
+    /// # Errors
+    /// More margins than axes.
+    #[track_caller]
+    pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor, TensorError> {
+        let call = Call::new("pad");
+        if margins.len() > self.rank() {
+            let (found, expected) = (margins.len().to_string(), format!("at most {} pairs", self.rank()));
+            let kind = TensorErrorKind::Argument { argument: "margins", found, expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        let margin = |at: usize| margins.get(self.rank() - 1 - at).copied().unwrap_or_default();
+        let read = (0..self.rank()).map(|at| format!("{} - {}", letter(at), margin(at).0));
+        let read = access(&format!("pad(x, {})", number(value)), read);
+        let sizes: Vec<usize> =
+            self.shape().iter().enumerate().map(|(at, size)| size + margin(at).0 + margin(at).1).collect();
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {read}{}", whole(y, self.rank()), ranges(&sizes))
+        })
+    }
+
+    /// The elements of an axis in reverse order.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn flip(&self, at: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("flip");
+        let flipped = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let size = self.shape()[flipped];
+        let index = |at: usize| match at == flipped {
+            true => format!("{} - {}", size.saturating_sub(1), letter(at)),
+            false => letter(at),
+        };
+        let read = access("x", (0..self.rank()).map(index));
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {read} where {} < {size}", whole(y, self.rank()), letter(flipped))
+        })
+    }
+
+    /// Repeats axes of size 1, and adds axes in front, until the tensor has this shape.
+    ///
+    /// # Errors
+    /// A shape to which this one does not broadcast.
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
+        let call = Call::new("broadcast_to");
+        let to =
+            crate::shape::broadcast(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
+        if to != shape {
+            let (left, right) = (self.shape().to_vec(), shape.to_vec());
+            return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
+        }
+        let read = crate::shape::broadcast_access("x", self.shape(), &to);
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {read}{}", whole(y, to.len()), ranges(&to))
+        })
+    }
+
+    /// Joins tensors along an axis on which alone their shapes may differ.
+    ///
+    /// # Errors
+    /// No tensors, shapes that differ on another axis, or a tensor of another graph.
+    #[track_caller]
+    pub fn concat(tensors: &[&Tensor], at: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("concat");
+        let Some(first) = tensors.first() else {
+            let expected = "at least one tensor".into();
+            let kind = TensorErrorKind::Argument { argument: "tensors", found: "none".into(), expected };
+            return Err(call.error("", kind));
+        };
+        let graph = first.graph();
+        let joined = axis(at, first.shape()).map_err(|kind| graph.fail(call, kind))?;
+        for tensor in tensors {
+            let sizes = tensor.shape().iter().zip(first.shape()).enumerate();
+            let is_equal = sizes.into_iter().all(|(at, (a, b))| at == joined || a == b);
+            if tensor.rank() != first.rank() || !is_equal {
+                let expected = format!("{:?} but for axis {joined}", first.shape());
+                let (what, found) = (tensor.name(), tensor.shape().to_vec());
+                return Err(graph.fail(call, TensorErrorKind::Shape { what, found, expected }));
+            }
+        }
+        let names: Vec<String> = (0..tensors.len()).map(|at| format!("x{at}")).collect();
+        let inputs: Vec<_> =
+            names.iter().map(String::as_str).zip(tensors.iter().map(|t| Argument::Tensor(t))).collect();
+        let part = |part: usize, axis: usize| if axis == joined { format!("k{part}") } else { letter(axis) };
+        let values = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| access(name, (0..first.rank()).map(|axis| part(at, axis))));
+        let values = values.collect::<Vec<_>>().join(", ");
+        let parts = (0..tensors.len()).map(|at| format!("k{at}")).collect::<Vec<_>>().join("^");
+        let target = |at: usize| if at == joined { parts.clone() } else { letter(at) };
+        graph.result(call, &inputs, |y| format!("{} := {values}", access(y, (0..first.rank()).map(target))))
+    }
+
+    /// Joins tensors of one shape along a new axis in front of axis `at`; -1 adds it behind the last.
+    ///
+    /// # Errors
+    /// Fails like [`concat`](Tensor::concat).
+    #[track_caller]
+    pub fn stack(tensors: &[&Tensor], at: isize) -> Result<Tensor, TensorError> {
+        let parts = tensors.iter().map(|tensor| tensor.unsqueeze(at)).collect::<Result<Vec<_>, _>>()?;
+        Tensor::concat(&parts.iter().collect::<Vec<_>>(), at)
+    }
+
+    /// Cuts an axis into parts of these sizes, which add up to its size.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or sizes that do not add up.
+    #[track_caller]
+    pub fn split(&self, sizes: &[usize], at: isize) -> Result<Vec<Tensor>, TensorError> {
+        let call = Call::new("split");
+        let axis = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        if sizes.iter().sum::<usize>() != self.shape()[axis] {
+            let expected = format!("sizes that add up to {}", self.shape()[axis]);
+            let kind = TensorErrorKind::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        let ends = sizes.iter().scan(0, |end, size| {
+            *end += size;
+            Some(*end)
+        });
+        ends.zip(sizes).map(|(end, size)| self.sliced(call, at, end - size..end, 1)).collect()
+    }
+
+    /// Cuts an axis into `parts` parts of equal size.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
+    #[track_caller]
+    pub fn chunk(&self, parts: usize, at: isize) -> Result<Vec<Tensor>, TensorError> {
+        let size = axis(at, self.shape()).map_or(0, |axis| self.shape()[axis]);
+        self.split(&vec![size / parts.max(1); parts], at)
+    }
+
+    /// The elements of each part of an axis that starts at a multiple of `step` and has `size` elements, on a
+    /// new last axis, as torch's `unfold`.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, parts that are longer than it, or a step of 0.
+    #[track_caller]
+    pub fn unfold(&self, at: isize, size: usize, step: usize) -> Result<Tensor, TensorError> {
+        let call = Call::new("unfold");
+        let unfolded = self.checked_range(call, at, &(0..size))?;
+        if step == 0 {
+            let expected = "1 or more".into();
+            let kind = TensorErrorKind::Argument { argument: "step", found: "0".into(), expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        let count = (self.shape()[unfolded] - size) / step + 1;
+        let index = |at: usize| match at == unfolded {
+            true => format!("{step}*{} + k", letter(at)),
+            false => letter(at),
+        };
+        let read = access("x", (0..self.rank()).map(index));
+        let target = (0..self.rank()).map(letter).chain(["k".to_owned()]);
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {read} where {} < {count}, k < {size}", access(y, target), letter(unfolded))
+        })
+    }
+
+    /// A tensor of this shape and type, filled with a number.
+    ///
+    /// # Errors
+    /// A number that the type cannot hold.
+    #[track_caller]
+    pub fn full_like(&self, value: impl TensorOperand) -> Result<Tensor, TensorError> {
+        let call = Call::new("full_like");
+        let value = match value.argument() {
+            Argument::Integer(value) => value.to_string(),
+            Argument::Float(value) => number(value),
+            other => {
+                let expected = "a number".into();
+                let kind = TensorErrorKind::Argument { argument: "value", found: other.name(), expected };
+                return Err(self.graph().fail(call, kind));
+            }
+        };
+        let (dtype, shape) = (self.dtype(), ranges(self.shape()));
+        self.graph().result(call, &[], |y| format!("{} := {dtype}({value}){shape}", whole(y, self.rank())))
+    }
+}
+
+/// The ranges of the letters of a shape, as a clause of a statement.
+pub(crate) fn ranges(shape: &[usize]) -> String {
+    let each: Vec<String> =
+        shape.iter().enumerate().map(|(at, size)| format!("{} < {size}", letter(at))).collect();
+    if each.is_empty() { String::new() } else { format!(" where {}", each.join(", ")) }
+}

@@ -1,0 +1,192 @@
+//! Softmax, normalisation, and losses.
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand},
+    reduce::sum_types,
+    shape::{access, axis, letter, whole},
+    tensor::Tensor,
+};
+
+impl Tensor {
+    /// exp(x) / Σ exp(x) over an axis, without overflow; narrow floats are computed in f32.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or integers.
+    #[track_caller]
+    pub fn softmax(&self, at: isize) -> Result<Tensor, TensorError> {
+        self.over_axis(Call::new("softmax"), at)
+    }
+
+    /// log(softmax(x)) over an axis, without overflow; narrow floats are computed in f32.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or integers.
+    #[track_caller]
+    pub fn log_softmax(&self, at: isize) -> Result<Tensor, TensorError> {
+        self.over_axis(Call::new("log_softmax"), at)
+    }
+
+    /// Calls the function of the prelude named after the operation, which works on the last axis.
+    fn over_axis(&self, call: Call, at: isize) -> Result<Tensor, TensorError> {
+        self.floats(call)?;
+        let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let rank = self.rank();
+        let moved = || (0..rank).filter(move |&axis| axis != at).chain([at]).map(letter);
+        let (wide, narrow) = sum_types(self.dtype());
+        let (value, result) = (access("t", moved()), access("r", moved()));
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!(
+                "{value} := {wide}({})\n{result} := {}({value})\n{} := {narrow}({result})",
+                whole("x", rank),
+                call.op,
+                whole(y, rank)
+            )
+        })
+    }
+
+    /// (x − mean) / √(variance + eps) · weight + bias over the last axis.
+    ///
+    /// # Errors
+    /// Weights of another shape than the last axis, or integers.
+    #[track_caller]
+    pub fn layer_norm(
+        &self,
+        weight: impl TensorOperand,
+        bias: impl TensorOperand,
+        eps: f64,
+    ) -> Result<Tensor, TensorError> {
+        let call = Call::new("layer_norm");
+        let (weight, bias) = (weight.argument(), bias.argument());
+        self.floats(call)?;
+        let last = self.last_axis(call, &[weight, bias])?;
+        let rank = self.rank();
+        let (wide, narrow) = sum_types(self.dtype());
+        let (t, r) = (whole("t", rank), whole("r", rank));
+        let inputs = [("x", Argument::Tensor(self)), ("g", weight), ("b", bias)];
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "{t} := {wide}({})\n{r} := layer_norm({t}, {wide}(g[{last}]), {wide}(b[{last}]), {eps:?})\n\
+                 {} := {narrow}({r})",
+                whole("x", rank),
+                whole(y, rank)
+            )
+        })
+    }
+
+    /// x / √(mean(x²) + eps) · weight over the last axis.
+    ///
+    /// # Errors
+    /// Weights of another shape than the last axis, or integers.
+    #[track_caller]
+    pub fn rms_norm(&self, weight: impl TensorOperand, eps: f64) -> Result<Tensor, TensorError> {
+        let call = Call::new("rms_norm");
+        let weight = weight.argument();
+        self.floats(call)?;
+        let last = self.last_axis(call, &[weight])?;
+        let rank = self.rank();
+        let (wide, narrow) = sum_types(self.dtype());
+        let (t, r) = (whole("t", rank), whole("r", rank));
+        self.graph().result(call, &[("x", Argument::Tensor(self)), ("g", weight)], |y| {
+            format!(
+                "{t} := {wide}({})\n{r} := rms_norm({t}, {wide}(g[{last}]), {eps:?})\n{} := {narrow}({r})",
+                whole("x", rank),
+                whole(y, rank)
+            )
+        })
+    }
+
+    /// The letter of the last axis, if the weights have its shape.
+    fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        let last = axis(-1, self.shape()).map_err(fail)?;
+        for weight in weights {
+            if weight.shape() != [self.shape()[last]] {
+                let (what, found) = (weight.name(), weight.shape().to_vec());
+                let expected = format!("[{}], the last axis of {:?}", self.shape()[last], self.shape());
+                return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+            }
+        }
+        Ok(letter(last))
+    }
+
+    /// The mean over all positions of log Σ exp(logits) − logits[label], where the last axis has a logit for
+    /// each class: `labels` are integers, of the shape of this tensor without the last axis.
+    ///
+    /// # Errors
+    /// Labels of another shape, or labels that are no integers.
+    #[track_caller]
+    pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("cross_entropy");
+        labels.integers(call)?;
+        self.floats(call)?;
+        let last = axis(-1, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        if labels.shape() != &self.shape()[..last] {
+            let (what, found) = (labels.name(), labels.shape().to_vec());
+            let expected =
+                format!("{:?}, the shape of the logits without the last axis", &self.shape()[..last]);
+            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+        }
+        let (wide, _) = sum_types(self.dtype());
+        let (t, label) = (whole("t", self.rank()), whole("label", last));
+        let count = labels.num_elements() as f64;
+        let inputs = [("x", Argument::Tensor(self)), ("label", Argument::Tensor(labels))];
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "{t} := {wide}({})\n{y} :+= cross_entropy({t}, {label}) / {count:?}",
+                whole("x", self.rank())
+            )
+        })
+    }
+
+    /// The mean of (x − target)².
+    ///
+    /// # Errors
+    /// A target of another shape.
+    #[track_caller]
+    pub fn mse_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+        self.mean_of(Call::new("mse_loss"), target, "({x} - {z}) * ({x} - {z})")
+    }
+
+    /// The mean of |x − target|.
+    ///
+    /// # Errors
+    /// A target of another shape.
+    #[track_caller]
+    pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+        self.mean_of(Call::new("l1_loss"), target, "abs({x} - {z})")
+    }
+
+    /// The mean of −log p for the probability p = sigmoid(x) of the target, 0 or 1 or between, without
+    /// overflow.
+    ///
+    /// # Errors
+    /// A target of another shape.
+    #[track_caller]
+    pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("binary_cross_entropy_with_logits");
+        self.mean_of(call, target, "max({x}, 0) - {x} * {z} + log(1 + exp(-abs({x})))")
+    }
+
+    /// The mean of an expression of `{x}` and `{z}`, the elements of this tensor and of the target.
+    fn mean_of(&self, call: Call, target: &Tensor, expression: &str) -> Result<Tensor, TensorError> {
+        self.floats(call)?;
+        if target.shape() != self.shape() {
+            let (what, found) = (target.name(), target.shape().to_vec());
+            let expected = format!("{:?}, the shape of the prediction", self.shape());
+            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+        }
+        let (rank, count) = (self.rank(), self.num_elements() as f64);
+        let (wide, _) = sum_types(self.dtype());
+        let (p, t) = (whole("p", rank), whole("t", rank));
+        let value = expression.replace("{x}", &p).replace("{z}", &t);
+        let inputs = [("x", Argument::Tensor(self)), ("z", Argument::Tensor(target))];
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "{p} := {wide}({})\n{t} := {wide}({})\n{y} :+= ({value}) / {count:?}",
+                whole("x", rank),
+                whole("z", rank)
+            )
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! Reductions over axes, and running sums.
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, number},
+    shape::{Axes, access, axis, letter, whole},
+    tensor::Tensor,
+};
+
+/// The longest axis whose running sum is computed as a triangle of sums; longer ones take a logarithmic
+/// number of passes.
+const LONGEST_TRIANGLE: usize = 32;
+
+/// Whether a reduced axis disappears or has size 1 in the result.
+#[derive(Clone, Copy, PartialEq)]
+enum Reduced {
+    Removed,
+    Kept,
+}
+
+/// A reduction of a tensor: the accesses of its operand and of its result.
+struct Reduction<'a> {
+    tensor: &'a Tensor,
+    axes: Vec<usize>,
+    reduced: Reduced,
+}
+
+impl<'a> Reduction<'a> {
+    fn new(tensor: &'a Tensor, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Self, TensorError> {
+        let axes = axes.of_shape(tensor.shape()).map_err(|kind| tensor.graph().fail(call, kind))?;
+        Ok(Reduction { tensor, axes, reduced })
+    }
+
+    /// The access of a node of the result's shape.
+    fn result(&self, name: &str) -> String {
+        let indices =
+            (0..self.tensor.rank()).filter_map(|at| match (self.axes.contains(&at), self.reduced) {
+                (false, _) => Some(letter(at)),
+                (true, Reduced::Kept) => Some("0".into()),
+                (true, Reduced::Removed) => None,
+            });
+        access(name, indices)
+    }
+
+    /// The access of a node of the operand's shape.
+    fn operand(&self, name: &str) -> String {
+        whole(name, self.tensor.rank())
+    }
+
+    /// How many elements each result reduces.
+    fn count(&self) -> usize {
+        self.axes.iter().map(|&at| self.tensor.shape()[at]).product()
+    }
+
+    fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor, TensorError> {
+        self.tensor.graph().result(call, &[("x", Argument::Tensor(self.tensor))], text)
+    }
+
+    /// Accumulates `value` with `op`, in a type that holds sums, and converts the result by `finish`, in
+    /// which `{}` is the sum.
+    fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor, TensorError> {
+        let (wide, narrow) = sum_types(self.tensor.dtype());
+        let value = format!("{wide}({value})");
+        if finish == "{}" && wide == narrow {
+            return self.emit(call, |y| format!("{} {op} {value}", self.result(y)));
+        }
+        let sum = self.result("s");
+        let result = finish.replace("{}", &sum);
+        self.emit(call, |y| format!("{sum} {op} {value}\n{} := {narrow}({result})", self.result(y)))
+    }
+}
+
+/// The type in which elements of a type are summed, and that of the sum: narrow floats are summed in f32,
+/// narrow integers and truth values in i32.
+pub(crate) fn sum_types(dtype: DType) -> (DType, DType) {
+    match dtype {
+        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => (dtype, dtype),
+        narrow if narrow.is_float() => (DType::F32, narrow),
+        _ => (DType::I32, DType::I32),
+    }
+}
+
+/// Defines a reduction and its form that keeps reduced axes.
+macro_rules! reduction {
+    ($($(#[$doc:meta])* $name:ident $kept:ident $with:ident;)*) => {
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// An axis that the tensor does not have.
+                #[track_caller]
+                pub fn $name(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
+                    self.$with(Call::new(stringify!($name)), axes, Reduced::Removed)
+                }
+
+                #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), "), where the")]
+                /// reduced axes have size 1 in the result.
+                ///
+                /// # Errors
+                /// An axis that the tensor does not have.
+                #[track_caller]
+                pub fn $kept(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
+                    self.$with(Call::new(stringify!($kept)), axes, Reduced::Kept)
+                }
+            )*
+        }
+    };
+}
+
+reduction! {
+    /// The sum over axes. Narrow floats are summed in f32 and rounded once; narrow integers and truth values
+    /// are summed in i32.
+    sum sum_keepdim sum_with;
+    /// The mean over axes; of integers, in f32.
+    mean mean_keepdim mean_with;
+    /// The product over axes.
+    prod prod_keepdim prod_with;
+    /// The largest element over axes. Equal elements share the gradient.
+    max max_keepdim max_with;
+    /// The smallest element over axes. Equal elements share the gradient.
+    min min_keepdim min_with;
+    /// Whether any element over axes is neither 0 nor false.
+    any any_keepdim any_with;
+    /// Whether all elements over axes are neither 0 nor false.
+    all all_keepdim all_with;
+    /// The variance over axes, which divides by the number of elements less 1, as torch's does. See
+    /// [`var_population`](Tensor::var_population).
+    var var_keepdim var_with;
+    /// The variance over axes, which divides by the number of elements.
+    var_population var_population_keepdim var_population_with;
+    /// The standard deviation over axes: the root of [`var`](Tensor::var).
+    std std_keepdim std_with;
+    /// log Σ exp(x) over axes, without overflow.
+    logsumexp logsumexp_keepdim logsumexp_with;
+}
+
+impl Tensor {
+    #[track_caller]
+    fn sum_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.accumulated(call, ":+=", &reduction.operand("x"), "{}")
+    }
+
+    fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        let count = number(reduction.count() as f64);
+        if self.dtype().is_float() {
+            return reduction.accumulated(call, ":+=", &reduction.operand("x"), &format!("{{}} / {count}"));
+        }
+        let sum = reduction.result("s");
+        let value = reduction.operand("x");
+        reduction
+            .emit(call, |y| format!("{sum} :+= f32({value})\n{} := {sum} / {count}", reduction.result(y)))
+    }
+
+    fn prod_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.accumulated(call, ":*=", &reduction.operand("x"), "{}")
+    }
+
+    fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.emit(call, |y| format!("{} :max= {}", reduction.result(y), reduction.operand("x")))
+    }
+
+    fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.emit(call, |y| format!("{} :min= {}", reduction.result(y), reduction.operand("x")))
+    }
+
+    fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.emit(call, |y| format!("{} :or= {} != 0", reduction.result(y), reduction.operand("x")))
+    }
+
+    fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        reduction.emit(call, |y| format!("{} :and= {} != 0", reduction.result(y), reduction.operand("x")))
+    }
+
+    fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        self.variance(call, axes, reduced, 1, "{}")
+    }
+
+    fn var_population_with(
+        &self,
+        call: Call,
+        axes: impl Axes,
+        reduced: Reduced,
+    ) -> Result<Tensor, TensorError> {
+        self.variance(call, axes, reduced, 0, "{}")
+    }
+
+    fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        self.variance(call, axes, reduced, 1, "sqrt({})")
+    }
+
+    /// The variance, which divides by the number of elements less `correction`; `finish` is applied to it.
+    fn variance(
+        &self,
+        call: Call,
+        axes: impl Axes,
+        reduced: Reduced,
+        correction: usize,
+        finish: &str,
+    ) -> Result<Tensor, TensorError> {
+        self.floats(call)?;
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        let (mean, square) = (reduction.result("m"), reduction.result("v"));
+        let count = reduction.count() as f64;
+        let divisor = number(count - correction as f64);
+        let (wide, narrow) = sum_types(self.dtype());
+        let value = format!("{wide}({})", reduction.operand("x"));
+        let result = finish.replace("{}", &format!("({square} / {divisor})"));
+        reduction.emit(call, |y| {
+            format!(
+                "{mean} :+= {value} / {count:?}\n{square} :+= ({value} - {mean}) * ({value} - {mean})\n\
+                 {} := {narrow}({result})",
+                reduction.result(y)
+            )
+        })
+    }
+
+    fn logsumexp_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
+        self.floats(call)?;
+        let reduction = Reduction::new(self, call, axes, reduced)?;
+        let (top, sum, value) = (reduction.result("m"), reduction.result("s"), reduction.operand("x"));
+        let (wide, narrow) = sum_types(self.dtype());
+        // Of infinities alone, the largest element is subtracted from itself, which would give NaN.
+        reduction.emit(call, |y| {
+            format!(
+                "{top} :max= {wide}({value})\n{sum} :+= where({value} == {top}, 1, exp({wide}({value}) - {top}))\n\
+                 {} := {narrow}(log({sum}) + {top})",
+                reduction.result(y)
+            )
+        })
+    }
+
+    /// The position of the first largest element along an axis, in i32.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn argmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.position(Call::new("argmax"), axis, ":max=")
+    }
+
+    /// The position of the first smallest element along an axis, in i32.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn argmin(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.position(Call::new("argmin"), axis, ":min=")
+    }
+
+    fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor, TensorError> {
+        let reduction = Reduction::new(self, call, axis, Reduced::Removed)?;
+        let (extreme, value) = (reduction.result("m"), reduction.operand("x"));
+        let (at, last) = (letter(reduction.axes[0]), reduction.count().saturating_sub(1));
+        reduction.emit(call, |y| {
+            format!(
+                "{extreme} {op} {value}\n{} :min= where({value} == {extreme}, {at}, {last})",
+                reduction.result(y)
+            )
+        })
+    }
+
+    /// The sum of the elements up to each position along an axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn cumsum(&self, at: isize) -> Result<Tensor, TensorError> {
+        let call = Call::new("cumsum");
+        let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let (wide, narrow) = sum_types(self.dtype());
+        let (rank, size) = (self.rank(), self.shape()[at]);
+        let shifted = |name: &str, index: &str| {
+            access(name, (0..rank).map(|axis| if axis == at { index.to_owned() } else { letter(axis) }))
+        };
+        let here = letter(at);
+        let text = |y: &str| match size <= LONGEST_TRIANGLE {
+            true => {
+                let value = shifted("x", "k");
+                format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}\n", whole("s", rank))
+                    + &format!("{} := {narrow}({})", whole(y, rank), whole("s", rank))
+            }
+            // Each pass adds the sums of the elements before those that a sum has so far.
+            false => {
+                let steps = (0..).map(|step| 1usize << step).take_while(|&distance| distance < size);
+                let mut text = format!("{} := {wide}({})\n", whole("s0", rank), whole("x", rank));
+                let mut last = 0;
+                for (pass, distance) in steps.enumerate() {
+                    last = pass + 1;
+                    let (sum, next) = (whole(&format!("s{pass}"), rank), whole(&format!("s{last}"), rank));
+                    let before = shifted(&format!("pad(s{pass}, 0)"), &format!("{here} - {distance}"));
+                    text += &format!("{next} := {sum} + {before}\n");
+                }
+                text + &format!("{} := {narrow}({})", whole(y, rank), whole(&format!("s{last}"), rank))
+            }
+        };
+        self.graph().result(call, &[("x", Argument::Tensor(self))], text)
+    }
+
+    /// Rejects integers, of which the operation has no exact result.
+    pub(crate) fn floats(&self, call: Call) -> Result<(), TensorError> {
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        let kind =
+            TensorErrorKind::ElementType { what: self.name(), found: self.dtype(), expected: "floats" };
+        Err(self.graph().fail(call, kind))
+    }
+}

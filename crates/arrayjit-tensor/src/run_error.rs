@@ -1,0 +1,106 @@
+//! Errors of models that are compiled, run, loaded or saved.
+
+use arrayjit::{CompileError, DType, InitialiseError, OpenError, RunError, TensorNodeError, TextError};
+
+use crate::error::TensorError;
+
+/// A shape with its element type.
+type TypeAndShape = (DType, Vec<usize>);
+
+/// An error of a model that is compiled, run, loaded or saved. It names the parameter, input or file.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// An operation that cannot be added to a graph.
+    #[error(transparent)]
+    Graph(#[from] TensorError),
+    /// A backend that cannot be opened.
+    #[error(transparent)]
+    Open(Box<OpenError>),
+    /// A graph that does not compile.
+    #[error(transparent)]
+    Compile(Box<CompileError>),
+    /// Initial values that do not compile.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// Initial values that a device does not take.
+    #[error(transparent)]
+    Initialise(Box<InitialiseError>),
+    /// An error of the device.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// An array that cannot be made, or a file that is not of its format.
+    #[error(transparent)]
+    Array(#[from] TensorNodeError),
+    /// Values of another type or shape than the parameter or input.
+    #[error("`{name}` is given {}{:?}, expected {}{:?}", found.0, found.1, expected.0, expected.1)]
+    Values {
+        /// The name of the parameter or input.
+        name: String,
+        /// The type and shape given.
+        found: TypeAndShape,
+        /// The type and shape expected.
+        expected: TypeAndShape,
+    },
+    /// Names of values that are not those of the parameters.
+    #[error("{}", names(missing, unexpected))]
+    Names {
+        /// The parameters without values.
+        missing: Vec<String>,
+        /// The values without parameters.
+        unexpected: Vec<String>,
+    },
+    /// An input of a run that is missing or unknown.
+    #[error("input `{name}` {problem}; the inputs are {}", list(inputs))]
+    Input {
+        /// The name of the input.
+        name: String,
+        /// The problem.
+        problem: &'static str,
+        /// The names of all inputs.
+        inputs: Vec<String>,
+    },
+    /// A symbol that has no value, or that is unknown.
+    #[error("symbol `@{name}` {problem}")]
+    Symbol {
+        /// The name of the symbol.
+        name: String,
+        /// The problem.
+        problem: &'static str,
+    },
+}
+
+impl From<OpenError> for ModelError {
+    fn from(error: OpenError) -> ModelError {
+        ModelError::Open(Box::new(error))
+    }
+}
+
+impl From<CompileError> for ModelError {
+    fn from(error: CompileError) -> ModelError {
+        ModelError::Compile(Box::new(error))
+    }
+}
+
+impl From<InitialiseError> for ModelError {
+    fn from(error: InitialiseError) -> ModelError {
+        ModelError::Initialise(Box::new(error))
+    }
+}
+
+fn names(missing: &[String], unexpected: &[String]) -> String {
+    let part = |text: &str, names: &[String]| match names.is_empty() {
+        true => None,
+        false => Some(format!("{text}: {}", list(names))),
+    };
+    let parts =
+        [part("no values for the parameters", missing), part("no parameters for the values", unexpected)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn list(names: &[String]) -> String {
+    match names.is_empty() {
+        true => "none".into(),
+        false => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    }
+}

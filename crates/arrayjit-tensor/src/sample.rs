@@ -1,0 +1,96 @@
+//! Random numbers. They depend on a seed, the step of the run and the position of the element only.
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    graph::Graph,
+    operand::{Argument, number},
+    shape::{letter, whole},
+    tensor::Tensor,
+};
+
+/// The declaration of the step of a run in a text.
+pub(crate) const STEP: &str = "@step < 1073741824";
+
+/// The largest number of axes of random numbers that differ from element to element.
+const MOST_AXES: usize = 4;
+
+impl Graph {
+    /// Uniform random numbers in 0..1, others at each step of a run.
+    ///
+    /// # Errors
+    /// More than four axes, or an element type that is no float.
+    #[track_caller]
+    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+        self.sampled(Call::new("rand"), "uniform", shape, dtype, seed)
+    }
+
+    /// Normal random numbers of mean 0 and variance 1, others at each step of a run.
+    ///
+    /// # Errors
+    /// More than four axes, or an element type that is no float.
+    #[track_caller]
+    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+        self.sampled(Call::new("randn"), "normal", shape, dtype, seed)
+    }
+
+    fn sampled(
+        &self,
+        call: Call,
+        function: &str,
+        shape: &[usize],
+        dtype: DType,
+        seed: u32,
+    ) -> Result<Tensor, TensorError> {
+        if shape.len() > MOST_AXES || !dtype.is_float() {
+            let expected = format!("floats with at most {MOST_AXES} axes");
+            let found = format!("{dtype} {shape:?}");
+            return Err(self.fail(call, TensorErrorKind::Argument { argument: "shape", found, expected }));
+        }
+        let letters: String = (0..shape.len()).map(|at| format!(", {}", letter(at))).collect();
+        let ranges: String =
+            shape.iter().enumerate().map(|(at, size)| format!(", {} < {size}", letter(at))).collect();
+        self.result(call, &[], |y| {
+            format!(
+                "{} := {dtype}({function}({seed}, @step{letters})) where {STEP}{ranges}",
+                whole(y, shape.len())
+            )
+        })
+    }
+
+    /// The positions 0, 1, 2, … below `count`, in i32.
+    ///
+    /// # Errors
+    /// A count beyond i32.
+    #[track_caller]
+    pub fn arange(&self, count: usize) -> Result<Tensor, TensorError> {
+        self.result(Call::new("arange"), &[], |y| format!("{y}[i] := i where i < {count}"))
+    }
+}
+
+impl Tensor {
+    /// Dropout in training: each element is 0 with probability `rate`, else divided by 1 − `rate`; others at
+    /// each step of a run.
+    ///
+    /// # Errors
+    /// A rate outside 0..1, or more than four axes.
+    #[track_caller]
+    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, TensorError> {
+        let call = Call::new("dropout");
+        if !(0.0..1.0).contains(&rate) {
+            let (found, expected) = (rate.to_string(), "at least 0 and less than 1".into());
+            let kind = TensorErrorKind::Argument { argument: "rate", found, expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        if self.rank() > MOST_AXES {
+            let (what, found) = (self.name(), self.shape().to_vec());
+            let kind = TensorErrorKind::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
+            return Err(self.graph().fail(call, kind));
+        }
+        let (rank, rate) = (self.rank(), number(rate));
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := dropout({}, {rate}, {seed}, @step) where {STEP}", whole(y, rank), whole("x", rank))
+        })
+    }
+}

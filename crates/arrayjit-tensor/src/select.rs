@@ -1,0 +1,284 @@
+//! Operations that choose elements by position: gather, scatter, masks, sorting.
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand, number},
+    shape::{access, axis, letter, whole},
+    tensor::Tensor,
+};
+
+impl Tensor {
+    /// The elements of axis `at` at integer positions: the axis is replaced by the axes of `positions`, as in
+    /// NumPy's `take`. For an axis of rows this is an embedding. A position outside the axis gives 0.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
+    #[track_caller]
+    pub fn take(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        take(Call::new("take"), self, Argument::Tensor(self), at, positions)
+    }
+
+    /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. A
+    /// position outside the axis gives 0.
+    ///
+    /// # Errors
+    /// Positions of another rank; otherwise as [`take`](Tensor::take).
+    #[track_caller]
+    pub fn index_select(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("index_select");
+        if positions.rank() != 1 {
+            let (what, found) = (positions.name(), positions.shape().to_vec());
+            let kind = TensorErrorKind::Shape { what, found, expected: "one axis".into() };
+            return Err(self.graph().fail(call, kind));
+        }
+        take(call, self, Argument::Tensor(self), at, positions)
+    }
+
+    /// The rows of a table, a parameter or tensor of shape `[rows, …]`, at these integer positions: an
+    /// embedding. A position outside the table gives 0.
+    ///
+    /// # Errors
+    /// A table of rank 0, positions that are no integers, or a tensor of another graph.
+    #[track_caller]
+    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, TensorError> {
+        take(Call::new("embedding"), self, table.argument(), 0, self)
+    }
+
+    /// For each element of `positions`, the element of this tensor at the same place but for axis `at`, where
+    /// it is at the position: `y[i, j] = x[positions[i, j], j]` for axis 0. The other axes of `positions` are
+    /// at most as long as those of this tensor. A position outside the axis gives 0.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
+    #[track_caller]
+    pub fn gather(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("gather");
+        let chosen = self.fitting(call, at, positions)?;
+        let read = access("x", computed(self.rank(), chosen, &whole("p", self.rank())));
+        let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
+        let ranges = self.ranges_of(positions, chosen);
+        self.graph().result(call, &inputs, |y| format!("{} := {read}{ranges}", whole(y, self.rank())))
+    }
+
+    /// Adds each element of `source` to the element of a copy of this tensor at the same place but for axis
+    /// `at`, where it is at the position in `positions`. Sums of several elements have the order of `source`;
+    /// a position outside the axis has no effect.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
+    #[track_caller]
+    pub fn scatter_add(&self, at: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("scatter_add");
+        let chosen = self.fitting(call, at, positions)?;
+        if source.shape() != positions.shape() {
+            let (what, found) = (source.name(), source.shape().to_vec());
+            let expected = format!("{:?}, the shape of the positions", positions.shape());
+            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+        }
+        let inputs = [
+            ("x", Argument::Tensor(self)),
+            ("p", Argument::Tensor(positions)),
+            ("z", Argument::Tensor(source)),
+        ];
+        let rank = self.rank();
+        self.graph().result(call, &inputs, |y| {
+            let target = access(y, computed(rank, chosen, &whole("p", rank)));
+            format!("{} := {}\n{target} += {}", whole(y, rank), whole("x", rank), whole("z", rank))
+        })
+    }
+
+    /// This tensor with `value` where the mask, of a shape that broadcasts to this one, is true or not 0.
+    ///
+    /// # Errors
+    /// A mask that does not broadcast to the tensor's shape, or a tensor of another graph.
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, TensorError> {
+        let call = Call::new("masked_fill");
+        let to = crate::shape::broadcast(self.shape(), mask.shape());
+        let to = to.map_err(|kind| self.graph().fail(call, kind))?;
+        if to != self.shape() {
+            let (left, right) = (self.shape().to_vec(), mask.shape().to_vec());
+            return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
+        }
+        let mask_read = crate::shape::broadcast_access("m", mask.shape(), &to);
+        let (rank, value) = (self.rank(), number(value));
+        let inputs = [("x", Argument::Tensor(self)), ("m", Argument::Tensor(mask))];
+        self.graph().result(call, &inputs, |y| {
+            format!("{} := where({mask_read}, {value}, {})", whole(y, rank), whole("x", rank))
+        })
+    }
+
+    /// The lower triangle of the last two axes: 0 above diagonal `diagonal`, which counts upwards.
+    ///
+    /// # Errors
+    /// Fewer than two axes.
+    #[track_caller]
+    pub fn tril(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+        self.triangle(Call::new("tril"), "<=", diagonal)
+    }
+
+    /// The upper triangle of the last two axes: 0 below diagonal `diagonal`, which counts upwards.
+    ///
+    /// # Errors
+    /// Fewer than two axes.
+    #[track_caller]
+    pub fn triu(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+        self.triangle(Call::new("triu"), ">=", diagonal)
+    }
+
+    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, TensorError> {
+        let rank = self.rank();
+        if rank < 2 {
+            let (what, found) = (self.name(), self.shape().to_vec());
+            let kind = TensorErrorKind::Shape { what, found, expected: "at least two axes".into() };
+            return Err(self.graph().fail(call, kind));
+        }
+        let (row, column) = (letter(rank - 2), letter(rank - 1));
+        let value = whole("x", rank);
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := where({column} - {row} {relation} {diagonal}, {value}, 0)", whole(y, rank))
+        })
+    }
+
+    /// One truth value per class: whether each integer is the class, on a new last axis, in f32.
+    ///
+    /// # Errors
+    /// A tensor of floats.
+    #[track_caller]
+    pub fn one_hot(&self, classes: usize) -> Result<Tensor, TensorError> {
+        let call = Call::new("one_hot");
+        self.integers(call)?;
+        let rank = self.rank();
+        let value = whole("x", rank);
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            let target = access(y, (0..rank).map(letter).chain(["k".to_owned()]));
+            format!("{target} := f32(k == {value}) where k < {classes}")
+        })
+    }
+
+    /// The elements of an axis in ascending order, or in descending order, and their positions in i32. Equal
+    /// elements keep their order. The number of comparisons is the square of the axis's size, so the axis
+    /// should have at most a few thousand elements.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn sort(&self, at: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
+        let call = Call::new("sort");
+        let sorted = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        self.ranked(call, sorted, self.shape()[sorted], descending)
+    }
+
+    /// The `count` largest elements of an axis in descending order, and their positions in i32. Of equal
+    /// elements, the first ones are taken. See [`sort`](Tensor::sort) for the cost.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have, or more elements than it has.
+    #[track_caller]
+    pub fn topk(&self, count: usize, at: isize) -> Result<(Tensor, Tensor), TensorError> {
+        let call = Call::new("topk");
+        let ranked = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        if count > self.shape()[ranked] {
+            let expected = format!("at most {}, the size of axis {ranked}", self.shape()[ranked]);
+            let kind = TensorErrorKind::Argument { argument: "count", found: count.to_string(), expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        self.ranked(call, ranked, count, true)
+    }
+
+    /// The first `count` elements of an axis in sorted order, and their positions. The rank of an element is
+    /// the number of elements in front of it, and each element is scattered to its rank; ranks from `count`
+    /// on are outside.
+    fn ranked(
+        &self,
+        call: Call,
+        at: usize,
+        count: usize,
+        descending: bool,
+    ) -> Result<(Tensor, Tensor), TensorError> {
+        let rank = self.rank();
+        let here = letter(at);
+        let other = access("x", (0..rank).map(|axis| if axis == at { "k".into() } else { letter(axis) }));
+        let value = whole("x", rank);
+        let first = if descending { ">" } else { "<" };
+        let position = whole("r", rank);
+        let mut sizes = self.shape().to_vec();
+        sizes[at] = count;
+        let dims = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let scattered = |y: &str| access(y, computed(rank, at, &position));
+        let text = format!(
+            "node values_ {dtype}[{dims}], positions_ i32[{dims}]\n\
+             {position} :+= i32({other} {first} {value}) + i32({other} == {value}) * i32(k < {here})\n\
+             {} :+= {value}\n{} :+= {here}",
+            scattered("values_"),
+            scattered("positions_"),
+            dtype = self.dtype(),
+        );
+        let inputs = [("x", Argument::Tensor(self))];
+        let results = self.graph().emit(call, &text, &inputs, &["values_", "positions_"])?;
+        match <[Tensor; 2]>::try_from(results) {
+            Ok([values, positions]) => Ok((values, positions)),
+            Err(_) => Err(self.graph().fail(call, TensorErrorKind::Axis { axis: at as isize, shape: sizes })),
+        }
+    }
+
+    /// Rejects floats as positions.
+    pub(crate) fn integers(&self, call: Call) -> Result<(), TensorError> {
+        if self.dtype().is_float() {
+            let (what, found) = (self.name(), self.dtype());
+            let kind = TensorErrorKind::ElementType { what, found, expected: "integers" };
+            return Err(self.graph().fail(call, kind));
+        }
+        Ok(())
+    }
+
+    /// The axis `at`, if `positions` are integers and fit the other axes.
+    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        let chosen = axis(at, self.shape()).map_err(fail)?;
+        positions.integers(call)?;
+        let fits = |axis: usize| axis == chosen || positions.shape()[axis] <= self.shape()[axis];
+        if positions.rank() != self.rank() || !(0..self.rank()).all(fits) {
+            let (what, found) = (positions.name(), positions.shape().to_vec());
+            let expected = format!("at most {:?} but for axis {chosen}", self.shape());
+            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+        }
+        Ok(chosen)
+    }
+
+    /// A clause with the ranges of the axes on which `positions` is shorter than this tensor.
+    fn ranges_of(&self, positions: &Tensor, chosen: usize) -> String {
+        let sizes = positions.shape().iter().zip(self.shape()).enumerate();
+        let shorter = sizes.filter(|(at, (a, b))| *at != chosen && a < b);
+        let ranges: Vec<String> = shorter.map(|(at, (size, _))| format!("{} < {size}", letter(at))).collect();
+        if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) }
+    }
+}
+
+/// The indices of a node of that rank, of which that of axis `chosen` is computed.
+fn computed(rank: usize, chosen: usize, index: &str) -> Vec<String> {
+    (0..rank).map(|at| if at == chosen { index.to_owned() } else { letter(at) }).collect()
+}
+
+/// The elements of axis `at` of a table at integer positions.
+fn take(
+    call: Call,
+    tensor: &Tensor,
+    table: Argument<'_>,
+    at: isize,
+    positions: &Tensor,
+) -> Result<Tensor, TensorError> {
+    let graph = tensor.graph();
+    let chosen = axis(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
+    positions.integers(call)?;
+    let position_axes: Vec<String> = (0..positions.rank()).map(|at| format!("k{at}")).collect();
+    let position = access("p", position_axes.clone());
+    let read = access("x", computed(table.shape().len(), chosen, &position));
+    let target = (0..table.shape().len()).flat_map(|at| match at == chosen {
+        true => position_axes.clone(),
+        false => vec![letter(at)],
+    });
+    let target: Vec<String> = target.collect();
+    let inputs = [("x", table), ("p", Argument::Tensor(positions))];
+    graph.result(call, &inputs, |y| format!("{} := {read}", access(y, target)))
+}

@@ -1,0 +1,114 @@
+//! Shapes: axes counted from either end, broadcasting, and the indices of texts.
+
+use std::ops::RangeFull;
+
+use crate::error::TensorErrorKind;
+
+/// The axes of a reduction: `..` for all, `-1` for the last, or an array of axes. A negative axis counts from
+/// the last one.
+pub trait Axes {
+    /// The axes of a tensor of this shape, ascending.
+    ///
+    /// # Errors
+    /// An axis that the shape does not have, or one that is given twice.
+    #[doc(hidden)]
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind>;
+}
+
+impl Axes for RangeFull {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+        Ok((0..shape.len()).collect())
+    }
+}
+
+impl Axes for isize {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+        Ok(vec![axis(*self, shape)?])
+    }
+}
+
+impl<const N: usize> Axes for [isize; N] {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+        self.as_slice().of_shape(shape)
+    }
+}
+
+impl Axes for &[isize] {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+        let mut axes = self.iter().map(|&at| axis(at, shape)).collect::<Result<Vec<_>, _>>()?;
+        axes.sort_unstable();
+        match axes.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(TensorErrorKind::RepeatedAxis { axis: pair[0], shape: shape.to_vec() }),
+            None => Ok(axes),
+        }
+    }
+}
+
+/// The axis from 0 that `at` means.
+pub(crate) fn axis(at: isize, shape: &[usize]) -> Result<usize, TensorErrorKind> {
+    let from_start = if at < 0 { at.checked_add_unsigned(shape.len()) } else { Some(at) };
+    from_start
+        .and_then(|at| usize::try_from(at).ok())
+        .filter(|&at| at < shape.len())
+        .ok_or_else(|| TensorErrorKind::Axis { axis: at, shape: shape.to_vec() })
+}
+
+/// The shape to which two shapes broadcast, as in NumPy: axes are aligned at the last, and an axis of size 1
+/// is repeated.
+pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+    let rank = left.len().max(right.len());
+    let size = |shape: &[usize], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
+    let merged = |at| match (size(left, at), size(right, at)) {
+        (a, b) if a == b || b == 1 => Ok(a),
+        (1, b) => Ok(b),
+        _ => Err(TensorErrorKind::Broadcast { left: left.to_vec(), right: right.to_vec() }),
+    };
+    (0..rank).map(merged).collect()
+}
+
+/// The index letter of an axis of a result.
+pub(crate) fn letter(axis: usize) -> String {
+    format!("i{axis}")
+}
+
+/// An access with these indices: `x[i0,i1]`.
+pub(crate) fn access(name: &str, indices: impl IntoIterator<Item = String>) -> String {
+    format!("{name}[{}]", indices.into_iter().collect::<Vec<_>>().join(","))
+}
+
+/// The access of a whole node of that rank.
+pub(crate) fn whole(name: &str, rank: usize) -> String {
+    access(name, (0..rank).map(letter))
+}
+
+/// The access of an operand of shape `shape` that is broadcast to `to`. An axis of size 1 has index 0, since
+/// a letter would need the same range everywhere.
+pub(crate) fn broadcast_access(name: &str, shape: &[usize], to: &[usize]) -> String {
+    let missing = to.len() - shape.len();
+    let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
+    access(name, shape.iter().enumerate().map(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_broadcast_as_in_numpy() {
+        assert_eq!(broadcast(&[8, 1, 6], &[7, 1]).unwrap(), [8, 7, 6]);
+        assert_eq!(broadcast(&[], &[3]).unwrap(), [3]);
+        assert_eq!(broadcast(&[0], &[1]).unwrap(), [0]);
+        assert!(broadcast(&[2], &[3]).is_err());
+        assert!(broadcast(&[0], &[2]).is_err());
+    }
+
+    #[test]
+    fn axes_count_from_both_ends() {
+        assert_eq!([-1, 0].of_shape(&[2, 3, 4]).unwrap(), [0, 2]);
+        assert_eq!((..).of_shape(&[2, 3]).unwrap(), [0, 1]);
+        assert!((-1isize).of_shape(&[]).is_err());
+        assert!(2isize.of_shape(&[2, 3]).is_err());
+        assert!([0, -2].of_shape(&[2, 3]).is_err());
+        assert!(isize::MIN.of_shape(&[2]).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! The values of parameters on a device.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, Program, safetensors};
+
+use crate::{
+    parameter::{Init, Parameter, Params, locked},
+    run_error::ModelError,
+};
+
+/// The values of the parameters and buffers of a model on a device of a backend. Cloning is cheap, and a
+/// clone has the same values.
+///
+/// ```
+/// use arrayjit_tensor::{Backend, Init, Params, Weights};
+///
+/// let params = Params::new(42);
+/// let weight = params.parameter("weight", [2, 3], Init::Constant(0.5))?;
+/// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+/// assert_eq!(weights.get(&weight)?.values(), [0.5; 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Weights(Arc<WeightsParts>);
+
+struct WeightsParts {
+    backend: Backend,
+    params: Params,
+    /// Has every parameter. It grows when routines need parameters that were made later.
+    context: Mutex<Context>,
+}
+
+impl Weights {
+    /// Gives the parameters that were made so far their initial values.
+    ///
+    /// # Errors
+    /// Initial values that do not compile, or an error of the device.
+    pub fn new(backend: &Backend, params: &Params) -> Result<Weights, ModelError> {
+        let context = Mutex::new(backend.context()?);
+        let weights =
+            Weights(Arc::new(WeightsParts { backend: backend.clone(), params: params.clone(), context }));
+        weights.context()?;
+        Ok(weights)
+    }
+
+    /// The backend that holds the values.
+    pub fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+
+    /// The parameters whose values these are.
+    pub fn params(&self) -> &Params {
+        &self.0.params
+    }
+
+    /// A context with the values of all parameters, those that were made since the last call included.
+    ///
+    /// # Errors
+    /// Initial values that do not compile, or an error of the device.
+    pub fn context(&self) -> Result<Context, ModelError> {
+        let mut context = locked(&self.0.context);
+        let missing: Vec<Parameter> =
+            self.0.params.all().into_iter().filter(|parameter| !context.contains(parameter.node())).collect();
+        if !missing.is_empty() {
+            *context = initialised(&self.0.backend, &self.0.params, &context, &missing)?;
+        }
+        Ok(context.clone())
+    }
+
+    /// The values of a parameter after all runs so far.
+    ///
+    /// # Errors
+    /// A parameter of another model, or an error of the device.
+    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, ModelError> {
+        Ok(self.context()?.to_host(parameter.node())?)
+    }
+
+    /// Changes the values of a parameter.
+    ///
+    /// # Errors
+    /// Values of another shape or type, a parameter of another model, or an error of the device.
+    pub fn set(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
+        check(parameter, values)?;
+        let _ = self.context()?.from_host(parameter.node(), values)?;
+        Ok(())
+    }
+
+    /// The values of all parameters and buffers by name, after all runs so far.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, ModelError> {
+        let parameters = self.0.params.all().into_iter();
+        parameters.map(|parameter| Ok((parameter.name().to_owned(), self.get(&parameter)?))).collect()
+    }
+
+    /// Gives all parameters and buffers the values of these names. Nothing changes after an error. Values of
+    /// another float type are converted.
+    ///
+    /// # Errors
+    /// All parameters without values and all values without parameters, at once; a value of another shape; an
+    /// error of the device.
+    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), ModelError> {
+        let parameters = self.0.params.by_name();
+        let missing: Vec<String> =
+            parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
+        let unexpected: Vec<String> =
+            values.keys().filter(|name| !parameters.contains_key(*name)).cloned().collect();
+        if !missing.is_empty() || !unexpected.is_empty() {
+            return Err(ModelError::Names { missing, unexpected });
+        }
+        let pairs = parameters.values().zip(values.values());
+        let converted: Vec<(&Parameter, HostArray)> = pairs
+            .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
+            .collect::<Result<_, ModelError>>()?;
+        converted.iter().try_for_each(|(parameter, values)| self.set(parameter, values))
+    }
+
+    /// The values of all parameters as a safetensors file.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn to_safetensors(&self) -> Result<Vec<u8>, ModelError> {
+        let values = self.state_dict()?;
+        Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
+    }
+
+    /// [`load_state_dict`](Weights::load_state_dict) of a safetensors file, which torch may have written.
+    ///
+    /// # Errors
+    /// A file that is no safetensors file, and the errors of [`load_state_dict`](Weights::load_state_dict).
+    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), ModelError> {
+        self.load_state_dict(&safetensors::read(bytes)?)
+    }
+}
+
+/// The context with initial values of more parameters.
+fn initialised(
+    backend: &Backend,
+    params: &Params,
+    context: &Context,
+    missing: &[Parameter],
+) -> Result<Context, ModelError> {
+    let mut program = Assignments::default();
+    let mut filled = Vec::new();
+    let mut context = context.clone();
+    let all = params.all();
+    for parameter in missing {
+        let position = all.iter().position(|other| other == parameter).unwrap_or_default();
+        let init = parameter.init();
+        if let Init::Values(values) = &init {
+            context = context.init_from_host(parameter.node(), values)?;
+        } else if let Some(text) = init.text(parameter.shape().len(), params.seed(), position) {
+            let mut nodes = Nodes::default();
+            nodes.insert("p", parameter.node().clone());
+            program = program.then(Program::parse(&text)?.resolve(&nodes)?);
+            filled.push(parameter.node().clone());
+        }
+    }
+    if filled.is_empty() {
+        return Ok(context);
+    }
+    program.kept.extend(filled);
+    let routine = backend.compile_assignments(&program.named("initial_values"))?.link(&context)?;
+    routine.run(&[])?;
+    Ok(routine.context().clone())
+}
+
+/// Checks that values have the shape and type of a parameter.
+pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
+    let found = (values.dtype(), values.dims().to_vec());
+    let expected = (parameter.dtype(), parameter.shape().to_vec());
+    if found == expected {
+        Ok(())
+    } else {
+        Err(ModelError::Values { name: parameter.name().into(), found, expected })
+    }
+}
+
+/// The values in the type of a parameter, if they have its shape and floats are given for floats.
+pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, ModelError> {
+    let is_convertible = values.dtype().is_float() == parameter.dtype().is_float();
+    if values.dtype() == parameter.dtype() || !is_convertible || values.dims().as_slice() != parameter.shape()
+    {
+        check(parameter, values)?;
+        return Ok(values.try_clone()?);
+    }
+    let mut converted = HostArray::zeros(parameter.dtype(), parameter.shape().iter().copied())?;
+    converted.set_values(&values.values())?;
+    Ok(converted)
+}

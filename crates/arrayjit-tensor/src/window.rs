@@ -1,0 +1,283 @@
+//! Convolution and pooling, in torch's layout: batch, channel, then the axes of space.
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    operand::{Argument, TensorOperand, number},
+    reduce::sum_types,
+    tensor::Tensor,
+};
+
+/// How the window of a convolution or of a pooling moves, the same on both axes of an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowOptions {
+    /// The distance of neighbouring windows, at least 1.
+    pub stride: usize,
+    /// The zeros in front of the first and behind the last element; −∞ for the maximum.
+    pub padding: usize,
+    /// The distance of neighbouring elements of a window, at least 1.
+    pub dilation: usize,
+    /// The number of groups of channels, each of which has filters of its own.
+    pub groups: usize,
+}
+
+impl Default for WindowOptions {
+    /// Every position, no padding, neighbouring elements, one group.
+    fn default() -> WindowOptions {
+        WindowOptions { stride: 1, padding: 0, dilation: 1, groups: 1 }
+    }
+}
+
+impl WindowOptions {
+    /// The number of windows of `size` elements on an axis; none if a window is longer than the padded axis.
+    fn count(&self, axis: usize, size: usize) -> Option<usize> {
+        let span = 1 + self.dilation * size.checked_sub(1)?;
+        Some((axis + 2 * self.padding).checked_sub(span)? / self.stride + 1)
+    }
+
+    fn check(&self) -> Result<(), TensorErrorKind> {
+        let named = [("stride", self.stride), ("dilation", self.dilation), ("groups", self.groups)];
+        match named.into_iter().find(|(_, value)| *value == 0) {
+            Some((argument, _)) => {
+                Err(TensorErrorKind::Argument { argument, found: "0".into(), expected: "1 or more".into() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The index of an element of a window.
+    fn index(&self, window: &str, element: &str) -> String {
+        format!("{}*{window} + {}*{element} - {}", self.stride, self.dilation, self.padding)
+    }
+}
+
+impl Tensor {
+    /// Convolution of sequences: `[batch, channels, length]` with filters `[out, channels / groups, size]`,
+    /// as torch's `conv1d`.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    #[track_caller]
+    pub fn conv1d(&self, filters: impl TensorOperand, window: WindowOptions) -> Result<Tensor, TensorError> {
+        self.convolved(Call::new("conv1d"), 1, filters.argument(), window)
+    }
+
+    /// Convolution of images: `[batch, channels, height, width]` with filters `[out, channels / groups,
+    /// height, width]`, as torch's `conv2d`.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    #[track_caller]
+    pub fn conv2d(&self, filters: impl TensorOperand, window: WindowOptions) -> Result<Tensor, TensorError> {
+        self.convolved(Call::new("conv2d"), 2, filters.argument(), window)
+    }
+
+    fn convolved(
+        &self,
+        call: Call,
+        axes: usize,
+        filters: Argument<'_>,
+        window: WindowOptions,
+    ) -> Result<Tensor, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        window.check().map_err(fail)?;
+        let (shape, filter) = (self.shape(), filters.shape());
+        let wrong = |what: String, found: &[usize], expected: String| {
+            Err(fail(TensorErrorKind::Shape { what, found: found.to_vec(), expected }))
+        };
+        if shape.len() != axes + 2 {
+            return wrong(
+                self.name(),
+                shape,
+                format!("{} axes: batch, channels, then {axes} of space", axes + 2),
+            );
+        }
+        let groups = window.groups;
+        let fits =
+            filter.len() == axes + 2 && filter[1] * groups == shape[1] && filter[0].is_multiple_of(groups);
+        if !fits {
+            let expected = format!(
+                "[out, {}, …] with {} axes and out a multiple of {groups}, for {} channels in {groups} groups",
+                shape[1] / groups,
+                axes + 2,
+                shape[1]
+            );
+            return wrong(filters.name(), filter, expected);
+        }
+        // A padded read gives its letters no ranges.
+        let mut ranges = vec![format!("b < {}", shape[0])];
+        for at in 0..axes {
+            match window.count(shape[at + 2], filter[at + 2]) {
+                Some(count) => ranges.push(format!("o{at} < {count}")),
+                None => {
+                    let expected = format!("filters within the padded axes of {shape:?}");
+                    return wrong(filters.name(), filter, expected);
+                }
+            }
+        }
+        let (wide, narrow) = sum_types(self.dtype());
+        let positions: Vec<String> =
+            (0..axes).map(|at| window.index(&format!("o{at}"), &format!("k{at}"))).collect();
+        let (positions, ranges) = (positions.join(", "), ranges.join(", "));
+        let outputs = (0..axes).map(|at| format!("o{at}")).collect::<Vec<_>>().join(",");
+        let taps = (0..axes).map(|at| format!("k{at}")).collect::<Vec<_>>().join(",");
+        let source = if window.padding == 0 { "x".into() } else { "pad(x, 0)".to_owned() };
+        // A group's channels and filters follow each other.
+        let (inner, outer) = (filter[1], filter[0] / groups);
+        let (channel, output, range) = match groups {
+            1 => ("c".into(), "f".to_owned(), String::new()),
+            _ => (format!("{inner}*g + c"), format!("{outer}*g + f"), format!(", g < {groups}, f < {outer}")),
+        };
+        let convert =
+            |access: String| if wide == self.dtype() { access } else { format!("{wide}({access})") };
+        let value = convert(format!("{source}[b, {channel}, {positions}]"));
+        let weight = convert(format!("w[{output},c,{taps}]"));
+        let inputs = [("x", Argument::Tensor(self)), ("w", filters)];
+        self.graph().result(call, &inputs, |y| match wide == narrow {
+            true => format!("{y}[b,{output},{outputs}] :+= {value} * {weight} where {ranges}{range}"),
+            false => format!(
+                "s[b,{output},{outputs}] :+= {value} * {weight} where {ranges}{range}\n\
+                 {y}[b,f,{outputs}] := {narrow}(s[b,f,{outputs}])"
+            ),
+        })
+    }
+
+    /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out,
+    /// height, width]`, as torch's `conv_transpose2d` with one group. The result has
+    /// `(height - 1)·stride - 2·padding + dilation·(filter - 1) + 1 + output_padding` rows.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, several groups, or a padding that leaves nothing.
+    #[track_caller]
+    pub fn conv_transpose2d(
+        &self,
+        filters: impl TensorOperand,
+        window: WindowOptions,
+        output_padding: usize,
+    ) -> Result<Tensor, TensorError> {
+        let call = Call::new("conv_transpose2d");
+        let filters = filters.argument();
+        let fail = |kind| self.graph().fail(call, kind);
+        window.check().map_err(fail)?;
+        let (shape, filter) = (self.shape(), filters.shape());
+        if shape.len() != 4 || filter.len() != 4 || filter[0] != shape[1] || window.groups != 1 {
+            let expected = format!("[channels, out, height, width] for an image {shape:?} and one group");
+            let (what, found) = (filters.name(), filter.to_vec());
+            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+        }
+        let size = |axis: usize| {
+            let span = shape[axis].checked_sub(1)? * window.stride
+                + window.dilation * filter[axis].checked_sub(1)?
+                + 1;
+            (span + output_padding).checked_sub(2 * window.padding)
+        };
+        let (Some(height), Some(width)) = (size(2), size(3)) else {
+            let (argument, found) = ("padding", window.padding.to_string());
+            return Err(fail(TensorErrorKind::Argument {
+                argument,
+                found,
+                expected: "less than the result".into(),
+            }));
+        };
+        // The whole result with its margins, then the part within them.
+        let (all_height, all_width) = (height + 2 * window.padding, width + 2 * window.padding);
+        let (wide, narrow) = sum_types(self.dtype());
+        let (stride, dilation, padding) = (window.stride, window.dilation, window.padding);
+        let (batch, out) = (shape[0], filter[1]);
+        let inputs = [("x", Argument::Tensor(self)), ("w", filters)];
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "node s {wide}[{batch}, {out}, {all_height}, {all_width}]\n\
+                 s[b, f, {stride}*i + {dilation}*p, {stride}*j + {dilation}*q] :+= \
+                 {wide}(x[b,c,i,j]) * {wide}(w[c,f,p,q])\n\
+                 {y}[b,f,i,j] := {narrow}(s[b, f, i + {padding}, j + {padding}]) where i < {height}, j < {width}"
+            )
+        })
+    }
+
+    /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
+    /// whereas torch gives it to the first one.
+    ///
+    /// # Errors
+    /// A tensor that is no image, or a window that is larger than it.
+    #[track_caller]
+    pub fn max_pool2d(&self, size: usize, window: WindowOptions) -> Result<Tensor, TensorError> {
+        self.pooled(Call::new("max_pool2d"), size, window, ":max=", f64::NEG_INFINITY, 1.0)
+    }
+
+    /// The mean of each window of `size` by `size` elements, padding included.
+    ///
+    /// # Errors
+    /// A tensor that is no image, or a window that is larger than it.
+    #[track_caller]
+    pub fn avg_pool2d(&self, size: usize, window: WindowOptions) -> Result<Tensor, TensorError> {
+        self.pooled(Call::new("avg_pool2d"), size, window, ":+=", 0.0, (size * size) as f64)
+    }
+
+    fn pooled(
+        &self,
+        call: Call,
+        size: usize,
+        window: WindowOptions,
+        op: &str,
+        outside: f64,
+        divisor: f64,
+    ) -> Result<Tensor, TensorError> {
+        let fail = |kind| self.graph().fail(call, kind);
+        window.check().map_err(fail)?;
+        let counts = match self.shape() {
+            [_, _, height, width] => window.count(*height, size).zip(window.count(*width, size)),
+            _ => None,
+        };
+        let Some((height, width)) = counts else {
+            let expected = format!("[batch, channels, height, width] with room for windows of {size}");
+            let (what, found) = (self.name(), self.shape().to_vec());
+            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+        };
+        let (wide, narrow) = sum_types(self.dtype());
+        let source = match window.padding {
+            0 => "x".into(),
+            _ => format!("pad(x, {})", number(outside)),
+        };
+        let value = format!("{wide}({source}[b, c, {}, {}])", window.index("i", "p"), window.index("j", "q"));
+        let [batch, channels] = [self.shape()[0], self.shape()[1]];
+        let ranges =
+            format!("b < {batch}, c < {channels}, i < {height}, j < {width}, p < {size}, q < {size}");
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!(
+                "s[b,c,i,j] {op} {value} where {ranges}\n{y}[b,c,i,j] := {narrow}(s[b,c,i,j] / {divisor:?})"
+            )
+        })
+    }
+
+    /// The mean of equal parts of an image, of which there are `height` by `width`, as torch's adaptive
+    /// average pooling where the parts are equal.
+    ///
+    /// # Errors
+    /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.
+    #[track_caller]
+    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, TensorError> {
+        let call = Call::new("adaptive_avg_pool2d");
+        let parts = match self.shape() {
+            &[_, _, h, w]
+                if height > 0 && width > 0 && h.is_multiple_of(height) && w.is_multiple_of(width) =>
+            {
+                Some((h / height, w / width))
+            }
+            _ => None,
+        };
+        let Some((rows, columns)) = parts else {
+            let expected = format!("[batch, channels, a multiple of {height}, a multiple of {width}]");
+            let (what, found) = (self.name(), self.shape().to_vec());
+            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+        };
+        let (wide, narrow) = sum_types(self.dtype());
+        let count = (rows * columns) as f64;
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!(
+                "s[b,c,i,j] :+= {wide}(x[b, c, {rows}*i + p, {columns}*j + q]) \
+                 where i < {height}, j < {width}, p < {rows}, q < {columns}\n\
+                 {y}[b,c,i,j] := {narrow}(s[b,c,i,j] / {count:?})"
+            )
+        })
+    }
+}

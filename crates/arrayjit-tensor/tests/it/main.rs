@@ -1,0 +1,3 @@
+//! Tests of graphs, modules and training.
+
+mod operations;
