@@ -244,6 +244,13 @@ impl Graph {
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
     }
 
+    /// A result without elements. Statements over ranges of letters cannot say it, because a range has at
+    /// least one value.
+    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
+        let dims = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        self.result(call, &[], |y| format!("node {y} {dtype}[{dims}]\n{y} := offsets()"))
+    }
+
     /// The error of a call within the module that is being evaluated.
     pub(crate) fn fail(&self, call: Call, kind: TensorErrorKind) -> TensorError {
         fail_in(&self.state(), call, kind)

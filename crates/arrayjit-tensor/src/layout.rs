@@ -27,10 +27,7 @@ impl Tensor {
         }
         let input = [("x", Argument::Tensor(self))];
         if self.num_elements() == 0 {
-            let ranges = ranges(&to);
-            return self
-                .graph()
-                .result(call, &input, |y| format!("{} := 0 * size(x, 0){ranges}", whole(y, to.len())));
+            return self.graph().empty(call, &to, self.dtype());
         }
         self.graph().result(call, &input, |y| match Refinement::of(self.shape(), &to) {
             Some(refinement) => refinement.copy(y),
@@ -194,11 +191,16 @@ impl Tensor {
             let kind = TensorErrorKind::Argument { argument: "step", found: "0".into(), expected };
             return Err(self.graph().fail(call, kind));
         }
+        let mut sizes = self.shape().to_vec();
+        sizes[sliced] = range.len().div_ceil(step);
+        if sizes.contains(&0) {
+            return self.graph().empty(call, &sizes, self.dtype());
+        }
         let index = |at: usize| match at == sliced {
             true => format!("{step}*{} + {}", letter(at), range.start),
             false => letter(at),
         };
-        let (read, count) = (access("x", (0..self.rank()).map(index)), range.len().div_ceil(step));
+        let (read, count) = (access("x", (0..self.rank()).map(index)), sizes[sliced]);
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
             format!("{} := {read} where {} < {count}", whole(y, self.rank()), letter(sliced))
         })
@@ -233,6 +235,9 @@ impl Tensor {
         let read = access(&format!("pad(x, {})", number(value)), read);
         let sizes: Vec<usize> =
             self.shape().iter().enumerate().map(|(at, size)| size + margin(at).0 + margin(at).1).collect();
+        if sizes.contains(&0) {
+            return self.graph().empty(call, &sizes, self.dtype());
+        }
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
             format!("{} := {read}{}", whole(y, self.rank()), ranges(&sizes))
         })
@@ -246,6 +251,9 @@ impl Tensor {
     pub fn flip(&self, at: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("flip");
         let flipped = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        if self.num_elements() == 0 {
+            return Ok(self.clone());
+        }
         let size = self.shape()[flipped];
         let index = |at: usize| match at == flipped {
             true => format!("{} - {}", size.saturating_sub(1), letter(at)),
@@ -269,6 +277,9 @@ impl Tensor {
         if to != shape {
             let (left, right) = (self.shape().to_vec(), shape.to_vec());
             return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
+        }
+        if to.contains(&0) {
+            return self.graph().empty(call, &to, self.dtype());
         }
         let read = crate::shape::broadcast_access("x", self.shape(), &to);
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
@@ -395,6 +406,9 @@ impl Tensor {
                 return Err(self.graph().fail(call, kind));
             }
         };
+        if self.num_elements() == 0 {
+            return self.graph().empty(call, self.shape(), self.dtype());
+        }
         let (dtype, shape) = (self.dtype(), ranges(self.shape()));
         self.graph().result(call, &[], |y| format!("{} := {dtype}({value}){shape}", whole(y, self.rank())))
     }

@@ -1,3 +1,5 @@
 //! Tests of graphs, modules and training.
 
+mod bad_input;
+mod gradients;
 mod operations;

@@ -4,7 +4,8 @@ use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
 };
 
-type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
+/// The name of an operation, the operation, and the function that it should be.
+type Case = (&'static str, fn(&Tensor) -> Result<Tensor, TensorError>, fn(f64) -> f64);
 
 /// Runs a graph with input `x` of the given values, and returns the shape and values of the result.
 fn run(
@@ -66,7 +67,7 @@ fn arithmetic_broadcasts() {
 #[test]
 fn functions_of_elements() {
     let x = [-2.5f32, -0.5, 0., 0.5, 2.5];
-    let cases: [(&str, Operation, fn(f64) -> f64); 17] = [
+    let cases: [Case; 17] = [
         ("abs", Tensor::abs, f64::abs),
         ("exp", Tensor::exp, f64::exp),
         ("sin", Tensor::sin, f64::sin),
@@ -145,7 +146,7 @@ fn layouts() {
     assert_eq!((shape, values), (vec![2, 6], vec![0., 1., 0., 10., 0., 1., 2., 3., 20., 30., 2., 3.]));
     let (shape, values) = count(&[2], |x| Tensor::stack(&[x, x], -1));
     assert_eq!((shape, values), (vec![2, 2], vec![0., 0., 1., 1.]));
-    let (_, values) = count(&[5], |x| (&x.split(&[2, 3], 0)?[1]).add(1.0));
+    let (_, values) = count(&[5], |x| x.split(&[2, 3], 0)?[1].add(1.0));
     assert_eq!(values, [3., 4., 5.]);
     let (_, values) = count(&[6], |x| Ok(x.chunk(3, 0)?.remove(2)));
     assert_eq!(values, [4., 5.]);
@@ -242,4 +243,28 @@ fn windows() {
     assert_eq!(shape, [1, 1, 4, 4]);
     assert_eq!(values, [0., 0., 1., 1., 0., 0., 1., 1., 2., 2., 3., 3., 2., 2., 3., 3.]);
     assert_eq!(count(&[1, 1, 5], |x| x.conv1d(ones(x, &[1, 1, 3])?, strided)).1, [3., 9.]);
+}
+
+#[test]
+fn empty_tensors() {
+    assert_eq!(count(&[0, 3], |x| x.sum(0)), (vec![3], vec![0.; 3]));
+    assert_eq!(count(&[0, 3], |x| x.reshape(&[3, 0])), (vec![3, 0], vec![]));
+    assert_eq!(count(&[2, 0], |x| x.matmul(x.transpose(0, 1)?)), (vec![2, 2], vec![0.; 4]));
+    assert_eq!(count(&[0, 1], |x| x.add(x.transpose(0, 1)?)).0, [0, 0]);
+    assert_eq!(count(&[3], |x| Tensor::concat(&[x, &x.slice(0, 1..1)?], 0)).1, [0., 1., 2.]);
+    assert_eq!(count(&[3], |x| Ok(x.topk(0, 0)?.0)), (vec![0], vec![]));
+}
+
+#[test]
+fn narrow_floats_are_summed_in_f32() {
+    // 2,048 + 1 is no f16, so a sum in f16 would stay at 2,048.
+    let (_, values) = run(&[4096], &[1.; 4096], |x| x.to_dtype(DType::F16)?.sum(..)?.to_dtype(DType::F32));
+    assert_eq!(values, [4096.]);
+    let (_, values) = run(&[4096], &[1.; 4096], |x| {
+        let x = x.to_dtype(DType::Bf16)?;
+        x.matmul(&x)?.to_dtype(DType::F32)
+    });
+    assert_eq!(values, [4096.]);
+    let (_, values) = count(&[2, 3], |x| x.to_dtype(DType::Bf16)?.softmax(1)?.sum(1));
+    close(&values, &[1., 1.]);
 }
