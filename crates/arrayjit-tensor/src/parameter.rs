@@ -172,9 +172,8 @@ impl Params {
     /// Stores the parameters that are made with the result in `dtype`. Operations sum products of narrow
     /// floats in f32.
     #[must_use]
-    pub fn with_dtype(mut self, dtype: DType) -> Params {
-        self.dtype = dtype;
-        self
+    pub fn with_dtype(&self, dtype: DType) -> Params {
+        Params { dtype, ..self.clone() }
     }
 
     /// Makes the parameters of a module: their names start with the path of this one and `name`.

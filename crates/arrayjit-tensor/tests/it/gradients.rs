@@ -6,8 +6,8 @@ use arrayjit::autodiff::{CheckOptions, check};
 
 type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
 
-/// Checks the gradient of the sum of an operation's elements, each weighted differently, by its operand, whose
-/// elements are distinct and not near a kink.
+/// Checks the gradient of the sum of an operation's elements, each weighted differently, by its operand. The
+/// elements of the operand are distinct and not near a kink.
 fn is_right(name: &str, shape: &[usize], operation: Operation) {
     let graph = Graph::new();
     let built = graph.input("x", shape.iter().copied(), DType::F32).and_then(|x| {

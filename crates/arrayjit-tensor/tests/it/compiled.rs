@@ -1,0 +1,83 @@
+//! Compiled graphs: weights that change, several graphs over one model, backends.
+
+use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelError, Params, TensorError, Weights};
+
+fn ones(shape: &[usize]) -> Result<HostArray, arrayjit::TensorNodeError> {
+    HostArray::from_slice(&vec![1f32; shape.iter().product()], shape.iter().copied())
+}
+
+/// y = w · x, and w grows by 1 after each run.
+fn growing(params: &Params) -> Result<(Graph, arrayjit_tensor::Tensor), TensorError> {
+    let w = match params.get("w") {
+        Some(w) => w,
+        None => params.parameter("w", [3], Init::ONES)?,
+    };
+    let graph = Graph::new();
+    let x = graph.input("x", [3], DType::F32)?;
+    let y = x.matmul(&w)?;
+    graph.apply("w[i] := w[i] + one", &[("w", &w), ("one", &1.0)])?;
+    Ok((graph, y))
+}
+
+#[test]
+fn runs_change_weights() -> Result<(), ModelError> {
+    for backend in ["interpreter", "inline", "multicore"] {
+        let params = Params::new(1);
+        let (graph, y) = growing(&params)?;
+        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let model = graph.compile(&weights, &[&y])?;
+        let x = ones(&[3])?;
+        let results: Vec<f64> =
+            (0..3).map(|_| Ok(model.run(&[("x", &x)])?[0].values()[0])).collect::<Result<_, ModelError>>()?;
+        assert_eq!(results, [3., 6., 9.], "{backend}");
+        let w = params.all().remove(0);
+        assert_eq!(weights.get(&w)?.values(), [4.; 3], "{backend}");
+
+        // Another graph of the model runs on the same values.
+        let (again, y) = growing(&params)?;
+        let again = again.compile(&weights, &[&y])?;
+        assert_eq!(again.run(&[("x", &x)])?[0].values(), [12.], "{backend}");
+        assert_eq!(model.run(&[("x", &x)])?[0].values(), [15.], "{backend}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    let graph = Graph::new();
+    let x = graph.input("x", [4], DType::F32)?;
+    let (a, b) = ((&x * 2.0)?, x.exp()?.sum(..)?);
+    for backend in ["inline", "interpreter"] {
+        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let first = graph.compile(&weights, &[&a, &b])?;
+        let second = graph.compile(&weights, &[&b])?;
+        let x = ones(&[4])?;
+        let results = [first.run(&[("x", &x)])?.remove(1), second.run(&[("x", &x)])?.remove(0)];
+        assert!(results[0].values() == results[1].values(), "{backend}");
+    }
+    Ok(())
+}
+
+#[test]
+fn state_dicts_survive_files() -> Result<(), ModelError> {
+    let backend = Backend::open("inline")?;
+    let weights = |seed| -> Result<Weights, ModelError> {
+        let params = Params::new(seed);
+        params.sub("a").parameter("weight", [2, 3], Init::Normal { mean: 1., std: 2. })?;
+        params.sub("a").buffer("count", [], DType::I64, 7.)?;
+        params.with_dtype(DType::Bf16).parameter("b", [5], Init::xavier_uniform(5, 5))?;
+        Weights::new(&backend, &params)
+    };
+    let (first, second) = (weights(1)?, weights(2)?);
+    let bytes = |weights: &Weights| weights.to_safetensors();
+    assert!(bytes(&first)? == bytes(&weights(1)?)?, "initial values depend on the seed alone");
+    assert!(bytes(&first)? != bytes(&second)?);
+    second.load_safetensors(&bytes(&first)?)?;
+    assert!(bytes(&first)? == bytes(&second)?);
+    match second.load_safetensors(b"no safetensors") {
+        Ok(()) => panic!("no error"),
+        Err(error) => assert!(error.to_string().contains("safetensors"), "{error}"),
+    }
+    Ok(())
+}
