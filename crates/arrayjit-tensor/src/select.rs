@@ -70,20 +70,48 @@ impl Tensor {
     pub fn scatter_add(&self, at: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("scatter_add");
         let chosen = self.fitting(call, at, positions)?;
-        if source.shape() != positions.shape() {
-            let (what, found) = (source.name(), source.shape().to_vec());
-            let expected = format!("{:?}, the shape of the positions", positions.shape());
-            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
-        }
+        self.source_fits(call, positions, source)?;
         let inputs = [
             ("x", Argument::Tensor(self)),
             ("p", Argument::Tensor(positions)),
             ("z", Argument::Tensor(source)),
         ];
-        let rank = self.rank();
+        let (rank, ranges) = (self.rank(), self.ranges_of(positions, chosen));
         self.graph().result(call, &inputs, |y| {
             let target = access(y, computed(rank, chosen, &whole("p", rank)));
-            format!("{} := {}\n{target} += {}", whole(y, rank), whole("x", rank), whole("z", rank))
+            format!("{} := {}\n{target} += {}{ranges}", whole(y, rank), whole("x", rank), whole("z", rank))
+        })
+    }
+
+    /// A copy of this tensor with each element of `source` at the same place but for axis `at`, where it is
+    /// at the position in `positions`. The positions must be distinct; where they are not, the elements are
+    /// added up. A position outside the axis has no effect.
+    ///
+    /// # Errors
+    /// Fails like [`scatter_add`](Tensor::scatter_add).
+    #[track_caller]
+    pub fn scatter(&self, at: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+        let call = Call::new("scatter");
+        let chosen = self.fitting(call, at, positions)?;
+        self.source_fits(call, positions, source)?;
+        let inputs = [
+            ("x", Argument::Tensor(self)),
+            ("p", Argument::Tensor(positions)),
+            ("z", Argument::Tensor(source)),
+        ];
+        let (rank, dtype) = (self.rank(), self.dtype());
+        let dims = self.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let [new, hits] = ["new", "hits"].map(|name| access(name, computed(rank, chosen, &whole("p", rank))));
+        let (source, ranges) = (whole("z", rank), self.ranges_of(positions, chosen));
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "node new {dtype}[{dims}], hits i32[{dims}]\n\
+                 {new} :+= {source}{ranges}\n{hits} :+= 1{ranges}\n{} := where({} > 0, {}, {})",
+                whole(y, rank),
+                whole("hits", rank),
+                whole("new", rank),
+                whole("x", rank)
+            )
         })
     }
 
@@ -244,6 +272,16 @@ impl Tensor {
             return Err(fail(TensorErrorKind::Shape { what, found, expected }));
         }
         Ok(chosen)
+    }
+
+    /// Checks that there is one element for each position.
+    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), TensorError> {
+        if source.shape() == positions.shape() {
+            return Ok(());
+        }
+        let (what, found) = (source.name(), source.shape().to_vec());
+        let expected = format!("{:?}, the shape of the positions", positions.shape());
+        Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
     }
 
     /// A clause with the ranges of the axes on which `positions` is shorter than this tensor.

@@ -130,6 +130,10 @@ fn choices_of_elements() {
             ("scatter_add", |x| {
                 x.scatter_add(0, &positions(x)?.reshape(&[2, 3])?, &x.slice(0, 0..2)?)?.square()
             }),
+            ("scatter_add of a part", |x| {
+                x.scatter_add(1, &x.graph().arange(3)?.unsqueeze(0)?, &x.slice(0, 1..2)?)?.square()
+            }),
+            ("scatter", |x| x.scatter(1, &x.graph().arange(3)?.unsqueeze(0)?, &x.slice(0, 1..2)?)?.square()),
             ("sort", |x| x.sort(0, true)?.0.square()),
             ("topk", |x| x.topk(2, 1)?.0.square()),
         ],

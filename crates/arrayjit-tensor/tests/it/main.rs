@@ -1,5 +1,6 @@
 //! Tests of graphs, modules and training.
 
+mod backends;
 mod bad_input;
 mod compiled;
 mod gradients;

@@ -167,6 +167,11 @@ fn positions() {
         x.scatter_add(0, &p, &p.to_dtype(DType::F32)?)
     });
     assert_eq!(values, [0., 1., 2., 3., 4., 7.]);
+    let (_, values) = count(&[3, 2], |x| {
+        let p = two(x)?.unsqueeze(0)?;
+        x.scatter(0, &p, &(p.to_dtype(DType::F32)? - 9.0)?)
+    });
+    assert_eq!(values, [-9., 1., 2., 3., 4., -7.]);
     let (_, values) = count(&[2, 2], |x| x.masked_fill(&x.gt(1.5)?, -1.));
     assert_eq!(values, [0., 1., -1., -1.]);
     assert_eq!(count(&[2, 2], |x| (x + 1.0)?.tril(0)).1, [1., 0., 3., 4.]);
