@@ -4,7 +4,7 @@
 //! [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them into loops. No
 //! function of this crate settles a memory mode.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tnode::{DType, Scalar, TensorNode};
@@ -29,6 +29,9 @@ pub struct Assignments {
     pub warnings: Vec<Warning>,
     /// The nodes whose values a run leaves in memory, where the host can read them.
     pub kept: BTreeSet<TensorNode>,
+    /// The nodes that backward passes compute again instead of reading their stored values, unless the
+    /// program keeps them too. Each has the source span of its request.
+    pub recomputed: BTreeMap<TensorNode, Origin>,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
     /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text
@@ -335,6 +338,7 @@ impl Assignments {
         self.steps.extend(next.steps);
         self.warnings.extend(next.warnings);
         self.kept.extend(next.kept);
+        self.recomputed.extend(next.recomputed);
         self.initial = match (self.initial, next.initial) {
             (Some(first), Some(second)) => Some(Arc::new((*first).clone().then((*second).clone()))),
             (first, second) => first.or(second),

@@ -29,6 +29,8 @@ pub(super) enum Item {
     Declaration(Declaration),
     /// `keep h`: one node per item.
     Keep(Access),
+    /// `recompute h`: one node per item.
+    Recompute(Access),
     View(View),
     Gradient(Gradient),
 }
@@ -74,6 +76,15 @@ pub(super) struct Gradient {
     /// The nodes or families of nodes by which the loss is differentiated, without indices.
     pub(super) parameters: Vec<Access>,
     pub(super) span: ByteRange,
+    /// The repetitions around the item, the innermost first.
+    pub(super) frame: Option<Arc<Frame>>,
+}
+
+/// `recompute h`: a node that backward passes compute again.
+#[derive(Clone, Debug)]
+pub(super) struct Recomputed {
+    /// The name, without indices.
+    pub(super) target: Access,
     /// The repetitions around the item, the innermost first.
     pub(super) frame: Option<Arc<Frame>>,
 }

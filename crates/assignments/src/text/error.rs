@@ -88,7 +88,7 @@ pub enum TextErrorKind {
         /// The word of the declaration.
         role: &'static str,
     },
-    /// A declaration, `keep` or `grad` inside of a function.
+    /// A declaration, `keep`, `recompute` or `grad` inside of a function.
     #[error(
         "`{word} {name}` in function `{function}`; write it outside of functions, whose nodes are their own"
     )]
@@ -110,6 +110,14 @@ pub enum TextErrorKind {
         name: String,
         /// Similar names of other nodes, the nearest first.
         near: Vec<String>,
+    },
+    /// A request to compute a node again that no statement computes.
+    #[error(
+        "no statement computes node `{name}`, so a backward pass cannot compute it again; expected an intermediate"
+    )]
+    NothingToRecompute {
+        /// The name.
+        name: String,
     },
     /// An intermediate whose first statement does not give the size of an axis.
     #[error("the size of axis {axis} of node `{node}` is open, since {why}; declare it, as in `{example}`")]

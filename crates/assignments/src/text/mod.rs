@@ -40,6 +40,7 @@ mod print;
 mod program;
 mod random;
 mod ranges;
+mod recomputed;
 mod report;
 mod resolve;
 mod synonyms;

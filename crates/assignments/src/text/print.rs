@@ -29,6 +29,7 @@ impl Display for Lines<'_> {
                 Item::Call(call) => writeln!(f, "{call}"),
                 Item::Declaration(declaration) => writeln!(f, "{declaration}"),
                 Item::Keep(target) => writeln!(f, "keep {}", NodeName(target)),
+                Item::Recompute(target) => writeln!(f, "recompute {}", NodeName(target)),
                 Item::View(view) => writeln!(f, "{view}"),
                 Item::Gradient(gradient) => writeln!(f, "{gradient}"),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),

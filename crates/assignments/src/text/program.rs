@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::ast::{Access, Def, Item};
+use super::ast::{Access, Def, Item, Recomputed};
 use super::error::{LocatedError, TextError, TextErrorKind};
 use super::expand::{self, Expanded, Library};
 use super::names::NodeNames;
 use super::parse::{self, ParsedProgram};
 use super::print::Lines;
 use super::report::{ProgramReport, StatementRanges};
-use super::{declare, names, prelude};
+use super::{declare, names, prelude, recomputed};
 use crate::indexing::StaticSymbol;
-use crate::{Assignments, Nodes};
+use crate::{Assignments, Nodes, Origin};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
@@ -53,6 +53,8 @@ pub struct Program {
     sizes: BTreeMap<String, i64>,
     /// The names of the nodes whose values the caller keeps.
     kept: Vec<String>,
+    /// The names of the nodes that backward passes compute again at the caller's request.
+    recomputed: Vec<String>,
     name: Option<String>,
 }
 
@@ -66,7 +68,8 @@ impl Program {
         let ParsedProgram { items, prelude_calls, symbols } =
             parsed.map_err(|error| TextError::new(error, &text.into()))?;
         let (text, prelude) = prelude::load(text, prelude_calls)?;
-        Ok(Program { text, items, prelude, symbols, sizes: BTreeMap::new(), kept: Vec::new(), name: None })
+        let (sizes, kept, recomputed) = Default::default();
+        Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None })
     }
 
     /// Gives a size of the text a value, in place of the value that the text may give it.
@@ -98,12 +101,14 @@ impl Program {
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.
     pub fn expand(&self) -> Result<Program, TextError> {
         let expanded = with_enough(|| self.expanded(&|_| false));
-        let Expanded { declarations, views, steps, kept } =
+        let Expanded { declarations, views, steps, kept, recomputed } =
             expanded.map_err(|error| TextError::new(error, &self.text))?;
         let declarations = declarations.into_iter().map(Item::Declaration);
         let items = declarations.chain(steps.into_iter().map(Item::from));
         let items = views.into_iter().map(Item::View).chain(items);
-        let items = items.chain(kept.into_iter().map(Item::Keep)).collect();
+        let items = items.chain(kept.into_iter().map(Item::Keep));
+        let recomputed = recomputed.into_iter().map(|Recomputed { target, .. }| Item::Recompute(target));
+        let items = items.chain(recomputed).collect();
         Ok(Program { items, ..self.clone() })
     }
 
@@ -124,6 +129,14 @@ impl Program {
     #[must_use]
     pub fn keep(mut self, name: impl Into<String>) -> Program {
         self.kept.push(name.into());
+        self
+    }
+
+    /// Makes backward passes compute the node of that name again instead of reading its stored values, as
+    /// `recompute` in the text does. A node that is kept too is stored.
+    #[must_use]
+    pub fn recompute(mut self, name: impl Into<String>) -> Program {
+        self.recomputed.push(name.into());
         self
     }
 
@@ -201,7 +214,17 @@ impl Program {
                 assignments.kept.insert(node);
             }
             for name in &self.kept {
-                assignments.kept.insert(self.kept_node(name, inference.names())?);
+                let node = inference.names().find(name).map_err(|kind| self.requested("keep", name, kind))?;
+                assignments.kept.insert(node);
+            }
+            for item in &expanded.recomputed {
+                let (node, origin) = recomputed::analyse(item, &inference, &self.text).map_err(located)?;
+                assignments.recomputed.insert(node, origin);
+            }
+            for name in &self.recomputed {
+                let node = recomputed::node(name, &inference)
+                    .map_err(|kind| self.requested("recompute", name, kind))?;
+                assignments.recomputed.insert(node, Origin::default());
             }
             inference.check_used(&assignments.kept).map_err(located)?;
             assignments.text_nodes = inference.names().made().clone();
@@ -230,11 +253,10 @@ impl Program {
         })
     }
 
-    fn kept_node(&self, name: &str, names: &NodeNames) -> Result<TensorNode, TextError> {
-        names.find(name).map_err(|kind| {
-            let text = format!("{}\nkeep {name}", self.text.user_text());
-            TextError::new(kind.at(text.len() - name.len()..text.len()), &text.into())
-        })
+    /// An error about a name that the caller gave, as if the text had the word and the name at its end.
+    fn requested(&self, word: &str, name: &str, kind: TextErrorKind) -> TextError {
+        let text = format!("{}\n{word} {name}", self.text.user_text());
+        TextError::new(kind.at(text.len() - name.len()..text.len()), &text.into())
     }
 
     /// Expands the items of the program. `is_taken` says that a node has a name, which expansion then leaves

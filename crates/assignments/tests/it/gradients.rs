@@ -167,6 +167,83 @@ fn lowering_rejects_gradients() {
     .assert_eq(&error.to_string());
 }
 
+/// Requests to compute nodes again stand anywhere, and print behind the statements.
+#[test]
+fn nodes_are_computed_again_by_request() {
+    let text = format!(
+        "recompute d
+        {NETWORK}
+        repeat l in 0..2 {{ z[l][k] := d[k] * d[k]; recompute z[l] }}
+        recompute[k] := z[0][k] + z[1][k]
+        keep recompute, loss"
+    );
+    let program = Program::parse(&text).expect("valid");
+    assert!(program.to_string().starts_with("recompute d\ninput x"), "{program}");
+    assert!(program.to_string().contains("    recompute z[l]\n}\nrecompute[k] := "), "{program}");
+    let printed = program.expand().expect("valid").to_string();
+    assert!(
+        printed.ends_with("keep recompute\nkeep loss\nrecompute d\nrecompute z.0\nrecompute z.1\n"),
+        "{printed}"
+    );
+
+    let assignments = program.assignments(&[]).expect("valid");
+    let names =
+        |program: &Assignments| -> Vec<String> { program.recomputed.keys().map(TensorNode::name).collect() };
+    assert_eq!(names(&assignments), ["d", "z_0", "z_1"]);
+    let printed = assignments.to_text();
+    assert!(printed.ends_with("recompute d\nrecompute z.0\nrecompute z.1\n"), "{printed}");
+    assert_eq!(names(&valid(&printed)), ["d", "z_0", "z_1"]);
+
+    // The caller requests the same.
+    let assignments = Program::parse(NETWORK).expect("valid").recompute("d").keep("loss").assignments(&[]);
+    let assignments = assignments.expect("valid");
+    assert_eq!(names(&assignments), ["d"]);
+    assert_eq!(names(&assignments.then(valid("v[i] := 1 where i < 2; keep v; recompute v"))), ["d", "v"]);
+}
+
+#[test]
+fn errors_about_nodes_to_compute_again() {
+    error(
+        "s :+= w[i]\nrecompute w",
+        expect![[r#"
+            line 2, column 11: no statement computes node `w`, so a backward pass cannot compute it again; expected an intermediate
+            2 | recompute w
+              |           ^"#]],
+    );
+    error(
+        "s :+= w[i]\nrecompute y",
+        expect![[r#"
+            line 2, column 11: unknown node `y`; expected one of n, s, w, x
+            2 | recompute y
+              |           ^"#]],
+    );
+    error(
+        "repeat l in 0..2 { recompute x }",
+        expect![[r#"
+            line 1, column 30: no statement computes node `x`, so a backward pass cannot compute it again; expected an intermediate
+            1 | repeat l in 0..2 { recompute x }
+              |                              ^
+            for `l` = 0, line 1, column 1
+            1 | repeat l in 0..2 { recompute x }
+              | ^^^^^^^^^^^^^^^^"#]],
+    );
+    error(
+        "def f(a[i]) -> r[] { r :+= a[i]; recompute r }\ns := f(w[i])",
+        expect![[r#"
+            line 1, column 44: `recompute r` in function `f`; write it outside of functions, whose nodes are their own
+            1 | def f(a[i]) -> r[] { r :+= a[i]; recompute r }
+              |                                            ^
+            in function `f`, line 2, column 6
+            2 | s := f(w[i])
+              |      ^^^^^^^"#]],
+    );
+    let requested = Program::parse("input w f32[4]\ns :+= w[i]").expect("valid").recompute("w").keep("s");
+    expect![[r#"
+        line 3, column 11: no statement computes node `w`, so a backward pass cannot compute it again; expected an intermediate
+        3 | recompute w
+          |           ^"#]].assert_eq(&requested.assignments(&[]).expect_err("no statement computes w").to_string());
+}
+
 /// The error for a text over the nodes `x f32[4]`, `n i32[4]`, `w f32[4]`, `s f32[]` and `count i32[]`.
 fn error(text: &str, expected: Expect) {
     let nodes = [

@@ -74,6 +74,7 @@ fn in_items(items: &[Item], letters: &mut BTreeSet<String>) {
             | Item::Def(_)
             | Item::Declaration(_)
             | Item::Keep(_)
+            | Item::Recompute(_)
             | Item::View(_)
             | Item::Gradient(_) => {}
         }

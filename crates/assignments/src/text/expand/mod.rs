@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use self::scope::Scope;
 use super::ast::{
-    Access, Call, Declaration, Def, ExpandedStep, Frame, FrameKind, Gradient, Item, Repeat, SizeItem,
-    Statement, View,
+    Access, Call, Declaration, Def, ExpandedStep, Frame, FrameKind, Gradient, Item, Recomputed, Repeat,
+    SizeItem, Statement, View,
 };
 use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
@@ -49,6 +49,8 @@ pub(super) struct Expanded {
     pub(super) steps: Vec<ExpandedStep>,
     /// The names of the nodes whose values the text keeps.
     pub(super) kept: Vec<Access>,
+    /// The names of the nodes that backward passes compute again.
+    pub(super) recomputed: Vec<Recomputed>,
 }
 
 /// Expands the items of a program. `bound` has the sizes that the caller binds; `is_taken` says that a node
@@ -87,7 +89,7 @@ fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError>
     Ok(functions)
 }
 
-/// Rejects a declaration, `keep` or `grad` in a function, whose nodes are its own in each call.
+/// Rejects a declaration, `keep`, `recompute` or `grad` in a function, whose nodes are its own in each call.
 fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
     match &scope.function {
         Some(function) => {
@@ -133,6 +135,7 @@ impl Expansion<'_> {
             Item::Repeat(repeat) => self.repeat(repeat, scope),
             Item::Declaration(declaration) => self.declaration(declaration, scope),
             Item::Keep(target) => self.keep(target, scope),
+            Item::Recompute(target) => self.recompute(target, scope),
             Item::View(view) => self.view(view, scope),
             Item::Gradient(gradient) => self.gradient(gradient, scope),
         }
@@ -186,6 +189,15 @@ impl Expansion<'_> {
         rewrite::node(&mut target, scope)?;
         self.count(&target.span)?;
         self.expanded.kept.push(target);
+        Ok(())
+    }
+
+    fn recompute(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut target = target.clone();
+        reject_in_function("recompute", &target, scope)?;
+        rewrite::node(&mut target, scope)?;
+        self.count(&target.span)?;
+        self.expanded.recomputed.push(Recomputed { target, frame: scope.frame.clone() });
         Ok(())
     }
 

@@ -183,6 +183,7 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
         | Item::Call(_)
         | Item::Declaration(_)
         | Item::Keep(_)
+        | Item::Recompute(_)
         | Item::View(_)
         | Item::Gradient(_) => None,
     })
@@ -200,6 +201,7 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
             | Item::Call(_)
             | Item::Declaration(_)
             | Item::Keep(_)
+            | Item::Recompute(_)
             | Item::Gradient(_) => {}
         }
     }

@@ -64,6 +64,11 @@ impl Parser<'_> {
                 items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Keep));
                 Ok(false)
             }
+            ("recompute", Token::Name(_)) => {
+                self.next();
+                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Recompute));
+                Ok(false)
+            }
             (word, Token::Name(_)) if Role::from_token(word).is_some() => {
                 let role = Role::from_token(word).unwrap_or(Role::Node);
                 self.next();

@@ -51,7 +51,7 @@ impl Assignments {
         let mut printer = ProgramPrinter::new(self);
         printer.declarations();
         printer.steps(&self.steps);
-        printer.kept_nodes();
+        printer.requests();
         printer.text
     }
 }
@@ -80,14 +80,17 @@ impl<'a> ProgramPrinter<'a> {
         writeln!(self.text, "{line}").expect("a string takes everything");
     }
 
-    /// Keeps nodes in order of first mention, as they are declared, so that the text prints as itself.
-    fn kept_nodes(&mut self) {
-        let kept = &self.program.kept;
+    /// Prints the requests to keep nodes and to compute nodes again, in order of first mention, as the nodes
+    /// are declared, so that the text prints as itself.
+    fn requests(&mut self) {
+        let Assignments { kept, recomputed, .. } = self.program;
         let mentioned = self.program.nodes();
         let others = kept.iter().filter(|node| !mentioned.contains(node));
         for node in mentioned.iter().filter(|node| kept.contains(node)).chain(others) {
-            let line = format!("keep {}", self.names.node(node));
-            self.line(line);
+            self.line(format!("keep {}", self.names.node(node)));
+        }
+        for node in mentioned.iter().filter(|node| recomputed.contains_key(node)) {
+            self.line(format!("recompute {}", self.names.node(node)));
         }
     }
 

@@ -32,7 +32,8 @@ impl<'a> Subexpressions<'a> {
             }
         });
         found.retain(|node, _| {
-            reads.get(node) == Some(&1) && writes.get(node) == Some(&1) && !program.kept.contains(node)
+            let is_named = program.kept.contains(node) || program.recomputed.contains_key(node);
+            reads.get(node) == Some(&1) && writes.get(node) == Some(&1) && !is_named
         });
         Subexpressions(found)
     }
