@@ -115,7 +115,7 @@ impl<'a> BackwardPass<'a> {
         let node = adjoint.node.clone();
         match seed {
             None => self.tape.backward.push(crate::forward_program::filled(&node, 1.0, origin)),
-            Some(seed) => self.copy(seed, &node, origin)?,
+            Some(seed) => self.tape.copy(seed, &node, origin)?,
         }
         Ok(())
     }
@@ -315,7 +315,7 @@ impl<'a> BackwardPass<'a> {
         older: Option<(&TensorNode, bool, bool)>,
     ) -> Result<(), GradientError> {
         let value = statement.accumulated(&mut self.tape)?;
-        let before = self.tape.forward.value_before(&statement.accum.lhs, statement.at)?;
+        let before = self.tape.value_before(&statement.accum.lhs, statement.at)?;
         let before = Access::at_target(&before, &statement.accum);
         let result = self.result_at_target(statement)?;
         let (operands, old_operand) =
@@ -340,7 +340,7 @@ impl<'a> BackwardPass<'a> {
 
     /// The values that a statement leaves in its target, at its points.
     fn result_at_target(&mut self, statement: &Statement) -> Result<Access, GradientError> {
-        let result = self.tape.forward.value_before(&statement.accum.lhs, statement.at + 1)?;
+        let result = self.tape.value_before(&statement.accum.lhs, statement.at + 1)?;
         Ok(Access::at_target(&result, &statement.accum))
     }
 
@@ -352,7 +352,7 @@ impl<'a> BackwardPass<'a> {
         accum: &Accum,
     ) -> Result<TensorNode, GradientError> {
         let older = self.older(adjoint, node)?;
-        self.copy(&adjoint.node, &older, &accum.origin)?;
+        self.tape.copy(&adjoint.node, &older, &accum.origin)?;
         Ok(older)
     }
 
@@ -398,21 +398,6 @@ impl<'a> BackwardPass<'a> {
             statement.push(target, Operation::Copy, &[zero], &mut self.tape)?;
         }
         Ok(())
-    }
-
-    /// Copies a node.
-    pub(crate) fn copy(
-        &mut self,
-        from: &TensorNode,
-        to: &TensorNode,
-        origin: &Origin,
-    ) -> Result<(), GradientError> {
-        let dims = to.dims_without_padding()?;
-        let points = each_element(to, &dims, origin);
-        let statement = Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)?;
-        let target =
-            Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
-        statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], &mut self.tape)
     }
 }
 

@@ -126,6 +126,26 @@ pub enum GradientErrorKind {
         /// The name of its parent.
         of: String,
     },
+    /// A node to be computed again depends on a node that has changed since.
+    #[error(
+        "node {node} cannot be computed again in the backward pass, because {input}, which it is computed from, \
+         changes after it; write the new values to another node, or remove `recompute {node}`"
+    )]
+    RecomputedInput {
+        /// The name of the node to be computed again.
+        node: String,
+        /// The name of the node that has changed.
+        input: String,
+    },
+    /// A node to be computed again has values that the program does not compute.
+    #[error(
+        "node {node} cannot be computed again in the backward pass, because it has values from before the program, or \
+         its own id; remove `recompute {node}`"
+    )]
+    RecomputedValues {
+        /// The name of the node to be computed again.
+        node: String,
+    },
     /// A padded read has an index with a symbol of unknown range.
     #[error(
         "node {node} is read beyond its dimensions at an index with symbols; expected a range for them, as in \

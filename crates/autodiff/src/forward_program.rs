@@ -209,14 +209,8 @@ impl ForwardProgram {
         if self.in_order {
             return Ok(node.clone());
         }
-        let mut sources = BTreeSet::new();
-        self.sources(node, &mut sources);
-        let first_write = |source: &TensorNode| {
-            let writes = self.writes.get(source).map_or(&[][..], Vec::as_slice);
-            let next = writes.get(writes.partition_point(|&at| at < from)).copied();
-            next.or_else(|| self.overwritten.contains(source).then_some(self.steps.len()))
-        };
-        let Some(at) = sources.iter().filter_map(first_write).min() else { return Ok(node.clone()) };
+        let changes = self.sources(node).into_iter().filter_map(|source| self.next_change(&source, from));
+        let Some(at) = changes.min() else { return Ok(node.clone()) };
         if let Some(copy) = self.saved.get(&(node.clone(), at)) {
             return Ok(copy.clone());
         }
@@ -239,14 +233,27 @@ impl ForwardProgram {
 
     /// Whether a write of `target` may change the value of `node`.
     pub(crate) fn is_changed_by(&self, node: &TensorNode, target: &TensorNode) -> bool {
-        let mut sources = BTreeSet::new();
-        self.sources(node, &mut sources);
-        sources.contains(target)
+        self.sources(node).contains(target)
+    }
+
+    /// The positions of the steps before step `from` that write the node.
+    pub(crate) fn writes_before(&self, node: &TensorNode, from: usize) -> &[usize] {
+        let writes = self.writes.get(node).map_or(&[][..], Vec::as_slice);
+        &writes[..writes.partition_point(|&at| at < from)]
+    }
+
+    /// The position of the first step from `from` on that writes the node. A node that the backward pass
+    /// writes counts as written behind the program.
+    pub(crate) fn next_change(&self, node: &TensorNode, from: usize) -> Option<usize> {
+        let writes = self.writes.get(node).map_or(&[][..], Vec::as_slice);
+        let next = writes.get(self.writes_before(node, from).len()).copied();
+        next.or_else(|| self.overwritten.contains(node).then_some(self.steps.len()))
     }
 
     /// The nodes whose change may change the value of `node`: the node itself, and the nodes from which it is
     /// computed if it is virtual or a slice.
-    fn sources(&self, node: &TensorNode, found: &mut BTreeSet<TensorNode>) {
+    pub(crate) fn sources(&self, node: &TensorNode) -> BTreeSet<TensorNode> {
+        let mut found = BTreeSet::new();
         let mut open = vec![node.clone()];
         while let Some(node) = open.pop() {
             if !found.insert(node.clone()) {
@@ -259,6 +266,7 @@ impl ForwardProgram {
                 open.extend(writes.flat_map(|&at| reads(&self.steps[at])).cloned());
             }
         }
+        found
     }
 
     /// Steps that copy a node before step `at`. Of a virtual node, only elements that steps have written can
@@ -384,7 +392,7 @@ pub(crate) fn targets(step: &ProgramStep) -> Vec<TensorNode> {
 }
 
 /// The nodes that a step reads.
-fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
+pub(crate) fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
     let sliced = match step {
         ProgramStep::Fetch { op: FetchOp::Slice { of, .. }, .. } => Some(of),
         ProgramStep::Fetch { op: FetchOp::SampleValues(samples), .. } => Some(&samples.of),

@@ -8,6 +8,7 @@ use tnode::TensorNode;
 use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind};
 use crate::forward_program::{ForwardProgram, filled, flat};
+use crate::recompute::Recomputation;
 use crate::statement::gradient_node;
 
 /// A program followed by its backward pass.
@@ -171,6 +172,9 @@ fn backward(
     let forward = ForwardProgram::new(before, parameters)?;
     check(&forward, request)?;
     let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
+    let mut requests = program.recomputed.clone();
+    requests.retain(|node, _| !program.kept.contains(node));
+    pass.tape.recomputation = Recomputation::of(requests);
     pass.start(loss, seed, origin)?;
     pass.run()?;
     let (mut steps, reached, forward) = (pass.tape.backward, pass.reached, pass.tape.forward);

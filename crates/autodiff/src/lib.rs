@@ -39,6 +39,9 @@
 //!   leaks no NaN. Sums of products are an exception, because a matrix product stays one: if an operand has
 //!   infinite elements, select them before the sum.
 //! * Values that later steps overwrite are copied if the backward pass needs them, by steps of the program.
+//! * The backward pass reads the values that the program stores, and computes the nodes of
+//!   [`Assignments::recomputed`](assignments::Assignments::recomputed) again, with the same bits. Every array
+//!   that it needs is a node of the program.
 //! * Gradients can be differentiated again, except for products of several values per element (`*=`).
 //! * A program that cannot be differentiated gives a typed error that names the statement.
 //!
@@ -52,6 +55,7 @@ pub mod rules; // the table of derivatives
 
 mod access; // accesses, and accumulations derived from others
 mod forward_program; // the program to differentiate
+mod recompute; // values that the backward pass computes again
 mod statement; // one accumulation of it
 
 mod backward; // the steps in reverse

@@ -30,8 +30,8 @@ impl BackwardPass<'_> {
         let (node, origin, starts) =
             (first.accum.lhs.clone(), first.accum.origin.clone(), first.accum.init_neutral);
         let whole = self.whole(&node, &origin)?;
-        let result = self.tape.forward.value_before(&node, at + 1)?;
-        let old = if starts { node.clone() } else { self.tape.forward.value_before(&node, at)? };
+        let result = self.tape.value_before(&node, at + 1)?;
+        let old = if starts { node.clone() } else { self.tape.value_before(&node, at)? };
         let on_whole = |node: &TensorNode| Access::at_target(node, &whole.accum);
         let (count, share) = (self.like(&node, "ties")?, self.like(&node, "share")?);
         if !starts {
@@ -238,7 +238,7 @@ impl BackwardPass<'_> {
             let target = assigned(&inner, &points);
             statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         } else {
-            let old = access(&self.tape.forward.value_before(&accum.lhs, at)?);
+            let old = access(&self.tape.value_before(&accum.lhs, at)?);
             self.multiplied(&mut statement, &inner, (read, sparse), [old.clone(), old])?;
         }
         Ok(inner)

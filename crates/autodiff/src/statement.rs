@@ -4,14 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::indexing::AxisIndex;
-use assignments::{Accum, AccumOp, Operand, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype};
+use assignments::{
+    Accum, AccumOp, Operand, Origin, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype,
+};
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, UnaryOp};
 use tnode::{DType, Scalar, TensorNode};
 
 use crate::Formula;
-use crate::access::{Access, Operation, Target, derived};
+use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::GradientError;
 use crate::forward_program::ForwardProgram;
+use crate::recompute::Recomputation;
 
 /// The program and the steps of the backward pass so far.
 pub(crate) struct Tape {
@@ -19,13 +22,15 @@ pub(crate) struct Tape {
     pub(crate) backward: Vec<ProgramStep>,
     /// The names of nodes in both.
     names: BTreeSet<String>,
+    /// The values of the program that the backward pass computes again.
+    pub(crate) recomputation: Recomputation,
 }
 
 impl Tape {
     /// A backward pass without steps. New nodes have other names than the nodes of the program and `given`.
     pub(crate) fn new(forward: ForwardProgram, given: impl IntoIterator<Item = TensorNode>) -> Tape {
         let names = forward.nodes().into_iter().chain(given).map(|node| node.name()).collect();
-        Tape { forward, backward: Vec::new(), names }
+        Tape { forward, backward: Vec::new(), names, recomputation: Recomputation::default() }
     }
 
     /// A new node for values that only the backward pass uses.
@@ -46,6 +51,20 @@ impl Tape {
         gradient_named(name.trim_end_matches(".grad"), node)
     }
 
+    /// Appends a step that copies a node.
+    pub(crate) fn copy(
+        &mut self,
+        from: &TensorNode,
+        to: &TensorNode,
+        origin: &Origin,
+    ) -> Result<(), GradientError> {
+        let points = each_element(to, &to.dims_without_padding()?, origin);
+        let statement = Statement::new(&points, self.forward.steps().len(), true, self)?;
+        let target =
+            Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
+        statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], self)
+    }
+
     /// The first of a series of names that no node has.
     fn unused(&mut self, name: impl Fn(usize) -> String) -> String {
         let unused = (1..).map(name).find(|name| !self.names.contains(name)).unwrap_or_default();
@@ -59,7 +78,7 @@ fn numbered(name: &str, number: usize) -> String {
 }
 
 /// The name of a node as one part of a label.
-fn plain_name(node: &TensorNode) -> String {
+pub(crate) fn plain_name(node: &TensorNode) -> String {
     node.name().replace('.', "_")
 }
 
@@ -127,7 +146,7 @@ impl Statement {
         let is_computed = access.index.iter().any(|index| index.computed().is_some());
         access.operand = match access.operand {
             Operand::Node(node) => {
-                let value = tape.forward.value_before(&node, self.at)?;
+                let value = tape.value_before(&node, self.at)?;
                 match node.padding() {
                     // The values outside do not depend on the statement that reads them.
                     Some(_) if !is_computed => {
@@ -140,7 +159,7 @@ impl Statement {
                 }
             }
             Operand::Padded { node, outside } => {
-                Operand::Padded { node: tape.forward.value_before(&node, self.at)?, outside }
+                Operand::Padded { node: tape.value_before(&node, self.at)?, outside }
             }
             operand => operand,
         };
@@ -169,7 +188,7 @@ impl Statement {
             && accum.lhs.dtype() == accum.rhs.dtype()
             && accum.projections.project_lhs().iter().all(|index| index.computed().is_none());
         let result = match is_stored {
-            true => Access::at_target(&tape.forward.value_before(&accum.lhs, self.at + 1)?, accum),
+            true => Access::at_target(&tape.value_before(&accum.lhs, self.at + 1)?, accum),
             false => self.value_at_points(accum.rhs.dtype(), tape)?,
         };
         self.result = Some(result.clone());
@@ -198,6 +217,13 @@ impl Statement {
 
     /// Appends an accumulation of the values that the statement accumulates.
     pub(crate) fn store_values(&self, target: Target, tape: &mut Tape) -> Result<(), GradientError> {
+        let accum = self.stored_values(target, tape)?;
+        tape.backward.push(ProgramStep::Accum(Box::new(accum)));
+        Ok(())
+    }
+
+    /// An accumulation of the values that the statement accumulates.
+    pub(crate) fn stored_values(&self, target: Target, tape: &mut Tape) -> Result<Accum, GradientError> {
         let operation = match &self.accum.rhs {
             Rhs::Copy(_) => Operation::Copy,
             Rhs::Unary(op, _) => Operation::Unary(*op),
@@ -208,7 +234,7 @@ impl Statement {
         for position in 0..self.accum.rhs.operands().len() {
             operands.extend(self.operand(position, tape)?);
         }
-        self.push(target, operation, &operands, tape)
+        self.derived(target, operation, &operands)
     }
 
     /// A new node with one element per point.
@@ -229,10 +255,20 @@ impl Statement {
         operands: &[Access],
         tape: &mut Tape,
     ) -> Result<(), GradientError> {
-        let values = |position| self.computing.get(&position).cloned();
-        let accum = derived(&self.accum, values, target, operation, operands)?;
+        let accum = self.derived(target, operation, operands)?;
         tape.backward.push(ProgramStep::Accum(Box::new(accum)));
         Ok(())
+    }
+
+    /// An accumulation over the points of this statement.
+    fn derived(
+        &self,
+        target: Target,
+        operation: Operation,
+        operands: &[Access],
+    ) -> Result<Accum, GradientError> {
+        let values = |position| self.computing.get(&position).cloned();
+        derived(&self.accum, values, target, operation, operands)
     }
 
     /// Appends the accumulation of a formula. Operations in it become new arrays, which the optimiser may

@@ -115,7 +115,7 @@ impl TangentPass<'_> {
             let tangent = match self.pass.tape.forward.writes(parameter) {
                 true => {
                     let copy = self.new_tangent(parameter)?;
-                    self.pass.copy(direction, &copy, Origin::unknown())?;
+                    self.pass.tape.copy(direction, &copy, Origin::unknown())?;
                     copy
                 }
                 false => direction.clone(),
@@ -237,7 +237,7 @@ impl TangentPass<'_> {
         if known.iter().any(|known| boxes.iter().any(|stored| !are_apart(known, stored))) {
             let older = tangent;
             tangent = self.fresh(node)?;
-            self.pass.copy(&older, &tangent, &first.accum.origin)?;
+            self.pass.tape.copy(&older, &tangent, &first.accum.origin)?;
         }
         self.stored.entry(tangent.clone()).or_default().extend(boxes);
         Ok(tangent)

@@ -26,7 +26,7 @@ impl TangentPass<'_> {
         let (count, sum) = (self.pass.like(&node, "ties")?, self.pass.like(&node, "total")?);
         let result = self.pass.tape.temporary("extreme", &node.dims_without_padding()?, node.dtype())?;
         if !init {
-            self.pass.copy(&node, &result, &origin)?;
+            self.pass.tape.copy(&node, &result, &origin)?;
         }
         for (position, statement) in statements.iter().enumerate() {
             let access = Access::at_target(&result, &statement.accum);

@@ -7,6 +7,7 @@ mod expansion;
 mod listings;
 mod networks;
 mod random_programs;
+mod recompute;
 mod reductions;
 mod rules;
 mod second_derivatives;

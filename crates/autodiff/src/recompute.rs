@@ -1,0 +1,218 @@
+//! Values that the backward pass computes again instead of reading what the forward pass has stored.
+//!
+//! The statement `recompute h` requests it. Before the first statement of the backward pass that needs `h`,
+//! copies of the statements that compute `h` write a new node `h_again`. Only the forward pass reads `h`, so
+//! the memory of `h` is free between both passes. The operands of the copied statements are values of the
+//! forward pass too: nodes with a request are computed again in turn, and other nodes must be unchanged. A
+//! virtual node or a slice that is computed from `h` is computed from `h_again`.
+//!
+//! Source: the idea is checkpointing, as in "Algorithm 799: revolve" (Griewank and Walther 2000); here the
+//! user chooses the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assignments::indexing::{are_injective, are_surjective};
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
+use tnode::TensorNode;
+
+use crate::access::{Access, Target};
+use crate::error::{GradientError, GradientErrorKind};
+use crate::forward_program::{filled, reads};
+use crate::statement::{Statement, Tape, plain_name};
+
+/// The nodes to compute again, and the copies made so far.
+#[derive(Default)]
+pub(crate) struct Recomputation {
+    /// The nodes, each with its request.
+    requests: BTreeMap<TensorNode, Origin>,
+    /// The copies, by the node and the position of the last step that has written it.
+    copies: BTreeMap<(TensorNode, usize), TensorNode>,
+}
+
+impl Recomputation {
+    pub(crate) fn of(requests: BTreeMap<TensorNode, Origin>) -> Recomputation {
+        Recomputation { requests, copies: BTreeMap::new() }
+    }
+}
+
+impl Tape {
+    /// A node that holds, where the next step of the backward pass runs, the value that `node` had before
+    /// step `from`.
+    pub(crate) fn value_before(
+        &mut self,
+        node: &TensorNode,
+        from: usize,
+    ) -> Result<TensorNode, GradientError> {
+        match self.repeated_steps(node, from)? {
+            Some(steps) => self.repeat(node, &steps),
+            None => self.forward.value_before(node, from),
+        }
+    }
+
+    /// The positions of the steps to repeat for the value that `node` had before step `from`; none if the
+    /// node is not computed again.
+    fn repeated_steps(&self, node: &TensorNode, from: usize) -> Result<Option<Vec<usize>>, GradientError> {
+        let requests = &self.recomputation.requests;
+        if requests.is_empty() || self.forward.is_in_order() {
+            return Ok(None);
+        }
+        let sources = self.forward.sources(node);
+        if !sources.iter().any(|source| requests.contains_key(source)) {
+            return Ok(None);
+        }
+        match (self.complete_steps(node, from, &sources), requests.get(node)) {
+            (Ok(steps), _) => Ok(Some(steps)),
+            (Err(obstacle), Some(request)) => Err(obstacle.at(request.target())),
+            // Nobody has asked for this node, and its own value is as good.
+            (Err(_), None) => Ok(None),
+        }
+    }
+
+    /// The positions of the steps that compute `node` before step `from`, from the last one that ends all
+    /// older values.
+    fn complete_steps(
+        &self,
+        node: &TensorNode,
+        from: usize,
+        sources: &BTreeSet<TensorNode>,
+    ) -> Result<Vec<usize>, GradientErrorKind> {
+        let name = || node.name();
+        let steps = self.forward.steps();
+        let writes = self.forward.writes_before(node, from);
+        let first = match writes.iter().rposition(|&at| ends_older_values(&steps[at], node)) {
+            None if node.mode().known_virtual() => 0,
+            first => first.ok_or_else(|| GradientErrorKind::RecomputedValues { node: name() })?,
+        };
+        let Some(&last) = writes.last() else {
+            return Err(GradientErrorKind::RecomputedValues { node: name() });
+        };
+        let is_own_id =
+            |&at: &usize| matches!(steps[at], ProgramStep::Fetch { op: FetchOp::EmbedSelfId, .. });
+        if writes[first..].iter().any(is_own_id) {
+            return Err(GradientErrorKind::RecomputedValues { node: name() });
+        }
+        // The value of a virtual node or of a slice changes with its sources.
+        let later = sources.iter().filter(|source| *source != node);
+        let mut changed =
+            later.filter(|source| self.forward.next_change(source, last).is_some_and(|at| at < from));
+        let mut inputs = writes[first..].iter().flat_map(|&at| self.changed_inputs(node, at));
+        match changed.next().cloned().or_else(|| inputs.next()) {
+            Some(input) => Err(GradientErrorKind::RecomputedInput { node: name(), input: input.name() }),
+            None => Ok(writes[first..].to_vec()),
+        }
+    }
+
+    /// The nodes from which step `at` computes `node` that no longer have the same values after the program,
+    /// without the nodes that are computed again too.
+    fn changed_inputs(&self, node: &TensorNode, at: usize) -> Vec<TensorNode> {
+        let step = &self.forward.steps()[at];
+        let is_requested = |source: &TensorNode| self.recomputation.requests.contains_key(source);
+        let own = step.accums().iter().filter(|accum| accum.lhs == *node).flat_map(Accum::operands);
+        let read: Vec<&TensorNode> = match step {
+            ProgramStep::Fetch { .. } => reads(step),
+            _ => own.filter_map(Operand::node).collect(),
+        };
+        let sources = read.into_iter().flat_map(|read| self.forward.sources(read));
+        let changed = |source: &TensorNode| self.forward.next_change(source, at).is_some();
+        sources.filter(|source| source != node && !is_requested(source) && changed(source)).collect()
+    }
+
+    /// Appends copies of the steps that write `node` at these positions, unless that was done before. Returns
+    /// the node that they write.
+    fn repeat(&mut self, node: &TensorNode, steps: &[usize]) -> Result<TensorNode, GradientError> {
+        let version = (node.clone(), steps.last().copied().unwrap_or_default());
+        if let Some(copy) = self.recomputation.copies.get(&version) {
+            return Ok(copy.clone());
+        }
+        let name = format!("{}_again", plain_name(node));
+        let copy = self.temporary(&name, &node.dims_without_padding()?, node.dtype())?;
+        let origin = self.forward.steps()[version.1].origin().clone();
+        let rest = match steps.iter().rposition(|&at| overwrites_a_part(&self.forward.steps()[at], node)) {
+            // Other steps may have read the older values, which are lost in the node that is overwritten.
+            Some(last) if last > 0 => {
+                let older = self.repeat(node, &steps[..last])?;
+                self.copy(&older, &copy, &origin)?;
+                &steps[last..]
+            }
+            _ => steps,
+        };
+        if self.is_partial(node, steps) {
+            self.backward.push(filled(&copy, 0.0, &origin));
+        }
+        for &at in rest {
+            self.repeat_step(at, node, &copy)?;
+        }
+        self.recomputation.copies.insert(version, copy.clone());
+        Ok(copy)
+    }
+
+    /// Whether steps leave elements of a virtual node without a value.
+    fn is_partial(&self, node: &TensorNode, steps: &[usize]) -> bool {
+        !steps.iter().any(|&at| ends_older_values(&self.forward.steps()[at], node))
+    }
+
+    /// Appends a copy of step `at` that writes `copy` instead of `node`.
+    fn repeat_step(&mut self, at: usize, node: &TensorNode, copy: &TensorNode) -> Result<(), GradientError> {
+        let step = self.forward.steps()[at].clone();
+        let repeated = match &step {
+            ProgramStep::Fetch { op, origin, .. } => {
+                let op = self.fetched_before(op, at)?;
+                ProgramStep::Fetch { node: copy.clone(), op, origin: origin.clone() }
+            }
+            ProgramStep::Concat(parts) => ProgramStep::Concat(self.parts_into(parts, node, copy, at)?),
+            _ => match self.parts_into(step.accums(), node, copy, at)?.pop() {
+                Some(accum) => ProgramStep::Accum(Box::new(accum)),
+                None => return Ok(()),
+            },
+        };
+        self.backward.push(repeated);
+        Ok(())
+    }
+
+    /// The accumulations of step `at` into `node`, which write `copy` instead.
+    fn parts_into(
+        &mut self,
+        parts: &[Accum],
+        node: &TensorNode,
+        copy: &TensorNode,
+        at: usize,
+    ) -> Result<Vec<Accum>, GradientError> {
+        let parts: Vec<&Accum> = parts.iter().filter(|accum| accum.lhs == *node).collect();
+        let projections: Vec<_> = parts.iter().map(|accum| &accum.projections).collect();
+        let once = are_injective(&projections);
+        let mut repeated = Vec::new();
+        for accum in parts {
+            let statement = Statement::new(accum, at, once, self)?;
+            let Access { dims, index, .. } = Access::at_target(copy, accum);
+            let (init_neutral, op) = (accum.init_neutral, accum.op);
+            let target = Target { node: copy.clone(), init_neutral, op, dims, index };
+            repeated.push(statement.stored_values(target, self)?);
+        }
+        Ok(repeated)
+    }
+
+    fn fetched_before(&mut self, op: &FetchOp, at: usize) -> Result<FetchOp, GradientError> {
+        Ok(match op {
+            FetchOp::Slice { index, of } => FetchOp::Slice { index: *index, of: self.value_before(of, at)? },
+            FetchOp::SampleValues(samples) => {
+                let of = self.value_before(&samples.of, at)?;
+                FetchOp::SampleValues(assignments::SampleValues { of, ..samples.clone() })
+            }
+            op => op.clone(),
+        })
+    }
+}
+
+/// Whether a step gives all elements of a node new values.
+fn ends_older_values(step: &ProgramStep, node: &TensorNode) -> bool {
+    let parts: Vec<&Accum> = step.accums().iter().filter(|accum| accum.lhs == *node).collect();
+    let Some(first) = parts.first() else { return matches!(step, ProgramStep::Fetch { .. }) };
+    let all: Vec<_> = parts.iter().map(|accum| &accum.projections).collect();
+    first.init_neutral || (first.op == AccumOp::Assign && are_surjective(&all))
+}
+
+/// Whether a step stores values in some elements of a node and keeps the others.
+fn overwrites_a_part(step: &ProgramStep, node: &TensorNode) -> bool {
+    let stores = |accum: &Accum| accum.lhs == *node && accum.op == AccumOp::Assign;
+    step.accums().iter().any(stores) && !ends_older_values(step, node)
+}
