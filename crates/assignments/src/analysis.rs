@@ -19,7 +19,8 @@ enum NodeUse {
 }
 
 impl Assignments {
-    /// Every node that a step mentions, nodes of merge buffers included, in order of first mention.
+    /// Every node whose values a step reads or writes, nodes of merge buffers included, in order of first
+    /// mention.
     pub fn nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -173,6 +174,7 @@ fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
         ProgramStep::Accum(_)
         | ProgramStep::Concat(_)
         | ProgramStep::Fetch { .. }
+        | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Remark(_) => &[],
     }
@@ -199,12 +201,13 @@ pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
         | ProgramStep::Accum(_)
         | ProgramStep::Concat(_)
         | ProgramStep::Gradient { .. }
+        | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Remark(_) => None,
     }
 }
 
-/// Every node that this step mentions, reads first.
+/// Every node whose values this step reads or writes, reads first.
 pub(crate) fn mentioned(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let operands = step.accums().iter().flat_map(Accum::operands);
     let read = operands.filter_map(|operand| match operand {

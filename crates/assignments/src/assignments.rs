@@ -69,6 +69,9 @@ pub enum ProgramStep {
         /// parameter at position `k`.
         origin: Origin,
     },
+    /// Makes the values that a node has here constants for the gradients of later steps: no derivative goes
+    /// through them. Values that are stored afterwards have derivatives again. Lowering skips this step.
+    Detach(TensorNode),
     /// A group of steps with a name. The names of the outermost blocks make the routine's name.
     Block {
         /// The name, in words.
@@ -88,18 +91,19 @@ impl ProgramStep {
             ProgramStep::Concat(parts) => parts,
             ProgramStep::Fetch { .. }
             | ProgramStep::Gradient { .. }
+            | ProgramStep::Detach(_)
             | ProgramStep::Block { .. }
             | ProgramStep::Remark(_) => &[],
         }
     }
 
-    /// The source spans of this step; unknown for blocks and remarks.
+    /// The source spans of this step; unknown for detached nodes, blocks and remarks.
     pub fn origin(&self) -> &Origin {
         match self {
             ProgramStep::Accum(accum) => &accum.origin,
             ProgramStep::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
             ProgramStep::Fetch { origin, .. } | ProgramStep::Gradient { origin, .. } => origin,
-            ProgramStep::Block { .. } | ProgramStep::Remark(_) => Origin::unknown(),
+            ProgramStep::Detach(_) | ProgramStep::Block { .. } | ProgramStep::Remark(_) => Origin::unknown(),
         }
     }
 }
@@ -383,7 +387,10 @@ fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
                 op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
             } => *id = new(*id),
             ProgramStep::Block { steps, .. } => renumber(steps, to),
-            ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } | ProgramStep::Remark(_) => {}
+            ProgramStep::Fetch { .. }
+            | ProgramStep::Gradient { .. }
+            | ProgramStep::Detach(_)
+            | ProgramStep::Remark(_) => {}
         }
     }
 }
@@ -403,6 +410,7 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
         ProgramStep::Concat(parts) => parts,
         ProgramStep::Fetch { .. }
         | ProgramStep::Gradient { .. }
+        | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Remark(_) => &mut [],
     };

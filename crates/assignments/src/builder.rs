@@ -104,6 +104,20 @@ pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     assignments
 }
 
+/// `detach node`: no derivative goes through the values that the node has here.
+///
+/// ```
+/// use assignments::builder::{constant, detach};
+/// use tnode::TensorNode;
+///
+/// let m = TensorNode::builder("m").dims([3]).build()?;
+/// assert_eq!(constant(&m, 1.0).then(detach(&m)).to_string(), "m =: 1;\ndetach m;\n");
+/// # Ok::<(), tnode::Error>(())
+/// ```
+pub fn detach(node: &TensorNode) -> Assignments {
+    single(ProgramStep::Detach(node.clone()))
+}
+
 /// `node := slice(of, @symbol)`: the slice of `of` at one index of its first axis; a view if possible.
 pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     let mut assignments = Assignments::default();

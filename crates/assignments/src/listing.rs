@@ -45,6 +45,7 @@ pub(crate) fn listing(step: &ProgramStep, symbols: &[StaticSymbol]) -> String {
     match step {
         ProgramStep::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
         ProgramStep::Gradient { loss, parameters, .. } => gradient(loss, parameters, names),
+        ProgramStep::Detach(node) => format!("detach {}", names.node(node)),
         step => {
             let listed = |accum| Accumulation { accum, names }.to_string();
             step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
@@ -75,6 +76,7 @@ fn steps(
             ProgramStep::Gradient { loss, parameters, .. } => {
                 writeln!(f, "{};", gradient(loss, parameters, names))
             }
+            ProgramStep::Detach(node) => writeln!(f, "detach {};", names.node(node)),
             ProgramStep::Remark(text) => writeln!(f, "# {text}"),
             ProgramStep::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;

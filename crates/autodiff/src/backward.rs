@@ -131,6 +131,9 @@ impl<'a> BackwardPass<'a> {
     }
 
     fn step(&mut self, step: &ProgramStep, at: usize) -> Result<(), GradientError> {
+        if let ProgramStep::Detach(node) = step {
+            self.adjoints.remove(node);
+        }
         let targets = crate::forward_program::targets(step);
         let accums: Vec<&Accum> =
             step.accums().iter().filter(|accum| !accum.projections.product_space().contains(&0)).collect();

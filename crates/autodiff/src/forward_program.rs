@@ -166,6 +166,9 @@ impl ForwardProgram {
                 stale.remove(&node);
                 stale.extend(self.slices.get(&node).into_iter().flatten().cloned());
             }
+            if let ProgramStep::Detach(node) = step {
+                active.remove(node);
+            }
             found.push([before, of(&active)]);
         }
         self.active = found;

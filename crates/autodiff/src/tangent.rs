@@ -152,6 +152,9 @@ impl TangentPass<'_> {
     }
 
     fn step(&mut self, step: &ProgramStep, at: usize) -> Result<(), GradientError> {
+        if let ProgramStep::Detach(node) = step {
+            self.tangents.remove(node);
+        }
         let written = targets(step);
         for node in &written {
             if !self.pass.tape.forward.is_active_after(at, node) {

@@ -148,6 +148,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
                     .map_err(|error| error.or_at(|| origin.operand(0)))?;
             }
             ProgramStep::Gradient { loss, origin, .. } => return Err(gradients::unexpanded(loss, origin)),
+            ProgramStep::Detach(_) => {}
             ProgramStep::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
             ProgramStep::Block { name, steps } => {
                 ctx.statements += 2;

@@ -33,13 +33,16 @@ pub(super) enum Item {
     Recompute(Access),
     View(View),
     Gradient(Gradient),
+    /// `detach m`: one node per item.
+    Detach(Detach),
 }
 
-/// A part of an expanded program that computes values.
+/// A part of an expanded program whose place among the other parts matters.
 #[derive(Clone, Debug)]
 pub(super) enum ExpandedStep {
     Statement(Statement),
     Gradient(Gradient),
+    Detach(Detach),
 }
 
 impl From<ExpandedStep> for Item {
@@ -47,6 +50,7 @@ impl From<ExpandedStep> for Item {
         match step {
             ExpandedStep::Statement(statement) => Item::Statement(statement),
             ExpandedStep::Gradient(gradient) => Item::Gradient(gradient),
+            ExpandedStep::Detach(detach) => Item::Detach(detach),
         }
     }
 }
@@ -56,6 +60,7 @@ impl ExpandedStep {
         match self {
             ExpandedStep::Statement(statement) => &statement.span,
             ExpandedStep::Gradient(gradient) => &gradient.span,
+            ExpandedStep::Detach(detach) => &detach.node.span,
         }
     }
 
@@ -64,6 +69,7 @@ impl ExpandedStep {
         match self {
             ExpandedStep::Statement(statement) => &statement.frame,
             ExpandedStep::Gradient(gradient) => &gradient.frame,
+            ExpandedStep::Detach(detach) => &detach.frame,
         }
     }
 }
@@ -86,6 +92,15 @@ pub(super) struct Recomputed {
     /// The name, without indices.
     pub(super) target: Access,
     /// The repetitions around the item, the innermost first.
+    pub(super) frame: Option<Arc<Frame>>,
+}
+
+/// `detach m`: no derivative goes through the values that the node has so far.
+#[derive(Clone, Debug)]
+pub(super) struct Detach {
+    /// The node, without indices.
+    pub(super) node: Access,
+    /// The calls and repetitions around the item, the innermost first.
     pub(super) frame: Option<Arc<Frame>>,
 }
 

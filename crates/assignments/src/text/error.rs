@@ -100,6 +100,17 @@ pub enum TextErrorKind {
         /// The function.
         function: String,
     },
+    /// A function that detaches a parameter or a result.
+    #[error(
+        "function `{function}` detaches `{name}`, which is a node of the caller; copy it to a node of the function, as \
+         in `m[..] := {name}[..]`, and detach that one"
+    )]
+    DetachesParameter {
+        /// The function.
+        function: String,
+        /// The parameter or result.
+        name: String,
+    },
     /// An intermediate that no statement reads and the program does not keep.
     #[error(
         "node `{name}` is written but never read{}; `keep {name}` makes its values readable after a run",

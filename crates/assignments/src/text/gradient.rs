@@ -4,6 +4,7 @@
 //! `w.grad[2]`. A gradient has the dimensions of its parameter, and the same element type, but `f32` for
 //! narrower floats. A given or declared node of that name receives the derivatives instead of a new one. A
 //! parameter stands for the values that it has where the `grad` stands, and may be an intermediate.
+//! `detach m` makes the values that `m` has there constants for gradients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tnode::{DType, TensorNode};
 use super::ast::{Access, Frame, Gradient, Role};
 use super::error::{LocatedError, TextErrorKind, framed};
 use super::infer::Inference;
+use super::names::NodeNames;
 use crate::origin::ByteRange;
 use crate::{AccessSpan, Origin, ProgramStep};
 use lowered_ir::SourceText;
@@ -145,14 +147,24 @@ fn parameter(name: &str, access: &Access, inference: &mut Inference<'_>) -> Resu
     }
 }
 
-/// A node that has values.
+/// A node that has values and that the program reads.
 fn read(name: &str, access: &Access, inference: &mut Inference<'_>) -> Result<TensorNode, LocatedError> {
-    let located = |kind: TextErrorKind| kind.at(access.span.clone());
-    let node = inference.names().find(name).map_err(located)?;
-    if inference.names().is_unwritten(name) {
-        return Err(located(inference.names().not_written(name)));
-    }
+    let node = with_values(name, access, inference.names())?;
     inference.mark_read(&node);
+    Ok(node)
+}
+
+/// A node that has values.
+pub(super) fn with_values(
+    name: &str,
+    access: &Access,
+    names: &NodeNames,
+) -> Result<TensorNode, LocatedError> {
+    let located = |kind: TextErrorKind| kind.at(access.span.clone());
+    let node = names.find(name).map_err(located)?;
+    if names.is_unwritten(name) {
+        return Err(located(names.not_written(name)));
+    }
     Ok(node)
 }
 

@@ -56,12 +56,13 @@ struct FirstWrite {
     frame: Option<Arc<Frame>>,
 }
 
-/// An analysed statement over letters, a statement that fills a node, or a gradient.
+/// An analysed statement over letters, a statement that fills a node, a gradient, or a detached node.
 pub(super) enum Analysed {
     /// A statement with the range of each letter.
     Ranged(ResolvedStatement, Vec<i64>),
     Fill,
     Gradient(ProgramStep),
+    Detach(TensorNode),
 }
 
 impl<'a> Inference<'a> {
@@ -74,7 +75,7 @@ impl<'a> Inference<'a> {
         &self.names
     }
 
-    /// Analyses a statement or a gradient.
+    /// Analyses a statement, a gradient or a detached node.
     pub(super) fn step(
         &mut self,
         step: &mut ExpandedStep,
@@ -87,6 +88,9 @@ impl<'a> Inference<'a> {
             }
             ExpandedStep::Gradient(gradient) => {
                 gradient::analyse(gradient, self, self.text).map(Analysed::Gradient)
+            }
+            ExpandedStep::Detach(detach) => {
+                gradient::with_values(&detach.node.name, &detach.node, self.names()).map(Analysed::Detach)
             }
         }
     }

@@ -76,7 +76,7 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads statements and gradients into `assignments`, over the nodes of `names`. Returns the analysis of each
+/// Reads the steps of an expanded program into `assignments`, over the nodes of `names`. Returns the analysis of each
 /// too.
 fn read<'a>(
     steps: &mut [ExpandedStep],
@@ -103,7 +103,10 @@ fn read<'a>(
     inference.settle_types();
     // An error of a statement precedes the errors of later ones, whichever stage finds them.
     for (step, analysed) in steps.iter().zip(&analysed) {
-        assignments.steps.push(ProgramStep::Remark(source(step, text)));
+        // A detached node has no loops to remark upon.
+        if !matches!(step, ExpandedStep::Detach(_)) {
+            assignments.steps.push(ProgramStep::Remark(source(step, text)));
+        }
         let emitted = match (analysed, step) {
             (Analysed::Ranged(resolved, ranges), _) => emit::emit(resolved, ranges, text, assignments),
             (Analysed::Fill, ExpandedStep::Statement(statement)) => {
@@ -113,19 +116,24 @@ fn read<'a>(
                 assignments.steps.push(gradient.clone());
                 Ok(())
             }
-            (Analysed::Fill, ExpandedStep::Gradient(_)) => Ok(()),
+            (Analysed::Detach(node), _) => {
+                assignments.steps.push(ProgramStep::Detach(node.clone()));
+                Ok(())
+            }
+            (Analysed::Fill, ExpandedStep::Gradient(_) | ExpandedStep::Detach(_)) => Ok(()),
         };
         emitted.map_err(|error| error.within(step.frame()))?;
     }
     result.map(|()| (inference, analysed))
 }
 
-/// The statement or gradient on one line: as the text has it, or as expansion made it.
+/// A step on one line: as the text has it, or as expansion made it.
 fn source(step: &ExpandedStep, text: &str) -> String {
     match step {
         ExpandedStep::Statement(statement) if statement.is_expanded => statement.to_string(),
         ExpandedStep::Statement(Statement { span, .. }) => on_one_line(&text[span.clone()]),
         ExpandedStep::Gradient(gradient) => gradient.to_string(),
+        ExpandedStep::Detach(detach) => detach.to_string(),
     }
 }
 

@@ -76,6 +76,7 @@ impl NodeNames {
                     let members = parameters.flat_map(|parameter| self.members(&parameter.name));
                     members.map(|parameter| gradient_name(&parameter)).collect()
                 }
+                ExpandedStep::Detach(_) => Vec::new(),
             };
             for name in written {
                 self.first_writes.entry(name).or_insert(line);

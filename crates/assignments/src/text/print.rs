@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::ast::{
-    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Expr, ExprKind, Fetch, FrameKind, Gradient,
-    Index, Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role,
-    Row, SizeItem, Statement, View,
+    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Detach, Expr, ExprKind, Fetch, FrameKind,
+    Gradient, Index, Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat,
+    Role, Row, SizeItem, Statement, View,
 };
 use super::linear::{IndexExpr, IndexExprKind};
 use crate::AccumOp;
@@ -32,6 +32,7 @@ impl Display for Lines<'_> {
                 Item::Recompute(target) => writeln!(f, "recompute {}", NodeName(target)),
                 Item::View(view) => writeln!(f, "{view}"),
                 Item::Gradient(gradient) => writeln!(f, "{gradient}"),
+                Item::Detach(detach) => writeln!(f, "{detach}"),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),
                 Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
             }
@@ -100,6 +101,12 @@ impl Display for Gradient {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let parameters: Vec<NodeName> = self.parameters.iter().map(NodeName).collect();
         write!(f, "grad {} by {}", NodeName(&self.loss), List(&parameters))
+    }
+}
+
+impl Display for Detach {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "detach {}", NodeName(&self.node))
     }
 }
 

@@ -33,7 +33,7 @@ impl StatementRanges {
                 let plain = letters.filter(|(letter, _)| letter.parts.is_empty());
                 plain.map(|(letter, &range)| (letter.name.clone(), range)).collect()
             }
-            Analysed::Fill | Analysed::Gradient(_) => Vec::new(),
+            Analysed::Fill | Analysed::Gradient(_) | Analysed::Detach(_) => Vec::new(),
         };
         StatementRanges { statement: super::source(step, text), letters }
     }

@@ -154,6 +154,126 @@ fn gradients_print_as_they_are_written() {
     assert_eq!(statements.last().map(ToString::to_string).as_deref(), Some("grad loss by w"));
 }
 
+/// A function detaches a node of its own, one for each call. The loops of a program do not depend on it.
+#[test]
+fn detached_nodes_print_as_they_are_written() {
+    let text = "
+        def peak(x[..,k]) -> y[..] { m[..] :max= x[..,k]; detach m; y[..] := m[..] }
+        input x f32[3, 4]; param w[0] f32[3]
+        detach x, w[0]
+        y[i] := peak(x[i,k]) + w[0][i]
+        detach[i] := y[i]
+        keep detach";
+    let program = Program::parse(text).expect("valid");
+    expect![[r#"
+        def peak(x[..,k]) -> y[..] {
+            m[..] :max= x[..,k]
+            detach m
+            y[..] := m[..]
+        }
+        input x f32[3,4]
+        param w[0] f32[3]
+        detach x
+        detach w[0]
+        y[i] := peak(x[i,k]) + w[0][i]
+        detach[i] := y[i]
+        keep detach
+    "#]]
+    .assert_eq(&program.to_string());
+    let printed = valid(text).to_text();
+    expect![[r#"
+        input x f32[3,4]
+        node peak.1.m f32[3]
+        node peak.1.y f32[3]
+        input w.0 f32[3]
+        node y f32[3]
+        node detach f32[3]
+        detach x
+        detach w.0
+        peak.1.m[i] :max= x[i,k]
+        detach peak.1.m
+        peak.1.y[i] := peak.1.m[i]
+        y[i] := peak.1.y[i] + w.0[i]
+        detach[i] := y[i]
+        keep detach
+    "#]]
+    .assert_eq(&printed);
+    assert_eq!(read(&printed, &[]).expect("valid").to_text(), printed);
+    let lowered = |text: &str| lower(&valid(text), &LowerOptions::default()).expect("valid").lowered.routine;
+    let with = lowered("input x f32[3]; m := x[0]; detach m; y[i] := x[i] - m; keep y");
+    let without = lowered("input x f32[3]; m := x[0]; y[i] := x[i] - m; keep y");
+    assert_eq!(with.body, without.body);
+}
+
+#[test]
+fn errors_about_detached_nodes() {
+    error(
+        "detach",
+        expect![[r#"
+        line 1, column 7: expected indices such as `[i]`, or one of `:=` `+=` `*=` `max=` `min=` `:+=` `:*=` `:max=` `:min=`, found the end of the text
+        1 | detach
+          |       ^"#]],
+    );
+    error(
+        "detach y\ns :+= w[i]",
+        expect![[r#"
+        line 1, column 8: unknown node `y`; expected one of n, s, w, x
+        1 | detach y
+          |        ^"#]],
+    );
+    error(
+        "detach t; t :+= w[i]; s := t",
+        expect![[r#"
+        line 1, column 8: node `t` has no values yet, since the statement of line 1 is the first to write it; write it before, or declare `input t` if its values come from elsewhere
+        1 | detach t; t :+= w[i]; s := t
+          |        ^"#]],
+    );
+    error(
+        "t :+= w[i]; detach t",
+        expect![[r#"
+        line 1, column 1: node `t` is written but never read; `keep t` makes its values readable after a run
+        1 | t :+= w[i]; detach t
+          | ^"#]],
+    );
+    error(
+        "def f(a[i]) -> r[] { r :+= a[i]; detach a }\ns := f(w[i])",
+        expect![[r#"
+        line 1, column 41: function `f` detaches `a`, which is a node of the caller; copy it to a node of the function, as in `m[..] := a[..]`, and detach that one
+        1 | def f(a[i]) -> r[] { r :+= a[i]; detach a }
+          |                                         ^
+        in function `f`, line 2, column 6
+        2 | s := f(w[i])
+          |      ^^^^^^^"#]],
+    );
+    error(
+        "def f(a[i]) -> r[] { r :+= a[i]; detach r }\ns := f(w[i])",
+        expect![[r#"
+        line 1, column 41: function `f` detaches `r`, which is a node of the caller; copy it to a node of the function, as in `m[..] := r[..]`, and detach that one
+        1 | def f(a[i]) -> r[] { r :+= a[i]; detach r }
+          |                                         ^
+        in function `f`, line 2, column 6
+        2 | s := f(w[i])
+          |      ^^^^^^^"#]],
+    );
+    error(
+        "def f(a[i]) -> r[] { r :+= a[i]; detach s }\ns := f(w[i])",
+        expect![[r#"
+        line 1, column 41: function `f` has no `s`, and reads only its parameters and own nodes; expected one of a, r
+        1 | def f(a[i]) -> r[] { r :+= a[i]; detach s }
+          |                                         ^
+        in function `f`, line 2, column 6
+        2 | s := f(w[i])
+          |      ^^^^^^^"#]],
+    );
+    error(
+        "view v = w as [2, 2]; detach v; s :+= v[i,j]",
+        expect![[r#"
+        line 1, column 30: `v` is a view, whose elements can only be read
+        1 | view v = w as [2, 2]; detach v; s :+= v[i,j]
+          |                              ^"#]],
+    );
+}
+
 /// Lowering has no derivatives. Its error names the crate that has.
 #[test]
 fn lowering_rejects_gradients() {

@@ -36,7 +36,7 @@ const PROGRAMS: [&str; 9] = [
      zero[i] := 0 where i < 4; r[i] := e[3 - i] + zero[i]; p[i] := h[i, tag[i]]
      u := slice(x, @b); keep r, p, m[1], u",
     "repeat l in 0..2 { param m[l] f32[6] }; param b f16
-     d[i] := m[0][i] * m[1][i] + w[i]; s :+= d[i] * b; grad s by m, w; grad s by b, d
+     d[i] := m[0][i] * m[1][i] + w[i]; s :+= d[i] * b; grad s by m, w; detach d, m[1]; grad s by b, d
      repeat l in 0..2 { m[l][i] -= 0.1 * m.grad[l][i] + w.grad[i] }; v[i] := d.grad[i] * b.grad; recompute d, s",
 ];
 

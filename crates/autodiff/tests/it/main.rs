@@ -2,6 +2,7 @@
 
 mod accesses;
 mod compiled;
+mod detach;
 mod errors;
 mod expansion;
 mod listings;

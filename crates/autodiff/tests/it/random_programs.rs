@@ -70,6 +70,18 @@ fn weights() -> ProgramWeights {
     }
 }
 
+/// The program with one of its steps detached: no derivative goes through the values that the step stores.
+fn detached(mut program: Assignments, seed: u64) -> Assignments {
+    let count = program.steps.len().max(1) as u64;
+    let from = usize::try_from(seed % count).unwrap_or(0);
+    let stored = |step: &ProgramStep| step.accums().first().map(|accum| accum.lhs.clone());
+    let found = program.steps.iter().enumerate().skip(from).find_map(|(at, step)| Some((at, stored(step)?)));
+    if let Some((at, node)) = found {
+        program.steps.insert(at + 1, ProgramStep::Detach(node));
+    }
+    program
+}
+
 /// The values that the host gives to a node: moderate floats that are not 0, and integers as drawn.
 fn input(node: &TensorNode, data: &[u64], seed: usize) -> Input {
     let values = if node.dtype().is_float() {
@@ -199,6 +211,9 @@ fn outcome(random: &RandomProgram, seed: u64) -> Result<Outcome, String> {
             Ok(_) => {
                 compare_optimised(&found.program, &inputs, &found.gradients, &bindings)?;
                 compare_tangent(&program, &loss, &found, inputs.clone(), &parameters, &bindings, 1e-9)?;
+                let detached = detached(program.clone(), seed);
+                let found = gradient(&detached, &loss, &parameters).map_err(|error| error.to_string())?;
+                compare_tangent(&detached, &loss, &found, inputs.clone(), &parameters, &bindings, 1e-9)?;
                 return Ok(Outcome::Close(program));
             }
             Err(CheckError::Differs { worst, .. }) => differences.push(worst),

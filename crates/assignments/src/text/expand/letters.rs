@@ -76,7 +76,8 @@ fn in_items(items: &[Item], letters: &mut BTreeSet<String>) {
             | Item::Keep(_)
             | Item::Recompute(_)
             | Item::View(_)
-            | Item::Gradient(_) => {}
+            | Item::Gradient(_)
+            | Item::Detach(_) => {}
         }
     }
 }

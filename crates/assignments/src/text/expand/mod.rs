@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use self::scope::Scope;
 use super::ast::{
-    Access, Call, Declaration, Def, ExpandedStep, Frame, FrameKind, Gradient, Item, Recomputed, Repeat,
-    SizeItem, Statement, View,
+    Access, Call, Declaration, Def, Detach, ExpandedStep, Frame, FrameKind, Gradient, Item, Recomputed,
+    Repeat, SizeItem, Statement, View,
 };
 use super::constraint::Constraint;
 use super::error::{LocatedError, TextErrorKind};
@@ -45,7 +45,7 @@ pub(super) struct Library<'a> {
 pub(super) struct Expanded {
     pub(super) declarations: Vec<Declaration>,
     pub(super) views: Vec<View>,
-    /// The statements and gradients, in order.
+    /// The statements, gradients and detached nodes, in order.
     pub(super) steps: Vec<ExpandedStep>,
     /// The names of the nodes whose values the text keeps.
     pub(super) kept: Vec<Access>,
@@ -138,6 +138,7 @@ impl Expansion<'_> {
             Item::Recompute(target) => self.recompute(target, scope),
             Item::View(view) => self.view(view, scope),
             Item::Gradient(gradient) => self.gradient(gradient, scope),
+            Item::Detach(detach) => self.detach(&detach.node, scope),
         }
     }
 
@@ -221,6 +222,21 @@ impl Expansion<'_> {
         gradient.frame.clone_from(&scope.frame);
         self.count(&gradient.span)?;
         self.expanded.steps.push(ExpandedStep::Gradient(gradient));
+        Ok(())
+    }
+
+    /// In a function, only its own nodes can be detached: derivatives go through the nodes of the caller as
+    /// the caller says.
+    fn detach(&mut self, node: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut node = node.clone();
+        if let Some(function) = scope.function.as_ref().filter(|known| known.arrays.contains_key(&node.name))
+        {
+            let (function, name) = (function.function.clone(), node.name.clone());
+            return Err(TextErrorKind::DetachesParameter { function, name }.at(node.name_span.clone()));
+        }
+        rewrite::node(&mut node, scope)?;
+        self.count(&node.span)?;
+        self.expanded.steps.push(ExpandedStep::Detach(Detach { node, frame: scope.frame.clone() }));
         Ok(())
     }
 

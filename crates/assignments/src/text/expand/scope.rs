@@ -185,7 +185,8 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
         | Item::Keep(_)
         | Item::Recompute(_)
         | Item::View(_)
-        | Item::Gradient(_) => None,
+        | Item::Gradient(_)
+        | Item::Detach(_) => None,
     })
 }
 
@@ -202,7 +203,8 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
             | Item::Declaration(_)
             | Item::Keep(_)
             | Item::Recompute(_)
-            | Item::Gradient(_) => {}
+            | Item::Gradient(_)
+            | Item::Detach(_) => {}
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::ast::{Def, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
+use super::super::ast::{
+    Def, Detach, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem,
+};
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
 use super::{ParseResult, Parser, functions};
@@ -46,6 +48,12 @@ impl Parser<'_> {
             }
             ("grad", Token::Name(_)) => {
                 items.push(Item::Gradient(self.gradient()?));
+                Ok(false)
+            }
+            ("detach", Token::Name(_)) => {
+                self.next();
+                let nodes = self.list(Self::whole_node)?.into_iter();
+                items.extend(nodes.map(|node| Item::Detach(Detach { node, frame: None })));
                 Ok(false)
             }
             ("def", Token::Name(_)) if self.depth > 0 => {

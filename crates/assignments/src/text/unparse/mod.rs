@@ -22,7 +22,7 @@ use tnode::{MemoryMode, TensorNode};
 use self::names::PrintedNames;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
-use super::ast::{Access, Declaration, Gradient, Role};
+use super::ast::{Access, Declaration, Detach, Gradient, Role};
 use super::linear::IndexExpr;
 use crate::origin::ByteRange;
 use crate::{Accum, Assignments, Operand, ProgramStep};
@@ -132,6 +132,7 @@ impl<'a> ProgramPrinter<'a> {
                     let loss = access(self.names.node(loss));
                     self.line(Gradient { loss, parameters, span: NOWHERE, frame: None });
                 }
+                ProgramStep::Detach(node) => self.detach(node),
                 ProgramStep::Block { name, steps } => {
                     self.line(format_args!("# {}", super::on_one_line(name)));
                     self.steps(steps);
@@ -139,6 +140,14 @@ impl<'a> ProgramPrinter<'a> {
                 // A text has its statements as remarks.
                 ProgramStep::Remark(_) => {}
             }
+        }
+    }
+
+    /// A node without a name is mentioned by no other step, so that it does not matter for gradients.
+    fn detach(&mut self, node: &TensorNode) {
+        let node = access(self.names.node(node));
+        if !node.name.is_empty() {
+            self.line(Detach { node, frame: None });
         }
     }
 

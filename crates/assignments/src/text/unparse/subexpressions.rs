@@ -27,6 +27,9 @@ impl<'a> Subexpressions<'a> {
             for node in crate::read_whole(step) {
                 *reads.entry(node.clone()).or_default() += 2;
             }
+            if let ProgramStep::Detach(node) = step {
+                *reads.entry(node.clone()).or_default() += 2;
+            }
             for node in crate::written(step) {
                 *writes.entry(node.clone()).or_default() += 1;
             }
@@ -62,7 +65,7 @@ fn enter_all<'a>(steps: &'a [ProgramStep], found: &mut BTreeMap<TensorNode, &'a 
             }
             ProgramStep::Block { steps, .. } => enter_all(steps, found),
             ProgramStep::Remark(_) => {}
-            ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } => open.clear(),
+            ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } | ProgramStep::Detach(_) => open.clear(),
         }
     }
 }

@@ -65,6 +65,7 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
         y[b,i] := softmax(x[b,i])";
     expect![[r#"
         log_softmax.1.m[b] :max= x[b,k]
+        detach log_softmax.1.m
         log_softmax.1.s[b] :+= exp(x[b,k] - log_softmax.1.m[b])
         log_softmax.1.y[b,k] := x[b,k] - log_softmax.1.m[b] - log(log_softmax.1.s[b])
         sigmoid.1.y[b,i] := recip(1 + exp(-log_softmax.1.y[b,i]))
@@ -76,6 +77,7 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
         attention.1.r[i,c] := q[i,c] * recip_sqrt(f32(size(c)))
         attention.1.s[i,j] :+= attention.1.r[i,c] * k[j,c]
         softmax.2.m[i] :max= attention.1.s[i,k]
+        detach softmax.2.m
         softmax.2.e[i,k] := exp(attention.1.s[i,k] - softmax.2.m[i])
         softmax.2.s[i] :+= softmax.2.e[i,k]
         attention.1.p[i,k] := softmax.2.e[i,k] / softmax.2.s[i]
