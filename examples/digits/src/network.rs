@@ -24,6 +24,7 @@ y[b,k]   := z[b,k] + b2[k]
 
 # softmax and cross-entropy
 top[b]  :max= y[b,k]
+detach top
 e[b,k]   := exp(y[b,k] - top[b])
 sum[b]  :+= e[b,k]
 loss     += log(sum[b]) * 0.03125
