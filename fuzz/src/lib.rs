@@ -4,6 +4,7 @@
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/it/fuzz_targets.rs`).
 
+use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::Program;
 use codegen_core::{Codegen, CodegenError};
@@ -41,14 +42,22 @@ pub fn parse(data: &[u8]) {
     }
 }
 
-/// The parser of assignment text terminates on any bytes, and accepted texts lower to IR that verifies. The
-/// same holds for valid programs derived from the bytes.
+/// The parser of assignment text terminates on any bytes, and accepted texts lower to IR that verifies, also
+/// if they have gradients. The same holds for valid programs derived from the bytes, and for the gradient of
+/// the last result of each.
 pub fn assignments(data: &[u8]) {
     if let Ok(source) = std::str::from_utf8(data) {
-        assigned(source, &some_nodes());
+        accepts(source);
     }
     let program = program_from_bytes(data);
     assert!(assigned(&program.text, &program.nodes), "rejected:\n{}", program.text);
+    let assignments = Program::parse(&program.text).and_then(|text| text.assignments(&program.nodes));
+    differentiated(&assignments.expect("an accepted program"));
+}
+
+/// Whether the text is a program over nodes `x`, `w`, `y`, `v`, `n` and `s`.
+pub fn accepts(source: &str) -> bool {
+    assigned(source, &some_nodes())
 }
 
 fn some_nodes() -> [TensorNode; 6] {
@@ -75,10 +84,34 @@ fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
     assert_eq!(again.to_string(), printed);
     let expanded = |program: &Program| program.expand().map(|expanded| expanded.to_string()).ok();
     assert_eq!(expanded(&again), expanded(&program));
-    let Ok(assignments) = program.assignments(nodes) else { return false };
-    let Ok(program) = lower(&assignments, &LowerOptions::default()) else { return false };
+    let Ok(mut assignments) = program.assignments(nodes) else { return false };
+    if autodiff::expand(&mut assignments).is_err() {
+        return false;
+    }
+    lowers(&assignments)
+}
+
+/// Whether the front end lowers the program; the result verifies.
+fn lowers(assignments: &Assignments) -> bool {
+    let Ok(program) = lower(assignments, &LowerOptions::default()) else { return false };
     verify(&program.lowered.routine).expect("lowered assignments verify");
     true
+}
+
+/// The gradient of the last float that a program writes, by all floats that it reads, lowers.
+fn differentiated(program: &Assignments) {
+    let written = program.written_nodes();
+    let Some(loss) = written.iter().rfind(|node| node.dtype().is_float()) else { return };
+    let nodes = program.nodes();
+    let is_parameter = |node: &&TensorNode| node.dtype().is_float() && !written.contains(*node);
+    let parameters: Vec<&TensorNode> = nodes.iter().filter(is_parameter).collect();
+    let dims = loss.dims_without_padding().expect("a node with dimensions");
+    let seed = TensorNode::builder("seed").dims(dims).dtype(loss.dtype()).build().expect("a plain node");
+    if let Ok(found) = autodiff::gradient_seeded(program, loss, &seed, &parameters) {
+        lower(&found.program, &LowerOptions::default())
+            .map(|lowered| verify(&lowered.lowered.routine).expect("a gradient verifies"))
+            .unwrap_or_else(|error| panic!("{error}\n{}", found.program));
+    }
 }
 
 /// For the routine of every text that verifies, every stage terminates and its result verifies. A small

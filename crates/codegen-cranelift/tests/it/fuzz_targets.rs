@@ -1,7 +1,7 @@
 //! The fuzz targets without a fuzzer: on every seed, on mutations of the seeds, and on fixed random bytes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use filetests::generate::{Choices, bytes_of_seed};
 
@@ -9,13 +9,18 @@ use filetests::generate::{Choices, bytes_of_seed};
 #[path = "../../../../fuzz/src/lib.rs"]
 mod targets;
 
-/// The seeds in `fuzz/seeds`, one per file.
-fn seeds() -> Vec<Vec<u8>> {
+/// The files in `fuzz/seeds`: routines as `.lir`, and programs in assignment text as `.assign`.
+fn seed_paths() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let mut paths: Vec<_> = fs::read_dir(folder).expect("the seeds").flatten().map(|e| e.path()).collect();
     paths.sort();
-    assert!(!paths.is_empty());
-    paths.iter().map(|path| fs::read(path).expect("a readable file")).collect()
+    let has = |end: &str| paths.iter().any(|path| path.extension().is_some_and(|found| found == end));
+    assert!(has("lir") && has("assign"));
+    paths
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    seed_paths().iter().map(|path| fs::read(path).expect("a readable file")).collect()
 }
 
 /// The text with a few bytes duplicated elsewhere, removed, or replaced by bytes that such texts contain.
@@ -58,7 +63,16 @@ fn parse() {
 
 #[test]
 fn assignments() {
+    on_texts(targets::assignments, 10);
     on_bytes(targets::assignments, 200);
+}
+
+#[test]
+fn seeds_of_assignments_are_programs_with_gradients() {
+    for path in seed_paths().into_iter().filter(|path| path.extension().is_some_and(|end| end == "assign")) {
+        let source = fs::read_to_string(&path).expect("a readable file");
+        assert!(source.contains("\ngrad ") && targets::accepts(&source), "{}", path.display());
+    }
 }
 
 #[test]
