@@ -14,6 +14,7 @@ mod conformance;
 mod export_web;
 mod gpu;
 mod gpu_archive;
+mod gradient_goldens;
 mod lir;
 mod peers_venv;
 
@@ -40,6 +41,8 @@ enum Task {
     /// Pack the tests that need an NVIDIA GPU and the benchmarks, for a machine with such a GPU and without
     /// Rust.
     GpuArchive(gpu_archive::GpuArchiveArgs),
+    /// Write the gradients that jax computes for random programs, with which tests compare.
+    GradientGoldens(gradient_goldens::GradientGoldensArgs),
     /// Pack every published crate as a registry would get it.
     Package {
         /// Also build each crate from its package alone.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
         Task::GpuArchive(args) => gpu_archive::run(&args),
+        Task::GradientGoldens(args) => gradient_goldens::run(&args),
         Task::Package { verify } => xtask::packages::package(verify),
         Task::Readmes => xtask::readmes::write(),
         Task::Bless(args) => bless::run(&args),

@@ -34,6 +34,7 @@
 mod choices; // decisions from bytes
 pub mod format; // element types as number formats
 mod generate; // programs from bytes
+mod gradient_golden; // programs with gradients that another library computed
 mod program; // programs as data
 mod split_mix; // random words from a seed
 mod text; // the text of programs
@@ -42,6 +43,7 @@ mod weights; // tables of the generator
 
 pub use choices::Choices;
 pub use generate::{program_from_bytes, program_from_seed};
+pub use gradient_golden::{GradientGolden, gradient_goldens};
 pub use program::{
     Accumulation, BinaryFunction, NodeMode, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis,
     ProgramBound, ProgramExpr, ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramSymbol,

@@ -1,10 +1,11 @@
 //! The assignment text of a program, and its listing with nodes and data.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::program::{
-    Accumulation, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis, ProgramBound, ProgramExpr,
-    ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramVar, RandomProgram,
+    Accumulation, NodeMode, ProgramAccess, ProgramAffine, ProgramAssign, ProgramAxis, ProgramBound,
+    ProgramExpr, ProgramLetter, ProgramNode, ProgramNumber, ProgramStatement, ProgramVar, RandomProgram,
 };
 
 impl RandomProgram {
@@ -30,6 +31,26 @@ impl RandomProgram {
             }
             ProgramStatement::Assign(assign) => self.assign(assign),
         }
+    }
+
+    /// Statements that compute a node `loss` of rank 0: the sum of the sines of all elements between -30 and
+    /// 30 of the floats that the first routine writes. Empty if it writes no floats.
+    pub fn loss_text(&self) -> String {
+        let written: BTreeSet<usize> =
+            self.routines[0].iter().flat_map(|statement| statement.written()).collect();
+        let is_summed = |node: &ProgramNode| {
+            node.dtype.is_float() && !node.dims.contains(&0) && node.mode != NodeMode::Virtual
+        };
+        let summed = written.into_iter().map(|at| &self.nodes[at]).filter(|node| is_summed(node));
+        let (mut text, mut parts) = (String::new(), Vec::new());
+        for (at, ProgramNode { name, dims, .. }) in summed.enumerate() {
+            let letters: Vec<String> = (0..dims.len()).map(|axis| format!("i{axis}")).collect();
+            let element = format!("{name}[{}]", letters.join(", "));
+            let sum = if dims.is_empty() { ":=" } else { ":+=" };
+            text += &format!("part{at} {sum} sin(where(abs({element}) < 30.0, {element}, 0.0))\n");
+            parts.push(format!("part{at}"));
+        }
+        if parts.is_empty() { text } else { format!("{text}loss := {}\n", parts.join(" + ")) }
     }
 
     fn assign(&self, assign: &ProgramAssign) -> String {

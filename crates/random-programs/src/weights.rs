@@ -388,4 +388,100 @@ impl ProgramWeights {
             ..ProgramWeights::one_routine()
         }
     }
+
+    /// One routine of floats and integers, mostly of operations that have a derivative, whose values stay
+    /// moderate.
+    pub fn differentiable() -> ProgramWeights {
+        use Accumulation::{Add, Div, Max, Min, Mul, Store, Sub};
+        use BinaryFunction as Op;
+        use ExpressionKind::{Cast, Comparison, Fma, Function, Leaf, Operator, Where};
+        use LeafKind::{Gather, Letter, Number, Own, Read, Symbol};
+        use TargetKind::{Partial, Plain, Rewrite, Scatter};
+        ProgramWeights {
+            statements_per_routine: 4,
+            points: 60,
+            extents: &[2, 3, 1, 4],
+            types: &[DType::F64, DType::F64, DType::F64, DType::F64, DType::F64, DType::I32],
+            statements: &[
+                StatementKind::Assign,
+                StatementKind::Assign,
+                StatementKind::Assign,
+                StatementKind::Concatenation,
+                StatementKind::Slice,
+            ],
+            accumulations: &[Store, Add, Store, Add, Max, Add, Mul, Min, Store, Sub, Div, Store],
+            targets: &[Plain, Plain, Partial, Scatter, Rewrite, Rewrite],
+            result_modes: &[NodeMode::Undecided],
+            ranks: &[1, 2, 0, 2, 3],
+            rereads: (2, 3),
+            levels: &[1, 2, 0, 1],
+            expressions: &[
+                Leaf, Operator, Operator, Operator, Function, Function, Where, Fma, Comparison, Cast,
+            ],
+            leaves: &[Read, Read, Read, Read, Read, Read, Gather, Own, Number, Letter, Symbol, Own],
+            functions: &[
+                UnaryFunction::Sin,
+                UnaryFunction::Tanh,
+                UnaryFunction::Neg,
+                UnaryFunction::Abs,
+                UnaryFunction::Relu,
+                UnaryFunction::Exp,
+                UnaryFunction::Cos,
+                UnaryFunction::Satur01,
+                UnaryFunction::Sin,
+                UnaryFunction::Tanh,
+                UnaryFunction::Sqrt,
+                UnaryFunction::Recip,
+            ],
+            operators: &[Op::Mul, Op::Add, Op::Sub, Op::Mul, Op::Max, Op::Min, Op::Div, Op::ReluGate],
+            numbers: &[
+                ProgramNumber::Fraction(0.5),
+                ProgramNumber::Integer(1),
+                ProgramNumber::Fraction(1.5),
+                ProgramNumber::Fraction(0.3),
+            ],
+            ..ProgramWeights::one_routine()
+        }
+    }
+
+    /// Programs of the kind of [`differentiable`](Self::differentiable), smaller, with margins and with every
+    /// operation that the text has for floats.
+    pub fn every_derivative() -> ProgramWeights {
+        use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate, Store, Sub};
+        ProgramWeights {
+            points: 24,
+            statements: &[
+                StatementKind::Assign,
+                StatementKind::Assign,
+                StatementKind::Assign,
+                StatementKind::Assign,
+                StatementKind::Concatenation,
+                StatementKind::Fill,
+                StatementKind::Slice,
+            ],
+            accumulations: &[
+                Store,
+                Add,
+                Store,
+                Max,
+                Add,
+                Mul,
+                Min,
+                Store,
+                Sub,
+                Div,
+                Pow,
+                ReluGate,
+                Satur01Gate,
+                Or,
+                And,
+                Store,
+            ],
+            has_margins: true,
+            reads_margins: true,
+            functions: UnaryFunction::ALL,
+            operators: &ALL_OPERATORS,
+            ..ProgramWeights::differentiable()
+        }
+    }
 }

@@ -5,6 +5,8 @@ mod compiled;
 mod detach;
 mod errors;
 mod expansion;
+mod forms;
+mod goldens;
 mod listings;
 mod networks;
 mod random_programs;
