@@ -12,6 +12,8 @@ mod documented_programs;
 mod embedding;
 mod empty_nodes;
 #[cfg(feature = "cranelift")]
+mod gradient_goldens;
+#[cfg(feature = "cranelift")]
 mod gradients;
 mod host_arrays;
 mod hostile_numbers;
