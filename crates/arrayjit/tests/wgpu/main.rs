@@ -12,6 +12,8 @@ mod corpus; // every run of the corpus
 mod accuracy; // operations, in units of the last place
 #[path = "../gpu/digits.rs"]
 mod digits; // training of the digits example
+#[path = "../gpu/gradients.rs"]
+mod gradients; // gradients of random programs
 #[path = "../gpu/random.rs"]
 mod random; // random routines
 
