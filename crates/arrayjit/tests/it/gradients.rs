@@ -226,3 +226,39 @@ fn documented_gradients_compile() {
     }
     assert!(trained > 0, "the document has a training step");
 }
+
+/// The part of the guide between these texts, the first of which it includes.
+fn guide(start: &str, end: &str) -> String {
+    let guide = include_str!("../../../../docs/assignment-guide.md");
+    let at = guide.find(start).unwrap_or_else(|| panic!("the guide has `{start}`"));
+    guide[at..].split(end).next().unwrap_or_default().to_owned()
+}
+
+/// The convolutional network of the guide, with the lines that train it.
+#[test]
+fn the_network_of_the_guide_trains() {
+    let network = guide("size batch = 32\ninput x f32[batch, 1, 28, 28], label i32[batch]", "```");
+    let backend = backend("multicore");
+    let code = compiled(&backend, &format!("{network}{}", guide("grad loss by f1, b1, f2", "```")));
+    // An image of a class has a bright row of its own, among noise.
+    let pixel = |at: usize| {
+        let (image, row) = (at / 784, at % 784 / 28);
+        let noise = (at * 2_654_435_761 % 1000) as f32 / 1000.;
+        if row / 2 == 2 + image % 10 { 1. } else { 0.3 * noise }
+    };
+    let images: Vec<f32> = (0..32 * 784).map(pixel).collect();
+    let labels: Vec<i32> = (0..32).map(|image| image % 10).collect();
+    let images = HostArray::from_slice(&images, [32, 1, 28, 28]).expect("as many values");
+    let labels = HostArray::from_slice(&labels, [32]).expect("as many values");
+    let context = backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+    let context = context.init_from_host(code.node("x").expect("declared"), &images).expect("memory");
+    let context = context.init_from_host(code.node("label").expect("declared"), &labels).expect("memory");
+    let routine = code.link(&context).expect("all nodes have values");
+    routine.run(&[]).expect("scheduled");
+    let first = loss(&routine, &code);
+    for _ in 0..60 {
+        routine.run(&[]).expect("scheduled");
+    }
+    let last = loss(&routine, &code);
+    assert!(last < first / 4., "{first} {last}");
+}

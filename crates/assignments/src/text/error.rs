@@ -213,7 +213,7 @@ pub enum TextErrorKind {
         instead: Option<Synonym>,
     },
     /// The wrong number of indices.
-    #[error("node `{node}` has dimensions {dims:?}, expected {}, found {found}", counted(dims.len(), "index", "indices"))]
+    #[error("node `{node}` has dimensions {dims:?}, expected {}, found {found}", indices(node, dims.len(), *found))]
     Rank {
         /// The node's name.
         node: String,
@@ -740,6 +740,17 @@ fn found_list(found: &[String]) -> String {
         [] => "none".to_owned(),
         found => found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and "),
     }
+}
+
+/// The number of indices that a node needs, with an example for an access that has none.
+fn indices(node: &str, rank: usize, found: usize) -> String {
+    let count = counted(rank, "index", "indices");
+    let letters: Vec<String> =
+        (b'i'..=b'z').take(rank).map(|letter| char::from(letter).to_string()).collect();
+    if found > 0 || letters.is_empty() || letters.len() < rank {
+        return count;
+    }
+    format!("{count}, as in `{node}[{}]`", letters.join(","))
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {
