@@ -39,7 +39,7 @@ fn input(node: &TensorNode, data: &[u64], seed: usize) -> Input {
 /// The result of one program.
 enum Outcome {
     /// The gradients are close to the differences.
-    Close(Assignments),
+    Close(Box<Assignments>),
     /// The front end rejects the program.
     Rejected,
     /// The program has no gradient, for a documented reason.
@@ -106,7 +106,7 @@ fn outcome(random: &RandomProgram, seed: u64) -> Result<Outcome, String> {
                 let detached = detached(program.clone(), seed);
                 let found = gradient(&detached, &loss, &parameters).map_err(|error| error.to_string())?;
                 compare_tangent(&detached, &loss, &found, inputs.clone(), &parameters, &bindings, 1e-9)?;
-                return Ok(Outcome::Close(program));
+                return Ok(Outcome::Close(Box::new(program)));
             }
             Err(CheckError::Differs { worst, .. }) => differences.push(worst),
             Err(error) => return Err(error.to_string()),
