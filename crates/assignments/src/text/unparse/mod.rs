@@ -11,6 +11,7 @@
 
 mod names;
 mod numbers;
+mod site;
 mod statement;
 mod subexpressions;
 

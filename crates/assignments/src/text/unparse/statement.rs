@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, Scalar, TensorNode};
 
-use super::names::{PrintedNames, is_letter};
+use super::names::PrintedNames;
 use super::numbers::number;
+use super::site::{Site, enter_letter, inner_site};
 use super::subexpressions::Subexpressions;
 use super::{NOWHERE, access};
 use crate::indexing::{AxisIndex, extent};
@@ -15,33 +16,7 @@ use crate::text::ast::{
 use crate::text::constraint::{Comparison, Constraint};
 use crate::text::linear::{FactorOp, IndexExpr, IndexExprKind};
 use crate::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, Random, Rhs, SampleValues};
-use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, SymbolId, UnaryOp, Var};
-
-/// An accumulation whose iterators have values in letters of the statement.
-struct Site<'a> {
-    accum: &'a Accum,
-    /// The values of the iterators. Other iterators are letters themselves.
-    values: BTreeMap<LoopId, Affine>,
-}
-
-impl Site<'_> {
-    /// An index in letters of the statement.
-    fn place(&self, index: &Affine) -> Affine {
-        let start = Affine::constant(index.offset());
-        index.terms().iter().fold(start, |sum, &(var, coefficient)| match var {
-            Var::Loop(id) => match self.values.get(&id) {
-                Some(value) => sum.plus(&value.times(coefficient)),
-                None => sum.plus(&Affine::term(var, coefficient)),
-            },
-            Var::Symbol(_) => sum.plus(&Affine::term(var, coefficient)),
-        })
-    }
-
-    fn indices(&self, at: usize) -> &[AxisIndex] {
-        self.accum.projections.project_rhs().get(at).map_or(&[], |projection| projection)
-    }
-}
 
 /// The type that the place of an operand gives to numbers.
 #[derive(Clone, Copy)]
@@ -485,33 +460,6 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         }
         ends
     }
-}
-
-/// Enters the letter of an iterator, if the iterator is the whole index and a letter is its source.
-fn enter_letter(
-    site: &Site<'_>,
-    index: &AxisIndex,
-    source: Option<SourceSpan>,
-    into: &mut BTreeMap<LoopId, String>,
-) {
-    let Some(Var::Loop(iterator)) = site.place(&index.affine()).as_var() else { return };
-    if let Some(letter) = source.map(|span| span.text().to_owned()).filter(|text| is_letter(text)) {
-        into.entry(iterator).or_insert(letter);
-    }
-}
-
-/// The accumulation of a subexpression in the place of an operand with these indices.
-fn inner_site<'a>(outer: &Site<'_>, inner: &'a Accum, indices: &[AxisIndex]) -> Site<'a> {
-    let axes = inner.projections.project_lhs().iter().zip(indices);
-    let value = |(axis, index): (&AxisIndex, &AxisIndex)| match axis {
-        AxisIndex::Iterator(Var::Loop(iterator)) => Some((*iterator, outer.place(&index.affine()))),
-        _ => None,
-    };
-    // An iterator that the reader fixes is 0.
-    let all = inner.projections.product_iterators().iter().map(|&iterator| (iterator, Affine::constant(0)));
-    let mut values: BTreeMap<LoopId, Affine> = all.collect();
-    values.extend(axes.filter_map(value));
-    Site { accum: inner, values }
 }
 
 /// Whether the operand is a number, which has no type of its own in a text.
