@@ -144,7 +144,12 @@ fn explanations_tell_what_was_decided_and_why() {
     let text = text.replace("costy", "costly");
     let compiled = backend.compile(&text, [&x, &once, &costly, &sum, &y]).unwrap();
     let explain = |node| compiled.explain(node).unwrap();
-    assert!(explain(&once).contains("virtual because it is inlined at every use ["), "{}", explain(&once));
+    assert!(
+        explain(&once)
+            .contains("virtual because it is inlined at every use, since no element is read twice ["),
+        "{}",
+        explain(&once)
+    );
     assert!(
         explain(&costly)
             .contains("never_virtual because each element is read up to 5 times, more than max_visits = 1"),

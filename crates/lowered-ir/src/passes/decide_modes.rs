@@ -13,6 +13,7 @@
 //! 5. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
 //! 6. any other node may be virtual; if it cannot be, it is as local as the settings allow.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
@@ -75,6 +76,20 @@ impl ModeError {
     }
 }
 
+/// A node that may be inlined.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeRef,
+    /// Why to compute its elements at each use, which completes "it is inlined at every use".
+    pub why: Cow<'static, str>,
+}
+
+/// The nodes of candidates.
+pub(crate) fn nodes_of(candidates: &[Candidate]) -> Vec<NodeRef> {
+    candidates.iter().map(|candidate| candidate.node).collect()
+}
+
 /// Narrows the modes of the nodes that must have memory. Returns the nodes that may be inlined, in order.
 ///
 /// # Errors
@@ -83,7 +98,7 @@ pub fn decide_modes(
     routine: &mut Routine,
     facts: &Facts,
     settings: &OptimizeSettings,
-) -> Result<Vec<NodeRef>, ModeError> {
+) -> Result<Vec<Candidate>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
     let Routine { nodes, body, .. } = routine;
@@ -97,9 +112,9 @@ pub fn decide_modes(
             continue;
         }
         match policy.verdict(node, nodes) {
-            Verdict::Candidate => {
+            Verdict::Candidate(why) => {
                 policy.candidates.insert(node);
-                candidates.push(node);
+                candidates.push(Candidate { node, why });
             }
             Verdict::Narrow(mode, why) => {
                 check_virtual(nodes, node, known)?;
@@ -126,27 +141,27 @@ fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
 pub fn settle_modes(
     routine: &mut Routine,
     facts: &Facts,
-    candidates: &[NodeRef],
+    candidates: &[Candidate],
     rejected: &[(NodeRef, InlineRejection)],
     settings: &OptimizeSettings,
 ) -> Result<(), ModeError> {
     let rejected: BTreeMap<NodeRef, &InlineRejection> =
         rejected.iter().map(|(node, why)| (*node, why)).collect();
     let nodes = &mut routine.nodes;
-    let forced = |decl: &NodeDecl, reason: &'static str| ForceCtx {
+    let forced = |decl: &NodeDecl, reason: Reason| ForceCtx {
         elems: decl.dims.iter().product(),
         dtype: decl.dtype,
         stack_threshold_bytes: settings.stack_threshold_bytes,
-        reason: Reason::new(reason),
+        reason,
     };
-    for &node in candidates {
+    for &Candidate { node, ref why } in candidates {
         match rejected.get(&node) {
             None => {
-                let why = "it is inlined at every use";
+                let why = Reason::new(format!("it is inlined at every use{why}"));
                 let decl = &mut nodes[node.index()];
-                let ctx = forced(decl, why);
+                let ctx = forced(decl, why.clone());
                 if !decl.mode.is_virtual_force(&ctx) {
-                    refine(nodes, node, MemoryMode::Virtual, Reason::new(why))?;
+                    refine(nodes, node, MemoryMode::Virtual, why)?;
                 }
             }
             Some(&rejection) if nodes[node.index()].mode.known_virtual() => {
@@ -161,7 +176,7 @@ pub fn settle_modes(
     for (i, decl) in nodes.iter_mut().enumerate() {
         let computed = facts[NodeRef(i as u32)].is_written();
         if computed && matches!(decl.mode.mode(), Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly)) {
-            let ctx = forced(decl, "no other routine needs it");
+            let ctx = forced(decl, Reason::new("no other routine needs it"));
             // The query settles whether the node outlives a run; for a decided mode it returns the decision.
             let _ = decl.mode.is_materialized_force(&ctx);
         }
@@ -171,8 +186,8 @@ pub fn settle_modes(
 
 /// The decision of the policy for a node.
 enum Verdict {
-    /// It may be inlined.
-    Candidate,
+    /// It may be inlined, for this reason.
+    Candidate(Cow<'static, str>),
     /// Its mode is narrowed.
     Narrow(MemoryMode, Reason),
     /// Its mode does not change.
@@ -197,7 +212,7 @@ impl Policy<'_> {
         let may_be_virtual = mode.mode().is_none_or(|m| m.outcomes().contains(tnode::Outcomes::VIRTUAL));
         let input = !known.is_written() || known.read_before_write;
         if mode.known_virtual() && !input && !known.merged {
-            return Verdict::Candidate;
+            return Verdict::Candidate("".into());
         }
         if let Some(why) = needs_memory(known) {
             return Verdict::Narrow(MemoryMode::Materialized, why);
@@ -209,29 +224,35 @@ impl Policy<'_> {
             return Verdict::Keep;
         }
         if self.settings.inline_scalar_constexprs && known.scalar_constexpr {
-            return Verdict::Candidate;
+            return Verdict::Candidate(", since it holds one constant".into());
         }
         if !self.settings.enable_device_only && mode.mode().is_none() {
             let why = Reason::new("nodes are kept unless asked otherwise");
             return Verdict::Narrow(MemoryMode::Materialized, why);
         }
-        match self.too_costly(node) {
-            Some(why) => Verdict::Narrow(MemoryMode::NeverVirtual, why),
-            None => Verdict::Candidate,
-        }
+        self.by_cost(node)
     }
 
-    /// Why the elements should be computed once rather than at each use, if they should.
-    fn too_costly(&self, node: NodeRef) -> Option<Reason> {
+    /// Whether the elements should be computed once or at each use.
+    fn by_cost(&self, node: NodeRef) -> Verdict {
+        let stored = |why: Reason| Verdict::Narrow(MemoryMode::NeverVirtual, why);
         let computation = self.stores.computation(node, &|node| self.candidates.contains(&node));
         if computation == ComputationCost::Reduction && !self.settings.inline_complex_computations {
-            return Some(Reason::new("it is computed by a reduction"));
+            return stored(Reason::new("it is computed by a reduction"));
         }
         let simple = computation == ComputationCost::Simple && self.settings.inline_simple_computations;
         let most = self.settings.max_visits;
-        let visits = self.visits[node.index()];
-        let why = || format!("each element is read up to {visits} times, more than max_visits = {most}");
-        (visits > most && !simple).then(|| Reason::new(why()))
+        match self.visits[node.index()] {
+            0 | 1 if most > 0 => Verdict::Candidate(", since no element is read twice".into()),
+            visits if visits <= most => Verdict::Candidate(
+                format!(", since each element is read up to {visits} times, at most max_visits = {most}")
+                    .into(),
+            ),
+            _ if simple => Verdict::Candidate(", since an element costs no more than a read".into()),
+            visits => stored(Reason::new(format!(
+                "each element is read up to {visits} times, more than max_visits = {most}"
+            ))),
+        }
     }
 }
 

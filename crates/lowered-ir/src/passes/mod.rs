@@ -91,7 +91,7 @@ fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
 pub fn virtualize_open(routine: &mut Routine, settings: &OptimizeSettings) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
     let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
-    let rejected = virtualize::virtualize(routine, &candidates);
+    let rejected = virtualize::virtualize(routine, &decide_modes::nodes_of(&candidates));
     decide_modes::settle_modes(routine, &facts, &candidates, &rejected, settings)
 }
 

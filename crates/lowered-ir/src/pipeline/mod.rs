@@ -173,7 +173,7 @@ fn run(
     // No statement mentions an inlined node, and the mode of every node that this routine computes is
     // settled.
     let virtualize::VirtualizeOutcome { rejected, computed } =
-        virtualize::virtualize_keeping(&mut routine, &candidates);
+        virtualize::virtualize_keeping(&mut routine, &decide_modes::nodes_of(&candidates));
     decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
