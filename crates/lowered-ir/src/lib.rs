@@ -70,7 +70,7 @@ mod lowered; // a routine with its nodes
 mod source_span; // a range of a text, and the line with carets that shows it
 
 pub use lowered::Lowered;
-pub use source_span::{SourceSpan, SourceText};
+pub use source_span::{SourceSpan, SourceText, SpanList};
 
 tnode::debug_as_display!(
     interp::InterpError,

@@ -158,8 +158,38 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
+/// Displays spans one below the other. The constructs around consecutive spans that share them follow the last
+/// of these spans.
+pub struct SpanList<'a>(pub &'a [SourceSpan]);
+
+impl fmt::Display for SpanList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, span) in self.0.iter().enumerate() {
+            if at > 0 {
+                writeln!(f)?;
+            }
+            match self.0.get(at + 1) {
+                Some(next) if next.outer == span.outer => span.fmt_line(f)?,
+                _ => span.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_line(f)?;
+        match self.outer() {
+            Some((description, outer)) => write!(f, "\n{description}, {}\n{outer}", outer.position()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SourceSpan {
+    /// Displays the line with the carets, without the constructs around the span.
+    fn fmt_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line_start = self.bytes.start - self.before().len() + self.line_start();
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let end = self.bytes.end.min(line_start + line.len());
@@ -173,11 +203,7 @@ impl fmt::Display for SourceSpan {
         let number = self.line().to_string();
         let margin = " ".repeat(number.len());
         writeln!(f, "{number} | {shown}")?;
-        write!(f, "{margin} | {}{}", " ".repeat(caret), "^".repeat(width))?;
-        match self.outer() {
-            Some((description, outer)) => write!(f, "\n{description}, {}\n{outer}", outer.position()),
-            None => Ok(()),
-        }
+        write!(f, "{margin} | {}{}", " ".repeat(caret), "^".repeat(width))
     }
 }
 
@@ -211,6 +237,21 @@ mod tests {
             span.to_string(),
             "1 | f := 1\n  | ^\nin function, line 2, column 6\n2 | g := f()\n  |      ^^^\n\
              in repetition, line 2, column 1\n2 | g := f()\n  | ^"
+        );
+    }
+
+    #[test]
+    fn spans_of_one_construct_show_it_once() {
+        let text = SourceText::from("f := 1\nh := 2\ng := f()");
+        let span = |bytes: Range<usize>| SourceSpan::new(text.clone(), bytes);
+        let inner = |bytes: Range<usize>| span(bytes).within("in function", span(19..22));
+        assert_eq!(
+            SpanList(&[inner(0..1), inner(7..8)]).to_string(),
+            "1 | f := 1\n  | ^\n2 | h := 2\n  | ^\nin function, line 3, column 6\n3 | g := f()\n  |      ^^^"
+        );
+        assert_eq!(
+            SpanList(&[inner(0..1), span(7..8)]).to_string(),
+            format!("{}\n{}", inner(0..1), span(7..8))
         );
     }
 

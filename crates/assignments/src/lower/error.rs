@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lowered_ir::SourceSpan;
+use lowered_ir::{SourceSpan, SpanList};
 
 /// A reason why assignments cannot be lowered. Displays the message and, for assignments from a text, the
 /// line with carets under the source span; a message about two statements shows both lines.
@@ -430,7 +430,7 @@ impl fmt::Display for LowerError {
             write!(f, "{}: ", span.position())?;
         }
         write!(f, "{}", self.kind)?;
-        self.spans.iter().try_for_each(|span| write!(f, "\n{span}"))
+        if self.spans.is_empty() { Ok(()) } else { write!(f, "\n{}", SpanList(&self.spans)) }
     }
 }
 
