@@ -123,16 +123,14 @@ fn gradient_from(
 /// ```
 ///
 /// # Errors
-/// See [`GradientErrorKind`]. After an error the program is as it was before.
+/// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
-    let mut expanded = program.clone();
-    while let Some((at, step)) = first_gradient(&expanded.steps) {
+    while let Some((at, step)) = first_gradient(&program.steps) {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
-        let steps = backward(&mut expanded, at, &request)?;
-        replace_first_gradient(&mut expanded.steps, &mut Some(steps));
+        let steps = backward(program, at, &request)?;
+        replace_first_gradient(&mut program.steps, &mut Some(steps));
     }
-    *program = expanded;
     Ok(())
 }
 
