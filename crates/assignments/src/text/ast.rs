@@ -326,6 +326,8 @@ pub(super) enum Fetch {
     Slice {
         of: String,
         of_span: ByteRange,
+        /// The position of the node in its family; empty for other nodes, and after expansion.
+        family: Vec<IndexExpr>,
         symbol: String,
     },
     Random(RandomCall),
@@ -359,6 +361,8 @@ pub(super) enum KeyArgument {
 #[derive(Clone, Debug)]
 pub(super) struct AxisSize {
     pub(super) node: String,
+    /// The position of the node in its family; empty for other nodes, and after expansion.
+    pub(super) family: Vec<IndexExpr>,
     pub(super) axis: usize,
 }
 

@@ -76,16 +76,17 @@ impl Parser<'_> {
         Ok(Fetch::Bits(bits, self.next().span))
     }
 
-    /// Parses `node, @symbol`.
+    /// Parses `node, @symbol`. The node may be one of a family, as in `w[2]`.
     fn slice(&mut self) -> ParseResult<Fetch> {
         let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
         let of_span = self.next().span;
+        let family = self.sizes()?;
         self.expect(",")?;
         let Token::Symbol(symbol) = self.peek().clone() else {
             return Err(self.expected("a symbol such as `@step`"));
         };
         self.next();
-        Ok(Fetch::Slice { of, of_span, symbol })
+        Ok(Fetch::Slice { of, of_span, family, symbol })
     }
 }
 
@@ -160,7 +161,7 @@ fn resolve(
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
             FetchOp::SampleValues(SampleValues { distribution: *distribution, scheme: *scheme, of })
         }
-        Fetch::Slice { of, of_span, symbol } => {
+        Fetch::Slice { of, of_span, symbol, .. } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
             FetchOp::Slice { index: assignments.symbol(&StaticSymbol::open(symbol)), of }
         }

@@ -66,8 +66,13 @@ impl Display for NodeName<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Access { name, family, .. } = self.0;
         f.write_str(name)?;
-        if family.is_empty() { Ok(()) } else { brackets(f, family) }
+        self::family(f, family)
     }
+}
+
+/// The position of a node in its family, if it is in one.
+fn family(f: &mut Formatter<'_>, position: &[IndexExpr]) -> fmt::Result {
+    if position.is_empty() { Ok(()) } else { brackets(f, position) }
 }
 
 impl Display for Declaration {
@@ -217,7 +222,11 @@ impl Display for Fetch {
                 write!(f, "values({})", List(&numbers))
             }
             Fetch::Bits(bits, _) => write!(f, "bits({bits:#x})"),
-            Fetch::Slice { of, symbol, .. } => write!(f, "slice({of}, @{symbol})"),
+            Fetch::Slice { of, family, symbol, .. } => {
+                write!(f, "slice({of}")?;
+                self::family(f, family)?;
+                write!(f, ", @{symbol})")
+            }
             Fetch::Random(call) => call.fmt(f),
             Fetch::SampleValues { distribution, scheme, of, .. } => {
                 write!(f, "{}({})", distribution.token(), in_scheme(*scheme, of))
@@ -335,7 +344,9 @@ fn parenthesised(f: &mut Formatter<'_>, inner: &dyn Display, enclosed: bool) -> 
 
 impl Display for AxisSize {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "size({}, {})", self.node, self.axis)
+        write!(f, "size({}", self.node)?;
+        family(f, &self.family)?;
+        write!(f, ", {})", self.axis)
     }
 }
 

@@ -409,3 +409,60 @@ fn normalisation_and_optimisers_from_functions() {
     }
     assert_close(&found, &h);
 }
+
+/// The nodes of a family have sizes and slices like other nodes, in functions too.
+#[test]
+fn sizes_and_slices_of_members_of_a_family() {
+    check(
+        "size d = 3
+         repeat l in 0..2 { param w[l] f32[d + l, 2] }
+         def scaled(x[i]) -> y[i] { repeat l in 0..2 { h[l][i] := x[i] / size(h[l], 0) }; y[i] := h[0][i] + h[1][i] }
+         row := slice(w[0], @b)
+         repeat l in 0..2 { z[l][i] := w[l][i,0] * size(w[l], 1) where i < size(w[l], 0) - 1 }
+         s[i] := scaled(row[i])
+         keep z[0], z[1], s",
+        expect![[r#"
+            param w.0 f32[3,2]
+            param w.1 f32[4,2]
+            row := slice(w.0, @b)
+            z.0[i] := w.0[i,0] * size(w.0, 1) where i < size(w.0, 0) - 1
+            z.1[i] := w.1[i,0] * size(w.1, 1) where i < size(w.1, 0) - 1
+            scaled.1.h.0[i] := row[i] / size(scaled.1.h.0, 0)
+            scaled.1.h.1[i] := row[i] / size(scaled.1.h.1, 0)
+            s[i] := scaled.1.h.0[i] + scaled.1.h.1[i]
+            keep z.0
+            keep z.1
+            keep s
+        "#]],
+    );
+}
+
+#[test]
+fn errors_about_sizes_of_families() {
+    let error = |text: &str, expected: Expect| {
+        let error = parse(text, &[f32s("w", &[4, 2])]).map(|_| ()).expect_err("rejected");
+        expected.assert_eq(&error.to_string());
+    };
+    error(
+        "y := size(w[l], 0); keep y",
+        expect![[r#"
+        line 1, column 13: `l` has no known value, but these brackets select a node of a family, as in `w[2]` and `w[2][i,j]`; the indices of one node stand in one pair of brackets
+        1 | y := size(w[l], 0); keep y
+          |             ^"#]],
+    );
+    error(
+        "y := size(w[0], 0); keep y",
+        expect![[r#"
+        line 1, column 6: unknown node `w.0`; expected w
+        1 | y := size(w[0], 0); keep y
+          |      ^^^^^^^^^^^^^"#]],
+    );
+    error(
+        "y := size(w[0]); keep y",
+        expect![[r#"
+        line 1, column 15: expected `,` and the number of an axis, found `)`
+        1 | y := size(w[0]); keep y
+          |               ^"#]],
+    );
+    error("repeat l in 0..2 { y := slice(w[l - 1], @b) }", expect![[r#""#]]);
+}

@@ -68,15 +68,17 @@ fn letter_size(letter: &str, scope: &Scope) -> Option<AxisSize> {
 
 /// The axis of the caller's node in place of an axis of a function's node.
 fn axis_size(size: &AxisSize, span: &ByteRange, scope: &Scope) -> Result<AxisSize> {
-    let Some(function) = &scope.function else { return Ok(size.clone()) };
-    if let Some(binding) = function.arrays.get(&size.node) {
+    let position = position(&size.node, &size.family, scope)?;
+    let named = |node: String| AxisSize { node: node + &position, family: Vec::new(), axis: size.axis };
+    let Some(function) = &scope.function else { return Ok(named(size.node.clone())) };
+    if let Some(binding) = function.arrays.get(&size.node).filter(|_| size.family.is_empty()) {
         return binding.axis_size(size.axis).ok_or_else(|| {
             let (name, expected, found) = (size.node.clone(), binding.rank(), size.axis.saturating_add(1));
             TextErrorKind::ParameterRank { name, expected, found }.at(span.clone())
         });
     }
     match function.locals.contains(&size.node) {
-        true => Ok(AxisSize { node: format!("{}.{}", function.prefix, size.node), axis: size.axis }),
+        true => Ok(named(format!("{}.{}", function.prefix, size.node))),
         false => Err(outside(function, size.node.clone()).at(span.clone())),
     }
 }
@@ -151,23 +153,29 @@ fn row_letters(row: &Row, function: &FunctionScope) -> Result<Vec<IndexExpr>> {
 
 /// Replaces the name of an access, whose indices have been rewritten.
 pub(super) fn node(access: &mut Access, scope: &Scope) -> Result<()> {
-    let mut positions = String::new();
-    for position in &access.family {
-        let number = scope.integer(position).map_err(|error| error.map(open_position))?;
-        match number {
-            at if at >= 0 => positions += &format!(".{at}"),
-            found => {
-                let name = access.name.clone();
-                return Err(TextErrorKind::NegativeMember { name, found }.at(position.span.clone()));
-            }
-        }
-    }
+    let positions = position(&access.name, &access.family, scope)?;
     if let Some(function) = &scope.function {
         in_function(access, function)?;
     }
     access.name += &positions;
     access.family.clear();
     Ok(())
+}
+
+/// The end of the name of a node of the family `name`: `.2` for the position `[2]`.
+fn position(name: &str, family: &[IndexExpr], scope: &Scope) -> Result<String> {
+    let mut positions = String::new();
+    for position in family {
+        let number = scope.integer(position).map_err(|error| error.map(open_position))?;
+        match number {
+            at if at >= 0 => positions += &format!(".{at}"),
+            found => {
+                let name = name.to_owned();
+                return Err(TextErrorKind::NegativeMember { name, found }.at(position.span.clone()));
+            }
+        }
+    }
+    Ok(positions)
 }
 
 /// The error about a position in a family, in place of the one about any integer.
@@ -279,19 +287,19 @@ pub(super) fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
                 *fetch = Fetch::Random(RandomCall { distribution, scheme, seed, parts: Vec::new() });
                 return Ok(());
             }
-            source(of, of_span, scope)
+            source(of, of_span, Vec::new(), scope)
         }
-        Fetch::Slice { of, of_span, symbol } => {
+        Fetch::Slice { of, of_span, family, symbol } => {
             reject_symbol(symbol, of_span, scope)?;
-            source(of, of_span, scope)
+            source(of, of_span, std::mem::take(family), scope)
         }
         Fetch::Offsets | Fetch::SelfId | Fetch::Values(_) | Fetch::Bits(..) => Ok(()),
     }
 }
 
 /// Replaces the name of a node that is read as a whole.
-fn source(name: &mut String, span: &ByteRange, scope: &Scope) -> Result<()> {
-    let (name_span, family, indices) = (span.clone(), Vec::new(), Vec::new());
+fn source(name: &mut String, span: &ByteRange, family: Vec<IndexExpr>, scope: &Scope) -> Result<()> {
+    let (name_span, indices) = (span.clone(), Vec::new());
     let mut read =
         Access { name: name.clone(), name_span, family, merge: false, indices, span: span.clone() };
     whole_node(&mut read, scope)?;

@@ -72,7 +72,7 @@ impl ArrayBinding {
     pub(super) fn axis_size(&self, axis: usize) -> Option<AxisSize> {
         let is_it = |found: &AxisBinding| matches!(found, AxisBinding::Axis(of) if *of == axis);
         let axis = self.axes.iter().position(is_it)?;
-        Some(AxisSize { node: self.name.clone(), axis })
+        Some(AxisSize { node: self.name.clone(), family: Vec::new(), axis })
     }
 
     /// Whether the node has exactly the axes of the parameter or result, in this order.

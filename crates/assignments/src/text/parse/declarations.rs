@@ -86,7 +86,7 @@ impl Parser<'_> {
     }
 
     /// Parses `[integer, ..]`, if there is one.
-    fn sizes(&mut self) -> ParseResult<Vec<IndexExpr>> {
+    pub(in super::super) fn sizes(&mut self) -> ParseResult<Vec<IndexExpr>> {
         if self.sign("[").is_none() || self.sign("]").is_some() {
             return Ok(Vec::new());
         }

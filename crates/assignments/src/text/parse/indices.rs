@@ -122,17 +122,19 @@ impl Parser<'_> {
         Ok(IndexExpr { kind: IndexExprKind::Product(Box::new(first), others), span })
     }
 
-    /// Parses `letter)` or `node, axis)` after `size(`.
+    /// Parses `letter)` or `node, axis)` after `size(`. The node may be one of a family, as in `w[2]`.
     pub(super) fn size_of(&mut self) -> ParseResult<IndexExprKind> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a letter")) };
         self.next();
+        let family = self.sizes()?;
         let kind = match self.sign(",") {
+            None if !family.is_empty() => return Err(self.expected("`,` and the number of an axis")),
             None => IndexExprKind::LetterSize(name),
             Some(_) => match self.peek() {
                 Token::Number(Number { int: Some(axis), .. }) => {
                     let axis = usize::try_from(*axis).unwrap_or(usize::MAX);
                     self.next();
-                    IndexExprKind::AxisSize(AxisSize { node: name, axis })
+                    IndexExprKind::AxisSize(AxisSize { node: name, family, axis })
                 }
                 _ => return Err(self.expected("the number of an axis, as in `size(x, 0)`")),
             },

@@ -83,7 +83,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
                 return self.assignment(node, expr(kind));
             }
             FetchOp::EmbedDim { of, axis } => {
-                let size = AxisSize { node: self.names.node(of).to_owned(), axis: *axis };
+                let size = AxisSize { node: self.names.node(of).to_owned(), family: Vec::new(), axis: *axis };
                 return self.assignment(node, expr(ExprKind::AxisSize(size)));
             }
             FetchOp::ConstantBits(bits) => Fetch::Bits(*bits, NOWHERE),
@@ -96,6 +96,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             FetchOp::Slice { index, of } => Fetch::Slice {
                 of: self.names.node(of).to_owned(),
                 of_span: NOWHERE,
+                family: Vec::new(),
                 symbol: self.symbol(*index),
             },
             FetchOp::Random(random) => Fetch::Random(self.random(random, Vec::new())),
