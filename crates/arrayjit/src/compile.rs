@@ -27,11 +27,13 @@ use crate::{
     backend::Backend,
     calls::{CallReport, Statements},
     capsule::CapsuleSource,
+    debug::DebugReporter,
     error::{CompileError, InitialiseError},
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
     log::{LogFolder, logging_to},
     routine::Routine,
+    run_memory::RunMemory,
 };
 
 /// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
@@ -50,6 +52,7 @@ pub struct Compiled {
     logs: Option<(LogFolder, LogStyle)>,
     /// The source of capsules, if the settings ask for them.
     capsules: Option<CapsuleSource>,
+    reporter: DebugReporter,
 }
 
 #[derive(Clone, Debug)]
@@ -189,6 +192,8 @@ impl Compiled {
                 }
                 CompiledForm::Divided(code) => Routine::divided(code.link(context, &self.nodes, logging)?),
             };
+            let codes = || self.codes().map(|code| &**code);
+            self.reporter.memory(self.name(), || RunMemory::of(linked.context(), codes()));
             Ok(linked.watched(self.capsules.as_ref().map(CapsuleSource::watch)))
         })
     }
@@ -529,7 +534,9 @@ impl Backend {
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
         let optimized = Arc::new(optimized);
-        let compiled = Compiled { form, nodes, optimized, warnings, text_nodes, initial, logs, capsules };
+        let reporter = self.reporter().clone();
+        let compiled =
+            Compiled { form, nodes, optimized, warnings, text_nodes, initial, logs, capsules, reporter };
         self.reporter().warnings(compiled.name(), compiled.warnings());
         compiled.report(self, &statements, &took);
         compiled

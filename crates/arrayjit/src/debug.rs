@@ -14,6 +14,7 @@ use crate::{
     dump::{DumpFilter, DumpFolder},
     error::OpenError,
     fallback::Fallback,
+    run_memory::RunMemory,
     settings::DebugSettings,
 };
 
@@ -82,6 +83,11 @@ impl DebugReporter {
             self.report(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
             self.report(7, || format!("instructions of {}:\n{}", kernel.abi().name, listing.machine_code));
         }
+    }
+
+    /// Reports the memory of a linked routine's runs, on level 2.
+    pub(crate) fn memory(&self, routine: &str, memory: impl FnOnce() -> RunMemory) {
+        self.report(2, || format!("routine {routine}: {}", memory()));
     }
 
     /// Reports legal but suspicious parts of a routine, on level 1.

@@ -97,6 +97,7 @@ mod batch; // several routines at once
 mod compile; // all stages in order
 mod generate; // scheduling and code generation for one target
 mod routine; // the linked callable
+mod run_memory; // the memory of runs, for reports
 
 mod fallback; // statements that a code generator rejects
 

@@ -1,11 +1,11 @@
-//! Tests the forms of a routine that `debug`, `dump` and `dump_folder` print or write. Each form is text that
-//! parses.
+//! Tests the forms of a routine that `debug`, `dump` and `dump_folder` print or write, and the memory that
+//! `debug` prints. Each form is text that parses.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use arrayjit::{Backend, TensorNode};
+use arrayjit::{Backend, DType, HostArray, TensorNode};
 
 /// The tests below run this one in a process of its own.
 #[test]
@@ -18,10 +18,46 @@ fn compiles_two_routines() {
     }
 }
 
-/// Runs the test above with these environment variables, and returns its standard error.
+/// The tests below run this one in a process of its own. Prints the sum of the device's memory report.
+#[test]
+fn links_a_training_step() {
+    let text = "
+        input x f32[64, 32], target f32[64, 8]
+        param w f32[32, 8] := normal(1)
+        y[b,o] :+= x[b,i] * w[i,o]
+        loss := mse(tanh(y[b,o]), target[b,o])
+        grad loss by w
+        sgd(w[i,o], w.grad[i,o], 0.1)
+        keep loss";
+    let backend = Backend::open("inline").expect("opens");
+    let code = backend.compile_named("step", text, [] as [TensorNode; 0]).expect("legal");
+    let mut context = backend.initialise(&code, &backend.context().expect("a device")).expect("memory");
+    for name in ["x", "target"] {
+        let node = code.node(name).expect("declared");
+        let zeros = HostArray::zeros(DType::F32, node.dims().expect("settled")).expect("small");
+        context = context.init_from_host(node, &zeros).expect("memory");
+    }
+    let routine = code.link(&context).expect("all nodes have values");
+    let report = context.stream().device().memory_report();
+    let named: usize = report.pools.iter().flat_map(|pool| &pool.items).map(|item| item.bytes).sum();
+    eprintln!("arrayjit: the report names {named} bytes");
+    context.stream().device().reset_peak();
+    routine.run(&[]).expect("scheduled").sync().expect("done");
+    // A run allocates nothing more.
+    let memory = context.stream().device().memory();
+    assert_eq!(memory.peak_bytes, memory.live_bytes);
+}
+
+/// Runs the test `compiles_two_routines` with these environment variables, and returns its standard error.
 fn printed(variables: &[(&str, &str)]) -> String {
+    printed_by("compiles_two_routines", variables)
+}
+
+/// Runs a test of this program with these environment variables, and returns its standard error.
+fn printed_by(test: &str, variables: &[(&str, &str)]) -> String {
+    let name = test;
     let mut test = Command::new(env::current_exe().expect("this program"));
-    test.args(["--exact", "compiles_two_routines", "--nocapture"]).envs(variables.iter().copied());
+    test.args(["--exact", name, "--nocapture"]).envs(variables.iter().copied());
     let output = test.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -95,4 +131,20 @@ fn dumps_go_to_numbered_files() {
     printed(&[("ARRAYJIT_DUMP_FOLDER", path), ("ARRAYJIT_DUMP", "optimize@r")]);
     assert_eq!(files(&selected), ["r"]);
     assert_eq!(files(&selected.join("r")), ["00-optimize.lir"]);
+}
+
+/// The peak of a training step is the memory that the device's report names.
+#[test]
+fn level_2_shows_the_peak_of_a_step() {
+    let printed = printed_by("links_a_training_step", &[("ARRAYJIT_DEBUG", "2")]);
+    let number = |prefix: &str| -> usize {
+        let line = printed.lines().rev().find_map(|line| line.strip_prefix(prefix));
+        let line = line.unwrap_or_else(|| panic!("no line begins with {prefix:?}:\n{printed}"));
+        line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let is_peak = |line: &&str| line.contains("routine step: ") && line.contains(" bytes at peak: ");
+    let peak = printed.lines().find(is_peak).unwrap_or_else(|| panic!("{printed}"));
+    let peak: usize = peak["arrayjit: routine step: ".len()..].split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(peak, number("arrayjit: the report names "), "{printed}");
+    assert!(!printed_by("links_a_training_step", &[("ARRAYJIT_DEBUG", "1")]).contains("at peak"));
 }

@@ -1,6 +1,8 @@
 //! Gradients in a text, compiled with the statements that compute the loss: a network trains in one routine,
 //! its gradients have the bits of gradients written by hand, and errors point to the text.
 
+use expect_test::{Expect, expect};
+
 use arrayjit::{Backend, Compiled, Context, HostArray, Program, Routine, Settings, TensorNode};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
@@ -176,26 +178,171 @@ fn the_gradient_of_a_gradient_is_a_second_derivative() {
     assert_eq!(second.values(), [36., 288., 972.]);
 }
 
-fn error(text: &str, expected: &str) {
-    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let error = backend("interpreter").compile_program(&program, [] as [TensorNode; 0]);
+/// Compiles a text as a user does.
+fn error(text: &str, expected: Expect) {
+    let error = backend("interpreter").compile(text, [] as [TensorNode; 0]);
     let error = error.map(|_| ()).expect_err("the program has no such gradient");
-    assert_eq!(error.to_string(), expected);
+    expected.assert_eq(&error.to_string());
 }
 
 #[test]
-fn errors_point_into_the_text() {
+fn errors_about_losses_point_into_the_text() {
+    // The loss is a vector, a node of integers, a node that nothing writes, an unknown node.
+    error(
+        "param w f32[3]\ny[i] := w[i] * w[i]\ngrad y by w\nkeep w.grad",
+        expect![[r#"
+        line 3, column 6: the loss of a gradient is a float of rank 0, found `y f32[3]`
+        3 | grad y by w
+          |      ^"#]],
+    );
+    error(
+        "input n i32[3]\nparam w f32[3]\ns :+= n[i]\ngrad s by w\nkeep w.grad",
+        expect![[r#"
+        line 4, column 6: the loss of a gradient is a float of rank 0, found `s i32[]`
+        4 | grad s by w
+          |      ^"#]],
+    );
+    error(
+        "param w f32[3], s f32\ngrad s by w\nkeep w.grad",
+        expect![[r#"
+        line 2, column 6: no statement before this one writes the loss `s`
+        2 | grad s by w
+          |      ^"#]],
+    );
+    error(
+        "param w f32[3]\nloss :+= w[i]\ngrad los by w\nkeep loss, w.grad",
+        expect![[r#"
+        line 3, column 6: unknown node `los`; expected loss
+        3 | grad los by w
+          |      ^^^"#]],
+    );
+    // Statements that compute the loss come later.
+    error(
+        "param w f32[3]\ngrad loss by w\nloss :+= w[i]\nkeep w.grad",
+        expect![[r#"
+        line 2, column 6: node `loss` has no values yet, since the statement of line 3 is the first to write it; write it before, or declare `input loss` if its values come from elsewhere
+        2 | grad loss by w
+          |      ^^^^"#]],
+    );
+}
+
+#[test]
+fn errors_about_parameters_point_into_the_text() {
+    // No statement reads the parameter; nothing has its name; it holds integers; it occurs twice.
     error(
         "param w f32[3], v f32[3]\nloss :+= w[i]\ngrad loss by v\nkeep v.grad",
-        "line 3, column 14: no statement mentions the parameter v; expected one of w\n\
-         3 | grad loss by v\n  |              ^",
+        expect![[r#"
+        line 3, column 14: no statement mentions the parameter v; expected one of w
+        3 | grad loss by v
+          |              ^"#]],
     );
     error(
-        "param w f32[3]\nloss :/= w[i]\ngrad loss by w\nkeep w.grad",
-        "line 2, column 1: node loss: `/=` of several values per element has no derivative in this form; \
-         accumulate the divisors with `*=`, then divide\n\
-         2 | loss :/= w[i]\n  | ^^^^^^^^^^^^^",
+        "param w f32[3]\nloss :+= w[i]\ngrad loss by v\nkeep v.grad",
+        expect![[r#"
+        line 3, column 14: unknown node `v`; expected w
+        3 | grad loss by v
+          |              ^"#]],
     );
+    error(
+        "input n i32[3]\nparam w f32[3]\nloss :+= w[i] * n[i]\ngrad loss by w, n\nkeep w.grad, n.grad",
+        expect![[r#"
+            line 4, column 17: node `n` is of i32; expected a float, since integers have no derivatives
+            4 | grad loss by w, n
+              |                 ^"#]],
+    );
+    error(
+        "param w f32[3]\nloss :+= w[i]\ngrad loss by w, w\nkeep w.grad",
+        expect![[r#"
+        line 3, column 17: gradient `w.grad` is defined twice
+        3 | grad loss by w, w
+          |                 ^"#]],
+    );
+    // A parameter is unwritten where `grad` stands, a view, or the receiver is read-only.
+    error(
+        "node w f32[3]\nloss :+= w[i]\ngrad loss by w\nkeep w.grad",
+        expect![[r#"
+        line 2, column 10: node `w` has no values yet, since no statement writes it; write it before, or declare `input w` if its values come from elsewhere
+        2 | loss :+= w[i]
+          |          ^"#]],
+    );
+    error(
+        "param w f32[4]\nview v = w as [2, 2]\nloss :+= v[i,j]\ngrad loss by v\nkeep v.grad",
+        expect![[r#"
+            line 4, column 14: `v` is a view, whose elements can only be read
+            4 | grad loss by v
+              |              ^"#]],
+    );
+    error(
+        "param w f32[3]\ninput w.grad f32[3]\nloss :+= w[i] * w.grad[i]\ngrad loss by w",
+        expect![[r#"
+        line 4, column 14: node `w.grad` is declared as `input`, which a program only reads; declare it as `param w.grad` to write it
+        4 | grad loss by w
+          |              ^"#]],
+    );
+    // In the second round of a repetition.
+    error(
+        "repeat l in 0..2 { param w[l] f32[3] }\nloss :+= w[0][i]\n\
+         repeat l in 0..2 { grad loss by w[l] }\nkeep w.grad[0], w.grad[1]",
+        expect![[r#"
+            line 3, column 33: no statement mentions the parameter w_1; expected one of w_0
+            3 | repeat l in 0..2 { grad loss by w[l] }
+              |                                 ^
+            for `l` = 1, line 3, column 1
+            3 | repeat l in 0..2 { grad loss by w[l] }
+              | ^^^^^^^^^^^^^^^^"#]],
+    );
+}
+
+#[test]
+fn errors_about_statements_point_into_the_text() {
+    error(
+        "param w f32[3]\nloss :/= w[i]\ngrad loss by w\nkeep w.grad",
+        expect![[r#"
+        line 2, column 1: node loss: `/=` of several values per element has no derivative in this form; accumulate the divisors with `*=`, then divide
+        2 | loss :/= w[i]
+          | ^^^^^^^^^^^^^"#]],
+    );
+    // A statement of a function, at the call.
+    error(
+        "param w f32[3]\ndef quotient(x[i]) -> y[] { y :/= x[i] }\n\
+         loss := quotient(w[i])\ngrad loss by w\nkeep w.grad",
+        expect![[r#"
+            line 2, column 29: node loss: `/=` of several values per element has no derivative in this form; accumulate the divisors with `*=`, then divide
+            2 | def quotient(x[i]) -> y[] { y :/= x[i] }
+              |                             ^^^^^^^^^^
+            in function `quotient`, line 3, column 9
+            3 | loss := quotient(w[i])
+              |         ^^^^^^^^^^^^^^"#]],
+    );
+    // A value that is to be computed again has changed.
+    error(
+        "param w f32[3], x f32[3]\nh[i] := w[i] * x[i]\nloss :+= h[i] * h[i]\nx[i] := 0\n\
+         grad loss by w\nrecompute h\nkeep w.grad",
+        expect![[r#"
+            line 6, column 11: node h cannot be computed again in the backward pass, because x, which it is computed from, changes after it; write the new values to another node, or remove `recompute h`
+            6 | recompute h
+              |           ^"#]],
+    );
+}
+
+/// A parameter that is overwritten before `grad` stands for its new values, which the loss does not read.
+#[test]
+fn a_parameter_overwritten_before_its_gradient_is_a_warning() {
+    let text = "param w f32[3]\nloss :+= w[i] * w[i]\nw[i] := 0.5 * w[i]\ngrad loss by w\nkeep w.grad";
+    let code = compiled(&backend("interpreter"), text);
+    let warnings: Vec<String> = code.warnings().iter().map(ToString::to_string).collect();
+    expect![[r#"
+        line 4, column 14: the gradient of node loss by w is zero: no statements with derivatives lead from w to loss
+        4 | grad loss by w
+          |              ^"#]].assert_eq(&warnings.join("\n"));
+}
+
+/// A constant of the text, and a node that the caller gives, may be parameters: both are floats that are read.
+#[test]
+fn inputs_and_constants_have_gradients() {
+    let text = "input x f32[2]\nconst c f32[2] := values(1, 2)\nloss :+= x[i] * c[i]\n\
+                grad loss by x, c\nkeep x.grad, c.grad";
+    assert!(compiled(&backend("interpreter"), text).warnings().is_empty());
 }
 
 /// The document's training step lowers its loss.

@@ -29,6 +29,7 @@ mod slices;
 mod small_stacks;
 mod symbols;
 mod threads;
+mod training_memory;
 mod untrusted_codegen;
 mod virtual_nodes;
 mod worked_programs;
