@@ -158,8 +158,8 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Displays spans one below the other. The constructs around consecutive spans that share them follow the last
-/// of these spans.
+/// Displays spans one below the other. The constructs around consecutive spans that share them follow the
+/// last of these spans.
 pub struct SpanList<'a>(pub &'a [SourceSpan]);
 
 impl fmt::Display for SpanList<'_> {

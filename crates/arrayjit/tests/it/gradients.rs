@@ -337,7 +337,7 @@ fn a_parameter_overwritten_before_its_gradient_is_a_warning() {
           |              ^"#]].assert_eq(&warnings.join("\n"));
 }
 
-/// A constant of the text, and a node that the caller gives, may be parameters: both are floats that are read.
+/// Constants and inputs of the text may be parameters.
 #[test]
 fn inputs_and_constants_have_gradients() {
     let text = "input x f32[2]\nconst c f32[2] := values(1, 2)\nloss :+= x[i] * c[i]\n\

@@ -464,5 +464,14 @@ fn errors_about_sizes_of_families() {
         1 | y := size(w[0]); keep y
           |               ^"#]],
     );
-    error("repeat l in 0..2 { y := slice(w[l - 1], @b) }", expect![[r#""#]]);
+    error(
+        "repeat l in 0..2 { y := slice(w[l - 1], @b) }",
+        expect![[r#"
+            line 1, column 33: nodes of the family `w` are numbered from 0, found -1
+            1 | repeat l in 0..2 { y := slice(w[l - 1], @b) }
+              |                                 ^^^^^
+            for `l` = 0, line 1, column 1
+            1 | repeat l in 0..2 { y := slice(w[l - 1], @b) }
+              | ^^^^^^^^^^^^^^^^"#]],
+    );
 }

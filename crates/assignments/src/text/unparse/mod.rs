@@ -23,7 +23,7 @@ use tnode::{MemoryMode, TensorNode};
 use self::names::PrintedNames;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
-use super::ast::{Access, Declaration, Detach, Gradient, Role};
+use super::ast::{Access, Declaration, Detach, Expr, ExprKind, Gradient, Role};
 use super::linear::IndexExpr;
 use crate::origin::ByteRange;
 use crate::{Accum, Assignments, Operand, ProgramStep};
@@ -185,6 +185,11 @@ impl<'a> ProgramPrinter<'a> {
 fn access(name: &str) -> Access {
     let (name, family, indices) = (name.to_owned(), Vec::new(), Vec::new());
     Access { name, name_span: NOWHERE, family, merge: false, indices, span: NOWHERE }
+}
+
+/// An expression that is only printed, so its depth does not matter.
+fn expr(kind: ExprKind) -> Expr {
+    Expr { kind, span: NOWHERE, depth: 0 }
 }
 
 /// How the steps of a program use its nodes.

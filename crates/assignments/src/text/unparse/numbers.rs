@@ -1,8 +1,11 @@
-//! Numbers of printed text, with as few digits as their types need.
+//! Numbers of printed text, with as few digits as their types need, and conversions to the types that their
+//! places do not give them.
 
 use tnode::{DType, Scalar};
 
-use crate::text::ast::Number;
+use super::expr;
+use crate::Operand;
+use crate::text::ast::{Expr, ExprKind, Number};
 
 /// The number that the text has for a value of its type. A whole number prints without a point if
 /// `as_integer`, and so takes the type of its place even where that is an integer.
@@ -53,4 +56,45 @@ mod tests {
         assert_eq!(number(Scalar::from_i64(DType::U64, -1), true).to_string(), "18446744073709551615");
         assert_eq!(number(Scalar::from_i64(DType::I8, -3), true).to_string(), "-3");
     }
+}
+
+/// The type that the place of an operand gives to numbers.
+#[derive(Clone, Copy)]
+pub(super) struct NumberContext {
+    /// The common type of the other operands that are no numbers, if there are any.
+    pub(super) others: Option<DType>,
+    /// The type that numbers take if there are none.
+    pub(super) wanted: DType,
+    /// Whether a whole number without a point takes the type `wanted`. Compared with each other, such numbers
+    /// are integers.
+    pub(super) as_integer: bool,
+}
+
+/// Whether the operand is a number, which has no type of its own in a text.
+pub(super) fn is_number(operand: &Operand) -> bool {
+    matches!(operand, Operand::Constant(_) | Operand::Random { .. })
+}
+
+/// A constant, converted to its type unless its place gives it this type.
+pub(super) fn constant(value: Scalar, context: NumberContext) -> Expr {
+    let dtype = value.dtype();
+    let literal = |as_integer| expr(ExprKind::Number(number(value, as_integer)));
+    // The operation converts the integer anyway.
+    let is_exact =
+        |to: DType| to.is_float() && !dtype.is_float() && value.convert(to).convert(dtype) == value;
+    match context.others {
+        Some(other) if is_exact(other) => literal(true),
+        None if is_exact(context.wanted) => literal(true),
+        None => cast_unless(dtype == context.wanted, dtype, literal(context.as_integer)),
+        Some(other) if other == dtype && dtype != DType::Bool => literal(true),
+        Some(other) if dtype.is_float() && !other.is_float() => {
+            let widened = if context.wanted.is_float() { context.wanted } else { DType::F32 };
+            cast_unless(dtype == widened.promote(DType::F32), dtype, literal(false))
+        }
+        Some(_) => cast_unless(false, dtype, literal(true)),
+    }
+}
+
+pub(super) fn cast_unless(fits: bool, dtype: DType, value: Expr) -> Expr {
+    if fits { value } else { expr(ExprKind::Cast(dtype, Box::new(value))) }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{DType, Scalar, TensorNode};
 
 use super::names::PrintedNames;
-use super::numbers::number;
+use super::numbers::{NumberContext, cast_unless, constant, is_number, number};
 use super::site::{Site, enter_letter, inner_site};
 use super::subexpressions::Subexpressions;
-use super::{NOWHERE, access};
+use super::{NOWHERE, access, expr};
 use crate::indexing::{AxisIndex, extent};
 use crate::text::ast::{
     Access, Atom, AxisSize, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Statement,
@@ -17,18 +17,6 @@ use crate::text::constraint::{Comparison, Constraint};
 use crate::text::linear::{FactorOp, IndexExpr, IndexExprKind};
 use crate::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, Random, Rhs, SampleValues};
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, SymbolId, UnaryOp, Var};
-
-/// The type that the place of an operand gives to numbers.
-#[derive(Clone, Copy)]
-struct NumberContext {
-    /// The common type of the other operands that are no numbers, if there are any.
-    others: Option<DType>,
-    /// The type that numbers take if there are none.
-    wanted: DType,
-    /// Whether a whole number without a point takes the type `wanted`. Compared with each other, such numbers
-    /// are integers.
-    as_integer: bool,
-}
 
 /// Makes the statement of one step.
 pub(super) struct StatementPrinter<'p, 'a> {
@@ -463,42 +451,8 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
     }
 }
 
-/// Whether the operand is a number, which has no type of its own in a text.
-fn is_number(operand: &Operand) -> bool {
-    matches!(operand, Operand::Constant(_) | Operand::Random { .. })
-}
-
-/// A constant, converted to its type unless its place gives it this type.
-fn constant(value: Scalar, context: NumberContext) -> Expr {
-    let dtype = value.dtype();
-    let literal = |as_integer| expr(ExprKind::Number(number(value, as_integer)));
-    // The operation converts the integer anyway.
-    let is_exact =
-        |to: DType| to.is_float() && !dtype.is_float() && value.convert(to).convert(dtype) == value;
-    match context.others {
-        Some(other) if is_exact(other) => literal(true),
-        None if is_exact(context.wanted) => literal(true),
-        None => cast_unless(dtype == context.wanted, dtype, literal(context.as_integer)),
-        Some(other) if other == dtype && dtype != DType::Bool => literal(true),
-        Some(other) if dtype.is_float() && !other.is_float() => {
-            let widened = if context.wanted.is_float() { context.wanted } else { DType::F32 };
-            cast_unless(dtype == widened.promote(DType::F32), dtype, literal(false))
-        }
-        Some(_) => cast_unless(false, dtype, literal(true)),
-    }
-}
-
-fn cast_unless(fits: bool, dtype: DType, value: Expr) -> Expr {
-    if fits { value } else { expr(ExprKind::Cast(dtype, Box::new(value))) }
-}
-
 fn binary(op: BinaryOp, a: Expr, b: Expr) -> Expr {
     expr(ExprKind::Binary(op, Box::new(a), Box::new(b)))
-}
-
-/// An expression that is only printed, so its depth does not matter.
-fn expr(kind: ExprKind) -> Expr {
-    Expr { kind, span: NOWHERE, depth: 0 }
 }
 
 fn less(left: IndexExpr, right: IndexExpr) -> Constraint {
