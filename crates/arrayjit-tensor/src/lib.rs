@@ -72,6 +72,8 @@ mod sample; // random numbers
 mod select; // elements by position
 mod window; // convolution, pooling
 
+pub mod optim; // optimisers
+
 tnode::debug_as_display!(ModelError, TensorError, TensorErrorKind);
 
 pub use arrayjit::{Backend, DType, HostArray};

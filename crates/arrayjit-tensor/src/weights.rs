@@ -30,6 +30,8 @@ pub struct Weights(Arc<WeightsParts>);
 struct WeightsParts {
     backend: Backend,
     params: Params,
+    /// Arrays beside the parameters, such as the state of optimisers.
+    states: Mutex<Vec<Params>>,
     /// Has every parameter. It grows when routines need parameters that were made later.
     context: Mutex<Context>,
 }
@@ -41,10 +43,15 @@ impl Weights {
     /// Initial values that do not compile, or an error of the device.
     pub fn new(backend: &Backend, params: &Params) -> Result<Weights, ModelError> {
         let context = Mutex::new(backend.context()?);
-        let weights =
-            Weights(Arc::new(WeightsParts { backend: backend.clone(), params: params.clone(), context }));
+        let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
+        let weights = Weights(Arc::new(WeightsParts { backend, params, states, context }));
         weights.context()?;
         Ok(weights)
+    }
+
+    /// Keeps arrays on the device beside the parameters; [`state_dict`](Weights::state_dict) leaves them out.
+    pub(crate) fn add_state(&self, state: &Params) {
+        locked(&self.0.states).push(state.clone());
     }
 
     /// The backend that holds the values.
@@ -63,10 +70,13 @@ impl Weights {
     /// Initial values that do not compile, or an error of the device.
     pub fn context(&self) -> Result<Context, ModelError> {
         let mut context = locked(&self.0.context);
-        let missing: Vec<Parameter> =
-            self.0.params.all().into_iter().filter(|parameter| !context.contains(parameter.node())).collect();
-        if !missing.is_empty() {
-            *context = initialised(&self.0.backend, &self.0.params, &context, &missing)?;
+        let states = locked(&self.0.states).clone();
+        for params in [&self.0.params].into_iter().chain(&states) {
+            let mut missing = params.all();
+            missing.retain(|parameter| !context.contains(parameter.node()));
+            if !missing.is_empty() {
+                *context = initialised(&self.0.backend, params, &context, &missing)?;
+            }
         }
         Ok(context.clone())
     }

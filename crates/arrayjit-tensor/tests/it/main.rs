@@ -5,3 +5,4 @@ mod bad_input;
 mod compiled;
 mod gradients;
 mod operations;
+mod optimizers;

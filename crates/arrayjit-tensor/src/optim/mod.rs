@@ -1,0 +1,220 @@
+//! Optimisers: statements that update parameters by gradients, within the compiled step.
+//!
+//! An [`Optimizer`] joins an [`UpdateRule`] with a [`Schedule`] of the learning rate and clipping. Rate, count
+//! of steps and norm of the gradients are values of the graph, which depend on the symbol `@step`; another
+//! rate needs no compilation.
+//!
+//! **Precision.** The state of a rule, such as the moments of Adam, is stored in f32, in f64 for parameters of
+//! f64. A parameter of bf16 or f16 has a further state named `rest`: its value in f32 minus its stored value.
+//! Both together are a master copy in f32, so updates below the precision of the stored type are not lost. A
+//! `rest` starts at zero, and values that are set from outside need no second copy.
+//!
+//! **Guard.** A step whose loss is not finite changes no parameter, nor do later steps until
+//! [`OptimizerState::clear_halt`] is called: the parameters are those with which the step began. With
+//! clipping, the same holds for the norm of the gradients. The moments of the guarded steps decay as if their
+//! gradients were zero.
+
+mod adam; // Adam and AdamW
+mod rule; // the update of one parameter
+mod schedule; // factors of the learning rate
+mod sgd; // gradient descent
+mod state; // arrays of optimisers
+
+use arrayjit::DType;
+
+pub use self::{
+    adam::{Adam, AdamRule, AdamW, AdamWRule},
+    rule::{ParameterUpdate, UpdateRule},
+    schedule::Schedule,
+    sgd::{Sgd, SgdRule},
+    state::OptimizerState,
+};
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    graph::Graph,
+    operand::{Argument, TensorOperand, number},
+    sample::STEP,
+    shape::whole,
+    tensor::Tensor,
+};
+
+/// An update rule with the learning rate, its schedule, and clipping: [`Sgd`], [`Adam`], [`AdamW`], or a rule
+/// of your own.
+///
+/// ```
+/// use arrayjit_tensor::optim::{AdamW, Schedule};
+///
+/// let schedule = Schedule::warm_up(100).times(Schedule::cosine_decay(1000, 0.1));
+/// let optimizer = AdamW::new(3e-4).weight_decay(0.1).schedule(schedule).clip_norm(1.0);
+/// # let _ = optimizer;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Optimizer<R> {
+    pub(crate) rule: R,
+    rate: f64,
+    schedule: Schedule,
+    clip_norm: Option<f64>,
+}
+
+impl<R: UpdateRule> Optimizer<R> {
+    /// An optimiser with a rule and a constant learning rate.
+    pub fn with_rule(rule: R, rate: f64) -> Optimizer<R> {
+        Optimizer { rule, rate, schedule: Schedule::constant(), clip_norm: None }
+    }
+
+    /// Multiplies the learning rate by a factor that depends on the step.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Scales the gradients down if the norm of all gradients together exceeds `limit`.
+    #[must_use]
+    pub fn clip_norm(mut self, limit: f64) -> Self {
+        self.clip_norm = Some(limit);
+        self
+    }
+
+    /// The optimiser without the type of its rule.
+    pub fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
+    where
+        R: 'static,
+    {
+        let Optimizer { rule, rate, schedule, clip_norm } = self;
+        Optimizer { rule: Box::new(rule), rate, schedule, clip_norm }
+    }
+
+    /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the graph
+    /// mentions, and the updates of these parameters. Each run of the compiled graph is then one step, and
+    /// its symbol `step` counts the steps from 0.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, Graph, Init, Params, Weights, optim::{OptimizerState, Sgd}};
+    ///
+    /// let params = Params::new(1);
+    /// let w = params.parameter("w", [3], Init::ONES)?;
+    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let graph = Graph::for_training();
+    /// let loss = graph.apply("y :+= w[i] * w[i]", &[("w", &&w)])?;
+    /// Sgd::new(0.25).update(&loss, &OptimizerState::new(&weights))?;
+    /// graph.compile(&weights, &[])?.start(&[], &[("step", 0)])?;
+    /// assert_eq!(weights.get(&w)?.values(), [0.5; 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A loss of several elements or of integers, an operation without a derivative, no trainable parameter,
+    /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
+    #[track_caller]
+    pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
+        let call = Call::new("update");
+        let graph = loss.graph();
+        self.check(call, graph)?;
+        let mut parameters = graph.parameters();
+        parameters.retain(|parameter| parameter.is_trainable());
+        if parameters.is_empty() {
+            let found = "a loss that depends on no trainable parameter".into();
+            return Err(argument(call, graph, ("loss", found, "a loss of parameters")));
+        }
+        let by: Vec<_> = parameters.iter().collect();
+        let by: Vec<&dyn TensorOperand> =
+            by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
+        let gradients = graph.gradients(loss, &by)?;
+        let norm = self.clip_norm.map(|_| global_norm(call, graph, &gradients)).transpose()?;
+        let is_finite = is_finite(call, loss, norm.as_ref(), state)?;
+        let rate = self.guarded_rate(call, graph, &is_finite)?;
+        let count = graph.result(call, &[], |y| format!("{y} := f32(@step + 1) where {STEP}"))?;
+        for (parameter, gradient) in parameters.iter().zip(&gradients) {
+            let gradient = self.guarded_gradient(call, gradient, norm.as_ref(), &is_finite)?;
+            let (rule, gradient, rate, count) = (self.rule.name(), &gradient, &rate, &count);
+            self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
+        if !self.rate.is_finite() {
+            return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
+        }
+        match self.clip_norm {
+            Some(limit) if !(limit > 0.0 && limit.is_finite()) => {
+                Err(argument(call, graph, ("clip_norm", limit.to_string(), "a finite number above 0")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The learning rate of the step; 0 in a guarded step.
+    fn guarded_rate(&self, call: Call, graph: &Graph, is_finite: &Tensor) -> Result<Tensor, TensorError> {
+        let (rate, factor) = (number(self.rate), self.schedule.text());
+        graph.result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
+            format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
+        })
+    }
+
+    /// The clipped gradient; 0 in a guarded step.
+    fn guarded_gradient(
+        &self,
+        call: Call,
+        gradient: &Tensor,
+        norm: Option<&Tensor>,
+        is_finite: &Tensor,
+    ) -> Result<Tensor, TensorError> {
+        let rank = gradient.rank();
+        let (g, clipped) = (whole("g", rank), whole("clipped", rank));
+        let guarded = |y: &str, g: &str| format!("{} := where(is_finite[] == 1, {g}, 0)", whole(y, rank));
+        let mut inputs = vec![("g", Argument::Tensor(gradient)), ("is_finite", Argument::Tensor(is_finite))];
+        match (norm, self.clip_norm) {
+            (Some(norm), Some(limit)) => {
+                inputs.push(("norm", Argument::Tensor(norm)));
+                let limit = number(limit);
+                gradient.graph().result(call, &inputs, |y| {
+                    let clip = format!("{clipped} := {g}\nclip_by_norm({clipped}, norm[], {limit})\n");
+                    clip + &guarded(y, &clipped)
+                })
+            }
+            _ => gradient.graph().result(call, &inputs, |y| guarded(y, &g)),
+        }
+    }
+}
+
+/// The root of the sum of the squares of all elements, in f32.
+fn global_norm(call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor, TensorError> {
+    let mut total = graph.result(call, &[], |y| format!("{y} := f32(0)"))?;
+    for gradient in gradients {
+        let inputs = [("g", Argument::Tensor(gradient)), ("total", Argument::Tensor(&total))];
+        let g = whole("g", gradient.rank());
+        total = graph.result(call, &inputs, |y| format!("s := square_sum({g})\n{y} := total[] + f32(s)"))?;
+    }
+    let inputs = [("total", Argument::Tensor(&total))];
+    graph.result(call, &inputs, |y| format!("{y} := sqrt(total[])"))
+}
+
+/// 1 if the loss, the norm and those of all steps before are finite, else 0.
+fn is_finite(
+    call: Call,
+    loss: &Tensor,
+    norm: Option<&Tensor>,
+    state: &OptimizerState,
+) -> Result<Tensor, TensorError> {
+    let halted = state.halted()?;
+    let loss = loss.reshape(&[])?;
+    let mut inputs = vec![("loss", Argument::Tensor(&loss)), ("halted", Argument::Parameter(&halted))];
+    let within = |value: &str| format!("abs({value}) <= 3.4e38");
+    let wide = if loss.dtype() == DType::F64 { "loss[]" } else { "f32(loss[])" };
+    let mut condition = format!("and(halted[] == 0, {})", within(wide));
+    if let Some(norm) = norm {
+        inputs.push(("norm", Argument::Tensor(norm)));
+        condition = format!("and({condition}, {})", within("norm[]"));
+    }
+    let graph = loss.graph();
+    let is_finite = graph.result(call, &inputs, |y| format!("{y} := i32({condition})"))?;
+    let inputs = [("is_finite", Argument::Tensor(&is_finite)), ("halted", Argument::Parameter(&halted))];
+    graph.emit(call, "halted[] := 1 - is_finite[]", &inputs, &[])?;
+    Ok(is_finite)
+}
+
+fn argument(call: Call, graph: &Graph, (name, found, expected): (&'static str, String, &str)) -> TensorError {
+    graph.fail(call, TensorErrorKind::Argument { argument: name, found, expected: expected.into() })
+}

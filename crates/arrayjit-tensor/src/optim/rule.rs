@@ -1,0 +1,89 @@
+//! The update of one parameter.
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError},
+    operand::Argument,
+    optim::OptimizerState,
+    parameter::Parameter,
+    shape::{letter, whole},
+    tensor::Tensor,
+};
+
+/// A rule by which an optimiser updates a parameter.
+pub trait UpdateRule: Send + Sync {
+    /// The name of the optimiser, with which the names of its state begin.
+    fn name(&self) -> &'static str;
+
+    /// Adds the statements that update one parameter to its graph, by [`ParameterUpdate::apply`].
+    ///
+    /// # Errors
+    /// The errors of [`ParameterUpdate::apply`].
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError>;
+}
+
+impl UpdateRule for Box<dyn UpdateRule> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        (**self).update(update)
+    }
+}
+
+/// A parameter with its gradient, to which an [`UpdateRule`] adds the statements of the update.
+pub struct ParameterUpdate<'a> {
+    pub(super) call: Call,
+    /// The name of the rule.
+    pub(super) rule: &'static str,
+    pub(super) parameter: &'a Parameter,
+    pub(super) gradient: &'a Tensor,
+    pub(super) rate: &'a Tensor,
+    /// The number of this step, from 1, in f32.
+    pub(super) count: &'a Tensor,
+    pub(super) state: &'a OptimizerState,
+}
+
+impl ParameterUpdate<'_> {
+    /// The parameter that is updated.
+    pub fn parameter(&self) -> &Parameter {
+        self.parameter
+    }
+
+    /// Adds assignment text that writes `w`, the parameter. The text may read its gradient `g`, the learning
+    /// rate `rate[]` and the number of the step `t[]`, which counts from 1. It may also write the arrays of
+    /// the optimiser's state whose names are given: they have the shape of the parameter, start from zero and
+    /// have names such as `adam.m.fc1.weight`. `[..]` in the text stands for the axes of the parameter.
+    ///
+    /// # Errors
+    /// An error of the text, or a state of that name and another shape.
+    pub fn apply(&self, states: &[&str], text: &str) -> Result<(), TensorError> {
+        let dtype = self.parameter.dtype();
+        let is_narrow = dtype != DType::F64 && dtype != DType::F32;
+        let wide = if is_narrow { DType::F32 } else { dtype };
+        let array = |state: &str| self.state.array(&format!("{}.{state}", self.rule), self.parameter, wide);
+        let arrays = states.iter().map(|state| array(state)).collect::<Result<Vec<_>, _>>()?;
+        let mut inputs = vec![("g", Argument::Tensor(self.gradient)), ("rate", Argument::Tensor(self.rate))];
+        inputs.push(("t", Argument::Tensor(self.count)));
+        inputs.extend(states.iter().copied().zip(arrays.iter().map(Argument::Parameter)));
+        let letters: Vec<String> = (0..self.parameter.shape().len()).map(letter).collect();
+        let text = text.replace("[..]", &format!("[{}]", letters.join(",")));
+        let graph = self.gradient.graph();
+        if !is_narrow {
+            inputs.push(("w", Argument::Parameter(self.parameter)));
+            graph.emit(self.call, &text, &inputs, &[])?;
+            return Ok(());
+        }
+        let rest = array("rest")?;
+        inputs.push(("stored", Argument::Parameter(self.parameter)));
+        inputs.push(("rest", Argument::Parameter(&rest)));
+        let [w, stored, rest] = ["w", "stored", "rest"].map(|name| whole(name, letters.len()));
+        let text = format!(
+            "{w} := f32({stored}) + {rest}\n{text}\n{stored} := {dtype}({w})\n{rest} := {w} - f32({stored})"
+        );
+        graph.emit(self.call, &text, &inputs, &[])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Gradient descent.
+
+use crate::{
+    error::TensorError,
+    operand::number,
+    optim::{Optimizer, ParameterUpdate, UpdateRule},
+};
+
+/// Stochastic gradient descent, as torch's `SGD`: with momentum `mu`, v = mu · v + g and w = w - rate · v.
+///
+/// Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964; Sutskever, Martens,
+/// Dahl and Hinton, On the importance of initialization and momentum in deep learning, 2013.
+pub type Sgd = Optimizer<SgdRule>;
+
+/// The rule of [`Sgd`].
+#[derive(Clone, Debug, Default)]
+pub struct SgdRule {
+    momentum: f64,
+    weight_decay: f64,
+    nesterov: bool,
+}
+
+impl Optimizer<SgdRule> {
+    /// Gradient descent with this learning rate.
+    pub fn new(rate: f64) -> Sgd {
+        Optimizer::with_rule(SgdRule::default(), rate)
+    }
+
+    /// Moves along a running sum of gradients, which decays by this factor per step. 0 by default.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Sgd {
+        self.rule.momentum = momentum;
+        self
+    }
+
+    /// Adds the parameter times this factor to its gradient. 0 by default.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Sgd {
+        self.rule.weight_decay = decay;
+        self
+    }
+
+    /// Moves along g + momentum · v in place of v.
+    #[must_use]
+    pub fn nesterov(mut self) -> Sgd {
+        self.rule.nesterov = true;
+        self
+    }
+}
+
+impl UpdateRule for SgdRule {
+    fn name(&self) -> &'static str {
+        "sgd"
+    }
+
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        let mu = number(self.momentum);
+        let gradient = match self.weight_decay {
+            0.0 => "g[..]".to_owned(),
+            decay => format!("g[..] + {} * w[..]", number(decay)),
+        };
+        match (self.momentum, self.nesterov) {
+            (0.0, _) => update.apply(&[], &format!("sgd(w[..], {gradient}, rate[])")),
+            (_, false) => {
+                let text = format!("momentum(w[..], {gradient}, v[..], rate[], {mu})");
+                update.apply(&["v"], &text)
+            }
+            (_, true) => {
+                let text = format!(
+                    "v[..] := {mu} * v[..] + ({gradient})\nw[..] -= rate[] * ({gradient} + {mu} * v[..])"
+                );
+                update.apply(&["v"], &text)
+            }
+        }
+    }
+}

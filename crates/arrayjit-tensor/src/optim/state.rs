@@ -1,0 +1,72 @@
+//! The arrays of an optimiser: they outlive a step, and live on the device beside the weights.
+
+use arrayjit::{DType, HostArray};
+
+use crate::{
+    error::TensorError,
+    parameter::{Parameter, Params},
+    run_error::ModelError,
+    weights::Weights,
+};
+
+/// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the device
+/// of the weights for as long as the weights do. They are no part of [`Weights::state_dict`], which has the
+/// names of the model only.
+#[derive(Clone)]
+pub struct OptimizerState {
+    weights: Weights,
+    arrays: Params,
+}
+
+impl OptimizerState {
+    /// A state without arrays; optimisers add theirs.
+    pub fn new(weights: &Weights) -> OptimizerState {
+        let arrays = Params::new(0);
+        weights.add_state(&arrays);
+        OptimizerState { weights: weights.clone(), arrays }
+    }
+
+    /// The arrays so far, in the order in which they were made.
+    pub fn arrays(&self) -> Vec<Parameter> {
+        self.arrays.all()
+    }
+
+    /// Whether a step had a loss that is not finite since the last call of
+    /// [`clear_halt`](OptimizerState::clear_halt). Waits for all steps that were started.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn is_halted(&self) -> Result<bool, ModelError> {
+        Ok(self.weights.get(&self.halted()?)?.values() != [0.0])
+    }
+
+    /// Lets later steps change parameters again after a step whose loss was not finite.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn clear_halt(&self) -> Result<(), ModelError> {
+        self.weights.set(&self.halted()?, &HostArray::zeros(DType::I32, [])?)
+    }
+
+    /// 1 after a step whose loss was not finite, else 0.
+    pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
+        match self.arrays.get("halted") {
+            Some(halted) => Ok(halted),
+            None => self.arrays.buffer("halted", [], DType::I32, 0.0),
+        }
+    }
+
+    /// The array of that name for a parameter, of its shape; it starts from zero.
+    pub(super) fn array(
+        &self,
+        name: &str,
+        parameter: &Parameter,
+        dtype: DType,
+    ) -> Result<Parameter, TensorError> {
+        let name = format!("{name}.{}", parameter.name());
+        match self.arrays.get(&name) {
+            Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),
+            _ => self.arrays.buffer(&name, parameter.shape().iter().copied(), dtype, 0.0),
+        }
+    }
+}

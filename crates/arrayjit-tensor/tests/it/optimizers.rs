@@ -1,0 +1,195 @@
+//! Optimisers against the same formulas on the host, schedules, clipping, and narrow parameters.
+
+use arrayjit_tensor::{
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+    optim::{Adam, AdamW, Optimizer, OptimizerState, ParameterUpdate, Schedule, Sgd, UpdateRule},
+};
+
+const START: [f64; 3] = [1.0, -2.0, 0.5];
+
+/// The loss Σ (w - x)², whose gradient is 2 (w - x), with its optimiser.
+struct Quadratic {
+    weights: Weights,
+    state: OptimizerState,
+    step: Executable,
+}
+
+impl Quadratic {
+    fn new<R: UpdateRule>(optimizer: &Optimizer<R>, dtype: DType) -> Result<Quadratic, ModelError> {
+        let params = Params::new(1).with_dtype(dtype);
+        let mut start = HostArray::zeros(dtype, [3])?;
+        start.set_values(&START)?;
+        let w = params.parameter("w", [3], Init::Values(start.into()))?;
+        let weights = Weights::new(&Backend::open("inline")?, &params)?;
+        let graph = Graph::for_training();
+        let x = graph.input("x", [3], DType::F32)?;
+        let loss = graph.apply("d[i] := f32(w[i]) - x[i]; y :+= d[i] * d[i]", &[("w", &&w), ("x", &&x)])?;
+        let state = OptimizerState::new(&weights);
+        optimizer.update(&loss, &state)?;
+        let step = graph.compile(&weights, &[&loss])?;
+        Ok(Quadratic { weights, state, step })
+    }
+
+    fn step(&self, step: i64, x: [f32; 3]) -> Result<Vec<f64>, ModelError> {
+        self.step.start(&[("x", &HostArray::from_slice(&x, [3])?)], &[("step", step)])?;
+        self.w()
+    }
+
+    fn w(&self) -> Result<Vec<f64>, ModelError> {
+        Ok(self.weights.state_dict()?["w"].values())
+    }
+}
+
+/// Ten steps on the device and on the host, where `update` changes one element by its gradient in step 1, 2, …
+fn compare<R: UpdateRule>(optimizer: &Optimizer<R>, update: impl Fn(&mut f64, f64, i32, &mut [f64; 2])) {
+    let quadratic = Quadratic::new(optimizer, DType::F32).unwrap();
+    let mut expected = START.map(|w| (w, [0.0; 2]));
+    for step in 0..10 {
+        let found = quadratic.step(step, [0.0; 3]).unwrap();
+        for ((w, state), found) in expected.iter_mut().zip(found) {
+            let g = 2.0 * *w;
+            update(w, g, step as i32 + 1, state);
+            assert!((found - *w).abs() < 1e-5, "step {step}: {found}, expected {w}");
+        }
+    }
+}
+
+#[test]
+fn sgd_with_momentum_decay_and_nesterov() {
+    compare(&Sgd::new(0.1), |w, g, _, _| *w -= 0.1 * g);
+    compare(&Sgd::new(0.1).weight_decay(0.5), |w, g, _, _| *w -= 0.1 * (g + 0.5 * *w));
+    let momentum = Sgd::new(0.1).momentum(0.9).weight_decay(0.5);
+    compare(&momentum, |w, g, _, [v, _]| {
+        *v = 0.9 * *v + g + 0.5 * *w;
+        *w -= 0.1 * *v;
+    });
+    compare(&momentum.clone().nesterov(), |w, g, _, [v, _]| {
+        let g = g + 0.5 * *w;
+        *v = 0.9 * *v + g;
+        *w -= 0.1 * (g + 0.9 * *v);
+    });
+}
+
+#[test]
+fn adam_with_and_without_weight_decay() {
+    let adam = |w: &mut f64, g: f64, t: i32, [m, v]: &mut [f64; 2]| {
+        *m = 0.9 * *m + 0.1 * g;
+        *v = 0.99 * *v + 0.01 * g * g;
+        *w -= 0.1 * (*m / (1.0 - 0.9f64.powi(t))) / ((*v / (1.0 - 0.99f64.powi(t))).sqrt() + 1e-6);
+    };
+    compare(&Adam::new(0.1).betas(0.9, 0.99).eps(1e-6), adam);
+    compare(&AdamW::new(0.1).betas(0.9, 0.99).eps(1e-6).weight_decay(0.5), |w, g, t, state| {
+        *w *= 1.0 - 0.1 * 0.5;
+        adam(w, g, t, state);
+    });
+}
+
+#[test]
+fn state_has_names_and_shapes_of_the_parameters() {
+    let quadratic = Quadratic::new(&AdamW::new(0.1), DType::Bf16).unwrap();
+    let arrays: Vec<_> = quadratic.state.arrays().iter().map(|array| format!("{array:?}")).collect();
+    assert_eq!(arrays, ["halted i32[]", "adamw.m.w f32[3]", "adamw.v.w f32[3]", "adamw.rest.w f32[3]"]);
+    assert_eq!(quadratic.weights.state_dict().unwrap().keys().collect::<Vec<_>>(), ["w"]);
+}
+
+#[test]
+fn schedules_multiply_the_rate() {
+    let schedule = Schedule::warm_up(4).times(Schedule::cosine_decay(8, 0.1));
+    let schedule = schedule.times(Schedule::expression("recip(f32(@step) + 1)"));
+    compare(&Sgd::new(0.5).schedule(schedule), |w, g, t, _| {
+        let step = f64::from(t - 1);
+        let cosine = 0.1 + 0.9 * (0.5 + 0.5 * (std::f64::consts::PI * (step / 8.0).min(1.0)).cos());
+        *w -= 0.5 * ((step + 1.0) / 4.0).min(1.0) * cosine / (step + 1.0) * g;
+    });
+}
+
+#[test]
+fn gradients_are_clipped_by_their_norm() {
+    let quadratic = Quadratic::new(&Sgd::new(1.0).clip_norm(0.1), DType::F32).unwrap();
+    let found = quadratic.step(0, [0.0; 3]).unwrap();
+    let norm = START.iter().map(|w| w * w).sum::<f64>().sqrt();
+    for (found, w) in found.iter().zip(START) {
+        assert!((found - (w - 0.1 * w / norm)).abs() < 1e-6, "{found}");
+    }
+    let quadratic = Quadratic::new(&Sgd::new(0.5).clip_norm(100.0), DType::F32).unwrap();
+    assert_eq!(quadratic.step(0, [3.0, 4.0, 5.0]).unwrap(), [3.0, 4.0, 5.0]);
+}
+
+/// Updates far below the precision of bf16 add up, as they do in f32.
+#[test]
+fn narrow_parameters_keep_what_their_type_rounds_away() {
+    for dtype in [DType::Bf16, DType::F16] {
+        let quadratic = Quadratic::new(&Sgd::new(1e-4), dtype).unwrap();
+        let found = (0..1000).map(|step| quadratic.step(step, [0.0; 3]).unwrap()).last().unwrap();
+        let decay = (1.0 - 2e-4f64).powi(1000);
+        for (found, w) in found.iter().zip(START) {
+            assert!((found - w * decay).abs() < 4e-3 * w.abs(), "{dtype}: {found}, expected {}", w * decay);
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_finite_changes_no_parameter() {
+    let quadratic = Quadratic::new(&AdamW::new(0.1).clip_norm(1e30), DType::F32).unwrap();
+    let before = quadratic.step(0, [0.0; 3]).unwrap();
+    assert!(!quadratic.state.is_halted().unwrap());
+    for (step, x) in [(1, f32::NAN), (2, 0.0), (3, f32::INFINITY)] {
+        assert_eq!(quadratic.step(step, [x, 0.0, 0.0]).unwrap(), before);
+        assert!(quadratic.state.is_halted().unwrap());
+    }
+    quadratic.state.clear_halt().unwrap();
+    let after = quadratic.step(4, [0.0; 3]).unwrap();
+    assert!(after.iter().zip(&before).all(|(after, before)| after.is_finite() && after != before));
+}
+
+/// A rule of a user: the sign of the gradient.
+struct Sign;
+
+impl UpdateRule for Sign {
+    fn name(&self) -> &'static str {
+        "sign"
+    }
+
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        update.apply(&["count"], "w[..] -= rate[] * where(g[..] > 0, 1, -1)\ncount[..] += t[]")
+    }
+}
+
+#[test]
+fn rules_may_be_written_in_assignment_text() {
+    let quadratic = Quadratic::new(&Optimizer::with_rule(Sign, 0.25), DType::F64).unwrap();
+    assert_eq!(quadratic.step(0, [0.0; 3]).unwrap(), [0.75, -1.75, 0.25]);
+    quadratic.step(1, [0.0; 3]).unwrap();
+    let count = &quadratic.state.arrays()[1];
+    assert_eq!((count.name(), count.dtype()), ("sign.count.w", DType::F64));
+    assert_eq!(quadratic.weights.get(count).unwrap().values(), [3.0; 3]);
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let build = |loss: fn(&Tensor) -> Result<Tensor, TensorError>, optimizer: &Sgd| {
+        let params = Params::new(1);
+        let w = params.parameter("w", [3], Init::ONES)?;
+        let weights = Weights::new(&Backend::open("inline")?, &params)?;
+        let graph = Graph::new();
+        let w = graph.apply("y[i] := 2 * w[i]", &[("w", &&w)])?;
+        Ok::<_, ModelError>(optimizer.update(&loss(&w)?, &OptimizerState::new(&weights))?)
+    };
+    let message = |result: Result<(), ModelError>| result.unwrap_err().to_string();
+    let sum = |x: &Tensor| x.sum(..);
+    assert!(message(build(|x| Ok(x.clone()), &Sgd::new(0.1))).contains("expected a scalar"));
+    let found = message(build(sum, &Sgd::new(f64::NAN)));
+    assert!(found.ends_with("rate is NaN, expected a finite number"), "{found}");
+    let found = message(build(sum, &Sgd::new(0.1).clip_norm(0.0)));
+    assert!(found.ends_with("clip_norm is 0, expected a finite number above 0"), "{found}");
+    let found = message(build(sum, &Sgd::new(0.1).schedule(Schedule::expression("half"))));
+    assert!(found.contains("`half`"), "{found}");
+    let weights = Weights::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
+    let loss = Graph::new().input("x", [], DType::F32).unwrap();
+    let error = Sgd::new(0.1).update(&loss, &OptimizerState::new(&weights)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("a loss that depends on no trainable parameter, expected a loss of parameters")
+    );
+}
