@@ -1,10 +1,10 @@
 //! Compiled graphs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrayjit::{Compiled, Context, Event, HostArray, Routine, Symbol, TensorNode};
 
-use crate::{graph::Graph, run_error::ModelError, tensor::Tensor, weights::Weights};
+use crate::{graph::Graph, parameter::Parameter, run_error::ModelError, tensor::Tensor, weights::Weights};
 
 /// A graph that is compiled and linked with the weights of a model: a routine from inputs to results, which
 /// may also change parameters and buffers.
@@ -53,10 +53,29 @@ impl Graph {
         weights: &Weights,
         results: &[&Tensor],
     ) -> Result<Executable, ModelError> {
-        let mut program = self.program();
-        program.kept.extend(results.iter().map(|tensor| tensor.node().clone()));
-        let compiled = weights.backend().compile_assignments(&program.named(name))?;
+        let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
+        self.compile_with(name, weights, results, &[])
+    }
+
+    /// [`compile_named`](Graph::compile_named) with arrays that only this routine has; they start from zero.
+    pub(crate) fn compile_with(
+        &self,
+        name: &str,
+        weights: &Weights,
+        results: Vec<TensorNode>,
+        own: &[Parameter],
+    ) -> Result<Executable, ModelError> {
         let mut context = weights.context()?;
+        for array in own {
+            let zeros = HostArray::zeros(array.dtype(), array.shape().iter().copied())?;
+            context = context.init_from_host_owned(array.node(), zeros)?;
+        }
+        if let Some(other) = self.parameters().iter().find(|other| !context.contains(other.node())) {
+            return Err(ModelError::OtherModel { parameter: other.name().into() });
+        }
+        let mut program = self.program();
+        program.kept.extend(results.iter().cloned());
+        let compiled = weights.backend().compile_assignments(&program.named(name))?;
         let mut inputs = BTreeMap::new();
         for (name, node) in self.inputs() {
             if compiled.nodes().contains(&node) {
@@ -66,7 +85,6 @@ impl Graph {
             inputs.insert(name, node);
         }
         let routine = compiled.link(&context)?;
-        let results = results.iter().map(|tensor| tensor.node().clone()).collect();
         Ok(Executable { routine, compiled, inputs, results })
     }
 }
@@ -102,16 +120,40 @@ impl Executable {
     /// # Errors
     /// Fails like [`run_with`](Executable::run_with), but for errors of the run, which the event has.
     pub fn start(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<Event, ModelError> {
-        self.check_inputs(inputs)?;
+        self.check_inputs(inputs.iter().copied())?;
         let bindings = self.bindings(symbols)?;
         for (name, values) in inputs {
-            if let Some(node) = self.inputs.get(*name)
-                && self.context().contains(node)
-            {
+            if let Some(node) = self.device_input(name) {
                 let _ = self.context().from_host(node, values)?;
             }
         }
         Ok(self.routine.run(&bindings)?)
+    }
+
+    /// [`start`](Executable::start) without a copy of the inputs on the host.
+    pub(crate) fn start_shared(
+        &self,
+        inputs: &[(String, Arc<HostArray>)],
+        symbols: &[(&str, i64)],
+    ) -> Result<Event, ModelError> {
+        self.check_inputs(inputs.iter().map(|(name, values)| (name.as_str(), &**values)))?;
+        let bindings = self.bindings(symbols)?;
+        for (name, values) in inputs {
+            if let Some(node) = self.device_input(name) {
+                let _ = self.context().from_host_shared(node, values)?;
+            }
+        }
+        Ok(self.routine.run(&bindings)?)
+    }
+
+    /// Whether the graph has a symbol of that name.
+    pub(crate) fn has_symbol(&self, name: &str) -> bool {
+        self.routine.bindings().iter().any(|symbol| symbol.name == name)
+    }
+
+    /// The node of an input, if the routine reads it.
+    fn device_input(&self, name: &str) -> Option<&TensorNode> {
+        self.inputs.get(name).filter(|node| self.context().contains(node))
     }
 
     /// The result of the last run at position `at` of those given to [`Graph::compile`]. Waits for the run.
@@ -144,7 +186,10 @@ impl Executable {
         self.routine.context()
     }
 
-    fn check_inputs(&self, inputs: &[(&str, &HostArray)]) -> Result<(), ModelError> {
+    fn check_inputs<'a>(
+        &self,
+        inputs: impl Iterator<Item = (&'a str, &'a HostArray)> + Clone,
+    ) -> Result<(), ModelError> {
         let fail = |name: &str, problem| {
             Err(ModelError::Input {
                 name: name.into(),
@@ -152,15 +197,15 @@ impl Executable {
                 inputs: self.inputs.keys().cloned().collect(),
             })
         };
-        for (name, values) in inputs {
-            let Some(node) = self.inputs.get(*name) else { return fail(name, "is unknown") };
+        for (name, values) in inputs.clone() {
+            let Some(node) = self.inputs.get(name) else { return fail(name, "is unknown") };
             let found = (values.dtype(), values.dims().to_vec());
             let expected = (node.dtype(), node.dims()?.to_vec());
             if found != expected {
-                return Err(ModelError::Values { name: (*name).into(), found, expected });
+                return Err(ModelError::Values { name: name.into(), found, expected });
             }
         }
-        match self.inputs.keys().find(|name| inputs.iter().all(|(given, _)| given != name)) {
+        match self.inputs.keys().find(|name| inputs.clone().all(|(given, _)| given != name.as_str())) {
             Some(name) => fail(name, "has no values"),
             None => Ok(()),
         }

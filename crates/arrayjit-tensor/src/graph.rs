@@ -42,7 +42,19 @@ struct GraphState {
     modules: Vec<String>,
     /// How many results have each name.
     names: BTreeMap<String, usize>,
+    results: Vec<ResultRecord>,
     is_training: bool,
+}
+
+/// A result of an operation, for messages about its values.
+#[derive(Clone)]
+pub(crate) struct ResultRecord {
+    /// The path of the module that was evaluated.
+    pub(crate) module: String,
+    pub(crate) call: Call,
+    pub(crate) node: TensorNode,
+    /// The tensors and parameters that the operation was given.
+    pub(crate) operands: Vec<TensorNode>,
 }
 
 /// The evaluation of a module, which ends when this value is dropped. See [`Graph::enter`].
@@ -207,6 +219,11 @@ impl Graph {
         self.state().program.clone()
     }
 
+    /// The results of all operations, in the order of the calls.
+    pub(crate) fn results(&self) -> Vec<ResultRecord> {
+        self.state().results.clone()
+    }
+
     /// Adds statements and returns the nodes that `results` names. The text mentions `inputs` by their names.
     pub(crate) fn emit(
         &self,
@@ -226,6 +243,7 @@ impl Graph {
             }
         }
         state.program = std::mem::take(&mut state.program).then(read.assignments);
+        state.record(call, inputs, &read.results);
         drop(state);
         let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error.into()));
         read.results.into_iter().map(tensor).collect()
@@ -283,6 +301,18 @@ impl Graph {
 
     fn state(&self) -> MutexGuard<'_, GraphState> {
         locked(&self.0)
+    }
+}
+
+impl GraphState {
+    fn record(&mut self, call: Call, inputs: &[(&str, Argument<'_>)], results: &[TensorNode]) {
+        let operands: Vec<TensorNode> =
+            inputs.iter().filter_map(|(_, argument)| argument.node().cloned()).collect();
+        let module = self.modules.last().cloned().unwrap_or_default();
+        self.results.extend(results.iter().map(|node| {
+            let (module, node, operands) = (module.clone(), node.clone(), operands.clone());
+            ResultRecord { module, call, node, operands }
+        }));
     }
 }
 

@@ -73,8 +73,15 @@ mod select; // elements by position
 mod window; // convolution, pooling
 
 pub mod optim; // optimisers
+pub mod session; // training
 
-tnode::debug_as_display!(ModelError, TensorError, TensorErrorKind);
+tnode::debug_as_display!(
+    ModelError,
+    TensorError,
+    TensorErrorKind,
+    session::CheckpointProblem,
+    session::SessionError,
+);
 
 pub use arrayjit::{Backend, DType, HostArray};
 

@@ -60,6 +60,12 @@ pub enum ModelError {
         /// The names of all inputs.
         inputs: Vec<String>,
     },
+    /// A parameter of another model than the weights.
+    #[error("parameter `{parameter}` is none of the weights; `Weights` has the parameters of one `Params`")]
+    OtherModel {
+        /// The name of the parameter.
+        parameter: String,
+    },
     /// A symbol that has no value, or that is unknown.
     #[error("symbol `@{name}` {problem}")]
     Symbol {

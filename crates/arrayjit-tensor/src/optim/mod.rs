@@ -33,6 +33,8 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
+    optim::state::HALTED,
+    parameter::Parameter,
     sample::STEP,
     shape::whole,
     tensor::Tensor,
@@ -108,7 +110,18 @@ impl<R: UpdateRule> Optimizer<R> {
     /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
     #[track_caller]
     pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
-        let call = Call::new("update");
+        self.update_guarded(Call::new("update"), loss, state, false).map(drop)
+    }
+
+    /// [`update`](Optimizer::update), which returns 1 if the step is not guarded, else 0. With
+    /// `checks_gradients`, gradients that are not finite guard a step even if they are not clipped.
+    pub(crate) fn update_guarded(
+        &self,
+        call: Call,
+        loss: &Tensor,
+        state: &OptimizerState,
+        checks_gradients: bool,
+    ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
         self.check(call, graph)?;
         let mut parameters = graph.parameters();
@@ -121,7 +134,8 @@ impl<R: UpdateRule> Optimizer<R> {
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
         let gradients = graph.gradients(loss, &by)?;
-        let norm = self.clip_norm.map(|_| global_norm(call, graph, &gradients)).transpose()?;
+        let has_norm = checks_gradients || self.clip_norm.is_some();
+        let norm = has_norm.then(|| global_norm(call, graph, &gradients)).transpose()?;
         let is_finite = is_finite(call, loss, norm.as_ref(), state)?;
         let rate = self.guarded_rate(call, graph, &is_finite)?;
         let count = graph.result(call, &[], |y| format!("{y} := f32(@step + 1) where {STEP}"))?;
@@ -130,7 +144,27 @@ impl<R: UpdateRule> Optimizer<R> {
             let (rule, gradient, rate, count) = (self.rule.name(), &gradient, &rate, &count);
             self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
         }
-        Ok(())
+        Ok(is_finite)
+    }
+
+    /// The arrays of the state that the rule has for these parameters.
+    pub(crate) fn arrays(
+        &self,
+        parameters: &[Parameter],
+        state: &OptimizerState,
+    ) -> Result<Vec<Parameter>, TensorError> {
+        let (call, graph) = (Call::new("update"), Graph::new());
+        let scalar = |name| graph.input(name, [], DType::F32);
+        let (rate, count) = (&scalar("rate")?, &scalar("count")?);
+        for (at, parameter) in parameters.iter().enumerate() {
+            let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let shape = parameter.shape().iter().copied();
+            let (rule, gradient) = (self.rule.name(), &graph.input(&format!("gradient_{at}"), shape, dtype)?);
+            self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+        }
+        let mut arrays = state.arrays();
+        arrays.retain(|array| array.name() != HALTED);
+        Ok(arrays)
     }
 
     fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {

@@ -9,6 +9,9 @@ use crate::{
     weights::Weights,
 };
 
+/// The name of the flag that guards steps.
+pub(super) const HALTED: &str = "halted";
+
 /// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the device
 /// of the weights for as long as the weights do. They are no part of [`Weights::state_dict`], which has the
 /// names of the model only.
@@ -50,9 +53,9 @@ impl OptimizerState {
 
     /// 1 after a step whose loss was not finite, else 0.
     pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
-        match self.arrays.get("halted") {
+        match self.arrays.get(HALTED) {
             Some(halted) => Ok(halted),
-            None => self.arrays.buffer("halted", [], DType::I32, 0.0),
+            None => self.arrays.buffer(HALTED, [], DType::I32, 0.0),
         }
     }
 

@@ -1,8 +1,12 @@
 //! Tests of graphs, modules and training.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod backends;
 mod bad_input;
+mod checkpoints;
 mod compiled;
 mod gradients;
+mod non_finite;
 mod operations;
 mod optimizers;
+mod sessions;

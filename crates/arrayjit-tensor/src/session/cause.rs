@@ -1,0 +1,145 @@
+//! Finds the first value of a step that is not finite.
+
+use std::{collections::BTreeMap, fmt, panic::Location};
+
+use arrayjit::{Context, TensorNode};
+
+use crate::{
+    graph::{Graph, ResultRecord},
+    operand::TensorOperand,
+    session::{
+        SessionCore, SessionError,
+        graphs::{BuiltGraph, Mode},
+        pending::PendingStep,
+    },
+    tensor::Tensor,
+};
+
+/// The first value of a step that is not finite.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum NonFiniteCause {
+    /// The result of an operation whose operands are finite.
+    Module {
+        /// The path of the module, such as `encoder.0`; empty outside of modules.
+        module: String,
+        /// The name of the operation.
+        operation: &'static str,
+        /// The line that called the operation.
+        at: &'static Location<'static>,
+    },
+    /// A parameter or buffer.
+    Parameter(String),
+    /// An input of the batch.
+    Input(String),
+    /// The gradient by a parameter; the loss is finite.
+    Gradient(String),
+    /// The values are finite when the step is evaluated again.
+    Unknown,
+}
+
+impl fmt::Display for NonFiniteCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NonFiniteCause::Module { module, operation, at } if module.is_empty() => {
+                write!(f, "the result of `{operation}` at {at} is not finite, but its operands are")
+            }
+            NonFiniteCause::Module { module, operation, at } => write!(
+                f,
+                "the result of `{operation}` in module `{module}` at {at} is not finite, but its operands are"
+            ),
+            NonFiniteCause::Parameter(name) => write!(f, "parameter `{name}` is not finite before the step"),
+            NonFiniteCause::Input(name) => write!(f, "input `{name}` is not finite"),
+            NonFiniteCause::Gradient(name) => {
+                write!(f, "the loss is finite, but its gradient by `{name}` is not")
+            }
+            NonFiniteCause::Unknown => write!(f, "no value is when the step is evaluated again"),
+        }
+    }
+}
+
+impl SessionCore {
+    /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
+    /// finite.
+    pub(super) fn cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, SessionError> {
+        let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, &pending.values)?;
+        let results = graph.results();
+        let mut parameters = graph.parameters();
+        parameters.retain(|parameter| parameter.is_trainable());
+        let by: Vec<_> = parameters.iter().collect();
+        let by: Vec<&dyn TensorOperand> =
+            by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
+        let gradients = graph.gradients(&loss, &by)?;
+        let kept = results.iter().map(|result| result.node.clone());
+        let kept = kept.chain(gradients.iter().map(|gradient| gradient.node().clone())).collect();
+        let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
+        let step = [("step", pending.step.number as i64)];
+        let symbols = if executable.has_symbol("step") { &step[..] } else { &[] };
+        executable.start_shared(pending.values.arrays(), symbols)?;
+        let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
+        if let Some(cause) = search.first_cause(&graph, &loss, &results)? {
+            return Ok(cause);
+        }
+        for (parameter, gradient) in parameters.iter().zip(&gradients) {
+            if !search.is_finite(gradient.node())? {
+                return Ok(NonFiniteCause::Gradient(parameter.name().into()));
+            }
+        }
+        Ok(NonFiniteCause::Unknown)
+    }
+}
+
+/// Reads values of a run, each node once.
+struct FiniteSearch<'a> {
+    context: &'a Context,
+    known: BTreeMap<TensorNode, bool>,
+}
+
+impl FiniteSearch<'_> {
+    /// Follows values that are not finite from the loss to the first of them.
+    fn first_cause(
+        &mut self,
+        graph: &Graph,
+        loss: &Tensor,
+        results: &[ResultRecord],
+    ) -> Result<Option<NonFiniteCause>, SessionError> {
+        let mut reached = Vec::new();
+        if !self.is_finite(loss.node())? {
+            reached.push(loss.node().clone());
+        }
+        let mut first = None;
+        for result in results.iter().rev().filter(|result| !result.operands.is_empty()) {
+            if !reached.contains(&result.node) {
+                continue;
+            }
+            first = Some(NonFiniteCause::Module {
+                module: result.module.clone(),
+                operation: result.call.op,
+                at: result.call.at,
+            });
+            for operand in &result.operands {
+                if !reached.contains(operand) && !self.is_finite(operand)? {
+                    reached.push(operand.clone());
+                }
+            }
+        }
+        let written = graph.program().written_nodes();
+        let is_source = |node: &TensorNode| reached.contains(node) && !written.contains(node);
+        if let Some((name, _)) = graph.inputs().into_iter().find(|(_, node)| is_source(node)) {
+            return Ok(Some(NonFiniteCause::Input(name)));
+        }
+        let parameter = graph.parameters().into_iter().find(|parameter| is_source(parameter.node()));
+        Ok(parameter.map(|parameter| NonFiniteCause::Parameter(parameter.name().into())).or(first))
+    }
+
+    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, SessionError> {
+        if let Some(known) = self.known.get(node) {
+            return Ok(*known);
+        }
+        let is_read = node.dtype().is_float() && self.context.contains(node);
+        let is_finite =
+            !is_read || self.context.to_host(node)?.values().iter().all(|value| value.is_finite());
+        self.known.insert(node.clone(), is_finite);
+        Ok(is_finite)
+    }
+}

@@ -1,0 +1,164 @@
+//! Checkpoints: weights, the state of the optimiser and the step in one safetensors file.
+//!
+//! The weights have the names of the model, the arrays of the optimiser names behind `optimizer.`. The
+//! metadata has the version of the format, the number of steps and the seed of the model.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+};
+
+use arrayjit::{HostArray, safetensors as arrays_file};
+use safetensors::SafeTensors;
+use tempfile::NamedTempFile;
+
+use crate::{
+    parameter::{Parameter, locked},
+    run_error::ModelError,
+    session::{CheckpointProblem, Session, SessionError},
+    weights,
+};
+
+/// The metadata key of the format, and the version that this crate writes.
+const FORMAT: (&str, &str) = ("arrayjit_checkpoint", "1");
+const STEP: &str = "step";
+const SEED: &str = "seed";
+
+impl Session {
+    /// Writes weights, the state of the optimiser and the number of steps to a file, after all steps that were
+    /// started. The file appears whole or not at all: it is written under another name in the same folder,
+    /// and renamed.
+    ///
+    /// # Errors
+    /// A file that cannot be written, an earlier step whose loss is not finite, or an error of the device.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SessionError> {
+        let path = path.as_ref();
+        self.core.settle()?;
+        let mut values = BTreeMap::new();
+        for (name, array) in self.checkpoint_arrays()? {
+            values.insert(name, self.weights().get(&array)?);
+        }
+        let metadata = [
+            (FORMAT.0, FORMAT.1.to_owned()),
+            (STEP, self.steps().to_string()),
+            (SEED, self.weights().params().seed().to_string()),
+        ];
+        let bytes = encoded(&values, metadata).map_err(|problem| failure(path, problem))?;
+        write_atomically(path, &bytes).map_err(|error| failure(path, error.into()))
+    }
+
+    /// Continues from a file that [`save`](Session::save) wrote: the next steps have the same bits as if the
+    /// session had not been interrupted. Nothing changes after an error.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimiser;
+    /// an error of the device.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), SessionError> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|error| failure(path, error.into()))?;
+        let step = self.check_metadata(&bytes).map_err(|problem| failure(path, problem))?;
+        let arrays = self.checkpoint_arrays()?;
+        let values = decoded(&bytes).and_then(|values| matched(arrays, values));
+        let values = values.map_err(|problem| failure(path, problem))?;
+        for (array, values) in &values {
+            self.weights().set(array, values)?;
+        }
+        self.core.state.clear_halt()?;
+        locked(&self.core.pending).restart(step);
+        Ok(())
+    }
+
+    /// The arrays of a checkpoint by their names in the file.
+    fn checkpoint_arrays(&self) -> Result<BTreeMap<String, Parameter>, SessionError> {
+        let trainable = self.weights().params().trainable();
+        let state = self.core.optimizer.arrays(&trainable, &self.core.state)?;
+        let mut arrays = self.weights().params().by_name();
+        arrays.extend(state.into_iter().map(|array| (format!("optimizer.{}", array.name()), array)));
+        Ok(arrays)
+    }
+
+    /// Checks that the file is a checkpoint of this model, and returns its number of steps.
+    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, CheckpointProblem> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format_error)?;
+        let metadata = metadata.metadata().clone().unwrap_or_default();
+        let entry = |key: &'static str, expected: &str| match metadata.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => {
+                Err(CheckpointProblem::Metadata { key, found: "nothing".into(), expected: expected.into() })
+            }
+        };
+        let expected_seed = self.weights().params().seed().to_string();
+        for (key, expected) in [(FORMAT.0, FORMAT.1), (SEED, expected_seed.as_str())] {
+            let found = entry(key, expected)?;
+            if found != expected {
+                return Err(CheckpointProblem::Metadata { key, found, expected: expected.into() });
+            }
+        }
+        let found = entry(STEP, "a number")?;
+        let number = found.parse();
+        number.map_err(|_| CheckpointProblem::Metadata { key: STEP, found, expected: "a number".into() })
+    }
+}
+
+fn failure(path: &Path, problem: CheckpointProblem) -> SessionError {
+    SessionError::Checkpoint { path: path.to_owned(), problem: Box::new(problem) }
+}
+
+fn format_error(error: safetensors::SafeTensorError) -> CheckpointProblem {
+    CheckpointProblem::Format(format!("no whole safetensors file: {error}"))
+}
+
+fn encoded<const N: usize>(
+    values: &BTreeMap<String, HostArray>,
+    metadata: [(&str, String); N],
+) -> Result<Vec<u8>, CheckpointProblem> {
+    let plain = arrays_file::write(values.iter().map(|(name, values)| (name.as_str(), values)));
+    let plain = plain.map_err(|error| CheckpointProblem::Arrays(error.into()))?;
+    let (_, header) = SafeTensors::read_metadata(&plain).map_err(format_error)?;
+    let mut all: HashMap<String, String> = header.metadata().clone().unwrap_or_default();
+    all.extend(metadata.map(|(key, value)| (key.to_owned(), value)));
+    let file = SafeTensors::deserialize(&plain).map_err(format_error)?;
+    safetensors::serialize(file.tensors(), Some(all)).map_err(format_error)
+}
+
+fn decoded(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, CheckpointProblem> {
+    arrays_file::read(bytes).map_err(|error| CheckpointProblem::Format(error.to_string()))
+}
+
+/// Each array with its values, if there is one of its type and shape for each.
+fn matched(
+    arrays: BTreeMap<String, Parameter>,
+    mut values: BTreeMap<String, HostArray>,
+) -> Result<Vec<(Parameter, HostArray)>, CheckpointProblem> {
+    let missing: Vec<String> = arrays.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
+    let unexpected: Vec<String> = values.keys().filter(|name| !arrays.contains_key(*name)).cloned().collect();
+    if !missing.is_empty() || !unexpected.is_empty() {
+        return Err(CheckpointProblem::Arrays(ModelError::Names { missing, unexpected }));
+    }
+    let mut pairs = Vec::new();
+    for (name, array) in arrays {
+        if let Some(values) = values.remove(&name) {
+            weights::check(&array, &values).map_err(CheckpointProblem::Arrays)?;
+            pairs.push((array, values));
+        }
+    }
+    Ok(pairs)
+}
+
+/// Writes a file under another name, and renames it once it is on disk.
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?; // the new name
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Compiled graphs, one for each set of shapes and types of a batch.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arrayjit::DType;
+use lru::LruCache;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    executable::Executable,
+    graph::Graph,
+    operand::Argument,
+    parameter::{Parameter, Params, locked},
+    run_error::ModelError,
+    session::{Batch, BatchValues, SessionCore, SessionError, metrics::ROWS, values::BatchSignature},
+    tensor::Tensor,
+};
+
+/// The closure from a batch to the loss.
+pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync>;
+
+/// The number of compiled graphs that a session keeps.
+const CACHED_GRAPHS: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Mode {
+    Training,
+    Evaluation,
+}
+
+/// A graph that is not compiled, with the metrics beside the loss by name.
+pub(super) struct BuiltGraph {
+    pub(super) graph: Graph,
+    pub(super) loss: Tensor,
+    pub(super) metrics: Vec<(String, Tensor)>,
+}
+
+/// A compiled graph, and the array that has the metrics of its last runs.
+pub(super) struct StepGraph {
+    pub(super) executable: Executable,
+    /// The names of the columns of `rows`: `loss`, then the metrics.
+    pub(super) names: Vec<String>,
+    /// One row per run, by its number modulo the number of rows. In training, a last column is 1 if the step
+    /// was not guarded.
+    pub(super) rows: Parameter,
+    /// The number of runs that were started.
+    pub(super) runs: AtomicU64,
+}
+
+impl StepGraph {
+    /// Starts a run with the given number of the step, and returns the number of the run.
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, ModelError> {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        let mut symbols = vec![("slot", (run % ROWS as u64) as i64)];
+        if self.executable.has_symbol("step") {
+            symbols.push(("step", step as i64));
+        }
+        self.executable.start_shared(values.arrays(), &symbols)?;
+        Ok(run)
+    }
+}
+
+/// The most recently used graphs of a session.
+pub(super) struct GraphCache {
+    graphs: LruCache<(Mode, BatchSignature), Arc<StepGraph>>,
+    compilations: usize,
+}
+
+impl Default for GraphCache {
+    fn default() -> GraphCache {
+        GraphCache { graphs: LruCache::new(CACHED_GRAPHS), compilations: 0 }
+    }
+}
+
+impl GraphCache {
+    pub(super) fn resize(&mut self, count: usize) {
+        self.graphs.resize(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
+    }
+
+    pub(super) fn compilations(&self) -> usize {
+        self.compilations
+    }
+}
+
+impl SessionCore {
+    /// The compiled graph for the shapes and types of a batch.
+    pub(super) fn graph(&self, mode: Mode, values: &BatchValues) -> Result<Arc<StepGraph>, SessionError> {
+        let key = (mode, values.signature());
+        let mut cache = locked(&self.graphs);
+        if let Some(graph) = cache.graphs.get(&key) {
+            return Ok(graph.clone());
+        }
+        let graph = Arc::new(self.compile(mode, values)?);
+        cache.compilations += 1;
+        cache.graphs.put(key, graph.clone());
+        Ok(graph)
+    }
+
+    /// The graph that the closure builds for a batch.
+    pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph, SessionError> {
+        let graph = match mode {
+            Mode::Training => Graph::for_training(),
+            Mode::Evaluation => Graph::new(),
+        };
+        let batch = Batch::new(graph.clone(), values);
+        let loss = (self.build)(&batch)?;
+        Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })
+    }
+
+    fn compile(&self, mode: Mode, values: &BatchValues) -> Result<StepGraph, SessionError> {
+        let BuiltGraph { graph, loss, metrics } = self.built(mode, values)?;
+        let call = Call::new("session");
+        if loss.graph() != &graph || loss.num_elements() != 1 {
+            let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
+            let expected = "one element, computed from the batch".into();
+            return Err(graph.fail(call, TensorErrorKind::Shape { what, found, expected }).into());
+        }
+        let is_finite = match mode {
+            Mode::Training => {
+                let checks = self.checks_every_step.load(Ordering::Relaxed);
+                Some(self.optimizer.update_guarded(call, &loss, &self.state, checks)?)
+            }
+            Mode::Evaluation => None,
+        };
+        let names: Vec<String> =
+            [String::from("loss")].into_iter().chain(metrics.iter().map(|(name, _)| name.clone())).collect();
+        let columns: Vec<Tensor> = [loss.reshape(&[])?]
+            .into_iter()
+            .chain(metrics.into_iter().map(|(_, value)| value))
+            .chain(is_finite)
+            .collect();
+        let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let rows = Params::new(0).buffer("metrics", [ROWS, columns.len()], dtype, 0.0)?;
+        for (at, column) in columns.iter().enumerate() {
+            let inputs = [("rows", Argument::Parameter(&rows)), ("x", Argument::Tensor(column))];
+            let text = format!("rows[@slot, {at}] := {dtype}(x[]) where @slot < {ROWS}");
+            graph.emit(call, &text, &inputs, &[])?;
+        }
+        let name = match mode {
+            Mode::Training => "training_step",
+            Mode::Evaluation => "evaluation",
+        };
+        let executable = graph.compile_with(name, &self.weights, Vec::new(), std::slice::from_ref(&rows))?;
+        Ok(StepGraph { executable, names, rows, runs: AtomicU64::new(0) })
+    }
+}

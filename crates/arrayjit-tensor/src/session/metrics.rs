@@ -1,0 +1,155 @@
+//! The loss and the metrics of steps, which stay on the device until they are read.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use arrayjit::HostArray;
+
+use crate::session::{SessionCore, SessionError, graphs::StepGraph};
+
+/// The number of runs of a graph whose metrics are on the device.
+pub(super) const ROWS: usize = 64;
+
+/// A step that was started. It need not be kept.
+pub struct Step {
+    pub(super) core: Arc<SessionCore>,
+    pub(super) graph: Arc<StepGraph>,
+    /// The number of the run of the graph, from 0.
+    pub(super) run: u64,
+    pub(super) number: u64,
+}
+
+/// The loss and the metrics of a step, or their means over batches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    step: u64,
+    values: Vec<(String, f64)>,
+}
+
+impl Step {
+    /// The number of the step, from 0.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The loss and the metrics, after the step. Waits for all steps that were started.
+    ///
+    /// # Errors
+    /// A loss that is not finite, of this or an earlier step; 64 later steps of the same shapes, which have
+    /// overwritten the metrics; an error of the device.
+    pub fn metrics(&self) -> Result<Metrics, SessionError> {
+        let read = self.core.settle()?;
+        match read.into_iter().find(|metrics| metrics.step == self.number) {
+            Some(metrics) => Ok(metrics),
+            None => self.record().metrics(&self.graph.read()?),
+        }
+    }
+
+    /// The step without the session.
+    pub(super) fn record(&self) -> StepRecord {
+        StepRecord { graph: self.graph.clone(), run: self.run, number: self.number }
+    }
+}
+
+/// A step whose row of metrics may be read.
+#[derive(Clone)]
+pub(super) struct StepRecord {
+    pub(super) graph: Arc<StepGraph>,
+    pub(super) run: u64,
+    pub(super) number: u64,
+}
+
+impl StepGraph {
+    /// The rows of the last runs. Waits for them.
+    pub(super) fn read(&self) -> Result<HostArray, SessionError> {
+        Ok(self.executable.context().to_host(self.rows.node())?)
+    }
+}
+
+impl StepRecord {
+    /// The metrics in the rows of the graph.
+    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, SessionError> {
+        let values = self.row(rows)?;
+        let values = self.graph.names.iter().cloned().zip(values).collect();
+        Ok(Metrics { step: self.number, values })
+    }
+
+    /// Whether neither the loss was not finite nor the step was guarded.
+    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, SessionError> {
+        let row = self.row(rows)?;
+        Ok(row.first().is_some_and(|loss| loss.is_finite()) && row.last().is_some_and(|flag| *flag == 1.0))
+    }
+
+    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, SessionError> {
+        if self.graph.runs.load(Ordering::SeqCst) > self.run + ROWS as u64 {
+            return Err(SessionError::Overwritten { step: self.number });
+        }
+        let columns = self.graph.rows.shape().last().copied().unwrap_or_default();
+        let at = (self.run % ROWS as u64) as usize * columns;
+        Ok(rows.values().get(at..at + columns).unwrap_or_default().to_vec())
+    }
+}
+
+impl Metrics {
+    /// The number of the step, from 0; for means, the number of steps before them.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// The loss.
+    pub fn loss(&self) -> f64 {
+        self.get("loss").unwrap_or(f64::NAN)
+    }
+
+    /// The metric of that name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+    }
+
+    /// All values by name: the loss, then the metrics in the order of the closure.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+/// The mean of metrics over batches of several sizes.
+pub(super) struct WeightedMean {
+    sum: Metrics,
+    rows: f64,
+}
+
+impl WeightedMean {
+    pub(super) fn new(step: u64) -> WeightedMean {
+        WeightedMean { sum: Metrics { step, values: Vec::new() }, rows: 0.0 }
+    }
+
+    /// Adds the metrics of runs: a graph, the number of the run, and the number of rows of the batch.
+    pub(super) fn add(&mut self, runs: &[(Arc<StepGraph>, u64, usize)]) -> Result<(), SessionError> {
+        let mut read: Vec<(&Arc<StepGraph>, HostArray)> = Vec::new();
+        for (graph, run, rows) in runs {
+            if !read.iter().any(|(other, _)| Arc::ptr_eq(other, graph)) {
+                read.push((graph, graph.read()?));
+            }
+            let Some((_, values)) = read.iter().find(|(other, _)| Arc::ptr_eq(other, graph)) else {
+                continue;
+            };
+            let record = StepRecord { graph: graph.clone(), run: *run, number: self.sum.step };
+            for (name, value) in record.metrics(values)?.iter() {
+                let weighted = value * *rows as f64;
+                match self.sum.values.iter_mut().find(|(other, _)| other == name) {
+                    Some((_, sum)) => *sum += weighted,
+                    None => self.sum.values.push((name.to_owned(), weighted)),
+                }
+            }
+            self.rows += *rows as f64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Metrics, SessionError> {
+        if self.rows == 0.0 {
+            return Err(SessionError::NoBatches);
+        }
+        self.sum.values.iter_mut().for_each(|(_, sum)| *sum /= self.rows);
+        Ok(self.sum)
+    }
+}

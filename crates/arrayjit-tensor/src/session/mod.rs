@@ -1,0 +1,217 @@
+//! Training: a session compiles the step of a model, runs it on batches, and saves it.
+//!
+//! A [`Session`] has a closure from a batch to the loss. It calls the closure once for each set of shapes and
+//! types, adds the gradients and the update of an [`Optimizer`] to the graph, and compiles all of it as one
+//! routine.
+//!
+//! **Metrics** do not stall the stream. Each routine has an array of 64 rows on the device; a step stores its
+//! loss and metrics in one row, and [`Step::metrics`] reads all rows at once. A session reads them itself at
+//! the latest when 64 steps are unread.
+//!
+//! **A loss that is not finite** changes no parameter (see [`optim`](crate::optim)), nor do the steps after
+//! it. When the loss is read, the session evaluates the graph of that batch again, keeps the results of all
+//! operations, and names the first one whose result is not finite although its operands are. This costs
+//! nothing before. For it, a session keeps the batches of unread steps on the host.
+//!
+//! * An infinity that later operations remove, such as that of a mask before a softmax, is not reported.
+//! * If the loss is finite and a gradient is not, the step changes parameters unless gradients are clipped or
+//!   [`Session::check_every_step`] is set, and the message of a later step names the parameter.
+//! * Buffers that a step writes, such as running statistics, are not guarded.
+
+mod batch; // the inputs and metrics of a graph
+mod cause; // the first value that is not finite
+mod checkpoint; // files to resume from
+mod error;
+mod fit; // steps over an iterator
+mod gradient_check; // gradients against differences
+mod graphs; // compiled graphs by shape
+mod metrics; // values of steps, read later
+mod pending; // steps whose metrics are unread
+mod values; // the arrays of a batch
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use arrayjit::HostArray;
+
+pub use self::{
+    batch::Batch,
+    cause::NonFiniteCause,
+    error::{CheckpointProblem, SessionError},
+    fit::Progress,
+    gradient_check::gradient_check,
+    metrics::{Metrics, Step},
+    values::{BatchValues, IntoBatch},
+};
+use self::{
+    graphs::{Build, GraphCache, Mode},
+    pending::{PendingStep, PendingSteps},
+};
+use crate::{
+    error::TensorError,
+    optim::{Optimizer, OptimizerState, UpdateRule},
+    parameter::locked,
+    tensor::Tensor,
+    weights::Weights,
+};
+
+/// Trains a model: the weights, an optimiser, and a closure from a batch to the loss.
+///
+/// ```
+/// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights, optim::AdamW, session::{Batch, Session}};
+///
+/// let params = Params::new(42);
+/// let weight = params.parameter("weight", [1, 2], Init::kaiming_uniform(2, 1.0))?;
+/// let weights = Weights::new(&Backend::open("multicore")?, &params)?;
+/// let mut session = Session::new(&weights, AdamW::new(0.1), move |batch: &Batch| {
+///     let y = batch.input("x")?.einsum("n i, o i -> n o", &weight)?;
+///     y.mse_loss(&batch.input("y")?)
+/// })?;
+/// let x = HostArray::from_slice(&[1f32, 0., 0., 1., 1., 1.], [3, 2])?;
+/// let y = HostArray::from_slice(&[2f32, -1., 1.], [3, 1])?;
+/// for _ in 0..200 {
+///     session.step(&[("x", &x), ("y", &y)])?;
+/// }
+/// let loss = session.step(&[("x", &x), ("y", &y)])?.metrics()?.loss();
+/// assert!(loss < 1e-3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    core: Arc<SessionCore>,
+    progress_bar: bool,
+}
+
+/// The parts of a session that the handles of steps use too.
+struct SessionCore {
+    weights: Weights,
+    optimizer: Optimizer<Box<dyn UpdateRule>>,
+    state: OptimizerState,
+    build: Build,
+    checks_every_step: AtomicBool,
+    graphs: Mutex<GraphCache>,
+    pending: Mutex<PendingSteps>,
+}
+
+impl Session {
+    /// A session whose closure computes the loss, a tensor of one element, from a batch. The closure is
+    /// called once for each set of shapes and types of batches, for training and for evaluation.
+    ///
+    /// # Errors
+    /// A model without trainable parameters.
+    pub fn new<R: UpdateRule + 'static>(
+        weights: &Weights,
+        optimizer: Optimizer<R>,
+        build: impl Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync + 'static,
+    ) -> Result<Session, SessionError> {
+        if weights.params().trainable().is_empty() {
+            return Err(SessionError::NoParameters);
+        }
+        let core = SessionCore {
+            weights: weights.clone(),
+            optimizer: optimizer.boxed(),
+            state: OptimizerState::new(weights),
+            build: Box::new(build),
+            checks_every_step: AtomicBool::new(false),
+            graphs: Mutex::default(),
+            pending: Mutex::default(),
+        };
+        Ok(Session { core: Arc::new(core), progress_bar: true })
+    }
+
+    /// Keeps at most `count` compiled graphs, 16 by default; the least recently used is dropped.
+    #[must_use]
+    pub fn cached_graphs(self, count: usize) -> Session {
+        locked(&self.core.graphs).resize(count);
+        self
+    }
+
+    /// Waits for the loss of each step before it returns from [`step`](Session::step), and also stops at
+    /// gradients that are not finite. Off by default, since the device then waits for the host.
+    #[must_use]
+    pub fn check_every_step(self, checks: bool) -> Session {
+        self.core.checks_every_step.store(checks, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether [`fit`](Session::fit) shows a progress bar if the standard output is a terminal. On by default.
+    #[must_use]
+    pub fn progress_bar(mut self, shows: bool) -> Session {
+        self.progress_bar = shows;
+        self
+    }
+
+    /// Starts a step of training and returns without waiting for it. The inputs may change after the call.
+    ///
+    /// # Errors
+    /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
+    /// error of the device; an earlier step whose loss was not finite.
+    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<Step, SessionError> {
+        self.step_by(BatchValues::copied(inputs)?)
+    }
+
+    /// [`step`](Session::step) of a batch that is passed by value, without a copy on the host.
+    ///
+    /// # Errors
+    /// Fails like [`step`](Session::step).
+    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<Step, SessionError> {
+        let values = batch.into_batch()?;
+        if locked(&self.core.pending).is_full() {
+            self.core.settle()?;
+        }
+        let graph = self.core.graph(Mode::Training, &values)?;
+        let number = self.steps();
+        let run = graph.start(&values, number)?;
+        let step = Step { core: self.core.clone(), graph, run, number };
+        locked(&self.core.pending).push(PendingStep { step: step.record(), values });
+        if self.core.checks_every_step.load(Ordering::Relaxed) {
+            self.core.settle()?;
+        }
+        Ok(step)
+    }
+
+    /// The means of the loss and of the metrics over batches, weighted by the size of the first axis of the
+    /// first input. The graphs are for evaluation: dropout drops nothing, and no parameter changes.
+    ///
+    /// # Errors
+    /// No batch, or an error as in [`step`](Session::step).
+    pub fn evaluate<B: IntoBatch>(
+        &self,
+        batches: impl IntoIterator<Item = B>,
+    ) -> Result<Metrics, SessionError> {
+        let mut mean = metrics::WeightedMean::new(self.steps());
+        let mut started = Vec::new();
+        for batch in batches {
+            let values = batch.into_batch()?;
+            let graph = self.core.graph(Mode::Evaluation, &values)?;
+            let run = graph.start(&values, self.steps())?;
+            started.push((graph, run, values.rows()));
+            if started.len() == metrics::ROWS {
+                mean.add(&std::mem::take(&mut started))?;
+            }
+        }
+        mean.add(&started)?;
+        mean.finish()
+    }
+
+    /// The number of steps so far, those before a resumed checkpoint included.
+    pub fn steps(&self) -> u64 {
+        locked(&self.core.pending).next_number()
+    }
+
+    /// The number of graphs that were compiled so far.
+    pub fn compilations(&self) -> usize {
+        locked(&self.core.graphs).compilations()
+    }
+
+    /// The weights that the session trains.
+    pub fn weights(&self) -> &Weights {
+        &self.core.weights
+    }
+
+    /// The arrays of the optimiser.
+    pub fn optimizer_state(&self) -> &OptimizerState {
+        &self.core.state
+    }
+}

@@ -1,0 +1,95 @@
+//! The arrays of a batch, by the names of inputs.
+
+use std::{error::Error, sync::Arc};
+
+use arrayjit::{DType, HostArray};
+
+use crate::session::SessionError;
+
+/// The arrays of a batch by name. Cloning is cheap.
+#[derive(Clone)]
+pub struct BatchValues(Vec<(String, Arc<HostArray>)>);
+
+/// The names, types and shapes of the inputs of a batch, in order of the names.
+pub(super) type BatchSignature = Vec<(String, DType, Vec<usize>)>;
+
+/// A batch, or the reason why there is none: an array of names and arrays, or a `Result` of one.
+pub trait IntoBatch {
+    /// The arrays of the batch.
+    ///
+    /// # Errors
+    /// The reason why there is no batch; an array without elements; a name that is given twice.
+    fn into_batch(self) -> Result<BatchValues, SessionError>;
+}
+
+impl BatchValues {
+    /// Arrays by name.
+    ///
+    /// # Errors
+    /// An array without elements; a name that is given twice.
+    pub fn new(
+        values: impl IntoIterator<Item = (String, Arc<HostArray>)>,
+    ) -> Result<BatchValues, SessionError> {
+        let values: Vec<_> = values.into_iter().collect();
+        for (at, (name, array)) in values.iter().enumerate() {
+            if array.num_values() == 0 {
+                return Err(SessionError::EmptyInput { name: name.clone(), shape: array.dims().to_vec() });
+            }
+            if values[..at].iter().any(|(other, _)| other == name) {
+                return Err(SessionError::RepeatedInput { name: name.clone() });
+            }
+        }
+        Ok(BatchValues(values))
+    }
+
+    pub(super) fn copied(inputs: &[(&str, &HostArray)]) -> Result<BatchValues, SessionError> {
+        let copy =
+            |(name, array): &(&str, &HostArray)| Ok(((*name).to_owned(), Arc::new(array.try_clone()?)));
+        BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>, SessionError>>()?)
+    }
+
+    pub(super) fn arrays(&self) -> &[(String, Arc<HostArray>)] {
+        &self.0
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&HostArray> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, array)| &**array)
+    }
+
+    pub(super) fn signature(&self) -> BatchSignature {
+        let mut signature: BatchSignature = (self.0.iter())
+            .map(|(name, array)| (name.clone(), array.dtype(), array.dims().to_vec()))
+            .collect();
+        signature.sort();
+        signature
+    }
+
+    /// The size of the first axis of the first input; 1 without one.
+    pub(super) fn rows(&self) -> usize {
+        self.0.first().and_then(|(_, array)| array.dims().first().copied()).unwrap_or(1)
+    }
+}
+
+impl IntoBatch for BatchValues {
+    fn into_batch(self) -> Result<BatchValues, SessionError> {
+        Ok(self)
+    }
+}
+
+impl<const N: usize> IntoBatch for [(&str, HostArray); N] {
+    fn into_batch(self) -> Result<BatchValues, SessionError> {
+        BatchValues::new(self.map(|(name, array)| (name.to_owned(), Arc::new(array))))
+    }
+}
+
+impl IntoBatch for Vec<(&str, HostArray)> {
+    fn into_batch(self) -> Result<BatchValues, SessionError> {
+        BatchValues::new(self.into_iter().map(|(name, array)| (name.to_owned(), Arc::new(array))))
+    }
+}
+
+impl<B: IntoBatch, E: Into<Box<dyn Error + Send + Sync>>> IntoBatch for Result<B, E> {
+    fn into_batch(self) -> Result<BatchValues, SessionError> {
+        self.map_err(|error| SessionError::Data(error.into()))?.into_batch()
+    }
+}
