@@ -42,7 +42,7 @@ impl TwoLayers {
 fn linear(params: &Params, name: &str, x: &Tensor) -> Result<Tensor, TensorError> {
     let _scope = x.graph().enter(name);
     let parameter = |part: &str| params.get(&format!("{name}.{part}")).unwrap();
-    x.einsum("n i, o i -> n o", &parameter("weight"))?.add(&parameter("bias"))
+    x.einsum("n i, o i -> n o", parameter("weight"))?.add(parameter("bias"))
 }
 
 fn loss(params: &Params, batch: &Batch) -> Result<Tensor, TensorError> {
