@@ -109,7 +109,8 @@ impl Graph {
     }
 
     /// Adds assignment text, which computes anything that the language can say. The text mentions the given
-    /// tensors, parameters and numbers by the names next to them. Returns the node that the text writes last.
+    /// tensors, parameters and numbers by the names next to them. Integers are sizes, which ranges, indices
+    /// and values may have. Returns the node that the text writes last.
     ///
     /// The text may write parameters and buffers. It may call the functions of the prelude and define its
     /// own.
@@ -119,8 +120,11 @@ impl Graph {
     ///
     /// let graph = Graph::new();
     /// let x = graph.input("x", [8, 100], DType::F32)?;
-    /// let moving_mean = graph.apply("y[b,i] :+= x[b, i + k] / 5 where k < 5", &[("x", &x)])?;
+    /// let moving_mean = graph.apply("y[b,i] :+= x[b, i + k] / n where k < n", &[("x", &x), ("n", &5)])?;
     /// assert_eq!(moving_mean.shape(), [8, 96]);
+    ///
+    /// let error = graph.apply("repeat l in 0..2 { z[l][b] := 0 * b }", &[]).unwrap_err().to_string();
+    /// assert!(error.contains("without a statement outside of functions and repetitions"), "{error}");
     /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
@@ -130,7 +134,7 @@ impl Graph {
     pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
         let call = Call::new("apply");
         let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
-        let result = program.last_written().ok_or_else(|| self.fail(call, no_result()))?;
+        let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?;
         let tensors = self.emit(call, text, &arguments(inputs), &[result])?;
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
     }
@@ -340,7 +344,7 @@ fn read(text: &str, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result
     let mut numbers = String::new();
     for (name, argument) in inputs {
         match argument {
-            Argument::Integer(value) => numbers += &format!("{name} := {value}; "),
+            Argument::Integer(value) => numbers += &format!("size {name} = {value}; "),
             Argument::Float(value) => numbers += &format!("{name} := {}; ", number(*value)),
             _ => nodes.extend(argument.node().map(|node| ((*name).to_owned(), node.clone()))),
         }
@@ -390,6 +394,14 @@ fn word(part: &str) -> String {
 
 fn fail_in(state: &GraphState, call: Call, kind: TensorErrorKind) -> TensorError {
     call.error(state.modules.last().cloned().unwrap_or_default(), kind)
+}
+
+fn nothing_written() -> TensorErrorKind {
+    TensorErrorKind::Argument {
+        argument: "the text",
+        found: "without a statement outside of functions and repetitions".into(),
+        expected: "one that writes the result; `apply_all` takes the names of results, or none".into(),
+    }
 }
 
 fn no_result() -> TensorErrorKind {
