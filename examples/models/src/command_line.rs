@@ -1,0 +1,100 @@
+//! The command line of the program: the example to run, and what it prints.
+#![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
+
+use std::{path::PathBuf, process::ExitCode, time::Instant};
+
+use anyhow::Result;
+use arrayjit_tensor::Backend;
+use clap::{Parser, ValueEnum};
+
+use crate::{fft, heat, mandelbrot, picture};
+
+#[derive(Parser)]
+#[command(name = "models", about = "Small simulations and models on arrayjit-tensor")]
+struct Cli {
+    /// The example to run
+    example: Example,
+    /// A backend by name, such as multicore, inline, wgpu or cuda (each in builds that have it)
+    #[arg(long, default_value = "multicore")]
+    backend: String,
+    /// The folder for pictures
+    #[arg(long, default_value = "target/models")]
+    out: PathBuf,
+    /// The seed of data and initial weights
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Example {
+    /// 1,000 steps of the heat equation, as heat.png
+    Heat,
+    /// The Mandelbrot set, as mandelbrot.png
+    Mandelbrot,
+    /// Three tones in noise, found by a fast Fourier transform
+    Fft,
+}
+
+/// The whole program: reads the arguments of the process, runs the example, and prints errors on standard
+/// error.
+pub fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let start = Instant::now();
+    let backend = Backend::open(&cli.backend)?;
+    match cli.example {
+        Example::Heat => run_heat(cli, &backend)?,
+        Example::Mandelbrot => run_mandelbrot(cli, &backend)?,
+        Example::Fft => run_fft(cli, &backend)?,
+    }
+    println!("{:.2} s in all on {}", start.elapsed().as_secs_f64(), backend.name());
+    Ok(())
+}
+
+fn run_heat(cli: &Cli, backend: &Backend) -> Result<()> {
+    const SIZE: usize = 256;
+    const STEPS: usize = 1000;
+    let plate = heat::simulate(backend, SIZE, STEPS)?;
+    let error = largest_difference(&plate, &heat::exact(SIZE, STEPS));
+    println!("{STEPS} steps on {SIZE} x {SIZE} points; at most {error:.1e} from the closed form");
+    let path = cli.out.join("heat.png");
+    picture::write_png(&path, SIZE, &plate)?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn run_mandelbrot(cli: &Cli, backend: &Backend) -> Result<()> {
+    const LIMIT: usize = 400;
+    let (width, height) = (1024, 768);
+    let counts = mandelbrot::iterations(backend, width, height, LIMIT)?;
+    let inside = counts.iter().filter(|&&count| count == LIMIT as f64).count();
+    println!("{width} x {height} points, {inside} of them within radius 2 after {LIMIT} iterations");
+    let shade = |&count: &f64| if count < LIMIT as f64 { (count / LIMIT as f64).powf(0.4) } else { 0.0 };
+    let path = cli.out.join("mandelbrot.png");
+    picture::write_png(&path, width, &counts.iter().map(shade).collect::<Vec<_>>())?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn run_fft(cli: &Cli, backend: &Backend) -> Result<()> {
+    let spectra = fft::spectra(backend, 2048, cli.seed.into())?;
+    for frequency in fft::peaks(&spectra.fast, fft::TONES.len()) {
+        println!("frequency {frequency}: amplitude {:.3}", spectra.fast[frequency]);
+    }
+    let error = largest_difference(&spectra.fast, &spectra.slow);
+    println!("2,048 samples; at most {error:.1e} from the transform by its definition");
+    Ok(())
+}
+
+/// The largest distance of two elements at the same place.
+pub fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0., f64::max)
+}
