@@ -141,12 +141,12 @@ impl Tensor {
         })
     }
 
-    /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out,
-    /// height, width]`, as torch's `conv_transpose2d` with one group. The result has
+    /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out /
+    /// groups, height, width]`, as torch's `conv_transpose2d`. The result has
     /// `(height - 1)·stride - 2·padding + dilation·(filter - 1) + 1 + output_padding` rows.
     ///
     /// # Errors
-    /// Shapes that do not fit, several groups, or a padding that leaves nothing.
+    /// Shapes that do not fit, channels that are no multiple of the groups, or a padding that leaves nothing.
     #[track_caller]
     pub fn conv_transpose2d(
         &self,
@@ -159,8 +159,14 @@ impl Tensor {
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
-        if shape.len() != 4 || filter.len() != 4 || filter[0] != shape[1] || window.groups != 1 {
-            let expected = format!("[channels, out, height, width] for an image {shape:?} and one group");
+        let groups = window.groups;
+        let fits =
+            shape.len() == 4 && filter.len() == 4 && filter[0] == shape[1] && shape[1].is_multiple_of(groups);
+        if !fits {
+            let expected = format!(
+                "[channels, out / groups, height, width] for an image {shape:?} with its channels in {groups} \
+                 groups"
+            );
             let (what, found) = (filters.name(), filter.to_vec());
             return Err(fail(TensorErrorKind::Shape { what, found, expected }));
         }
@@ -182,13 +188,22 @@ impl Tensor {
         let (all_height, all_width) = (height + 2 * window.padding, width + 2 * window.padding);
         let (wide, narrow) = sum_types(self.dtype());
         let (stride, dilation, padding) = (window.stride, window.dilation, window.padding);
-        let (batch, out) = (shape[0], filter[1]);
+        let (batch, inner, outer) = (shape[0], shape[1] / groups, filter[1]);
+        let out = outer * groups;
+        // A group's channels and filters follow each other.
+        let (channel, output, range) = match groups {
+            1 => ("c".into(), "f".to_owned(), String::new()),
+            _ => {
+                let range = format!(" where g < {groups}, c < {inner}, f < {outer}");
+                (format!("{inner}*g + c"), format!("{outer}*g + f"), range)
+            }
+        };
         let inputs = [("x", Argument::Tensor(self)), ("w", filters)];
         self.graph().result(call, &inputs, |y| {
             format!(
                 "node s {wide}[{batch}, {out}, {all_height}, {all_width}]\n\
-                 s[b, f, {stride}*i + {dilation}*p, {stride}*j + {dilation}*q] :+= \
-                 {wide}(x[b,c,i,j]) * {wide}(w[c,f,p,q])\n\
+                 s[b, {output}, {stride}*i + {dilation}*p, {stride}*j + {dilation}*q] :+= \
+                 {wide}(x[b, {channel}, i, j]) * {wide}(w[{channel}, f, p, q]){range}\n\
                  {y}[b,f,i,j] := {narrow}(s[b, f, i + {padding}, j + {padding}]) where i < {height}, j < {width}"
             )
         })
