@@ -291,9 +291,10 @@ impl Graph {
     }
 
     /// A name for a result that texts can mention, such as `encoder.0.relu_1`.
-    fn new_name(&self, op: &str) -> String {
+    pub(crate) fn new_name(&self, op: &str) -> String {
         let mut state = self.state();
-        let words = state.modules.last().map_or_else(Vec::new, |path| path.split('.').map(word).collect());
+        let words = state.modules.last().filter(|path| !path.is_empty());
+        let words = words.map_or_else(Vec::new, |path| path.split('.').map(word).collect());
         let mut name = words.into_iter().chain([op.to_owned()]).collect::<Vec<_>>().join(".");
         if name.starts_with(|c: char| c.is_ascii_digit()) {
             name.insert(0, '_');

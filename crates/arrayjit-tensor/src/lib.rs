@@ -72,6 +72,7 @@ mod sample; // random numbers
 mod select; // elements by position
 mod window; // convolution, pooling
 
+pub mod nn; // modules with named parameters
 pub mod optim; // optimisers
 pub mod session; // training
 

@@ -100,6 +100,11 @@ impl Parameter {
         &self.0.name
     }
 
+    /// The path of its module, such as `encoder.0`; empty for a parameter at the root.
+    pub fn module(&self) -> &str {
+        self.name().rsplit_once('.').map_or("", |(module, _)| module)
+    }
+
     /// The size of each axis.
     pub fn shape(&self) -> &[usize] {
         &self.0.shape

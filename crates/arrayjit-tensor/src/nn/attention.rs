@@ -1,0 +1,157 @@
+//! Attention with several heads.
+
+use crate::{
+    error::{Call, TensorError},
+    nn::{Linear, Module, ModuleTypes, linear, wrong_option, wrong_shape},
+    operand::Argument,
+    parameter::{Init, Parameter, Params},
+    shape::{access, letter},
+    tensor::Tensor,
+};
+
+/// Which positions a [`MultiHeadAttention`] sees, and whether it has biases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MultiHeadAttentionOptions {
+    /// Whether each position sees only itself and the positions before it.
+    pub causal: bool,
+    /// Whether the projections have biases.
+    pub bias: bool,
+}
+
+impl Default for MultiHeadAttentionOptions {
+    /// All positions, with biases.
+    fn default() -> MultiHeadAttentionOptions {
+        MultiHeadAttentionOptions { causal: false, bias: true }
+    }
+}
+
+/// Attention with several heads, as torch's `MultiheadAttention` with `batch_first`: projects queries, keys
+/// and values, computes softmax(q · kᵀ / √c) · v for each part of c elements, a head, and projects the heads.
+///
+/// Source: Vaswani et al., Attention is all you need, 2017.
+pub struct MultiHeadAttention {
+    /// `in_proj_weight`, of shape `[3 · size, size]`: the projections of queries, keys and values.
+    pub in_proj_weight: Parameter,
+    /// `in_proj_bias`, of shape `[3 · size]`.
+    pub in_proj_bias: Option<Parameter>,
+    /// The projection of the heads.
+    pub out_proj: Linear,
+    /// The number of heads, which divides the size.
+    pub heads: usize,
+    /// Whether each position sees only itself and the positions before it.
+    pub causal: bool,
+}
+
+impl MultiHeadAttention {
+    /// Attention between vectors of `size` elements. As torch's, `in_proj_weight` is uniform in
+    /// ±√(6 / (4 · `size`)), `out_proj.weight` in ±1/√`size`, and the biases are 0.
+    ///
+    /// # Errors
+    /// A number of heads that does not divide the size, a name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(
+        params: &Params,
+        size: usize,
+        heads: usize,
+        options: MultiHeadAttentionOptions,
+    ) -> Result<MultiHeadAttention, TensorError> {
+        if heads == 0 || !size.is_multiple_of(heads) {
+            let expected = format!("a divisor of {size}, the size of a vector");
+            let call = Call::new("MultiHeadAttention");
+            return Err(wrong_option(call, params.path(), "heads", heads, expected));
+        }
+        let MultiHeadAttentionOptions { causal, bias } = options;
+        let init = Init::xavier_uniform(size, 3 * size);
+        let in_proj_weight = params.parameter("in_proj_weight", [3 * size, size], init)?;
+        let out = params.sub("out_proj");
+        let mut out_proj = Linear::without_bias(&out, size, size)?;
+        let mut in_proj_bias = None;
+        if bias {
+            in_proj_bias = Some(params.parameter("in_proj_bias", [3 * size], Init::ZEROS)?);
+            out_proj.bias = Some(out.parameter("bias", [size], Init::ZEROS)?);
+        }
+        Ok(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj, heads, causal })
+    }
+
+    /// Attention of the queries `[…, t, size]` to the keys and values `[…, s, size]`: `[…, t, size]`. With
+    /// [`causal`](MultiHeadAttention::causal), query i sees the keys up to i.
+    ///
+    /// # Errors
+    /// Vectors of another size, or shapes that do not fit each other.
+    #[track_caller]
+    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TensorError> {
+        let _scope = query.graph().enter(self.in_proj_weight.module());
+        let call = Call::new("attention");
+        let rank = query.rank();
+        let is_fitting =
+            |x: &Tensor| x.rank() == rank && rank >= 2 && x.shape()[..rank - 2] == query.shape()[..rank - 2];
+        if let Some(wrong) = [query, key, value].into_iter().find(|x| !is_fitting(x)) {
+            let expected = format!("[…, positions, size] with the first axes of {:?}", query.shape());
+            return Err(query.graph().fail(call, wrong_shape(wrong, expected)));
+        }
+        if value.shape()[rank - 2] != key.shape()[rank - 2] {
+            let expected = format!("{} positions, as the keys have", key.shape()[rank - 2]);
+            return Err(query.graph().fail(call, wrong_shape(value, expected)));
+        }
+        let parts = [self.projected(query, 0..1)?, self.projected(key, 1..2)?, self.projected(value, 2..3)?];
+        self.joined(call, [&parts[0], &parts[1], &parts[2]], [0, 0, 0])
+    }
+
+    /// The projections with these numbers, of queries, keys and values, on one last axis.
+    #[track_caller]
+    fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor, TensorError> {
+        let size = self.in_proj_weight.shape()[1];
+        let rows = parts.start * size..parts.end * size;
+        linear::apply(Call::new("in_proj"), x, &self.in_proj_weight, self.in_proj_bias.as_ref(), rows)
+    }
+
+    /// The attention between projected queries, keys and values, which start at these elements of the last
+    /// axis, and the projection of the heads.
+    #[track_caller]
+    fn joined(&self, call: Call, parts: [&Tensor; 3], starts: [usize; 3]) -> Result<Tensor, TensorError> {
+        let [query, key, value] = parts;
+        let width = self.out_proj.weight.shape()[1] / self.heads;
+        let types = ModuleTypes::new(query, &self.in_proj_weight);
+        let outer: Vec<String> = (0..query.rank() - 2).map(letter).collect();
+        let at = |node: &str, inner: &[&str]| {
+            access(node, outer.iter().cloned().chain(inner.iter().map(|&index| index.to_owned())))
+        };
+        let head = |node: &str, part: &str, position: &str, start: usize, dtype| {
+            let source = at(part, &[position, &format!("{width}*h + c + {start}")]);
+            let ranges = format!("where h < {}, c < {width}", self.heads);
+            format!("{} := {} {ranges}\n", at(node, &["h", position, "c"]), types.widen(&source, dtype))
+        };
+        let statements = head("q", "x", "t", starts[0], query.dtype())
+            + &head("k", "y", "s", starts[1], key.dtype())
+            + &head("v", "z", "s", starts[2], value.dtype());
+        let function = if self.causal { "causal_attention" } else { "attention" };
+        let arguments = [at("q", &["h", "t", "c"]), at("k", &["h", "s", "c"]), at("v", &["h", "s", "c"])];
+        let result = at("a", &["h", "t", "c"]);
+        let inputs =
+            [("x", Argument::Tensor(query)), ("y", Argument::Tensor(key)), ("z", Argument::Tensor(value))];
+        let heads = query.graph().result(call, &inputs, |y| {
+            format!(
+                "{statements}{result} := {function}({})\n{} := {}",
+                arguments.join(", "),
+                at(y, &["t", &format!("{width}*h + c")]),
+                types.narrowed(&result)
+            )
+        })?;
+        self.out_proj.forward(&heads)
+    }
+}
+
+impl Module for MultiHeadAttention {
+    /// Attention of the vectors of `[…, positions, size]` to each other; the shape remains.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let _scope = x.graph().enter(self.in_proj_weight.module());
+        let call = Call::new("attention");
+        if x.rank() < 2 {
+            return Err(x.graph().fail(call, wrong_shape(x, "[…, positions, size]")));
+        }
+        let size = self.in_proj_weight.shape()[1];
+        let projected = self.projected(x, 0..3)?;
+        self.joined(call, [&projected, &projected, &projected], [0, size, 2 * size])
+    }
+}

@@ -1,0 +1,105 @@
+//! Normalisation over a batch.
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError},
+    nn::{Module, ModuleTypes, check_axis, wrong_shape},
+    operand::{Argument, number},
+    parameter::{Init, Parameter, Params},
+    reduce::sum_types,
+    tensor::Tensor,
+};
+
+/// Batch normalisation of images, as torch's `BatchNorm2d`: (x − mean) / √(variance + eps) · weight + bias
+/// for each channel.
+///
+/// In a graph for training, the mean and the variance are those of the batch, and a run moves the running
+/// statistics towards them: running = (1 − momentum) · running + momentum · batch. In other graphs, the
+/// running statistics are used.
+///
+/// Source: Ioffe and Szegedy, Batch normalization, 2015.
+pub struct BatchNorm2d {
+    /// `weight`, of shape `[channels]`.
+    pub weight: Parameter,
+    /// `bias`, of shape `[channels]`.
+    pub bias: Parameter,
+    /// The buffer `running_mean`, of shape `[channels]`, in f32 for narrow floats.
+    pub running_mean: Parameter,
+    /// The buffer `running_var`, of shape `[channels]`, in f32 for narrow floats.
+    pub running_var: Parameter,
+    /// The buffer `num_batches_tracked`, of rank 0 and i64: the number of training steps.
+    pub num_batches_tracked: Parameter,
+    /// The weight of a batch in the running statistics.
+    pub momentum: f64,
+    /// The number that is added to variances.
+    pub eps: f64,
+}
+
+impl BatchNorm2d {
+    /// Normalises `channels` channels, with a momentum of 0.1 and an eps of 1e-5. The weights and running
+    /// variances are 1 at first, the biases and running means 0.
+    ///
+    /// # Errors
+    /// A name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(params: &Params, channels: usize) -> Result<BatchNorm2d, TensorError> {
+        let wide = sum_types(params.dtype()).0;
+        Ok(BatchNorm2d {
+            weight: params.parameter("weight", [channels], Init::ONES)?,
+            bias: params.parameter("bias", [channels], Init::ZEROS)?,
+            running_mean: params.buffer("running_mean", [channels], wide, 0.0)?,
+            running_var: params.buffer("running_var", [channels], wide, 1.0)?,
+            num_batches_tracked: params.buffer("num_batches_tracked", [], DType::I64, 0.0)?,
+            momentum: 0.1,
+            eps: 1e-5,
+        })
+    }
+}
+
+impl Module for BatchNorm2d {
+    /// `[batch, channels, height, width]` to the same shape.
+    ///
+    /// # Errors
+    /// A tensor of integers or another rank, another number of channels, or, in training, only one value per
+    /// channel.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let _scope = x.graph().enter(self.weight.module());
+        let call = Call::new("batch_norm");
+        x.floats(call)?;
+        let &[batch, channels, height, width] = x.shape() else {
+            return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, height, width]")));
+        };
+        check_axis(call, x, 1, self.weight.shape()[0], &self.weight)?;
+        let is_training = x.graph().is_training();
+        if is_training && channels > 0 && batch * height * width < 2 {
+            let expected = "at least two values per channel, since their variance is used in training";
+            return Err(x.graph().fail(call, wrong_shape(x, expected)));
+        }
+        let types = ModuleTypes::new(x, &self.running_mean);
+        let types = ModuleTypes { narrow: x.dtype().promote(self.weight.dtype()), ..types };
+        let arguments = [
+            types.widen("x[b,c,i,j]", x.dtype()),
+            types.widen("g[c]", self.weight.dtype()),
+            types.widen("a[c]", self.bias.dtype()),
+        ];
+        let arguments = arguments.join(", ");
+        let (momentum, eps) = (number(self.momentum), number(self.eps));
+        let normalised = match is_training {
+            true => format!(
+                "n[] := n[] + 1\nr[b,c,i,j] := batch_norm_train({arguments}, m[c], v[c], {momentum}, {eps})"
+            ),
+            false => format!("r[b,c,i,j] := batch_norm({arguments}, m[c], v[c], {eps})"),
+        };
+        let mut inputs = vec![("x", Argument::Tensor(x))];
+        let parameters =
+            [("g", &self.weight), ("a", &self.bias), ("m", &self.running_mean), ("v", &self.running_var)];
+        inputs.extend(parameters.map(|(name, parameter)| (name, Argument::Parameter(parameter))));
+        if is_training {
+            inputs.push(("n", Argument::Parameter(&self.num_batches_tracked)));
+        }
+        let result = types.narrowed("r[b,c,i,j]");
+        x.graph().result(call, &inputs, |y| format!("{normalised}\n{y}[b,c,i,j] := {result}"))
+    }
+}

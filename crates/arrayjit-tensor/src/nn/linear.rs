@@ -1,0 +1,86 @@
+//! Linear maps of the last axis.
+
+use crate::{
+    error::{Call, TensorError},
+    nn::{Module, ModuleTypes, check_axis},
+    operand::Argument,
+    parameter::{Init, Parameter, Params},
+    shape::{access, letter},
+    tensor::Tensor,
+};
+
+/// x · weightᵀ + bias over the last axis, as torch's `Linear`.
+pub struct Linear {
+    /// `weight`, of shape `[outputs, inputs]`.
+    pub weight: Parameter,
+    /// `bias`, of shape `[outputs]`.
+    pub bias: Option<Parameter>,
+}
+
+impl Linear {
+    /// A map from `inputs` to `outputs` elements. The weight and the bias are uniform in ±1/√`inputs`.
+    ///
+    /// # Errors
+    /// A name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
+        let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
+        let bias = params.parameter("bias", [outputs], uniform(inputs))?;
+        Ok(Linear { weight, bias: Some(bias) })
+    }
+
+    /// [`new`](Linear::new) without a bias.
+    ///
+    /// # Errors
+    /// A name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn without_bias(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
+        let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
+        Ok(Linear { weight, bias: None })
+    }
+}
+
+/// Uniform in ±1/√`fan_in`, the initial values of most layers of torch.
+pub(super) fn uniform(fan_in: usize) -> Init {
+    Init::kaiming_uniform(fan_in, (1.0f64 / 3.0).sqrt())
+}
+
+impl Module for Linear {
+    /// `[…, inputs]` to `[…, outputs]`.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let _scope = x.graph().enter(self.weight.module());
+        apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..self.weight.shape()[0])
+    }
+}
+
+/// x · weightᵀ + bias, with these rows of the weight and elements of the bias.
+pub(super) fn apply(
+    call: Call,
+    x: &Tensor,
+    weight: &Parameter,
+    bias: Option<&Parameter>,
+    rows: std::ops::Range<usize>,
+) -> Result<Tensor, TensorError> {
+    check_axis(call, x, -1, weight.shape()[1], weight)?;
+    let types = ModuleTypes::new(x, weight);
+    let axes = |last: &str| (0..x.rank() - 1).map(letter).chain([last.to_owned()]).collect::<Vec<_>>();
+    let row = if rows.start == 0 { "o".to_owned() } else { format!("o + {}", rows.start) };
+    let value = types.widen(&access("x", axes("k")), x.dtype());
+    let factor = types.widen(&format!("w[{row},k]"), weight.dtype());
+    let outputs = rows.len();
+    let mut inputs = vec![("x", Argument::Tensor(x)), ("w", Argument::Parameter(weight))];
+    let mut result = access("s", axes("o"));
+    if let Some(bias) = bias {
+        inputs.push(("b", Argument::Parameter(bias)));
+        result = format!("{result} + {}", types.widen(&format!("b[{row}]"), bias.dtype()));
+    }
+    x.graph().result(call, &inputs, |y| {
+        format!(
+            "{} :+= {value} * {factor} where o < {outputs}\n{} := {} where o < {outputs}",
+            access("s", axes("o")),
+            access(y, axes("o")),
+            types.narrowed(&result)
+        )
+    })
+}

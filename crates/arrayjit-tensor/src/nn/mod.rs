@@ -1,0 +1,149 @@
+//! Modules: layers with named parameters, under torch's names and with torch's initial values.
+//!
+//! A module is a plain struct whose public fields are its parameters and options, and a model is a struct of
+//! modules. [`Module::forward`] adds the statements of a module to the graph of its input. Messages and the
+//! names of results have the path that [`Params::sub`](crate::Params::sub) gave the module. The names of
+//! parameters are those of torch's modules, so a checkpoint of a torch model loads with
+//! [`Weights::load_safetensors`](crate::Weights::load_safetensors).
+//!
+//! ```
+//! use arrayjit_tensor::{DType, Graph, Params, Tensor, TensorError};
+//! use arrayjit_tensor::nn::{Linear, Module};
+//!
+//! struct Mlp {
+//!     fc1: Linear,
+//!     fc2: Linear,
+//! }
+//!
+//! impl Mlp {
+//!     fn new(params: &Params) -> Result<Mlp, TensorError> {
+//!         let fc1 = Linear::new(&params.sub("fc1"), 784, 128)?;
+//!         Ok(Mlp { fc1, fc2: Linear::new(&params.sub("fc2"), 128, 10)? })
+//!     }
+//! }
+//!
+//! impl Module for Mlp {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+//!         self.fc2.forward(&self.fc1.forward(x)?.relu()?)
+//!     }
+//! }
+//!
+//! let params = Params::new(42);
+//! let model = Mlp::new(&params)?;
+//! let graph = Graph::new();
+//! let logits = model.forward(&graph.input("x", [32, 784], DType::F32)?)?;
+//! assert_eq!(logits.shape(), [32, 10]);
+//!
+//! let error = model.forward(&graph.input("y", [32, 100], DType::F32)?).unwrap_err().to_string();
+//! assert!(error.starts_with("linear in module `fc1` at "));
+//! assert!(error.ends_with("y has shape [32, 100], expected 784 elements on axis 1, as fc1.weight has"));
+//! # Ok::<(), TensorError>(())
+//! ```
+//!
+//! Whether a module trains follows from its graph: in one of
+//! [`Graph::for_training`](crate::Graph::for_training), [`Dropout`] drops elements, and [`BatchNorm2d`]
+//! uses the statistics of the batch and updates its running statistics. Parameters of bf16 and f16
+//! ([`Params::with_dtype`](crate::Params::with_dtype)) are converted to f32 where they are used, so that
+//! sums and normalisation are computed in f32.
+
+mod attention; // attention with several heads
+mod batch_norm; // normalisation over a batch
+mod convolution; // convolution of images
+mod dropout; // dropout
+mod embedding; // rows of a table
+mod group_norm; // normalisation of each element of a batch
+mod linear; // x · wᵀ + b
+mod recurrent; // LSTM, GRU
+
+pub use attention::{MultiHeadAttention, MultiHeadAttentionOptions};
+pub use batch_norm::BatchNorm2d;
+pub use convolution::{Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions};
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use group_norm::{GroupNorm, LayerNorm, RmsNorm};
+pub use linear::Linear;
+pub use recurrent::{Gru, Lstm, LstmState, RecurrentLayer, RecurrentOptions};
+
+use arrayjit::DType;
+
+use crate::{
+    error::{Call, TensorError, TensorErrorKind},
+    parameter::Parameter,
+    reduce::sum_types,
+    tensor::Tensor,
+};
+
+/// A layer or a model: a function of a tensor that has parameters.
+pub trait Module {
+    /// Adds the statements of the module to the graph of `x`, and returns the result.
+    ///
+    /// # Errors
+    /// A tensor whose shape or type the module does not take.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError>;
+}
+
+/// The types of a module: `wide` in which it computes, `narrow` of its result.
+#[derive(Clone, Copy)]
+struct ModuleTypes {
+    wide: DType,
+    narrow: DType,
+}
+
+impl ModuleTypes {
+    /// The types for an input and a parameter: of the result, the type to which both promote.
+    fn new(x: &Tensor, parameter: &Parameter) -> ModuleTypes {
+        let narrow = x.dtype().promote(parameter.dtype());
+        ModuleTypes { wide: sum_types(narrow).0, narrow }
+    }
+
+    /// The access of a node of type `from` as a value of the wide type. Without a conversion that changes
+    /// nothing, a function of the prelude uses the node in place.
+    fn widen(self, access: &str, from: DType) -> String {
+        if from == self.wide { access.to_owned() } else { format!("{}({access})", self.wide) }
+    }
+
+    /// An expression of the wide type as a value of the narrow type.
+    fn narrowed(self, expression: &str) -> String {
+        if self.wide == self.narrow {
+            expression.to_owned()
+        } else {
+            format!("{}({expression})", self.narrow)
+        }
+    }
+}
+
+/// Checks that axis `at` of an input has as many elements as an axis of a parameter. A negative axis counts
+/// from the last.
+fn check_axis(
+    call: Call,
+    x: &Tensor,
+    at: isize,
+    size: usize,
+    parameter: &Parameter,
+) -> Result<(), TensorError> {
+    let axis = crate::shape::axis(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
+    if x.shape()[axis] == size {
+        return Ok(());
+    }
+    let expected = format!("{size} elements on axis {axis}, as {} has", parameter.name());
+    Err(x.graph().fail(call, wrong_shape(x, expected)))
+}
+
+fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> TensorErrorKind {
+    TensorErrorKind::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
+}
+
+/// The error of an option of a module that is made at `path`.
+fn wrong_option(
+    call: Call,
+    path: &str,
+    argument: &'static str,
+    found: impl ToString,
+    expected: impl Into<String>,
+) -> TensorError {
+    call.error(
+        path,
+        TensorErrorKind::Argument { argument, found: found.to_string(), expected: expected.into() },
+    )
+}

@@ -1,0 +1,361 @@
+//! Recurrent networks, unrolled over time.
+
+use crate::{
+    error::{Call, TensorError},
+    nn::{Module, ModuleTypes, check_axis, linear::uniform, wrong_option, wrong_shape},
+    operand::Argument,
+    parameter::{Parameter, Params},
+    tensor::Tensor,
+};
+
+/// How many layers a recurrent network has, and the order of axes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecurrentOptions {
+    /// The number of layers, each of which has the outputs of the one before as inputs.
+    pub layers: usize,
+    /// Whether the gates have biases.
+    pub bias: bool,
+    /// Whether inputs and outputs are `[batch, time, …]` instead of `[time, batch, …]`.
+    pub batch_first: bool,
+}
+
+impl Default for RecurrentOptions {
+    /// One layer with biases, `[time, batch, …]`, as torch.
+    fn default() -> RecurrentOptions {
+        RecurrentOptions { layers: 1, bias: true, batch_first: false }
+    }
+}
+
+/// The parameters of a layer of a recurrent network. The rows of all gates follow each other.
+pub struct RecurrentLayer {
+    /// `weight_ih_l0` and so on, of shape `[gates · hidden, inputs]`.
+    pub weight_ih: Parameter,
+    /// `weight_hh_l0` and so on, of shape `[gates · hidden, hidden]`.
+    pub weight_hh: Parameter,
+    /// `bias_ih_l0` and so on, of shape `[gates · hidden]`.
+    pub bias_ih: Option<Parameter>,
+    /// `bias_hh_l0` and so on, of shape `[gates · hidden]`.
+    pub bias_hh: Option<Parameter>,
+}
+
+/// A long short-term memory network, as torch's `LSTM` in one direction. The gates are input, forget, cell
+/// and output, in this order. The number of steps in time is that of the input: each step has statements of
+/// its own, so the time to compile grows with it.
+///
+/// Source: Hochreiter and Schmidhuber, Long short-term memory, 1997; Gers, Schmidhuber and Cummins, 2000.
+pub struct Lstm {
+    /// The parameters of each layer.
+    pub layers: Vec<RecurrentLayer>,
+    /// Whether inputs and outputs are `[batch, time, …]`.
+    pub batch_first: bool,
+}
+
+/// The state of an [`Lstm`] between two steps.
+#[derive(Clone, Debug)]
+pub struct LstmState {
+    /// The outputs of all layers, of shape `[layers, batch, hidden]`.
+    pub hidden: Tensor,
+    /// The cells of all layers, of shape `[layers, batch, hidden]`.
+    pub cell: Tensor,
+}
+
+/// A network of gated recurrent units, as torch's `GRU` in one direction. The gates are reset, update and
+/// new, in this order. Each step in time has statements of its own, as in [`Lstm`].
+///
+/// Source: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
+pub struct Gru {
+    /// The parameters of each layer.
+    pub layers: Vec<RecurrentLayer>,
+    /// Whether inputs and outputs are `[batch, time, …]`.
+    pub batch_first: bool,
+}
+
+impl Lstm {
+    /// A network with `hidden` outputs per step. All parameters are uniform in ±1/√`hidden`, as torch's.
+    ///
+    /// # Errors
+    /// No layers, a name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(
+        params: &Params,
+        inputs: usize,
+        hidden: usize,
+        options: RecurrentOptions,
+    ) -> Result<Lstm, TensorError> {
+        let layers = new_layers(Call::new("Lstm"), params, Cell::Lstm, [inputs, hidden], options)?;
+        Ok(Lstm { layers, batch_first: options.batch_first })
+    }
+
+    /// The outputs of the last layer at all steps, and the state behind the last step. Starts from `state`, or
+    /// from zeros.
+    ///
+    /// # Errors
+    /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
+    #[track_caller]
+    pub fn forward_from(
+        &self,
+        x: &Tensor,
+        state: Option<&LstmState>,
+    ) -> Result<(Tensor, LstmState), TensorError> {
+        let call = Call::new("lstm");
+        let network = Network { cell: Cell::Lstm, layers: &self.layers, batch_first: self.batch_first };
+        let states = state.map_or_else(Vec::new, |state| vec![&state.hidden, &state.cell]);
+        let (y, states) = network.run(call, x, &states)?;
+        match <[Tensor; 2]>::try_from(states) {
+            Ok([hidden, cell]) => Ok((y, LstmState { hidden, cell })),
+            Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
+        }
+    }
+}
+
+impl Module for Lstm {
+    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`; from zeros.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        Ok(self.forward_from(x, None)?.0)
+    }
+}
+
+impl Gru {
+    /// A network with `hidden` outputs per step. All parameters are uniform in ±1/√`hidden`, as torch's.
+    ///
+    /// # Errors
+    /// No layers, a name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(
+        params: &Params,
+        inputs: usize,
+        hidden: usize,
+        options: RecurrentOptions,
+    ) -> Result<Gru, TensorError> {
+        let layers = new_layers(Call::new("Gru"), params, Cell::Gru, [inputs, hidden], options)?;
+        Ok(Gru { layers, batch_first: options.batch_first })
+    }
+
+    /// The outputs of the last layer at all steps, and those of all layers at the last step, `[layers, batch,
+    /// hidden]`. Starts from `state`, of that shape too, or from zeros.
+    ///
+    /// # Errors
+    /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
+    #[track_caller]
+    pub fn forward_from(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor), TensorError> {
+        let call = Call::new("gru");
+        let network = Network { cell: Cell::Gru, layers: &self.layers, batch_first: self.batch_first };
+        let (y, states) = network.run(call, x, &state.into_iter().collect::<Vec<_>>())?;
+        match <[Tensor; 1]>::try_from(states) {
+            Ok([hidden]) => Ok((y, hidden)),
+            Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
+        }
+    }
+}
+
+impl Module for Gru {
+    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`; from zeros.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        Ok(self.forward_from(x, None)?.0)
+    }
+}
+
+/// The kind of a recurrent network.
+#[derive(Clone, Copy)]
+enum Cell {
+    Lstm,
+    Gru,
+}
+
+impl Cell {
+    fn gates(self) -> usize {
+        match self {
+            Cell::Lstm => 4,
+            Cell::Gru => 3,
+        }
+    }
+
+    /// The nodes of a state: the outputs, and the cells.
+    fn states(self) -> &'static [&'static str] {
+        match self {
+            Cell::Lstm => &["h", "c"],
+            Cell::Gru => &["h"],
+        }
+    }
+
+    /// The statements that compute the state behind step `n`. `from_input(g)` and `from_hidden(g)` are the
+    /// parts of the sum of gate g that come from the input and from the state before, at unit u of `hidden`.
+    fn step(
+        self,
+        hidden: usize,
+        from_input: impl Fn(usize) -> String,
+        from_hidden: impl Fn(usize) -> String,
+    ) -> String {
+        let sum = |gate: usize| format!("{} + {}", from_input(gate), from_hidden(gate));
+        match self {
+            Cell::Lstm => format!(
+                "gi[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 gf[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 gc[n][b,u] := tanh({}) where u < {hidden}\n\
+                 go[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 c[n + 1][b,u] := gf[n][b,u] * c[n][b,u] + gi[n][b,u] * gc[n][b,u]\n\
+                 h[n + 1][b,u] := go[n][b,u] * tanh(c[n + 1][b,u])\n",
+                sum(0),
+                sum(1),
+                sum(2),
+                sum(3),
+            ),
+            Cell::Gru => format!(
+                "o[n][b,u] := sigmoid({}) * ({}) where u < {hidden}\n\
+                 z[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 h[n + 1][b,u] := (1 - z[n][b,u]) * tanh({} + o[n][b,u]) + z[n][b,u] * h[n][b,u]\n",
+                sum(0),
+                from_hidden(2),
+                sum(1),
+                from_input(2),
+            ),
+        }
+    }
+}
+
+/// A recurrent network that is evaluated.
+struct Network<'a> {
+    cell: Cell,
+    layers: &'a [RecurrentLayer],
+    batch_first: bool,
+}
+
+impl Network<'_> {
+    /// The outputs of the last layer, and the states of all layers behind the last step.
+    #[track_caller]
+    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), TensorError> {
+        let graph = x.graph();
+        let _scope = self.layers.first().map(|layer| graph.enter(layer.weight_ih.module()));
+        let order = if self.batch_first { "[batch, time, inputs]" } else { "[time, batch, inputs]" };
+        if x.rank() != 3 || x.shape()[..2].contains(&0) {
+            let expected = format!("{order}, with at least one step and one sequence");
+            return Err(graph.fail(call, wrong_shape(x, expected)));
+        }
+        let batch = x.shape()[if self.batch_first { 0 } else { 1 }];
+        let (mut y, mut last) = (x.clone(), vec![Vec::new(); self.cell.states().len()]);
+        for (at, layer) in self.layers.iter().enumerate() {
+            check_axis(call, &y, -1, layer.weight_ih.shape()[1], &layer.weight_ih)?;
+            let expected = [self.layers.len(), batch, layer.weight_hh.shape()[1]];
+            if let Some(state) = states.iter().find(|state| state.shape() != expected) {
+                let expected = format!("{expected:?}, layers, batch and size of {}", layer.weight_hh.name());
+                return Err(graph.fail(call, wrong_shape(state, expected)));
+            }
+            let mut results = self.layer(call, &y, (at, layer), states)?.into_iter();
+            y = results.next().unwrap_or(y);
+            last.iter_mut().zip(results).for_each(|(all, state)| all.push(state));
+        }
+        let mut stacked = Vec::new();
+        for layers in &last {
+            stacked.push(Tensor::stack(&layers.iter().collect::<Vec<_>>(), 0)?);
+        }
+        Ok((y, stacked))
+    }
+
+    /// The outputs of a layer, and its state behind the last step.
+    fn layer(
+        &self,
+        call: Call,
+        x: &Tensor,
+        (at, layer): (usize, &RecurrentLayer),
+        states: &[&Tensor],
+    ) -> Result<Vec<Tensor>, TensorError> {
+        let hidden = layer.weight_hh.shape()[1];
+        let types = ModuleTypes::new(x, &layer.weight_ih);
+        let order = |node: &str, last: &str| match self.batch_first {
+            true => format!("{node}[b,t,{last}]"),
+            false => format!("{node}[t,b,{last}]"),
+        };
+        let (batch, steps) =
+            if self.batch_first { (x.shape()[0], x.shape()[1]) } else { (x.shape()[1], x.shape()[0]) };
+        let mut inputs = vec![
+            ("x", Argument::Tensor(x)),
+            ("wi", Argument::Parameter(&layer.weight_ih)),
+            ("wh", Argument::Parameter(&layer.weight_hh)),
+        ];
+        let biases = [("bi", &layer.bias_ih), ("bh", &layer.bias_hh)];
+        let biases = biases.into_iter().filter_map(|(name, bias)| Some((name, bias.as_ref()?)));
+        inputs.extend(biases.map(|(name, bias)| (name, Argument::Parameter(bias))));
+        let mut text = format!(
+            "i[t,b,k] :+= {} * {}\n",
+            types.widen(&order("x", "j"), x.dtype()),
+            types.widen("wi[k,j]", layer.weight_ih.dtype())
+        );
+        for (place, state) in self.cell.states().iter().enumerate() {
+            text += &match states.get(place) {
+                Some(tensor) => {
+                    inputs.push((["h0", "c0"][place], Argument::Tensor(tensor)));
+                    let value = types.widen(&format!("{state}0[{at},b,u]"), tensor.dtype());
+                    format!("{state}[0][b,u] := {value}\n")
+                }
+                None => {
+                    format!("{state}[0][b,u] := {}(0) where b < {batch}, u < {hidden}\n", types.wide)
+                }
+            };
+        }
+        let part = |node: &str, bias: (&str, &Option<Parameter>), gate: usize| {
+            let row = format!("u + {}", gate * hidden);
+            let sum = node.replace("{}", &row);
+            match bias.1 {
+                Some(parameter) => {
+                    format!("({sum} + {})", types.widen(&format!("{}[{row}]", bias.0), parameter.dtype()))
+                }
+                None => sum,
+            }
+        };
+        let step = self.cell.step(
+            hidden,
+            |gate| part("i[n,b,{}]", ("bi", &layer.bias_ih), gate),
+            |gate| part("g[n][b,{}]", ("bh", &layer.bias_hh), gate),
+        );
+        let factor = types.widen("wh[k,j]", layer.weight_hh.dtype());
+        // The outputs are written step by step, which an accumulation from zeros allows.
+        text += &format!(
+            "y[t,b,u] := {}(0) where t < {steps}, b < {batch}, u < {hidden}\n\
+             repeat n in 0..{steps} {{\n\
+             g[n][b,k] :+= h[n][b,j] * {factor}\n\
+             {step}\
+             y[n,b,u] += h[n + 1][b,u]\n\
+             }}\n",
+            types.wide
+        );
+        let graph = x.graph();
+        let mut names = vec![graph.new_name(call.op)];
+        text += &format!("{} := {}\n", order(&names[0], "u"), types.narrowed("y[t,b,u]"));
+        for state in self.cell.states() {
+            let name = graph.new_name("state");
+            text += &format!("{name}[b,u] := {}\n", types.narrowed(&format!("{state}[{steps}][b,u]")));
+            names.push(name);
+        }
+        graph.emit(call, &text, &inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+#[track_caller]
+fn new_layers(
+    call: Call,
+    params: &Params,
+    cell: Cell,
+    [inputs, hidden]: [usize; 2],
+    options: RecurrentOptions,
+) -> Result<Vec<RecurrentLayer>, TensorError> {
+    if options.layers == 0 {
+        return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
+    }
+    let rows = cell.gates() * hidden;
+    let mut layers = Vec::new();
+    for at in 0..options.layers {
+        let size = if at == 0 { inputs } else { hidden };
+        let name = |what: &str| format!("{what}_l{at}");
+        let weight_ih = params.parameter(&name("weight_ih"), [rows, size], uniform(hidden))?;
+        let weight_hh = params.parameter(&name("weight_hh"), [rows, hidden], uniform(hidden))?;
+        let (mut bias_ih, mut bias_hh) = (None, None);
+        if options.bias {
+            bias_ih = Some(params.parameter(&name("bias_ih"), [rows], uniform(hidden))?);
+            bias_hh = Some(params.parameter(&name("bias_hh"), [rows], uniform(hidden))?);
+        }
+        layers.push(RecurrentLayer { weight_ih, weight_hh, bias_ih, bias_hh });
+    }
+    Ok(layers)
+}

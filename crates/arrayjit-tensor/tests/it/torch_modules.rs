@@ -1,0 +1,171 @@
+//! Modules compute what torch's compute: outputs, buffers and every gradient.
+
+use arrayjit_tensor::{
+    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights,
+    nn::{
+        BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Embedding, GroupNorm,
+        Gru, LayerNorm, Linear, Lstm, LstmState, Module, MultiHeadAttention, MultiHeadAttentionOptions,
+        RecurrentOptions, RmsNorm,
+    },
+};
+
+use crate::torch::{Goldens, fill, labels, pattern};
+
+/// The largest distance from torch's numbers, relative to the largest one of an array.
+const TOLERANCE: f64 = 1e-5;
+
+/// Runs a module on inputs of these shapes, and compares all that torch stored for it.
+fn check<M>(
+    path: &str,
+    graph: &Graph,
+    shapes: &[&[usize]],
+    build: impl FnOnce(&Params) -> Result<M, TensorError>,
+    forward: impl FnOnce(&M, &[Tensor]) -> Result<Vec<Tensor>, TensorError>,
+) {
+    let params = Params::new(1);
+    let module = build(&params).unwrap();
+    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    fill(path, &weights);
+
+    let mut data: Vec<(String, HostArray)> = Vec::new();
+    let mut input = |name: String, shape: &[usize]| {
+        data.push((name.clone(), pattern(&format!("{path}/{name}"), shape, 1.0, 0.0)));
+        graph.input(&name, shape.iter().copied(), DType::F32).unwrap()
+    };
+    let inputs: Vec<Tensor> =
+        shapes.iter().enumerate().map(|(at, shape)| input(format!("x{at}"), shape)).collect();
+    let outputs = forward(&module, &inputs).unwrap_or_else(|error| panic!("{error}"));
+    let terms = outputs.iter().enumerate();
+    let terms: Vec<Tensor> =
+        terms.map(|(at, y)| y.mul(input(format!("c{at}"), y.shape())).unwrap().sum(..).unwrap()).collect();
+    let loss = terms.into_iter().reduce(|sum, term| (sum + term).unwrap()).unwrap();
+    let trainable = params.trainable();
+    let names = (0..shapes.len()).map(|at| format!("x{at}.grad"));
+    let names = names.chain(trainable.iter().map(|parameter| format!("{}.grad", parameter.name())));
+    let by = inputs.iter().map(|x| x as &dyn TensorOperand);
+    let by: Vec<&dyn TensorOperand> = by.chain(trainable.iter().map(|p| p as &dyn TensorOperand)).collect();
+    let gradients = graph.gradients(&loss, &by).unwrap_or_else(|error| panic!("{error}"));
+    let results: Vec<&Tensor> = outputs.iter().chain(&gradients).collect();
+    let model = graph.compile(&weights, &results).unwrap_or_else(|error| panic!("{error}\n{graph:?}"));
+    let data: Vec<(&str, &HostArray)> = data.iter().map(|(name, array)| (name.as_str(), array)).collect();
+    let found = model.run(&data).unwrap();
+
+    let mut goldens = Goldens::read("modules.safetensors", path);
+    let names = (0..outputs.len()).map(|at| format!("y{at}")).chain(names);
+    for (name, found) in names.zip(&found) {
+        goldens.compare(path, &name, found, TOLERANCE);
+    }
+    if graph.is_training() {
+        for buffer in params.all().iter().filter(|parameter| !parameter.is_trainable()) {
+            goldens.compare(path, buffer.name(), &weights.get(buffer).unwrap(), TOLERANCE);
+        }
+    }
+    assert!(goldens.names().is_empty(), "{path}: not compared: {:?}", goldens.names());
+}
+
+/// [`check`] of a module with one input and one output.
+fn check_module<M: Module>(
+    path: &str,
+    shape: &[usize],
+    build: impl FnOnce(&Params) -> Result<M, TensorError>,
+) {
+    check(path, &Graph::for_training(), &[shape], build, |module, x| Ok(vec![module.forward(&x[0])?]));
+}
+
+#[test]
+fn linear_maps() {
+    check_module("linear", &[2, 3, 8], |params| Linear::new(params, 8, 5));
+    check_module("linear_without_bias", &[3, 8], |params| Linear::without_bias(params, 8, 5));
+}
+
+#[test]
+fn convolutions() {
+    check_module("conv2d", &[2, 3, 6, 5], |params| Conv2d::new(params, 3, 4, 3, Conv2dOptions::default()));
+    let grouped = Conv2dOptions { stride: 2, padding: 2, dilation: 2, groups: 2, bias: false };
+    check_module("conv2d_grouped", &[2, 4, 7, 6], |params| Conv2d::new(params, 4, 6, 3, grouped));
+    check_module("conv_transpose2d", &[2, 3, 4, 3], |params| {
+        ConvTranspose2d::new(params, 3, 4, 3, ConvTranspose2dOptions::default())
+    });
+    let grouped = ConvTranspose2dOptions {
+        stride: 2,
+        padding: 1,
+        output_padding: 1,
+        groups: 2,
+        ..ConvTranspose2dOptions::default()
+    };
+    check_module("conv_transpose2d_grouped", &[2, 4, 3, 4], |params| {
+        ConvTranspose2d::new(params, 4, 6, 3, grouped)
+    });
+}
+
+#[test]
+fn normalisation() {
+    check_module("batch_norm_train", &[4, 3, 3, 2], |params| BatchNorm2d::new(params, 3));
+    let evaluated = Graph::new();
+    check(
+        "batch_norm_eval",
+        &evaluated,
+        &[&[4, 3, 3, 2]],
+        |params| BatchNorm2d::new(params, 3),
+        |norm, x| Ok(vec![norm.forward(&x[0])?]),
+    );
+    check_module("layer_norm", &[2, 3, 6], |params| LayerNorm::new(params, 6));
+    check_module("rms_norm", &[2, 3, 6], |params| RmsNorm::new(params, 6));
+    check_module("group_norm", &[2, 6, 3, 2], |params| GroupNorm::new(params, 2, 6));
+}
+
+#[test]
+fn embeddings() {
+    let ids = labels("embedding/ids", &[2, 5], 7).values();
+    let ids = ids.iter().map(|id| format!("{id}")).collect::<Vec<_>>().join(", ");
+    let graph = Graph::new();
+    // A text of constants, since the test gives inputs of floats.
+    let ids = graph.apply(&format!("ids_ := values({ids})\nnode ids_ i32[2, 5]"), &[]);
+    check(
+        "embedding",
+        &graph,
+        &[],
+        |params| Embedding::new(&params.sub("inner"), 7, 3),
+        |table, _| Ok(vec![table.forward(&ids?)?]),
+    );
+}
+
+#[test]
+fn attention() {
+    let options = MultiHeadAttentionOptions::default();
+    let build = |params: &Params| MultiHeadAttention::new(&params.sub("inner"), 8, 2, options);
+    check_module("attention", &[2, 5, 8], build);
+    let causal = MultiHeadAttentionOptions { causal: true, ..options };
+    check_module("attention_causal", &[2, 5, 8], |params| {
+        MultiHeadAttention::new(&params.sub("inner"), 8, 2, causal)
+    });
+    check("attention_cross", &Graph::new(), &[&[2, 3, 8], &[2, 5, 8]], build, |attention, x| {
+        Ok(vec![attention.attend(&x[0], &x[1], &x[1])?])
+    });
+}
+
+#[test]
+fn recurrent_networks() {
+    let options = RecurrentOptions { layers: 2, ..RecurrentOptions::default() };
+    check(
+        "lstm",
+        &Graph::new(),
+        &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]],
+        |params| Lstm::new(&params.sub("inner"), 3, 4, RecurrentOptions { batch_first: true, ..options }),
+        |lstm, x| {
+            let state = LstmState { hidden: x[1].clone(), cell: x[2].clone() };
+            let (y, LstmState { hidden, cell }) = lstm.forward_from(&x[0], Some(&state))?;
+            Ok(vec![y, hidden, cell])
+        },
+    );
+    check(
+        "gru",
+        &Graph::new(),
+        &[&[3, 2, 3], &[2, 2, 4]],
+        |params| Gru::new(&params.sub("inner"), 3, 4, options),
+        |gru, x| {
+            let (y, hidden) = gru.forward_from(&x[0], Some(&x[1]))?;
+            Ok(vec![y, hidden])
+        },
+    );
+}

@@ -1,0 +1,325 @@
+"""Writes what torch computes for each module and for training whole models, to be compared with this crate.
+
+Run it with torch and safetensors, on any machine: `python goldens.py`. It writes three files next to itself,
+which tests/it/torch_modules.rs and tests/it/torch_models.rs read:
+
+* modules.safetensors: for each module, its outputs, its buffers after the run, and the gradient of
+  sum(output * coefficients) by each input and parameter.
+* models.safetensors: for each model, the losses of 100 steps of gradient descent, and each gradient of the
+  first step.
+* checkpoint.safetensors: the state of a model as a user of torch saves it.
+
+Weights and data are not stored: `pattern` makes the same numbers from names in both languages.
+"""
+
+import math
+import os
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional as F
+
+STEPS = 100
+BATCHES = 4
+
+
+def hashes(name, count):
+    """`count` integers in 0..2**32 that follow from a name: FNV-1a of the name, then a mix of each position."""
+    seed = 2166136261
+    for byte in name.encode():
+        seed = (seed ^ byte) * 16777619 % 2**32
+    x = (torch.arange(count, dtype=torch.int64) + seed) % 2**32
+    x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32
+    x = (x ^ (x >> 15)) * 0x046CA68B % 2**32
+    return x ^ (x >> 16)
+
+
+def pattern(name, shape, scale=1.0, offset=0.0):
+    """Numbers of f32 in offset ± scale that follow from a name."""
+    unit = (hashes(name, math.prod(shape)) >> 8).double() / 2**23 - 1
+    return (unit * scale + offset).float().reshape(shape)
+
+
+def labels(name, shape, classes):
+    """Integers below `classes` that follow from a name."""
+    return ((hashes(name, math.prod(shape)) >> 8) % classes).reshape(shape)
+
+
+def fill(path, module):
+    """Gives all parameters and buffers of a module values that follow from their names and shapes."""
+    for name, tensor in module.state_dict().items():
+        if name.endswith("num_batches_tracked"):
+            continue
+        if tensor.dim() > 1:
+            scale, offset = 1 / math.sqrt(tensor[0].numel()), 0.0
+        else:
+            scale, offset = 0.5, 1.0 if name.endswith(("weight", "var")) else 0.0
+        tensor.copy_(pattern(f"{path}/{name}", tensor.shape, scale, offset))
+    return module
+
+
+class RmsNorm(nn.Module):
+    """torch.nn.RMSNorm of later versions."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class Attention(nn.Module):
+    """Attention of vectors to each other, or of queries to others."""
+
+    def __init__(self, size, heads, causal=False):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(size, heads, batch_first=True)
+        self.causal = causal
+
+    def forward(self, x, others=None):
+        others = x if others is None else others
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if self.causal else None
+        return self.inner(x, others, others, attn_mask=mask, need_weights=False)[0]
+
+
+class Recurrent(nn.Module):
+    """A recurrent network that starts from given states."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, h, c=None):
+        y, state = self.inner(x, h if c is None else (h, c))
+        return (y, state) if c is None else (y, *state)
+
+
+def module_case(goldens, path, module, *shapes):
+    """Runs a module on inputs of these shapes, and stores what it computes."""
+    with torch.no_grad():
+        fill(path, module)
+    inputs = [pattern(f"{path}/x{at}", shape).requires_grad_() for at, shape in enumerate(shapes)]
+    outputs = module(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    loss = sum((y * pattern(f"{path}/c{at}", y.shape)).sum() for at, y in enumerate(outputs))
+    loss.backward()
+    values = {f"y{at}": y for at, y in enumerate(outputs)}
+    values |= {f"x{at}.grad": x.grad for at, x in enumerate(inputs)}
+    values |= {f"{name}.grad": parameter.grad for name, parameter in module.named_parameters()}
+    values |= dict(module.named_buffers()) if module.training else {}
+    goldens |= {f"{path}/{name}": value.detach().contiguous().clone() for name, value in values.items()}
+
+
+class Lookup(nn.Module):
+    """An embedding of positions that follow from a name, which has no input to differentiate."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Embedding(7, 3)
+
+    def forward(self):
+        return self.inner(labels("embedding/ids", (2, 5), 7))
+
+
+def write_modules():
+    goldens = {}
+    module_case(goldens, "linear", nn.Linear(8, 5), (2, 3, 8))
+    module_case(goldens, "linear_without_bias", nn.Linear(8, 5, bias=False), (3, 8))
+    module_case(goldens, "conv2d", nn.Conv2d(3, 4, 3), (2, 3, 6, 5))
+    grouped = nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False)
+    module_case(goldens, "conv2d_grouped", grouped, (2, 4, 7, 6))
+    module_case(goldens, "conv_transpose2d", nn.ConvTranspose2d(3, 4, 3), (2, 3, 4, 3))
+    grouped = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
+    module_case(goldens, "conv_transpose2d_grouped", grouped, (2, 4, 3, 4))
+    module_case(goldens, "batch_norm_train", nn.BatchNorm2d(3), (4, 3, 3, 2))
+    module_case(goldens, "batch_norm_eval", nn.BatchNorm2d(3).eval(), (4, 3, 3, 2))
+    module_case(goldens, "layer_norm", nn.LayerNorm(6), (2, 3, 6))
+    module_case(goldens, "rms_norm", RmsNorm(6), (2, 3, 6))
+    module_case(goldens, "group_norm", nn.GroupNorm(2, 6), (2, 6, 3, 2))
+    module_case(goldens, "embedding", Lookup())
+    module_case(goldens, "attention", Attention(8, 2), (2, 5, 8))
+    module_case(goldens, "attention_causal", Attention(8, 2, causal=True), (2, 5, 8))
+    module_case(goldens, "attention_cross", Attention(8, 2), (2, 3, 8), (2, 5, 8))
+    lstm = nn.LSTM(3, 4, num_layers=2, batch_first=True)
+    module_case(goldens, "lstm", Recurrent(lstm), (2, 3, 3), (2, 2, 4), (2, 2, 4))
+    module_case(goldens, "gru", Recurrent(nn.GRU(3, 4, num_layers=2)), (3, 2, 3), (2, 2, 4))
+    return goldens
+
+
+class Mlp(nn.Sequential):
+    shape, classes, rate = (32, 8), 4, 0.5
+
+    def __init__(self):
+        super().__init__(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+
+
+class LeNet(nn.Module):
+    shape, classes, rate = (8, 1, 28, 28), 10, 0.3
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 5, padding=2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(400, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.conv1(x).relu(), 2)
+        x = F.max_pool2d(self.conv2(x).relu(), 2).flatten(1)
+        return self.fc3(self.fc2(self.fc1(x).relu()).relu())
+
+
+class Block(nn.Module):
+    """Two convolutions next to a shortcut, as in ResNet."""
+
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.downsample = None
+        if stride != 1:
+            shortcut = nn.Conv2d(channels, out, 1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+        return (y + (x if self.downsample is None else self.downsample(x))).relu()
+
+
+class ResNet(nn.Module):
+    shape, classes, rate = (8, 3, 16, 16), 10, 0.05
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.layer1 = nn.Sequential(Block(8, 8, 1))
+        self.layer2 = nn.Sequential(Block(8, 16, 2))
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = self.layer2(self.layer1(self.bn1(self.conv1(x)).relu()))
+        return self.fc(x.mean((2, 3)))
+
+
+class GptBlock(nn.Module):
+    def __init__(self, size, heads):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(size)
+        self.attn = nn.MultiheadAttention(size, heads, batch_first=True)
+        self.ln_2 = nn.LayerNorm(size)
+        self.mlp = nn.Sequential(nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size))
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        y = self.ln_1(x)
+        x = x + self.attn(y, y, y, attn_mask=mask, need_weights=False)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(nn.Module):
+    """Tokens in, logits of the next token out."""
+
+    shape, classes, rate = (4, 16), 24, 0.2
+
+    def __init__(self):
+        super().__init__()
+        self.wte = nn.Embedding(24, 32)
+        self.wpe = nn.Embedding(16, 32)
+        self.h = nn.ModuleList([GptBlock(32, 4) for _ in range(2)])
+        self.ln_f = nn.LayerNorm(32)
+        self.lm_head = nn.Linear(32, 24, bias=False)
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class SequenceModel(nn.Module):
+    shape, classes, rate = (8, 10, 6), 5, 0.7
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 16, num_layers=2, batch_first=True)
+        self.fc = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.fc(self.lstm(x)[0][:, -1])
+
+
+def train(goldens, path, model):
+    """Trains a model on batches that follow from its name, and stores losses and first gradients."""
+    with torch.no_grad():
+        fill(path, model)
+    is_tokens = isinstance(model, Gpt)
+    shape = (BATCHES, *model.shape)
+    inputs = labels(f"{path}/x", shape, model.classes) if is_tokens else pattern(f"{path}/x", shape)
+    targets = labels(f"{path}/target", shape if is_tokens else shape[:2], model.classes)
+    losses = []
+    optimiser = torch.optim.SGD(model.parameters(), lr=model.rate)
+    for step in range(STEPS):
+        x, target = inputs[step % BATCHES], targets[step % BATCHES]
+        optimiser.zero_grad()
+        loss = F.cross_entropy(model(x).flatten(0, -2), target.flatten())
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            goldens |= {f"{path}/{name}.grad": p.grad.clone() for name, p in model.named_parameters()}
+        optimiser.step()
+    goldens[f"{path}/losses"] = torch.tensor(losses)
+    print(f"{path}: loss {losses[0]:.4f} to {losses[-1]:.4f}")
+
+
+def write_models():
+    goldens = {}
+    for path, model in [("mlp", Mlp()), ("lenet", LeNet()), ("resnet", ResNet()), ("gpt", Gpt()),
+                        ("lstm", SequenceModel())]:
+        train(goldens, path, model)
+    return goldens
+
+
+class Checkpoint(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, bias=False)
+        self.bn = nn.BatchNorm2d(3)
+        self.attn = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.lstm = nn.LSTM(6, 3, batch_first=True)
+        self.gru = nn.GRU(3, 2, batch_first=True)
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x):
+        # [2, 2, 4, 4] to [2, 3, 2, 2] to [2, 2, 6]
+        x = self.bn(self.conv(x)).reshape(2, 2, 6)
+        x = self.attn(x, x, x, need_weights=False)[0]
+        return self.fc(self.gru(self.lstm(x)[0])[0])
+
+
+def write_checkpoint():
+    """The state of a model with torch's own initial values, after two batches, and its evaluation."""
+    torch.manual_seed(0)
+    model = Checkpoint()
+    for _ in range(2):
+        model(torch.randn(2, 2, 4, 4))
+    model.eval()
+    x = pattern("checkpoint/x", (2, 2, 4, 4))
+    with torch.no_grad():
+        return dict(model.state_dict()), {"checkpoint/y": model(x)}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    folder = os.path.dirname(os.path.abspath(__file__))
+    state, evaluated = write_checkpoint()
+    for name, values in [("modules", write_modules() | evaluated), ("models", write_models()),
+                         ("checkpoint", state)]:
+        path = os.path.join(folder, f"{name}.safetensors")
+        save_file({name: value.contiguous() for name, value in values.items()}, path)
+        print(f"{path}: {os.path.getsize(path)} bytes")
