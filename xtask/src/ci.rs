@@ -19,8 +19,9 @@ use xtask::gpu_tools::{
 #[derive(clap::Args)]
 pub(crate) struct CiArgs {
     /// Add the long checks: accuracy over long sweeps, many random programs, the growth of compile time,
-    /// 100,000 programs in bounded memory, many routines on the GPU, the archive of tests for machines with
-    /// an NVIDIA GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
+    /// 100,000 programs in bounded memory, models trained to their stated accuracy, many routines on the GPU,
+    /// the archive of tests for machines with an NVIDIA GPU, and fuzzing and the address sanitizer (both need
+    /// a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -185,6 +186,9 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let rows = "cargo test --release -p codegen-ptx --test it -- row_programs tile_programs";
     stages.push(Stage::new("programs as PTX", 20, rows).env([seeds.clone()]));
     stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
+    // The accuracies and losses that the examples state; the tests of every change train for fewer steps.
+    let models = "cargo test --release -p models --test models -- --ignored --nocapture";
+    stages.push(Stage::new("trained models", 10, models));
     let programs = "cargo test --release -p arrayjit --test many_programs -- --nocapture";
     stages.push(Stage::new("many programs", 10, programs).env([("PROGRAMS", "100000".into())]));
     let growth = "cargo test --release -p arrayjit --test compile_time -- --nocapture";

@@ -7,7 +7,7 @@ use anyhow::Result;
 use arrayjit_tensor::Backend;
 use clap::{Parser, ValueEnum};
 
-use crate::{fft, heat, mandelbrot, picture};
+use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, resnet};
 
 #[derive(Parser)]
 #[command(name = "models", about = "Small simulations and models on arrayjit-tensor")]
@@ -33,6 +33,14 @@ enum Example {
     Mandelbrot,
     /// Three tones in noise, found by a fast Fourier transform
     Fft,
+    /// A network that separates two moons, as mlp.svg
+    Mlp,
+    /// LeNet on handwritten digits, with five seeds
+    Lenet,
+    /// A residual network on made pictures
+    Resnet,
+    /// A small GPT that learns a text and continues it
+    CharGpt,
 }
 
 /// The whole program: reads the arguments of the process, runs the example, and prints errors on standard
@@ -54,6 +62,10 @@ fn run(cli: &Cli) -> Result<()> {
         Example::Heat => run_heat(cli, &backend)?,
         Example::Mandelbrot => run_mandelbrot(cli, &backend)?,
         Example::Fft => run_fft(cli, &backend)?,
+        Example::Mlp => run_mlp(cli, &backend)?,
+        Example::Lenet => run_lenet(cli, &backend)?,
+        Example::Resnet => run_resnet(cli, &backend)?,
+        Example::CharGpt => run_char_gpt(cli, &backend)?,
     }
     println!("{:.2} s in all on {}", start.elapsed().as_secs_f64(), backend.name());
     Ok(())
@@ -91,6 +103,44 @@ fn run_fft(cli: &Cli, backend: &Backend) -> Result<()> {
     }
     let error = largest_difference(&spectra.fast, &spectra.slow);
     println!("2,048 samples; at most {error:.1e} from the transform by its definition");
+    Ok(())
+}
+
+fn run_mlp(cli: &Cli, backend: &Backend) -> Result<()> {
+    let moons = mlp::two_moons(400, 0.15, cli.seed.into());
+    let trained = mlp::train(backend, &moons, 500, cli.seed)?;
+    let others = mlp::two_moons(400, 0.15, u64::from(cli.seed) + 1);
+    println!("{:.1} % of other points are classified correctly", 100. * trained.accuracy(&others)?);
+    let path = cli.out.join("mlp.svg");
+    std::fs::create_dir_all(&cli.out)?;
+    std::fs::write(&path, trained.svg(&moons)?)?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn run_lenet(cli: &Cli, backend: &Backend) -> Result<()> {
+    let mut sum = 0.;
+    for seed in cli.seed..cli.seed + 5 {
+        let accuracy = lenet::train(backend, lenet::Options { epochs: lenet::EPOCHS, seed })?;
+        println!("seed {seed}: {:.2} % of the test images", 100. * accuracy);
+        sum += accuracy;
+    }
+    println!("mean: {:.2} %", 20. * sum);
+    Ok(())
+}
+
+fn run_resnet(cli: &Cli, backend: &Backend) -> Result<()> {
+    let options = resnet::Options { seed: cli.seed, ..resnet::OPTIONS };
+    let trained = resnet::train(backend, options)?;
+    println!("{} steps; {:.1} % of other pictures", trained.losses.len(), 100. * trained.accuracy);
+    Ok(())
+}
+
+fn run_char_gpt(cli: &Cli, backend: &Backend) -> Result<()> {
+    let options = char_gpt::Options { seed: cli.seed, ..char_gpt::OPTIONS };
+    let trained = char_gpt::train(backend, options)?;
+    println!("{} steps; {:.3} nats per letter at the end", trained.losses.len(), trained.final_loss());
+    println!("{}", trained.writer()?.write("You may ", cli.seed.into())?);
     Ok(())
 }
 

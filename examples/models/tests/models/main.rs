@@ -1,3 +1,4 @@
-//! Shorter versions of the examples, against closed forms and loops in Rust.
+//! Shorter versions of the examples, against closed forms, loops in Rust and stated figures.
 
 mod simulations;
+mod training;

@@ -1,0 +1,345 @@
+//! A small GPT that learns the letters of a text, and writes with a cache of keys and values.
+//!
+//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, [`CharGpt::next`] reads one
+//! letter per run: each block keeps the keys and values of the letters before in buffers, and the symbol
+//! `@pos` is the position. Both graphs have the same parameters.
+//!
+//! Source: Radford, Wu, Child, Luan, Amodei and Sutskever, Language models are unsupervised multitask
+//! learners, 2019.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use arrayjit_tensor::{
+    Backend, DType, Executable, Graph, HostArray, Init, Parameter, Params, Tensor, TensorError, Weights,
+    nn::{Embedding, LayerNorm, Linear, Module},
+    optim::{AdamW, Schedule},
+    session::{Batch, Metrics, Session},
+};
+
+/// The text: a licence, which never changes.
+pub const TEXT: &str = include_str!("../../../LICENSE-APACHE");
+
+/// The sizes of the model and of its training.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// Letters that the model sees at once.
+    pub context: usize,
+    /// Elements of the vector of a letter.
+    pub width: usize,
+    /// Heads of attention, a divisor of the width.
+    pub heads: usize,
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Windows of the text in a training step.
+    pub batch: usize,
+    /// Training steps.
+    pub steps: usize,
+    /// The seed of the initial weights and of the windows.
+    pub seed: u32,
+}
+
+/// The model that the program trains.
+pub const OPTIONS: Options =
+    Options { context: 64, width: 64, heads: 4, layers: 2, batch: 16, steps: 800, seed: 1 };
+
+/// The loss that [`OPTIONS`] reach, as the mean of the last 20 steps in nats per letter. Equally likely
+/// letters have a loss of log 75 = 4.3.
+pub const LOSS: f64 = 1.0;
+
+/// Attention of each letter to itself and the letters before, with the cache for one letter at a time.
+struct CausalAttention {
+    qkv: Linear,
+    proj: Linear,
+    heads: usize,
+}
+
+/// The keys and values of the letters so far, each `[heads, context, width / heads]`.
+struct Cache {
+    keys: Parameter,
+    values: Parameter,
+}
+
+impl CausalAttention {
+    fn new(params: &Params, width: usize, heads: usize) -> Result<CausalAttention, TensorError> {
+        Ok(CausalAttention {
+            qkv: Linear::new(&params.sub("qkv"), width, 3 * width)?,
+            proj: Linear::new(&params.sub("proj"), width, width)?,
+            heads,
+        })
+    }
+
+    /// The queries, keys and values of `x`, whose last axis becomes `[3, heads, width / heads]`.
+    fn heads(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let mut shape: Vec<isize> = x.shape().iter().map(|&size| size as isize).collect();
+        shape.pop();
+        shape.extend([3, self.heads as isize, -1]);
+        self.qkv.forward(x)?.reshape(&shape)
+    }
+
+    /// `[width]` to `[width]`, for the letter at position `@pos`.
+    fn next(&self, x: &Tensor, cache: &Cache) -> Result<Tensor, TensorError> {
+        let attended = x.graph().apply(
+            "keys[h,@pos,c] := x[1,h,c]
+             values[h,@pos,c] := x[2,h,c]
+             score[h,t] :+= x[0,h,c] * keys[h,t,c] / sqrt(size(x, 2)) where t <= @pos
+             most[h] :max= score[h,t] where t <= @pos
+             weight[h,t] :+= exp(score[h,t] - most[h]) where t <= @pos
+             total[h] :+= weight[h,t] where t <= @pos
+             y[h,c] :+= weight[h,t] * values[h,t,c] / total[h] where t <= @pos",
+            &[("x", &self.heads(x)?), ("keys", &cache.keys), ("values", &cache.values)],
+        )?;
+        self.proj.forward(&attended.flatten(0, -1)?)
+    }
+}
+
+impl Module for CausalAttention {
+    /// `[batch, letters, width]` to the same shape.
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let attended = x.graph().apply(
+            "q[b,h,i,c] := x[b,i,0,h,c]
+             k[b,h,i,c] := x[b,i,1,h,c]
+             v[b,h,i,c] := x[b,i,2,h,c]
+             a[b,h,i,d] := causal_attention(q[b,h,i,c], k[b,h,j,c], v[b,h,j,d])
+             y[b,i,h,d] := a[b,h,i,d]",
+            &[("x", &self.heads(x)?)],
+        )?;
+        self.proj.forward(&attended.flatten(2, -1)?)
+    }
+}
+
+/// Attention and a network of two layers, each on normalised input and added to it.
+struct Block {
+    norm1: LayerNorm,
+    attention: CausalAttention,
+    norm2: LayerNorm,
+    widen: Linear,
+    narrow: Linear,
+}
+
+impl Block {
+    fn new(params: &Params, width: usize, heads: usize) -> Result<Block, TensorError> {
+        Ok(Block {
+            norm1: LayerNorm::new(&params.sub("norm1"), width)?,
+            attention: CausalAttention::new(&params.sub("attention"), width, heads)?,
+            norm2: LayerNorm::new(&params.sub("norm2"), width)?,
+            widen: Linear::new(&params.sub("widen"), width, 4 * width)?,
+            narrow: Linear::new(&params.sub("narrow"), 4 * width, width)?,
+        })
+    }
+
+    fn step(
+        &self,
+        x: &Tensor,
+        attend: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+    ) -> Result<Tensor, TensorError> {
+        let x = (x + attend(&self.norm1.forward(x)?)?)?;
+        let hidden = self.widen.forward(&self.norm2.forward(&x)?)?.gelu()?;
+        x + self.narrow.forward(&hidden)?
+    }
+}
+
+/// The model: embeddings of letters and positions, blocks, and a logit for each letter of the alphabet.
+pub struct CharGpt {
+    letters: Embedding,
+    positions: Parameter,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+}
+
+impl CharGpt {
+    fn new(params: &Params, alphabet: usize, options: Options) -> Result<CharGpt, TensorError> {
+        let Options { context, width, heads, layers, .. } = options;
+        let block = |at: usize| Block::new(&params.sub("blocks").sub(at), width, heads);
+        let init = Init::Normal { mean: 0.0, std: 0.1 };
+        Ok(CharGpt {
+            letters: Embedding::new(&params.sub("letters"), alphabet, width)?,
+            positions: params.parameter("positions", [context, width], init)?,
+            blocks: (0..layers).map(block).collect::<Result<_, _>>()?,
+            norm: LayerNorm::new(&params.sub("norm"), width)?,
+            head: Linear::new(&params.sub("head"), width, alphabet)?,
+        })
+    }
+
+    /// The logits `[alphabet]` of the letter behind `letter`, which has rank 0 and stands at `@pos`.
+    fn next(&self, letter: &Tensor, caches: &[Cache]) -> Result<Tensor, TensorError> {
+        let position = letter.graph().apply("y[c] := p[@pos,c]", &[("p", &self.positions)])?;
+        let mut x = (self.letters.forward(letter)? + position)?;
+        for (block, cache) in self.blocks.iter().zip(caches) {
+            x = block.step(&x, |x| block.attention.next(x, cache))?;
+        }
+        self.head.forward(&self.norm.forward(&x)?)
+    }
+}
+
+impl Module for CharGpt {
+    /// The logits `[batch, context, alphabet]` of the letters behind each of `[batch, context]`.
+    fn forward(&self, letters: &Tensor) -> Result<Tensor, TensorError> {
+        let mut x = (self.letters.forward(letters)? + &self.positions)?;
+        for block in &self.blocks {
+            x = block.step(&x, |x| block.attention.forward(x))?;
+        }
+        self.head.forward(&self.norm.forward(&x)?)
+    }
+}
+
+/// A trained model with its alphabet.
+pub struct Trained {
+    model: Arc<CharGpt>,
+    params: Params,
+    weights: Weights,
+    alphabet: Vec<u8>,
+    options: Options,
+    /// The loss of each step, in nats per letter.
+    pub losses: Vec<f64>,
+}
+
+/// Trains on windows of [`TEXT`].
+///
+/// # Errors
+///
+/// An error of the backend.
+pub fn train(backend: &Backend, options: Options) -> Result<Trained> {
+    let Options { context, batch, .. } = options;
+    let mut alphabet = TEXT.as_bytes().to_vec();
+    alphabet.sort_unstable();
+    alphabet.dedup();
+    let ids: Vec<i32> = TEXT.bytes().filter_map(|byte| id(&alphabet, byte)).collect();
+    let params = Params::new(options.seed);
+    let model = Arc::new(CharGpt::new(&params, alphabet.len(), options)?);
+    let weights = Weights::new(backend, &params)?;
+    let schedule = Schedule::warm_up(20).times(Schedule::cosine_decay(options.steps as u32, 0.1));
+    let optimizer = AdamW::new(3e-3).schedule(schedule).clip_norm(1.0);
+    let trained = model.clone();
+    let mut session = Session::new(&weights, optimizer, move |batch: &Batch| {
+        trained.forward(&batch.input("x")?)?.cross_entropy(&batch.input("y")?)
+    })?;
+    let mut rng = fastrand::Rng::with_seed(options.seed.into());
+    let batches = (0..options.steps).map(|_| {
+        let starts: Vec<usize> = (0..batch).map(|_| rng.usize(..ids.len() - context)).collect();
+        let windows = |shift: usize| {
+            let rows: Vec<i32> =
+                starts.iter().flat_map(|start| &ids[start + shift..][..context]).copied().collect();
+            HostArray::from_slice(&rows, [batch, context])
+        };
+        anyhow::Ok([("x", windows(0)?), ("y", windows(1)?)])
+    });
+    let mut losses = Vec::new();
+    session.fit(batches, |progress| losses.extend(progress.metrics().iter().map(Metrics::loss)))?;
+    Ok(Trained { model, params, weights, alphabet, options, losses })
+}
+
+/// The number of a letter in the alphabet.
+fn id(alphabet: &[u8], letter: u8) -> Option<i32> {
+    alphabet.binary_search(&letter).ok().map(|at| at as i32)
+}
+
+/// The compiled step that reads one letter.
+pub struct Writer<'m> {
+    trained: &'m Trained,
+    step: Executable,
+}
+
+impl Trained {
+    /// The mean loss of the last 20 steps.
+    pub fn final_loss(&self) -> f64 {
+        let last = &self.losses[self.losses.len().saturating_sub(20)..];
+        last.iter().sum::<f64>() / last.len() as f64
+    }
+
+    /// Compiles the step that reads one letter and keeps its keys and values.
+    ///
+    /// # Errors
+    ///
+    /// An error of the backend.
+    pub fn writer(&self) -> Result<Writer<'_>> {
+        let Options { context, width, heads, layers, .. } = self.options;
+        let cache = |at: usize| -> Result<Cache, TensorError> {
+            let params = self.params.sub("cache").sub(at);
+            let buffer = |name: &str| params.buffer(name, [heads, context, width / heads], DType::F32, 0.0);
+            Ok(Cache { keys: buffer("keys")?, values: buffer("values")? })
+        };
+        let caches = (0..layers).map(cache).collect::<Result<Vec<_>, _>>()?;
+        let graph = Graph::new();
+        let letter = graph.input("letter", [], DType::I32)?;
+        let logits = self.model.next(&letter, &caches)?;
+        let step = graph.compile_named("char_gpt", &self.weights, &[&logits])?;
+        Ok(Writer { trained: self, step })
+    }
+
+    /// The logits `[letters, alphabet]` behind each letter of a text, all at once and without a cache.
+    ///
+    /// # Errors
+    ///
+    /// A text that is longer than the context or has other letters than [`TEXT`], or an error of the backend.
+    pub fn logits(&self, text: &str) -> Result<Vec<f64>> {
+        let ids = self.ids(text)?;
+        ensure!(ids.len() == self.options.context, "a text of {} letters", ids.len());
+        let graph = Graph::new();
+        let letters = graph.input("letters", [1, ids.len()], DType::I32)?;
+        let logits = self.model.forward(&letters)?;
+        let model = graph.compile_named("char_gpt_window", &self.weights, &[&logits])?;
+        Ok(model.run(&[("letters", &HostArray::from_slice(&ids, [1, ids.len()])?)])?[0].values())
+    }
+
+    /// The numbers of the letters of a text.
+    ///
+    /// # Errors
+    ///
+    /// A letter that [`TEXT`] does not have.
+    pub fn ids(&self, text: &str) -> Result<Vec<i32>> {
+        let known = |letter: u8| {
+            id(&self.alphabet, letter).with_context(|| format!("the letter {:?}", char::from(letter)))
+        };
+        text.bytes().map(known).collect()
+    }
+}
+
+impl Writer<'_> {
+    /// The logits behind the letter at a position. The letters at the positions before were read by earlier
+    /// calls.
+    ///
+    /// # Errors
+    ///
+    /// A position beyond the context, or an error of the backend.
+    pub fn read(&self, letter: i32, position: usize) -> Result<Vec<f64>> {
+        let letter = HostArray::from_slice(&[letter], [])?;
+        let results = self.step.run_with(&[("letter", &letter)], &[("pos", position as i64)])?;
+        Ok(results[0].values())
+    }
+
+    /// Continues a text up to the length of the context, with letters sampled from the model's probabilities.
+    ///
+    /// # Errors
+    ///
+    /// A start that is empty, as long as the context, or has other letters than [`TEXT`]; an error of the
+    /// backend.
+    pub fn write(&self, start: &str, seed: u64) -> Result<String> {
+        let context = self.trained.options.context;
+        let mut ids = self.trained.ids(start)?;
+        ensure!((1..context).contains(&ids.len()), "a start of {} of {context} letters", ids.len());
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for position in 0..context - 1 {
+            let logits = self.read(ids[position], position)?;
+            if position + 1 == ids.len() {
+                ids.push(sample(&logits, rng.f64()));
+            }
+        }
+        let letter = |&id: &i32| char::from(self.trained.alphabet[id as usize]);
+        Ok(ids.iter().map(letter).collect())
+    }
+}
+
+/// The letter at which the sum of the probabilities reaches `chance`, which is uniform in 0 to 1. Logits are
+/// divided by a temperature of 0.7, which prefers likely letters.
+fn sample(logits: &[f64], chance: f64) -> i32 {
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = logits.iter().map(|logit| ((logit - most) / 0.7).exp()).collect();
+    let mut rest = chance * weights.iter().sum::<f64>();
+    let reached = weights.iter().position(|weight| {
+        rest -= weight;
+        rest <= 0.
+    });
+    reached.unwrap_or(logits.len() - 1) as i32
+}
