@@ -98,3 +98,13 @@ pub use crate::{
     weights::Weights,
     window::WindowOptions,
 };
+
+/// The programs of the README, as tests. It is here because this is the highest crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The programs of the guide to tensors, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tensor.md")]
+struct TensorGuide;

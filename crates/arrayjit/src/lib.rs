@@ -188,11 +188,6 @@ pub use crate::{
 #[doc(hidden)]
 pub use inventory; // for `register_backend!`
 
-/// The program of the README, as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 /// The Rust program of the guide to assignment text, as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/assignment-guide.md")]
