@@ -111,7 +111,8 @@ impl Tensor {
     }
 
     /// The mean over all positions of log Σ exp(logits) − logits[label], where the last axis has a logit for
-    /// each class: `labels` are integers, of the shape of this tensor without the last axis.
+    /// each class: `labels` are integers, of the shape of this tensor without the last axis. A label that is
+    /// no class adds 0.
     ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
@@ -128,12 +129,16 @@ impl Tensor {
             return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
         }
         let (wide, _) = sum_types(self.dtype());
-        let (t, label) = (whole("t", self.rank()), whole("label", last));
+        let [t, p] = ["t", "p"].map(|name| whole(name, self.rank()));
+        let (class, label) = (letter(last), whole("label", last));
         let count = labels.num_elements() as f64;
         let inputs = [("x", Argument::Tensor(self)), ("label", Argument::Tensor(labels))];
+        // The classes are compared with the label. `p[.., label]` has a computed index, and its gradient is a
+        // scatter: with one of them, the kernel of all statements around it has no vector code.
         self.graph().result(call, &inputs, |y| {
             format!(
-                "{t} := {wide}({})\n{y} :+= cross_entropy({t}, {label}) / {count:?}",
+                "{t} := {wide}({})\n{p} := log_softmax({t})\n\
+                 {y} :+= where({class} == {label}, -{p}, 0.0) / {count:?}",
                 whole("x", self.rank())
             )
         })
