@@ -12,4 +12,5 @@ mod operations;
 mod optimizers;
 mod sessions;
 mod torch;
+mod torch_models;
 mod torch_modules;

@@ -9,7 +9,9 @@ which tests/it/torch_modules.rs and tests/it/torch_models.rs read:
   first step.
 * checkpoint.safetensors: the state of a model as a user of torch saves it.
 
-Weights and data are not stored: `pattern` makes the same numbers from names in both languages.
+Weights and data are not stored: `pattern` makes the same numbers from names in both languages. The learning
+rates are such that the losses of torch in f32 and in f64 agree to 1e-5; with the double rates, rounding alone
+moves some of them by more than 1e-3 within 100 steps.
 """
 
 import math
@@ -156,7 +158,7 @@ class Mlp(nn.Sequential):
 
 
 class LeNet(nn.Module):
-    shape, classes, rate = (8, 1, 28, 28), 10, 0.3
+    shape, classes, rate = (8, 1, 28, 28), 10, 0.2
 
     def __init__(self):
         super().__init__()
@@ -192,7 +194,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    shape, classes, rate = (8, 3, 16, 16), 10, 0.05
+    shape, classes, rate = (8, 3, 8, 8), 10, 0.02
 
     def __init__(self):
         super().__init__()
@@ -225,7 +227,7 @@ class GptBlock(nn.Module):
 class Gpt(nn.Module):
     """Tokens in, logits of the next token out."""
 
-    shape, classes, rate = (4, 16), 24, 0.2
+    shape, classes, rate = (4, 16), 24, 0.05
 
     def __init__(self):
         super().__init__()
@@ -243,7 +245,7 @@ class Gpt(nn.Module):
 
 
 class SequenceModel(nn.Module):
-    shape, classes, rate = (8, 10, 6), 5, 0.7
+    shape, classes, rate = (8, 10, 6), 5, 0.5
 
     def __init__(self):
         super().__init__()

@@ -1,0 +1,322 @@
+//! Models train as torch's do: from the same weights and data, every gradient of the first step and the
+//! losses of 100 steps of gradient descent.
+
+use arrayjit_tensor::{
+    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights, WindowOptions,
+    nn::{
+        BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention,
+        MultiHeadAttentionOptions, RecurrentOptions,
+    },
+};
+
+use crate::torch::{Goldens, fill, labels, pattern};
+
+/// The number of batches, which repeat.
+const BATCHES: usize = 4;
+
+/// The largest relative distance of a loss from torch's.
+const LOSS_TOLERANCE: f64 = 2e-4;
+
+/// The largest distance of an element of a gradient from torch's, relative to the largest element.
+const GRADIENT_TOLERANCE: f64 = 2e-5;
+
+/// The inputs and labels of a model.
+struct Task {
+    /// The name of the model in goldens.py.
+    path: &'static str,
+    /// The shape of an input.
+    shape: &'static [usize],
+    classes: u32,
+    /// The learning rate.
+    rate: f64,
+    /// Whether the inputs are tokens, each with a label; otherwise they are floats, with a label for each
+    /// element of the batch.
+    has_tokens: bool,
+}
+
+impl Task {
+    /// The inputs and labels of all batches.
+    fn data(&self) -> Vec<(HostArray, HostArray)> {
+        let (inputs, targets) = (format!("{}/x", self.path), format!("{}/target", self.path));
+        let all: Vec<usize> = [BATCHES].iter().chain(self.shape).copied().collect();
+        let x = match self.has_tokens {
+            true => labels(&inputs, &all, self.classes),
+            false => pattern(&inputs, &all, 1.0, 0.0),
+        };
+        let target = labels(&targets, &all[..self.target_shape().len() + 1], self.classes);
+        let part = |array: &HostArray, at: usize, shape: &[usize]| {
+            let count: usize = shape.iter().product();
+            let mut part = HostArray::zeros(array.dtype(), shape.iter().copied()).unwrap();
+            part.set_values(&array.values()[at * count..(at + 1) * count]).unwrap();
+            part
+        };
+        (0..BATCHES).map(|at| (part(&x, at, self.shape), part(&target, at, self.target_shape()))).collect()
+    }
+
+    fn target_shape(&self) -> &[usize] {
+        if self.has_tokens { self.shape } else { &self.shape[..1] }
+    }
+
+    /// Trains a model and compares with torch.
+    fn check<M: Module>(&self, build: impl FnOnce(&Params) -> Result<M, TensorError>) {
+        let params = Params::new(1);
+        let model = build(&params).unwrap();
+        let weights = Weights::new(&Backend::open("multicore").unwrap(), &params).unwrap();
+        fill(self.path, &weights);
+
+        let graph = Graph::for_training();
+        let dtype = if self.has_tokens { DType::I32 } else { DType::F32 };
+        let x = graph.input("x", self.shape.iter().copied(), dtype).unwrap();
+        let target = graph.input("target", self.target_shape().iter().copied(), DType::I32).unwrap();
+        let logits = model.forward(&x).unwrap_or_else(|error| panic!("{error}"));
+        let loss = logits.cross_entropy(&target).unwrap();
+        let trainable = params.trainable();
+        let by: Vec<&dyn TensorOperand> = trainable.iter().map(|p| p as &dyn TensorOperand).collect();
+        let gradients = graph.gradients(&loss, &by).unwrap();
+        for (parameter, gradient) in trainable.iter().zip(&gradients) {
+            let axes = ["[i]", "[i,j]", "[i,j,k]", "[i,j,k,l]"][parameter.shape().len() - 1];
+            let text = format!("sgd(w{axes}, g{axes}, {})", self.rate);
+            graph.apply_all(&text, &[("w", &parameter), ("g", gradient)], []).unwrap();
+        }
+        let results: Vec<&Tensor> = [&loss].into_iter().chain(&gradients).collect();
+        let step = graph.compile(&weights, &results).unwrap_or_else(|error| panic!("{error}"));
+
+        let mut goldens = Goldens::read("models.safetensors", self.path);
+        let data = self.data();
+        let mut losses = Vec::new();
+        for expected in goldens.take("losses").values() {
+            let (x, target) = &data[losses.len() % BATCHES];
+            step.start(&[("x", x), ("target", target)], &[]).unwrap();
+            let found = step.result(0).unwrap().values()[0];
+            let is_close = (found - expected).abs() <= LOSS_TOLERANCE * expected;
+            assert!(is_close, "{}, step {}: {found}, torch has {expected}", self.path, losses.len());
+            if losses.is_empty() {
+                for (at, parameter) in trainable.iter().enumerate() {
+                    let name = format!("{}.grad", parameter.name());
+                    goldens.compare(self.path, &name, &step.result(at + 1).unwrap(), GRADIENT_TOLERANCE);
+                }
+            }
+            losses.push(found);
+        }
+        assert_eq!(losses.len(), 100);
+        assert!(goldens.names().is_empty(), "{}: not compared: {:?}", self.path, goldens.names());
+    }
+}
+
+struct Mlp([Linear; 3]);
+
+impl Module for Mlp {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let Mlp([first, second, third]) = self;
+        third.forward(&second.forward(&first.forward(x)?.relu()?)?.relu()?)
+    }
+}
+
+#[test]
+fn mlp() {
+    let task = Task { path: "mlp", shape: &[32, 8], classes: 4, rate: 0.5, has_tokens: false };
+    task.check(|params| {
+        let linear = |at: usize, inputs, outputs| Linear::new(&params.sub(at), inputs, outputs);
+        Ok(Mlp([linear(0, 8, 32)?, linear(2, 32, 32)?, linear(4, 32, 4)?]))
+    });
+}
+
+struct LeNet {
+    conv1: Conv2d,
+    conv2: Conv2d,
+    fc1: Linear,
+    fc2: Linear,
+    fc3: Linear,
+}
+
+impl Module for LeNet {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let halved = WindowOptions { stride: 2, ..WindowOptions::default() };
+        let x = self.conv1.forward(x)?.relu()?.max_pool2d(2, halved)?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halved)?.flatten(1, -1)?;
+        self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)
+    }
+}
+
+#[test]
+fn lenet() {
+    let task = Task { path: "lenet", shape: &[8, 1, 28, 28], classes: 10, rate: 0.2, has_tokens: false };
+    task.check(|params| {
+        let same = Conv2dOptions { padding: 2, ..Conv2dOptions::default() };
+        Ok(LeNet {
+            conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5, same)?,
+            conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5, Conv2dOptions::default())?,
+            fc1: Linear::new(&params.sub("fc1"), 400, 120)?,
+            fc2: Linear::new(&params.sub("fc2"), 120, 84)?,
+            fc3: Linear::new(&params.sub("fc3"), 84, 10)?,
+        })
+    });
+}
+
+/// A convolution without bias, and the normalisation of its result.
+struct Normalised {
+    conv: Conv2d,
+    norm: BatchNorm2d,
+}
+
+impl Normalised {
+    fn new(
+        conv: &Params,
+        norm: &Params,
+        channels: [usize; 2],
+        size: usize,
+        stride: usize,
+    ) -> Result<Self, TensorError> {
+        let window = Conv2dOptions { stride, padding: size / 2, bias: false, ..Conv2dOptions::default() };
+        let conv = Conv2d::new(conv, channels[0], channels[1], size, window)?;
+        Ok(Normalised { conv, norm: BatchNorm2d::new(norm, channels[1])? })
+    }
+}
+
+impl Module for Normalised {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        self.norm.forward(&self.conv.forward(x)?)
+    }
+}
+
+/// Two convolutions next to a shortcut.
+struct Block {
+    first: Normalised,
+    second: Normalised,
+    shortcut: Option<Normalised>,
+}
+
+impl Block {
+    fn new(params: &Params, channels: usize, out: usize, stride: usize) -> Result<Block, TensorError> {
+        let part = |name: &str| params.sub(name);
+        let down = params.sub("downsample");
+        let shortcut = (stride != 1)
+            .then(|| Normalised::new(&down.sub(0), &down.sub(1), [channels, out], 1, stride))
+            .transpose()?;
+        Ok(Block {
+            first: Normalised::new(&part("conv1"), &part("bn1"), [channels, out], 3, stride)?,
+            second: Normalised::new(&part("conv2"), &part("bn2"), [out, out], 3, 1)?,
+            shortcut,
+        })
+    }
+}
+
+impl Module for Block {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let y = self.second.forward(&self.first.forward(x)?.relu()?)?;
+        let shortcut = self.shortcut.as_ref().map(|shortcut| shortcut.forward(x)).transpose()?;
+        (y + shortcut.as_ref().unwrap_or(x))?.relu()
+    }
+}
+
+struct ResNet {
+    first: Normalised,
+    blocks: [Block; 2],
+    fc: Linear,
+}
+
+impl Module for ResNet {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let mut x = self.first.forward(x)?.relu()?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        self.fc.forward(&x.mean([2, 3])?)
+    }
+}
+
+#[test]
+fn resnet() {
+    let task = Task { path: "resnet", shape: &[8, 3, 8, 8], classes: 10, rate: 0.02, has_tokens: false };
+    task.check(|params| {
+        let layer = |name: &str| params.sub(name).sub(0);
+        Ok(ResNet {
+            first: Normalised::new(&params.sub("conv1"), &params.sub("bn1"), [3, 8], 3, 1)?,
+            blocks: [Block::new(&layer("layer1"), 8, 8, 1)?, Block::new(&layer("layer2"), 8, 16, 2)?],
+            fc: Linear::new(&params.sub("fc"), 16, 10)?,
+        })
+    });
+}
+
+struct GptBlock {
+    ln_1: LayerNorm,
+    attn: MultiHeadAttention,
+    ln_2: LayerNorm,
+    mlp: [Linear; 2],
+}
+
+impl Module for GptBlock {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let x = (x + self.attn.forward(&self.ln_1.forward(x)?)?)?;
+        let hidden = self.mlp[0].forward(&self.ln_2.forward(&x)?)?.gelu()?;
+        x + self.mlp[1].forward(&hidden)?
+    }
+}
+
+struct Gpt {
+    wte: Embedding,
+    wpe: Embedding,
+    blocks: Vec<GptBlock>,
+    ln_f: LayerNorm,
+    lm_head: Linear,
+}
+
+impl Module for Gpt {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor, TensorError> {
+        let positions = ids.graph().arange(ids.shape()[1])?;
+        let mut x = (self.wte.forward(ids)? + self.wpe.forward(&positions)?)?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        self.lm_head.forward(&self.ln_f.forward(&x)?)
+    }
+}
+
+#[test]
+fn gpt() {
+    let task = Task { path: "gpt", shape: &[4, 16], classes: 24, rate: 0.05, has_tokens: true };
+    task.check(|params| {
+        let block = |at: usize| {
+            let params = params.sub("h").sub(at);
+            let causal = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
+            Ok(GptBlock {
+                ln_1: LayerNorm::new(&params.sub("ln_1"), 32)?,
+                attn: MultiHeadAttention::new(&params.sub("attn"), 32, 4, causal)?,
+                ln_2: LayerNorm::new(&params.sub("ln_2"), 32)?,
+                mlp: [
+                    Linear::new(&params.sub("mlp").sub(0), 32, 128)?,
+                    Linear::new(&params.sub("mlp").sub(2), 128, 32)?,
+                ],
+            })
+        };
+        Ok(Gpt {
+            wte: Embedding::new(&params.sub("wte"), 24, 32)?,
+            wpe: Embedding::new(&params.sub("wpe"), 16, 32)?,
+            blocks: vec![block(0)?, block(1)?],
+            ln_f: LayerNorm::new(&params.sub("ln_f"), 32)?,
+            lm_head: Linear::without_bias(&params.sub("lm_head"), 32, 24)?,
+        })
+    });
+}
+
+struct SequenceModel {
+    lstm: Lstm,
+    fc: Linear,
+}
+
+impl Module for SequenceModel {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let last = x.shape()[1] - 1;
+        self.fc.forward(&self.lstm.forward(x)?.select(1, last)?)
+    }
+}
+
+#[test]
+fn lstm() {
+    let task = Task { path: "lstm", shape: &[8, 10, 6], classes: 5, rate: 0.5, has_tokens: false };
+    task.check(|params| {
+        let options = RecurrentOptions { layers: 2, batch_first: true, ..RecurrentOptions::default() };
+        let lstm = Lstm::new(&params.sub("lstm"), 6, 16, options)?;
+        Ok(SequenceModel { lstm, fc: Linear::new(&params.sub("fc"), 16, 5)? })
+    });
+}
