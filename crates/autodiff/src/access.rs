@@ -1,6 +1,6 @@
 //! Accesses to arrays, and accumulations derived from the accumulations of a program.
 
-use assignments::indexing::{AxisIndex, Indexed, Projection, identity_projections};
+use assignments::indexing::{AxisIndex, Indexed, Projection, Projections, identity_projections};
 use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use tnode::{DType, Dims, Scalar, TensorNode};
@@ -133,6 +133,7 @@ pub(crate) fn derived(
     let fits = |source| GradientErrorKind::Index { node: points.lhs.name(), source }.of(&points.origin);
     let projections =
         points.projections.with_arrays(lhs.indexed(renumber), arrays, "gradient").map_err(fits)?;
+    let projections = in_order_of_target(projections);
     let rhs = operation.rhs(operands).ok_or_else(|| {
         let (node, projections) = (points.lhs.name(), operands.len());
         GradientErrorKind::Operands { node, operands: points.rhs.operands().len(), projections }
@@ -149,11 +150,33 @@ pub(crate) fn derived(
     })
 }
 
+/// The projections with the loops over the target's axes outermost, in the order of these axes, as a
+/// statement written by hand has them. A statement that updates a parameter by the target has the same loops
+/// then, so that the two can be fused. Each element keeps the order of its values, because its indices
+/// determine the iterators of these loops. Other targets keep the order of all loops.
+pub(crate) fn in_order_of_target(projections: Projections) -> Projections {
+    let indices = projections.project_lhs();
+    let is_plain = |index: &AxisIndex| index.computed().is_none() && index.loop_terms().len() <= 1;
+    if !indices.iter().all(is_plain) {
+        return projections;
+    }
+    let iterators = projections.product_iterators();
+    let of_target = indices.iter().flat_map(|index| index.loop_terms().to_vec());
+    let of_target = of_target.filter_map(|(id, _)| iterators.iter().position(|&known| known == id));
+    let mut axes: Vec<usize> = Vec::new();
+    for axis in of_target.chain(0..iterators.len()) {
+        if !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    projections.reordered(&axes).unwrap_or(projections)
+}
+
 /// A step that visits every element of a node of these dimensions once, from which steps on whole nodes
 /// derive.
 pub(crate) fn each_element(node: &TensorNode, dims: &[usize], origin: &Origin) -> Accum {
     let identity = identity_projections(dims);
-    let projections = assignments::indexing::Projections::pointwise(dims, 0);
+    let projections = Projections::pointwise(dims, 0);
     let lhs = Access { operand: node.into(), dims: Dims::from_slice(dims), index: identity };
     Accum {
         init_neutral: false,

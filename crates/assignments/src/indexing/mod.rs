@@ -341,6 +341,17 @@ impl Projections {
         })
     }
 
+    /// The same points with the product axes in another order: `axes` has the position of each axis, the
+    /// outermost first. `None` if conditions cut off a part of the product space, since a condition mentions
+    /// iterators of outer axes only.
+    pub fn reordered(&self, axes: &[usize]) -> Option<Projections> {
+        (!self.is_clipped()).then(|| Projections {
+            product_space: axes.iter().map(|&axis| self.product_space[axis]).collect(),
+            product_iterators: axes.iter().map(|&axis| self.product_iterators[axis]).collect(),
+            ..self.clone()
+        })
+    }
+
     /// The extents of the product axes, outermost first; none without a condition is 1.
     pub fn product_space(&self) -> &[usize] {
         &self.product_space
@@ -370,7 +381,7 @@ impl Projections {
         index: &Affine,
         symbols: &dyn Fn(SymbolId) -> Option<i64>,
     ) -> Option<(i64, i64)> {
-        let axes = self.product_iterators.last().map_or(0, |last| last.index() + 1);
+        let axes = self.product_iterators.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let (mut extents, mut clips) = (vec![1; axes], vec![Vec::new(); axes]);
         for (at, iterator) in self.product_iterators.iter().enumerate() {
             extents[iterator.index()] = extent(self.product_space[at]);
@@ -506,6 +517,23 @@ mod tests {
         let p = Projections::new(&[1, 5], lhs, vec![], "").unwrap();
         assert_eq!(p.project_lhs(), [AxisIndex::Fixed(0), AxisIndex::axis(1)]);
         assert_eq!((p.product_space(), p.product_iterators()), (&[5][..], &[LoopId(1)][..]));
+    }
+
+    /// Bounds of indices do not depend on the order of the axes. Conditions fix the order.
+    #[test]
+    fn axes_have_another_order() {
+        let lhs = || (Dims::from_slice(&[2, 5, 3]), identity_projections(&[2, 5, 3]));
+        let p = Projections::new(&[2, 5, 3], lhs(), vec![], "").unwrap();
+        let reordered = p.reordered(&[2, 0, 1]).expect("there are no conditions");
+        assert_eq!(reordered.product_space(), [3, 2, 5]);
+        assert_eq!(reordered.product_iterators(), [LoopId(2), LoopId(0), LoopId(1)]);
+        assert_eq!(reordered.project_lhs(), p.project_lhs());
+        let index = affine(&[(0, 7), (2, 1)], 1);
+        assert_eq!(reordered.index_bounds(&index, &|_| None), Some((1, 10)));
+        assert_eq!(p.index_bounds(&index, &|_| None), Some((1, 10)));
+        let triangle = [affine(&[(0, 1), (1, -1)], 0)];
+        let clipped = Projections::within(&[2, 5, 3], &triangle, lhs(), vec![], "").unwrap();
+        assert_eq!(clipped.reordered(&[2, 0, 1]), None);
     }
 
     #[test]

@@ -30,6 +30,17 @@ fn a_product_of_matrices_has_two_products_as_its_gradient() {
     );
 }
 
+/// The loops over the axes of the target come first, as in a statement written by hand.
+#[test]
+fn the_loops_of_a_derived_statement_begin_with_its_target() {
+    let inputs = [floats("a", &[3, 4]), floats("b", &[4, 2])];
+    let (program, loss) = program("c[m,n] :+= a[m,k] * b[k,n]\nloss :+= c[m,n] * c[m,n]", &inputs);
+    let found = autodiff::gradient(&program, &loss, &[&inputs[1].node]).expect("it has one").program;
+    let last = found.steps.last().expect("there are steps").accums().first().expect("a sum");
+    assert_eq!(last.lhs.name(), "b.grad");
+    assert_eq!(last.projections.product_space(), [4, 2, 3]);
+}
+
 #[test]
 fn a_window_becomes_a_window_of_the_node_written() {
     assert_listing(
