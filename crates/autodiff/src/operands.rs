@@ -52,6 +52,10 @@ impl BackwardPass<'_> {
         let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
         adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
+        if let Some(read) = self.window(statement, &access, &rule, bindings)? {
+            self.tape.backward.push(read.sum(&adjoint, is_new, statement)?);
+            return Ok(());
+        }
         let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {
             let target = Target::sum(&adjoint, is_new, &access);
             statement.accumulate(target, &rule, bindings, &mut self.tape)?;

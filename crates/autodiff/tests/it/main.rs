@@ -16,3 +16,4 @@ mod rules;
 mod second_derivatives;
 mod support;
 mod versions;
+mod windows;
