@@ -11,8 +11,11 @@ use arrayjit_tensor::{
 
 use crate::torch::{Goldens, file_bytes, pattern};
 
+/// The shape of an input, and a module that takes it.
+type Case = (&'static [usize], Box<dyn Module>);
+
 /// One module of each kind, with the shape of an input.
-fn all_modules(params: &Params) -> Result<Vec<(&'static [usize], Box<dyn Module>)>, TensorError> {
+fn all_modules(params: &Params) -> Result<Vec<Case>, TensorError> {
     let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
     let attention = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
     let p = |name: &str| params.sub(name);

@@ -1,4 +1,5 @@
 //! The integration tests. They are one program, because linking each program takes time.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod accesses;
 mod compiled;
