@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use iced_x86::{Code as Encoding, Instruction, OpKind, Register};
 
 use super::general::general;
-use super::{FunctionEmitter, Masking, Operand};
+use super::{FunctionEmitter, Masking, Operand, SECOND, TEMPORARY};
 use crate::avx2::AvxOp;
 
 impl FunctionEmitter<'_> {
@@ -61,8 +61,11 @@ impl FunctionEmitter<'_> {
                 self.encode(code, "zzZ", &operands[..3], 0, Masking::Merging);
             }
             b"blend" => {
-                self.plain(Instruction::with2(Encoding::Mov_r32_imm32, Register::EAX, u32::from(imm)));
-                self.plain(Instruction::with2(Encoding::VEX_Kmovw_kr_r32, Register::K1, Register::EAX));
+                // The base of a memory operand may be in the first temporary register.
+                let is_taken = operands.iter().any(|o| matches!(o, Operand::Memory(TEMPORARY, _)));
+                let lanes = Register::EAX + u32::from(if is_taken { SECOND } else { TEMPORARY });
+                self.plain(Instruction::with2(Encoding::Mov_r32_imm32, lanes, u32::from(imm)));
+                self.plain(Instruction::with2(Encoding::VEX_Kmovw_kr_r32, Register::K1, lanes));
                 self.encode(code, "zzZ", operands, 0, Masking::Merging);
             }
             b"loadk" => {

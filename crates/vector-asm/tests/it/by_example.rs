@@ -190,6 +190,28 @@ fn more_pointers_than_registers_and_large_coefficients() {
     }
 }
 
+/// Lanes of a register and of an operand in memory, whose address is a word of the stack frame.
+#[test]
+fn lanes_of_memory_behind_a_pointer_in_the_frame() {
+    let (arrays, mut b) = (20, VectorBuilder::new());
+    b.repeat(LoopRange::Constant(3), |b, i| {
+        for array in 0..arrays {
+            let place = VectorAddress::at(array, F32).by(i, 64);
+            let lanes = b.variable(VectorType::new(F32, 16));
+            let x = b.load(place.clone(), VectorType::new(F32, 16));
+            b.set(lanes, x);
+            let low = b.load(VectorAddress::at(arrays, F32), VectorType::new(F32, 8));
+            let low = b.mul(low, low);
+            b.set_lanes(lanes, 0, low);
+            let y = b.get(lanes);
+            b.store(place, y);
+        }
+    });
+    let mut bytes = vec![3 * 64; arrays as usize];
+    bytes.push(32);
+    check(&b.finish(), machine(&bytes, &[], 0), 0..1);
+}
+
 #[test]
 fn a_tile_that_does_not_fit_the_registers() {
     let mut b = VectorBuilder::new();
