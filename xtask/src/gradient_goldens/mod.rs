@@ -10,7 +10,7 @@
 mod export;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -28,7 +28,8 @@ use crate::peers_venv;
 /// Options of `cargo xtask gradient-goldens`.
 #[derive(clap::Args)]
 pub(crate) struct GradientGoldensArgs {
-    /// The number of programs.
+    /// The number of programs. A fifth as many again have inputs with equal elements, 0 and 1, at which
+    /// extremes are tied and functions have kinks.
     #[arg(long, default_value_t = 300)]
     programs: usize,
     /// A Python with jax and NumPy; by default an environment under `target` is made.
@@ -43,6 +44,9 @@ const COMMENT: &str = "\
 # `cargo xtask gradient-goldens`; the module `gradient_golden` of this crate describes the format.
 ";
 
+/// The first seed of the programs whose inputs have many equal elements.
+const EQUAL: u64 = 1_000_000;
+
 /// The number of programs that one process of Python differentiates.
 const BATCH: usize = 50;
 
@@ -52,11 +56,19 @@ const BATCH: usize = 50;
 /// If Python or jax cannot be run, or the file cannot be written.
 pub(crate) fn run(args: &GradientGoldensArgs) -> Result<()> {
     let python = args.python.clone().map_or_else(|| peers_venv::ensure(&["jax"]), Ok)?;
-    let (mut text, mut written, mut infinite, mut zero) = (COMMENT.to_owned(), 0, 0, 0);
-    let mut candidates = (0..).filter_map(candidate);
-    while written < args.programs {
+    let distinct = programs(&python, args.programs, (0..).filter_map(|seed| candidate(seed, &distinct)))?;
+    let equal = programs(&python, args.programs / 5, (EQUAL..).filter_map(|seed| candidate(seed, &coarse)))?;
+    let text = COMMENT.to_owned() + &distinct + &equal;
+    let file = xtask::root().join(FILE);
+    std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
+}
+
+/// The text of so many programs of these candidates, with the results of jax.
+fn programs(python: &Path, count: usize, mut candidates: impl Iterator<Item = Candidate>) -> Result<String> {
+    let (mut text, mut written, mut infinite, mut zero) = (String::new(), 0, 0, 0);
+    while written < count {
         let batch: Vec<Candidate> = candidates.by_ref().take(BATCH).collect();
-        for (candidate, result) in batch.iter().zip(evaluated(&python, &batch)?) {
+        for (candidate, result) in batch.iter().zip(evaluated(python, &batch)?) {
             let Some(result) = result else {
                 infinite += 1;
                 continue;
@@ -68,15 +80,14 @@ pub(crate) fn run(args: &GradientGoldensArgs) -> Result<()> {
             let names = candidate.parameters.iter().map(TensorNode::name);
             let gradients = names.zip(result.gradients).collect();
             let golden = GradientGolden { loss: result.loss, gradients, ..candidate.golden.clone() };
-            if written < args.programs {
+            if written < count {
                 text += &golden.to_string();
                 written += 1;
             }
         }
         println!("{written} programs; left out {infinite} with infinities or NaN, {zero} with zeros alone");
     }
-    let file = xtask::root().join(FILE);
-    std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
+    Ok(text)
 }
 
 /// A program that jax can differentiate.
@@ -95,7 +106,7 @@ struct JaxResult {
 }
 
 /// The results for the programs; `None` where an element is not finite.
-fn evaluated(python: &PathBuf, batch: &[Candidate]) -> Result<Vec<Option<JaxResult>>> {
+fn evaluated(python: &Path, batch: &[Candidate]) -> Result<Vec<Option<JaxResult>>> {
     let script = xtask::root().join("xtask/src/gradient_goldens/evaluate.py");
     let mut child = Command::new(python)
         .arg(&script)
@@ -116,9 +127,9 @@ fn evaluated(python: &PathBuf, batch: &[Candidate]) -> Result<Vec<Option<JaxResu
 }
 
 /// The program of a seed, unless the front end rejects it or it has no gradient.
-fn candidate(seed: u64) -> Option<Candidate> {
+fn candidate(seed: u64, value: &dyn Fn(u64) -> f64) -> Option<Candidate> {
     let random = program_from_seed(seed, 300, &ProgramWeights::every_derivative());
-    let golden = without_results(seed, &random)?;
+    let golden = without_results(seed, &random, value)?;
     let nodes: Vec<TensorNode> = golden.nodes.iter().map(ProgramNode::tensor_node).collect();
     let program = parse(&golden.text, &nodes).ok()?;
     let loss = nodes.last()?;
@@ -135,7 +146,7 @@ fn candidate(seed: u64) -> Option<Candidate> {
 }
 
 /// The nodes and the text of a program, with values for the nodes that the host writes.
-fn without_results(seed: u64, random: &RandomProgram) -> Option<GradientGolden> {
+fn without_results(seed: u64, random: &RandomProgram, value: &dyn Fn(u64) -> f64) -> Option<GradientGolden> {
     let loss = random.loss_text();
     if loss.is_empty() {
         return None;
@@ -149,7 +160,8 @@ fn without_results(seed: u64, random: &RandomProgram) -> Option<GradientGolden> 
         node.mode = NodeMode::Undecided;
         if let Some(data) = &node.data {
             let is_float = node.dtype.is_float();
-            let values: Vec<f64> = data.iter().map(|_| moderate(words.word(), is_float)).collect();
+            let element = |word: u64| if is_float { value(word) } else { (word % 4) as f64 };
+            let values: Vec<f64> = data.iter().map(|_| element(words.word())).collect();
             node.set_values(values);
         }
     }
@@ -171,13 +183,15 @@ fn scalar(name: &str) -> ProgramNode {
     }
 }
 
-/// A float between 0.2 and 1.3 of either sign, or an integer below 4.
-fn moderate(word: u64, is_float: bool) -> f64 {
-    if !is_float {
-        return (word % 4) as f64;
-    }
+/// A float between 0.2 and 1.3 of either sign.
+fn distinct(word: u64) -> f64 {
     let size = 0.2 + (word >> 8) as f64 % 1100.0 / 1000.0;
     if word.is_multiple_of(3) { -size } else { size }
+}
+
+/// A multiple of 0.5 from -1 to 1.5.
+fn coarse(word: u64) -> f64 {
+    (word % 6) as f64 / 2.0 - 1.0
 }
 
 /// The nodes of floats that have values and that the program only reads.

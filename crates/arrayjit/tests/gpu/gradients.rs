@@ -1,5 +1,5 @@
 //! Compares the gradients of random programs on a GPU with the interpreter. The programs are those that jax
-//! differentiated, in `f32`; `GRADIENT_PROGRAMS=300` compares all of them.
+//! differentiated, in `f32`; `GRADIENT_PROGRAMS=1000` compares all of them.
 
 use std::collections::BTreeMap;
 

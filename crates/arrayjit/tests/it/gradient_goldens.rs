@@ -1,5 +1,5 @@
 //! The gradients of random programs on compiling backends: with strict numerics they have the bits of the
-//! interpreter, on any number of threads. `GRADIENT_PROGRAMS=300` compares all programs.
+//! interpreter, on any number of threads. `GRADIENT_PROGRAMS=1000` compares all programs.
 
 use arrayjit::settings::{NumericClass, Settings};
 use arrayjit::{Backend, HostArray, TensorNode};

@@ -103,7 +103,7 @@ const HEAD: &str = "\
 
 The rules by which [`autodiff`](../crates/autodiff) differentiates the operations of assignments. The test
 `the_table_is_the_one_of_the_document` writes this page; `UPDATE_EXPECT=1` rewrites it. Every rule is compared
-with central differences in `f64`, and the gradients of 300 random programs with those of jax, which
+with central differences in `f64`, and the gradients of 360 random programs with those of jax, which
 `cargo xtask gradient-goldens` computes.
 
 `y` is the result of the operation, `g` the gradient of the loss by `y` (its *adjoint*), and `a`, `b` and `c`
