@@ -12,6 +12,9 @@ pub(crate) struct Case {
     pub(crate) operation: Option<Operation>,
     /// The assignment text.
     pub(crate) text: String,
+    /// The same program with gradients that were written by hand, for texts with derived ones: the peer
+    /// [`BY_HAND`](crate::peers::BY_HAND).
+    pub(crate) by_hand: Option<Box<Case>>,
     /// Every node that the text names.
     pub(crate) nodes: Vec<Node>,
     /// The value of the static symbol, for texts that have one.
@@ -126,6 +129,7 @@ impl Case {
             name,
             operation: Some(operation),
             text: text.into(),
+            by_hand: None,
             nodes,
             bindings: vec![],
             outputs,
@@ -161,6 +165,11 @@ impl Case {
     /// Sets the tolerance, relative to the largest magnitude of the expected output.
     pub(crate) fn tolerance(self, tolerance: f64) -> Case {
         Case { tolerance, ..self }
+    }
+
+    /// Adds the program with gradients that were written by hand.
+    pub(crate) fn by_hand(self, by_hand: Case) -> Case {
+        Case { by_hand: Some(Box::new(by_hand)), ..self }
     }
 
     /// The type of all inputs and outputs; `None` if they differ.
@@ -218,7 +227,7 @@ impl Node {
         self.init.is_none() && self.mode.is_none()
     }
 
-    fn bytes(&self) -> f64 {
+    pub(crate) fn bytes(&self) -> f64 {
         (self.dims.iter().product::<usize>() * self.dtype.size_bytes()) as f64
     }
 

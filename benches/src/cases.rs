@@ -5,6 +5,7 @@ mod contractions; // matrix multiplications and convolution
 mod elementwise; // chains of elementwise operations, one pass over memory
 mod large; // large cases for GPUs
 mod latency; // from text to first result
+mod lenet; // a training step of a convolutional network
 mod reductions; // sums, and the transpose
 mod rows; // softmax and layer normalisation of each row of a matrix
 mod training; // whole steps of training
@@ -19,6 +20,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(rows::all());
     cases.extend(attention::all());
     cases.extend(training::all());
+    cases.extend(lenet::all());
     cases.extend(latency::all());
     cases.extend(large::all());
     cases

@@ -64,7 +64,8 @@ struct Cli {
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray,
-    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas; another backend by name
+    /// candle-core, torch, torch-compile and jax, or all; on an NVIDIA GPU, cublas; another backend by name;
+    /// by-hand: gradients that were written by hand, for cases with derived ones
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Compare with the JSON of an earlier run
@@ -147,6 +148,10 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
     let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
     results.add_rivals(&rivals);
+    let by_hand = cli.peers.iter().any(|name| name == peers::BY_HAND);
+    if by_hand {
+        results.add_peer(peers::BY_HAND);
+    }
     results.set_copies(copies.clone());
 
     println!("{}", results.heading());
@@ -154,7 +159,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
     let copies = copies.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
-    let setup = measure::Setup { backend, rivals, threads: cli.threads, limits, copies, sample, effort };
+    let setup =
+        measure::Setup { backend, rivals, by_hand, threads: cli.threads, limits, copies, sample, effort };
     let mut failures = Vec::new();
     let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
         match result {

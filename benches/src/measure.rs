@@ -14,7 +14,7 @@ use crate::{
     copies::CopyBandwidths,
     machine::{Limits, Peak},
     ours::LinkedCase,
-    peers::{Contestant, Peer, Problem},
+    peers::{self, Contestant, Peer, Problem},
     rivals,
 };
 
@@ -89,6 +89,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) backend: &'a Backend,
     /// Other backends, which are measured in turns with it.
     pub(crate) rivals: &'a [Backend],
+    /// Whether cases with derived gradients are measured in turns with gradients that were written by hand.
+    pub(crate) by_hand: bool,
     pub(crate) threads: usize,
     /// The measured limits of the cores, if cases run on cores.
     pub(crate) limits: Option<&'a Limits>,
@@ -108,7 +110,7 @@ const LONG: Duration = Duration::from_millis(500);
 /// # Errors
 ///
 /// Any error of the case, and a wrong result, ours or a peer's.
-pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -> Result<Measured> {
+pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
     let ours = LinkedCase::prepare(setup.backend, case, &inputs)?;
     let mut cold = vec![ours.run_once()?];
@@ -126,7 +128,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
     }
 
     let (mut contestants, mut entered): (Vec<Box<dyn Contestant>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
-    for peer in peers {
+    for peer in others {
         let name = peer.name();
         let context = || format!("case `{}` of peer `{name}`", case.name);
         let known = case.operation.zip(case.dtype());
@@ -141,11 +143,14 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
     }
-    for rival in setup.rivals {
-        let context = || format!("case `{}` of backend `{}`", case.name, rival.name());
-        let (linked, cold_ms) = rivals::prepare(rival, case, &inputs).with_context(context)?;
+    let by_hand = case.by_hand.as_deref().filter(|_| setup.by_hand);
+    let by_hand = by_hand.map(|by_hand| (peers::BY_HAND, setup.backend, by_hand));
+    let rivals = setup.rivals.iter().map(|rival| (rival.name(), rival, case));
+    for (name, backend, case) in rivals.chain(by_hand) {
+        let context = || format!("case `{}` of peer `{name}`", case.name);
+        let (linked, cold_ms) = rivals::prepare(backend, case, &inputs).with_context(context)?;
         contestants.push(Box::new(linked));
-        entered.push((rival.name(), Some(cold_ms)));
+        entered.push((name, Some(cold_ms)));
     }
     let has_peak = is_product(case) && setup.limits.is_some_and(|limits| limits.threads == 1);
     if has_peak {

@@ -2,8 +2,9 @@
 //! with ours, and is timed afterwards, in turns with ours.
 //!
 //! A peer without the operation of a case is left out. Peers in Rust are features of this package, with the
-//! names of the libraries; peers in Python run as processes of `benches/peers/peers.py`. Any other name is
-//! that of a backend, which compiles the assignments of every case ([`crate::rivals`]).
+//! names of the libraries; peers in Python run as processes of `benches/peers/peers.py`. [`BY_HAND`] is the
+//! same program with gradients that were written by hand. Any other name is that of a backend, which compiles
+//! the assignments of every case ([`crate::rivals`]).
 
 #[cfg(feature = "candle-core")]
 mod candle;
@@ -32,8 +33,12 @@ use crate::{arrays::Array, case::Operation};
 
 /// Whether a peer, or a list of peers, has the name; otherwise it may be a backend's.
 pub(crate) fn is_peer(name: &str) -> bool {
-    NAMES.contains(&name) || matches!(name, "all" | "cublas")
+    NAMES.contains(&name) || matches!(name, "all" | "cublas" | BY_HAND)
 }
+
+/// The peer of cases with derived gradients: the same program, whose gradients were written by hand, on the
+/// same backend. `all` does not mean it.
+pub(crate) const BY_HAND: &str = "by-hand";
 
 /// The names of all peers on this machine's cores; `cublas` is the one on a GPU.
 pub(crate) const NAMES: [&str; 8] =
@@ -99,7 +104,7 @@ pub(crate) trait Contestant {
 ///
 /// Peers that this program was built without, and Python that does not start.
 pub(crate) fn open(list: &[String], threads: usize, device: Option<u32>) -> Result<Vec<Box<dyn Peer>>> {
-    let peers = || list.iter().map(String::as_str).filter(|name| is_peer(name));
+    let peers = || list.iter().map(String::as_str).filter(|name| is_peer(name) && *name != BY_HAND);
     let mut names: Vec<&str> = peers().filter(|name| *name != "all").collect();
     if names.len() < peers().count() {
         names.retain(|name| !NAMES.contains(name));

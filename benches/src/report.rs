@@ -69,7 +69,12 @@ impl Report {
 
     /// Adds backends that are measured as peers.
     pub(crate) fn add_rivals(&mut self, rivals: &[Backend]) {
-        self.peers.extend(rivals.iter().map(|rival| (rival.name().to_owned(), "of this commit".to_owned())));
+        rivals.iter().for_each(|rival| self.add_peer(rival.name()));
+    }
+
+    /// Adds a peer that this commit compiles.
+    pub(crate) fn add_peer(&mut self, name: &str) {
+        self.peers.push((name.to_owned(), "of this commit".to_owned()));
     }
 
     /// Whether the report is about this machine's cores.

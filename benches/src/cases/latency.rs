@@ -19,6 +19,7 @@ fn compile_20op() -> Case {
     Case {
         name: "compile_20op",
         operation: None,
+        by_hand: None,
         text,
         nodes,
         bindings: vec![],

@@ -9,7 +9,9 @@ use crate::{
 };
 
 pub(super) fn all() -> Vec<Case> {
-    vec![mlp_step("mlp_step_128x784x256x10", [128, 784, 256, 10]), digits_step()]
+    let digits = digits_step("digits_step", network::TRAIN);
+    let digits = digits.by_hand(digits_step("digits_step_by_hand", DIGITS_BY_HAND));
+    vec![mlp_step("mlp_step_128x784x256x10", [128, 784, 256, 10]), digits]
 }
 
 /// The learning rate of [`mlp_step`].
@@ -89,8 +91,34 @@ fn mlp_values(values: &[Vec<f64>], [batch, inputs, hidden, outputs]: [usize; 4])
     vec![step(w1, &dw1), step(b1, &db1), step(w2, &dw2), step(b2, &db2), vec![loss]]
 }
 
+/// The training step of the digits example, with gradients that were written by hand.
+const DIGITS_BY_HAND: &str = "
+h[b,j] :+= x[32*@step + b, i] * w1[i,j] where b < 32
+a[b,j] := relu(h[b,j] + b1[j])
+z[b,k] :+= a[b,j] * w2[j,k]
+y[b,k] := z[b,k] + b2[k]
+top[b] :max= y[b,k]
+e[b,k] := exp(y[b,k] - top[b])
+sum[b] :+= e[b,k]
+loss += log(sum[b]) * 0.03125
+loss -= (y[b,k] - top[b]) * (k == label[32*@step + b]) * 0.03125
+
+dy[b,k] := (e[b,k] / sum[b] - (k == label[32*@step + b])) * 0.03125
+dw2[j,k] :+= a[b,j] * dy[b,k]
+db2[k] :+= dy[b,k]
+da[b,j] :+= dy[b,k] * w2[j,k]
+dh[b,j] := relu_gate(a[b,j], da[b,j])
+dw1[i,j] :+= x[32*@step + b, i] * dh[b,j]
+db1[j] :+= dh[b,j]
+
+momentum(w1[i,j], dw1[i,j], v1[i,j], 0.1)
+momentum(b1[j], db1[j], u1[j], 0.1)
+momentum(w2[j,k], dw2[j,k], v2[j,k], 0.1)
+momentum(b2[k], db2[k], u2[k], 0.1)
+";
+
 /// One training step of the digits example on random images.
-fn digits_step() -> Case {
+fn digits_step(name: &'static str, text: &str) -> Case {
     const TRAIN: usize = 1438;
     let declared = network::declarations(TRAIN, 1);
     let nodes = declared.into_iter().map(|(name, dims, dtype)| {
@@ -105,9 +133,10 @@ fn digits_step() -> Case {
     let weights = hidden * (network::PIXELS + network::CLASSES) as f64;
     let backward_data = hidden * network::CLASSES as f64;
     Case {
-        name: "digits_step",
+        name,
         operation: None,
-        text: network::TRAIN.into(),
+        text: text.into(),
+        by_hand: None,
         nodes: nodes.collect(),
         bindings: vec![3],
         outputs: vec!["w1"],
