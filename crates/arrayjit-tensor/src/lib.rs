@@ -36,6 +36,9 @@
 //! [`Graph::compile`] makes one routine of them: intermediates have no memory where they can be computed in
 //! place. [`Params`] names the parameters of a model, and [`Weights`] has their values on a device.
 //!
+//! [`session`] trains a model: it adds the updates of [`optim`] to the graph, compiles the step once for each
+//! set of shapes, and feeds it batches from another thread.
+//!
 //! # Promises
 //!
 //! * Names and meanings are torch's where torch has the operation; the documentation says where they differ.

@@ -1,13 +1,13 @@
 //! Optimisers: statements that update parameters by gradients, within the compiled step.
 //!
-//! An [`Optimizer`] joins an [`UpdateRule`] with a [`Schedule`] of the learning rate and clipping. Rate, count
-//! of steps and norm of the gradients are values of the graph, which depend on the symbol `@step`; another
-//! rate needs no compilation.
+//! An [`Optimizer`] joins an [`UpdateRule`] with a [`Schedule`] of the learning rate and clipping. The rate
+//! and the count of steps are values of the graph that depend on the symbol `@step`, so a schedule needs no
+//! compilation.
 //!
-//! **Precision.** The state of a rule, such as the moments of Adam, is stored in f32, in f64 for parameters of
-//! f64. A parameter of bf16 or f16 has a further state named `rest`: its value in f32 minus its stored value.
-//! Both together are a master copy in f32, so updates below the precision of the stored type are not lost. A
-//! `rest` starts at zero, and values that are set from outside need no second copy.
+//! **Precision.** The state of a rule, such as the moments of Adam, is stored in f32, and in f64 for
+//! parameters of f64. A parameter of bf16 or f16 has a further state named `rest`: its value in f32 minus its
+//! stored value. Both together are a master copy in f32, so updates below the precision of the stored type
+//! are not lost. A `rest` starts at zero, and values that are set from outside need no second copy.
 //!
 //! **Guard.** A step whose loss is not finite changes no parameter, nor do later steps until
 //! [`OptimizerState::clear_halt`] is called: the parameters are those with which the step began. With
@@ -225,7 +225,7 @@ fn global_norm(call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor
     graph.result(call, &inputs, |y| format!("{y} := sqrt(total[])"))
 }
 
-/// 1 if the loss, the norm and those of all steps before are finite, else 0.
+/// 1 if the loss and the norm are finite and no earlier step halted, else 0.
 fn is_finite(
     call: Call,
     loss: &Tensor,

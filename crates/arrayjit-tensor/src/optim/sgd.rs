@@ -8,8 +8,8 @@ use crate::{
 
 /// Stochastic gradient descent, as torch's `SGD`: with momentum `mu`, v = mu · v + g and w = w - rate · v.
 ///
-/// Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964; Sutskever, Martens,
-/// Dahl and Hinton, On the importance of initialization and momentum in deep learning, 2013.
+/// Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964; Sutskever,
+/// Martens, Dahl and Hinton, On the importance of initialization and momentum in deep learning, 2013.
 pub type Sgd = Optimizer<SgdRule>;
 
 /// The rule of [`Sgd`].

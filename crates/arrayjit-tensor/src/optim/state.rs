@@ -12,9 +12,9 @@ use crate::{
 /// The name of the flag that guards steps.
 pub(super) const HALTED: &str = "halted";
 
-/// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the device
-/// of the weights for as long as the weights do. They are no part of [`Weights::state_dict`], which has the
-/// names of the model only.
+/// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the
+/// device of the weights for as long as the weights do. They are no part of [`Weights::state_dict`], which
+/// has the names of the model only.
 #[derive(Clone)]
 pub struct OptimizerState {
     weights: Weights,

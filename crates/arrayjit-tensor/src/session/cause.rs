@@ -53,7 +53,7 @@ impl fmt::Display for NonFiniteCause {
             NonFiniteCause::Gradient(name) => {
                 write!(f, "the loss is finite, but its gradient by `{name}` is not")
             }
-            NonFiniteCause::Unknown => write!(f, "no value is when the step is evaluated again"),
+            NonFiniteCause::Unknown => write!(f, "all values are finite when the step is evaluated again"),
         }
     }
 }

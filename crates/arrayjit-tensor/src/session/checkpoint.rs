@@ -27,8 +27,8 @@ const STEP: &str = "step";
 const SEED: &str = "seed";
 
 impl Session {
-    /// Writes weights, the state of the optimiser and the number of steps to a file, after all steps that were
-    /// started. The file appears whole or not at all: it is written under another name in the same folder,
+    /// Writes weights, the state of the optimiser and the number of steps to a file, after all started steps.
+    /// The file appears whole or not at all: it is written under another name in the same folder,
     /// and renamed.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ pub enum CheckpointProblem {
         /// The expected value, in words.
         expected: String,
     },
-    /// The arrays are those of another model or optimiser.
+    /// The arrays belong to another model or optimiser.
     #[error(transparent)]
     Arrays(ModelError),
 }

@@ -61,7 +61,9 @@ impl Session {
     /// A progress bar shows steps per second and the loss if the standard output is a terminal.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights, optim::Sgd, session::{Batch, Session}};
+    /// use arrayjit_tensor::{
+    ///     Backend, HostArray, Init, Params, Weights, optim::Sgd, session::{Batch, Session},
+    /// };
     ///
     /// let params = Params::new(1);
     /// let w = params.parameter("w", [2], Init::ZEROS)?;
@@ -69,9 +71,11 @@ impl Session {
     /// let mut session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
     ///     batch.input("x")?.sub(&w)?.square()?.sum(..)
     /// })?;
-    /// let batches = (0..100).map(|_| Ok::<_, tnode::Error>([("x", HostArray::from_slice(&[1f32, 2.], [2])?)]));
+    /// let x = HostArray::from_slice(&[1f32, 2.], [2])?;
     /// let mut losses = Vec::new();
-    /// let last = session.fit(batches, |progress| losses.extend(progress.metrics().iter().map(|m| m.loss())))?;
+    /// let last = session.fit((0..100).map(|_| [("x", x.clone())]), |progress| {
+    ///     losses.extend(progress.metrics().iter().map(|metrics| metrics.loss()));
+    /// })?;
     /// assert_eq!(losses.len(), 100);
     /// assert!(last.loss() < 1e-6);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,7 +169,8 @@ struct MetricsReader {
 }
 
 impl MetricsReader {
-    /// Asks for metrics if it is time, and returns those that were read. Waits if many steps are unread.
+    /// Asks for metrics if it is time, and returns metrics that were read meanwhile. Waits if many steps are
+    /// unread.
     fn poll(&mut self, unread: usize) -> Result<Option<Vec<Metrics>>, SessionError> {
         if !self.is_asked && (unread >= UNREAD_STEPS || self.asked_at.elapsed() >= READ_INTERVAL) {
             self.is_asked = self.requests.send(()).is_ok();

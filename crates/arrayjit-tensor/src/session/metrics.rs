@@ -95,7 +95,7 @@ impl Metrics {
         self.step
     }
 
-    /// The loss.
+    /// The loss, as computed before the update.
     pub fn loss(&self) -> f64 {
         self.get("loss").unwrap_or(f64::NAN)
     }

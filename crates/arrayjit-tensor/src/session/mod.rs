@@ -135,7 +135,8 @@ impl Session {
         self
     }
 
-    /// Whether [`fit`](Session::fit) shows a progress bar if the standard output is a terminal. On by default.
+    /// Whether [`fit`](Session::fit) shows a progress bar on a standard output that is a terminal. On by
+    /// default.
     #[must_use]
     pub fn progress_bar(mut self, shows: bool) -> Session {
         self.progress_bar = shows;

@@ -75,7 +75,7 @@ impl SessionCore {
         Ok(all)
     }
 
-    /// The error of a step whose loss is not finite. Steps after it are forgotten, since they changed nothing.
+    /// The error of a step whose loss is not finite. Later steps are forgotten, since they changed nothing.
     fn stop(&self, pending: &PendingStep) -> SessionError {
         let step = pending.step.number;
         let cause = self.cause(pending);

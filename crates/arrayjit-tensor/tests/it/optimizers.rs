@@ -40,7 +40,7 @@ impl Quadratic {
     }
 }
 
-/// Ten steps on the device and on the host, where `update` changes one element by its gradient in step 1, 2, …
+/// Ten steps on the device and on the host, where `update` changes one element by its gradient in each step.
 fn compare<R: UpdateRule>(optimizer: &Optimizer<R>, update: impl Fn(&mut f64, f64, i32, &mut [f64; 2])) {
     let quadratic = Quadratic::new(optimizer, DType::F32).unwrap();
     let mut expected = START.map(|w| (w, [0.0; 2]));
