@@ -136,8 +136,10 @@ pub fn pictures(count: usize, seed: u64) -> Pictures {
         let mask: Vec<bool> = (0..SIDE * SIDE)
             .map(|pixel| is_marked(kind, (pixel % SIDE) as f32 - x, (pixel / SIDE) as f32 - y, size))
             .collect();
-        for channel in 0..3 {
-            let noise = mask.iter().map(|&marked| colours[usize::from(marked)][channel] + rng.f32() - 0.5);
+        let [inside, outside] = [colours[1], colours[0]];
+        for (inside, outside) in inside.into_iter().zip(outside) {
+            let colour = |marked: bool| if marked { inside } else { outside };
+            let noise = mask.iter().map(|&marked| colour(marked) + rng.f32() - 0.5);
             made.pixels.extend(noise);
         }
         made.labels.push(kind as i32);
