@@ -94,24 +94,42 @@ pub(crate) fn run(code: &ExecutableCode, machine: &EvaluationState, part: Range<
     }
 }
 
-/// Whether bytes are equal, where 32-bit or 64-bit words that are both NaN count as equal.
+/// Whether bytes are equal, except within floats that are NaN on both sides. Programs store floats of all
+/// widths at any address, so a byte that differs may be a part of a NaN that begins at any byte before it.
 pub(crate) fn alike(left: &[u8], right: &[u8]) -> bool {
-    if left == right {
-        return true;
+    let is_in_nan = |at: usize| {
+        [2, 4, 8].into_iter().any(|width| {
+            (at.saturating_sub(width - 1)..=at).any(|start| {
+                let float = |bytes: &[u8]| bytes.get(start..start + width).is_some_and(is_nan);
+                float(left) && float(right)
+            })
+        })
+    };
+    left.iter().zip(right).enumerate().all(|(at, (a, b))| a == b || is_in_nan(at))
+}
+
+/// Whether the bytes of a float of 2, 4 or 8 bytes are a NaN. Every NaN of `bf16` is one of `f16` too.
+fn is_nan(bytes: &[u8]) -> bool {
+    match *bytes {
+        [a, b] => u16::from_le_bytes([a, b]) & 0x7fff > 0x7c00,
+        [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
+        _ => bytes.try_into().is_ok_and(|bytes| f64::from_le_bytes(bytes).is_nan()),
     }
-    let single = left.chunks_exact(4).zip(right.chunks_exact(4)).all(|(a, b)| {
-        let word = |w: &[u8]| f32::from_le_bytes(w.try_into().unwrap());
-        a == b || (word(a).is_nan() && word(b).is_nan())
-    });
-    let double = left.chunks_exact(8).zip(right.chunks_exact(8)).all(|(a, b)| {
-        let word = |w: &[u8]| f64::from_le_bytes(w.try_into().unwrap());
-        a == b || (word(a).is_nan() && word(b).is_nan())
-    });
-    let half = left.chunks_exact(2).zip(right.chunks_exact(2)).all(|(a, b)| {
-        let word = |w: &[u8]| u16::from_le_bytes(w.try_into().unwrap()) & 0x7fff;
-        a == b || (word(a) > 0x7c00 && word(b) > 0x7c00)
-    });
-    single || double || half
+}
+
+#[test]
+fn payloads_of_nan_are_alike_at_any_address() {
+    let nan = |payload: u64| (0x7ff8_0000_0000_0000 | payload).to_le_bytes();
+    let at = |start: usize, bytes: [u8; 8]| {
+        let mut memory = [1; 20];
+        memory[start..start + 8].copy_from_slice(&bytes);
+        memory
+    };
+    for start in 0..12 {
+        assert!(alike(&at(start, nan(0)), &at(start, nan(0xffff_fffe))), "{start}");
+        assert!(!alike(&at(start, 1_f64.to_le_bytes()), &at(start, nan(2))), "{start}");
+        assert!(!alike(&at(start, 1_f64.to_le_bytes()), &at(start, 3_f64.to_le_bytes())), "{start}");
+    }
 }
 
 /// Compiles a program and compares its effect with the evaluator's.
