@@ -10,7 +10,7 @@ use crate::session::{SessionCore, SessionError, graphs::StepGraph};
 pub(super) const ROWS: usize = 64;
 
 /// A step that was started. It need not be kept.
-pub struct Step {
+pub struct StartedStep {
     pub(super) core: Arc<SessionCore>,
     pub(super) graph: Arc<StepGraph>,
     /// The number of the run of the graph, from 0.
@@ -25,7 +25,7 @@ pub struct Metrics {
     values: Vec<(String, f64)>,
 }
 
-impl Step {
+impl StartedStep {
     /// The number of the step, from 0.
     pub fn number(&self) -> u64 {
         self.number

@@ -5,8 +5,8 @@
 //! routine.
 //!
 //! **Metrics** do not stall the stream. Each routine has an array of 64 rows on the device; a step stores its
-//! loss and metrics in one row, and [`Step::metrics`] reads all rows at once. A session reads them itself at
-//! the latest when 64 steps are unread.
+//! loss and metrics in one row, and [`StartedStep::metrics`] reads all rows at once. A session reads them
+//! itself at the latest when 64 steps are unread.
 //!
 //! **A loss that is not finite** changes no parameter (see [`optim`](crate::optim)), nor do the steps after
 //! it. When the loss is read, the session evaluates the graph of that batch again, keeps the results of all
@@ -42,7 +42,7 @@ pub use self::{
     error::{CheckpointProblem, SessionError},
     fit::Progress,
     gradient_check::gradient_check,
-    metrics::{Metrics, Step},
+    metrics::{Metrics, StartedStep},
     values::{BatchValues, IntoBatch},
 };
 use self::{
@@ -148,7 +148,7 @@ impl Session {
     /// # Errors
     /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
     /// error of the device; an earlier step whose loss was not finite.
-    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<Step, SessionError> {
+    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, SessionError> {
         self.step_by(BatchValues::copied(inputs)?)
     }
 
@@ -156,7 +156,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`step`](Session::step).
-    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<Step, SessionError> {
+    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, SessionError> {
         let values = batch.into_batch()?;
         if locked(&self.core.pending).is_full() {
             self.core.settle()?;
@@ -164,7 +164,7 @@ impl Session {
         let graph = self.core.graph(Mode::Training, &values)?;
         let number = self.steps();
         let run = graph.start(&values, number)?;
-        let step = Step { core: self.core.clone(), graph, run, number };
+        let step = StartedStep { core: self.core.clone(), graph, run, number };
         locked(&self.core.pending).push(PendingStep { step: step.record(), values });
         if self.core.checks_every_step.load(Ordering::Relaxed) {
             self.core.settle()?;
