@@ -1,5 +1,6 @@
 //! Models train as torch's do: from the same weights and data, every gradient of the first step and the
 //! losses of 100 steps of gradient descent.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights, WindowOptions,
@@ -313,7 +314,7 @@ impl Module for SequenceModel {
 
 #[test]
 fn lstm() {
-    let task = Task { path: "lstm", shape: &[8, 10, 6], classes: 5, rate: 0.5, has_tokens: false };
+    let task = Task { path: "lstm", shape: &[8, 6, 6], classes: 5, rate: 0.5, has_tokens: false };
     task.check(|params| {
         let options = RecurrentOptions { layers: 2, batch_first: true, ..RecurrentOptions::default() };
         let lstm = Lstm::new(&params.sub("lstm"), 6, 16, options)?;

@@ -245,7 +245,7 @@ class Gpt(nn.Module):
 
 
 class SequenceModel(nn.Module):
-    shape, classes, rate = (8, 10, 6), 5, 0.5
+    shape, classes, rate = (8, 6, 6), 5, 0.5
 
     def __init__(self):
         super().__init__()
