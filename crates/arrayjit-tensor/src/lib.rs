@@ -6,6 +6,9 @@
 //! named parameters, a training loop. To write computations in index notation, use `arrayjit`; both can be
 //! mixed, since [`Graph::apply`] takes assignment text.
 //!
+//! [`nn`] has modules, [`optim`] optimisers, and [`session`] the training loop. `docs/tensor.md` in the
+//! repository is a guide, which starts from the words of torch, burn and candle.
+//!
 //! # Example
 //!
 //! ```

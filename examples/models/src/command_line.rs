@@ -140,7 +140,7 @@ fn run_char_gpt(cli: &Cli, backend: &Backend) -> Result<()> {
     let options = char_gpt::Options { seed: cli.seed, ..char_gpt::OPTIONS };
     let trained = char_gpt::train(backend, options)?;
     println!("{} steps; {:.3} nats per letter at the end", trained.losses.len(), trained.final_loss());
-    println!("{}", trained.writer()?.write("You may ", cli.seed.into())?);
+    println!("{}", trained.writer()?.write("Unless required by applicable law", cli.seed.into())?);
     Ok(())
 }
 

@@ -57,14 +57,19 @@ impl Module for LeNet {
     }
 }
 
-/// Images `[batch, 8, 8]` as `[batch, 1, 32, 32]`, by linear interpolation on both axes.
+/// Images `[batch, 8, 8]` as `[batch, 1, 32, 32]`, by linear interpolation on both axes. In training, each
+/// image is shifted by up to a pixel of 8 in a random direction, another one at each step.
 fn upscale(images: &Tensor) -> Result<Tensor, TensorError> {
-    // Pixel i of 32 lies at (i + 1/2) / 4 - 1/2 of 8; a pixel at distance d has the weight 1 - |d|.
+    let most = if images.graph().is_training() { 1.0 } else { 0.0 };
+    // Pixel i of 32 lies at (i + 1/2) / 4 - 1/2 of 8; a pixel at distance d has the weight 1 - |d|. The range
+    // of @step is that of the operations with random numbers.
     images.graph().apply(
-        "w[i,p] := max(0.0, 1 - abs(min(max((i + 0.5) / 4 - 0.5, 0.0), 7.0) - p)) where i < 32, p < 8
-         rows[b,i,q] :+= w[i,p] * x[b,p,q]
-         y[b,0,i,j] :+= w[j,q] * rows[b,i,q]",
-        &[("x", images)],
+        "shift[b,a] := most * (2 * uniform(7, @step, b, a) - 1) where b < batch, a < 2, @step < 1073741824
+         at[b,a,i] := min(max((i + 0.5) / 4 - 0.5 + shift[b,a], 0.0), 7.0) where i < 32
+         weight[b,a,i,p] := max(0.0, 1 - abs(at[b,a,i] - p)) where p < 8
+         rows[b,i,q] :+= weight[b,0,i,p] * x[b,p,q]
+         y[b,0,i,j] :+= weight[b,1,j,q] * rows[b,i,q]",
+        &[("x", images), ("most", &most), ("batch", &(images.shape()[0] as i64))],
     )
 }
 

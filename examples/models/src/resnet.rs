@@ -1,5 +1,5 @@
-//! A residual network on made pictures of 32 × 32 pixels: stripes, checks and shapes in two random colours,
-//! at random places, with noise.
+//! A residual network on made pictures of 32 × 32 pixels: stripes, checks and shapes in a random colour on
+//! its opposite, at random places, with noise.
 //!
 //! Source: He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2015.
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use arrayjit_tensor::{
     Backend, HostArray, Params, Tensor, TensorError, Weights,
     nn::{BatchNorm2d, Conv2d, Conv2dOptions, Linear, Module},
-    optim::{Schedule, Sgd},
+    optim::{AdamW, Schedule},
     session::{Batch, Metrics, Session},
 };
 
@@ -131,23 +131,21 @@ pub fn pictures(count: usize, seed: u64) -> Pictures {
     let mut made = Pictures { pixels: Vec::new(), labels: Vec::new() };
     for at in 0..count {
         let kind = at % CLASSES;
-        let colours: [[f32; 3]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| rng.f32() * 2. - 1.));
+        let colour: [f32; 3] = std::array::from_fn(|_| (0.5 + rng.f32()) * if rng.bool() { 1. } else { -1. });
         let (x, y, size) = (12. + 8. * rng.f32(), 12. + 8. * rng.f32(), 6. + 4. * rng.f32());
         let mask: Vec<bool> = (0..SIDE * SIDE)
             .map(|pixel| is_marked(kind, (pixel % SIDE) as f32 - x, (pixel / SIDE) as f32 - y, size))
             .collect();
-        let [inside, outside] = [colours[1], colours[0]];
-        for (inside, outside) in inside.into_iter().zip(outside) {
-            let colour = |marked: bool| if marked { inside } else { outside };
-            let noise = mask.iter().map(|&marked| colour(marked) + rng.f32() - 0.5);
-            made.pixels.extend(noise);
+        for channel in colour {
+            let signed = |marked| if marked { channel } else { -channel };
+            made.pixels.extend(mask.iter().map(|&marked| signed(marked) + rng.f32() - 0.5));
         }
         made.labels.push(kind as i32);
     }
     made
 }
 
-/// Whether the point at a distance (x, y) from the centre has the second colour in a picture of this kind.
+/// Whether the point at a distance (x, y) from the centre is marked in a picture of this kind.
 fn is_marked(kind: usize, x: f32, y: f32, size: f32) -> bool {
     let stripe = |distance: f32| (2. * distance / size).floor() as i32 % 2 == 0;
     let (radius, square) = (x.hypot(y), x.abs().max(y.abs()));
@@ -179,10 +177,10 @@ pub struct Options {
 }
 
 /// The network that the program trains.
-pub const OPTIONS: Options = Options { width: 8, blocks: 3, pictures: 1024, epochs: 6, seed: 1 };
+pub const OPTIONS: Options = Options { width: 8, blocks: 3, pictures: 1024, epochs: 3, seed: 1 };
 
-/// The accuracy that [`OPTIONS`] reach.
-pub const ACCURACY: f64 = 0.95;
+/// The accuracy that [`OPTIONS`] reach; guesses have 1/8.
+pub const ACCURACY: f64 = 0.7;
 
 /// The losses of training, and the accuracy after it.
 pub struct Trained {
@@ -203,7 +201,7 @@ pub fn train(backend: &Backend, options: Options) -> Result<Trained> {
     let weights = Weights::new(backend, &params)?;
     let steps = options.epochs * (options.pictures / BATCH);
     let schedule = Schedule::cosine_decay(steps as u32, 0.01);
-    let optimizer = Sgd::new(0.05).momentum(0.9).schedule(schedule);
+    let optimizer = AdamW::new(5e-3).schedule(schedule);
     let mut session = Session::new(&weights, optimizer, move |batch: &Batch| {
         let (logits, y) = (model.forward(&batch.input("x")?)?, batch.input("y")?);
         batch.metric("accuracy", &logits.argmax(-1)?.eq(&y)?.mean(..)?)?;
