@@ -76,8 +76,8 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
     Program::parse(text)?.assignments(nodes)
 }
 
-/// Reads the steps of an expanded program into `assignments`, over the nodes of `names`. Returns the analysis of each
-/// too.
+/// Reads the steps of an expanded program into `assignments`, over the nodes of `names`. Returns the analysis
+/// of each too.
 fn read<'a>(
     steps: &mut [ExpandedStep],
     mut names: NodeNames,
