@@ -29,8 +29,8 @@
 //! Every step of a program has one operation, so the steps in reverse order, each with the rule of its
 //! operation ([`rules`], printed in `docs/derivatives.md`), are the gradient: reverse mode, as a source
 //! transformation. A step `c[m,n] :+= a[m,k] * b[k,n]` adds `c.grad[m,n] * b[k,n]` to `a.grad[m,k]` at the
-//! same points. A gather becomes a scatter, and a window that is read becomes a window that is written, unless
-//! the adjoint is a contraction in the other form.
+//! same points. A gather becomes a scatter, and a window that is read becomes a window that is written,
+//! unless the adjoint is a contraction in the other form.
 //! [`tangent()`] is forward mode, with the same rules; [`check()`] compares a gradient with differences.
 //!
 //! # Promises

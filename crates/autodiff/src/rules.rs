@@ -5,8 +5,9 @@
 //! * `abs` and `relu` have derivative 0 at 0, and `satur01` at 0 and 1;
 //! * rounding, comparisons, logical operations and conditions have derivative 0 everywhere.
 //!
-//! A formula has the result instead of an operand where both give the same value: `relu` is positive where its
-//! operand is. Programs store results that they read later, and often compute operands without storing them.
+//! A formula has the result instead of an operand where both give the same value: `relu` is positive where
+//! its operand is. Programs store results that they read later, and often compute operands without storing
+//! them.
 //!
 //! A formula that divides or has a logarithm selects instead of multiplying by 0 where its factor could be
 //! infinite, as in the derivative of `pow(a, b)` by `b` at `a = 0`.

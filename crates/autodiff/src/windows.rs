@@ -7,10 +7,10 @@
 //! convolution are contracted, and microkernels compute contractions. The step of a LeNet takes about 1.6
 //! times as long with the first form.
 //!
-//! So windows of products are read if they have step 1, cover the operand, and the result has an axis that the
-//! other factor has and the operand lacks. Other windows are written: those of a larger step would need a
-//! condition on the remainder of `i - p`, windows of few results would read many zeros, and sums without such
-//! an axis, such as pooling, are vectorised in both forms.
+//! So windows of products are read if they have step 1, cover the operand, and the result has an axis that
+//! the other factor has and the operand lacks. Other windows are written: those of a larger step would need
+//! a condition on the remainder of `i - p`, windows of few results would read many zeros, and sums without
+//! such an axis, such as pooling, are vectorised in both forms.
 
 use assignments::indexing::{AxisIndex, Projection, Projections, axis_iterator};
 use assignments::{Accum, AccumOp, Operand, ProgramStep, Rhs};
@@ -129,8 +129,8 @@ struct Window {
 impl Window {
     /// Replaces the iterator `i` of an axis, whose index is `i + rest`, by `i - rest`, so that `i` becomes
     /// the index of the axis. `None` if no iterator has step 1, occurs nowhere else, and is the index of an
-    /// axis of the result of as many elements; or if the statement does not read every element of the axis, or
-    /// the sum would have more than twice as many points.
+    /// axis of the result of as many elements; or if the statement does not read every element of the axis,
+    /// or the sum would have more than twice as many points.
     fn invert(
         &mut self,
         axis: usize,

@@ -86,8 +86,8 @@ impl Lstm {
         Ok(Lstm { layers, batch_first: options.batch_first })
     }
 
-    /// The outputs of the last layer at all steps, and the state behind the last step. Starts from `state`, or
-    /// from zeros.
+    /// The outputs of the last layer at all steps, and the state behind the last step. Starts from `state`,
+    /// or from zeros.
     ///
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
