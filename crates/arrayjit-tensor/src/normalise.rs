@@ -110,9 +110,9 @@ impl Tensor {
         Ok(letter(last))
     }
 
-    /// The mean over all positions of log Σ exp(logits) − logits[label], where the last axis has a logit for
-    /// each class: `labels` are integers, of the shape of this tensor without the last axis. A label that is
-    /// no class adds 0.
+    /// The mean over all positions of `log Σ exp(logits) − logits[label]`, where the last axis has a logit
+    /// for each class: `labels` are integers, of the shape of this tensor without the last axis. A label that
+    /// is no class adds 0.
     ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.

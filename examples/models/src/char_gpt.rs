@@ -1,6 +1,6 @@
 //! A small GPT that learns the letters of a text, and writes with a cache of keys and values.
 //!
-//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, [`CharGpt::next`] reads one
+//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, `CharGpt::next` reads one
 //! letter per run: each block keeps the keys and values of the letters before in buffers, and the symbol
 //! `@pos` is the position. Both graphs have the same parameters.
 //!
