@@ -19,9 +19,9 @@ use crate::{case::Case, cases};
 /// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 
-/// The most bytes that a thread may spill, loads and stores together: one value of 8 bytes. The scheduler does
-/// not count addresses when it chooses how many elements a thread loads ahead, and NVIDIA's assembler keeps
-/// the address of each load.
+/// The most bytes that a thread may spill, loads and stores together: one value of 8 bytes. The scheduler
+/// does not count addresses when it chooses how many elements a thread loads ahead, and NVIDIA's assembler
+/// keeps the address of each load.
 const MOST_SPILLED: u32 = 16;
 
 #[test]
