@@ -272,6 +272,20 @@ impl ForwardProgram {
         found
     }
 
+    /// The node that a step computes elementwise from the nodes `from` alone, and that no other step writes.
+    pub(crate) fn written_elementwise<'a>(
+        &self,
+        step: &'a ProgramStep,
+        from: &BTreeSet<TensorNode>,
+    ) -> Option<&'a TensorNode> {
+        let [accum] = step.accums() else { return None };
+        let mut read = accum.operands().filter_map(Operand::node).peekable();
+        let is_from_these = read.peek().is_some() && read.all(|node| from.contains(node));
+        let is_once = self.writes.get(&accum.lhs).is_some_and(|writes| writes.len() == 1);
+        let is_all = accum.op == AccumOp::Assign && accum.projections.is_surjective();
+        (is_from_these && is_once && is_all).then_some(&accum.lhs)
+    }
+
     /// Steps that copy a node before step `at`. Of a virtual node, only elements that steps have written can
     /// be read.
     fn copy_steps(

@@ -170,9 +170,8 @@ fn backward(
     let forward = ForwardProgram::new(before, parameters)?;
     check(&forward, request)?;
     let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
-    let mut requests = program.recomputed.clone();
-    requests.retain(|node, _| !program.kept.contains(node));
-    pass.tape.recomputation = Recomputation::of(requests);
+    let requests = program.recomputed.clone();
+    pass.tape.recomputation = Recomputation::of(requests, &program.kept, &pass.tape.forward);
     pass.start(loss, seed, origin)?;
     pass.run()?;
     let (mut steps, reached, forward) = (pass.tape.backward, pass.reached, pass.tape.forward);

@@ -4,7 +4,9 @@
 //! copies of the statements that compute `h` write a new node `h_again`. Only the forward pass reads `h`, so
 //! the memory of `h` is free between both passes. The operands of the copied statements are values of the
 //! forward pass too: nodes with a request are computed again in turn, and other nodes must be unchanged. A
-//! virtual node or a slice that is computed from `h` is computed from `h_again`.
+//! virtual node or a slice that is computed from `h` is computed from `h_again`, and so is a node that one
+//! statement computes elementwise from `h` alone, such as `r[i] := relu(h[i])`: many derivatives read the
+//! result of an operation instead of its operand, and the request for `h` would have no effect.
 //!
 //! Source: the idea is checkpointing, as in "Algorithm 799: revolve" (Griewank and Walther 2000); here the
 //! user chooses the nodes.
@@ -17,7 +19,7 @@ use tnode::TensorNode;
 
 use crate::access::{Access, Target};
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::{filled, reads};
+use crate::forward_program::{ForwardProgram, filled, reads};
 use crate::statement::{Statement, Tape, plain_name};
 
 /// The nodes to compute again, and the copies made so far.
@@ -25,13 +27,34 @@ use crate::statement::{Statement, Tape, plain_name};
 pub(crate) struct Recomputation {
     /// The nodes, each with its request.
     requests: BTreeMap<TensorNode, Origin>,
+    /// Nodes that are computed elementwise from nodes with a request, and from no other node.
+    followers: BTreeSet<TensorNode>,
     /// The copies, by the node and the position of the last step that has written it.
     copies: BTreeMap<(TensorNode, usize), TensorNode>,
 }
 
 impl Recomputation {
-    pub(crate) fn of(requests: BTreeMap<TensorNode, Origin>) -> Recomputation {
-        Recomputation { requests, copies: BTreeMap::new() }
+    /// For the nodes of `requests`, except for those that the program keeps.
+    pub(crate) fn of(
+        mut requests: BTreeMap<TensorNode, Origin>,
+        kept: &BTreeSet<TensorNode>,
+        forward: &ForwardProgram,
+    ) -> Recomputation {
+        requests.retain(|node, _| !kept.contains(node));
+        let mut again: BTreeSet<TensorNode> = requests.keys().cloned().collect();
+        for step in forward.steps().iter().filter(|_| !requests.is_empty()) {
+            let Some(node) = forward.written_elementwise(step, &again) else { continue };
+            if !kept.contains(node) {
+                again.insert(node.clone());
+            }
+        }
+        again.retain(|node| !requests.contains_key(node));
+        Recomputation { requests, followers: again, copies: BTreeMap::new() }
+    }
+
+    /// Whether a value that is computed from these nodes is to be computed again.
+    fn concerns(&self, sources: &BTreeSet<TensorNode>) -> bool {
+        sources.iter().any(|source| self.requests.contains_key(source) || self.followers.contains(source))
     }
 }
 
@@ -57,7 +80,7 @@ impl Tape {
             return Ok(None);
         }
         let sources = self.forward.sources(node);
-        if !sources.iter().any(|source| requests.contains_key(source)) {
+        if !self.recomputation.concerns(&sources) {
             return Ok(None);
         }
         match (self.complete_steps(node, from, &sources), requests.get(node)) {

@@ -25,9 +25,10 @@ fn a_reduction_is_computed_again_where_the_backward_pass_needs_it() {
     expect![[r#"
         loss.grad := 1
         factor[i,j] := 2 * loss.grad
-        a.grad[b,j] :+= factor[b,j] * a[b,j]
         h_again[b,j] :+= x[b,i] * w[i,j]
         tanh_h_b_j_again[b,j] := tanh(h_again[b,j])
+        a_again[b,j] := h_again[b,j] * tanh_h_b_j_again[b,j]
+        a.grad[b,j] :+= factor[b,j] * a_again[b,j]
         h.grad[b,j] :+= a.grad[b,j] * tanh_h_b_j_again[b,j]
         tanh_h_b_j.grad[b,j] :+= a.grad[b,j] * h_again[b,j]
         factor_3[b,j] := tanh_h_b_j_again[b,j] * tanh_h_b_j_again[b,j]
@@ -46,6 +47,39 @@ fn a_reduction_is_computed_again_where_the_backward_pass_needs_it() {
          grad loss by w
          keep w.grad",
     ));
+}
+
+/// The derivative of `relu` reads its result. Without `keep r`, the result is computed from the repeated `h`.
+#[test]
+fn a_node_computed_elementwise_from_a_repeated_one_is_computed_again() {
+    let text = "
+        input x f32[8, 4]; param w f32[4, 6], v f32[6]
+        h[b,j] :+= x[b,i] * w[i,j]
+        r[b,j] := relu(h[b,j])
+        s[b,j] := tanh(r[b,j])
+        loss :+= s[b,j] * v[j]
+        recompute h
+        grad loss by w, v
+        keep w.grad, v.grad";
+    expect![[r#"
+        loss.grad := 1
+        s.grad[i,j] :+= loss.grad * v[j]
+        h_again[b,j] :+= x[b,i] * w[i,j]
+        r_again[b,j] := relu(h_again[b,j])
+        s_again[b,j] := tanh(r_again[b,j])
+        v.grad[i] :+= loss.grad * s_again[j,i]
+        factor_2[b,j] := s_again[b,j] * s_again[b,j]
+        factor[b,j] := 1 - factor_2[b,j]
+        r.grad[b,j] :+= s.grad[b,j] * factor[b,j]
+        h.grad[b,j] :+= relu_gate(r_again[b,j], r.grad[b,j])
+        w.grad[i,j] :+= h.grad[b,j] * x[b,i]
+        keep v.grad
+        keep w.grad
+        recompute h
+    "#]]
+    .assert_eq(&backward(text));
+    let kept = backward(&format!("{text}, r"));
+    assert!(!kept.contains("again"), "{kept}");
 }
 
 /// Without a request for `h`, a request for `a` repeats one statement; nodes that are kept are stored.
