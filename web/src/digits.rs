@@ -157,7 +157,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
         let modes: Vec<_> =
             done.nodes.iter().zip(&routine.nodes).map(|(n, decl)| (n.clone(), decl.mode.clone())).collect();
         commit_decisions(&modes, &views)?;
-        virtual_nodes.commit(done.changes);
+        virtual_nodes.commit(&done.changes, &done.nodes);
         codes.push(Code::new(schedule, artifact)?);
     }
     Ok(codes)

@@ -19,7 +19,7 @@ use lowered_ir::{
     pipeline::{Changes, OptimizeCtx},
     stack::with_enough,
 };
-use tnode::Pending;
+use tnode::{Pending, TensorNode};
 
 use crate::{
     cache::{CacheLimits, CodeCache},
@@ -28,6 +28,7 @@ use crate::{
     fallback::FallbackState,
     log::LogFolder,
     settings::{LoadedSettings, Settings},
+    text_cache::TextCache,
     trace::ProcessTimeline,
 };
 
@@ -50,6 +51,7 @@ struct BackendState {
     settings: Settings,
     reporter: DebugReporter,
     cache: CodeCache,
+    texts: TextCache,
     /// The computations of virtual nodes, from all routines compiled so far.
     virtual_nodes: Mutex<Arc<OptimizeCtx>>,
     /// The folder of the routines' logs, if they log.
@@ -158,7 +160,8 @@ impl Backend {
             automatic_transfers: settings.streams.automatic_host_transfers,
             use_host_memory: settings.streams.use_host_memory,
         });
-        let cache = CodeCache::new(CacheLimits::of_settings(&settings));
+        let limits = CacheLimits::of_settings(&settings);
+        let (cache, texts) = (CodeCache::new(limits), TextCache::new(limits));
         let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let state = BackendState {
@@ -168,6 +171,7 @@ impl Backend {
             settings,
             reporter,
             cache,
+            texts,
             virtual_nodes,
             logs,
             fallback_state,
@@ -271,17 +275,19 @@ impl Backend {
         Arc::clone(&self.state.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Commits a compilation: memory modes, views, and the computations of virtual nodes, all or nothing.
-    pub(crate) fn commit(
+    /// Commits compilations: memory modes, views, and the changes of each routine over its nodes to the
+    /// computations of virtual nodes. All or nothing.
+    pub(crate) fn commit<'a>(
         &self,
         decisions: Pending,
-        changes: impl IntoIterator<Item = Changes>,
+        changes: impl IntoIterator<Item = (&'a Changes, &'a [TensorNode])>,
     ) -> Result<(), tnode::Error> {
         // The lock is held during the commit: a thread that sees the new modes must find the computations
         // too.
         let mut known = self.state.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
         decisions.commit()?;
-        changes.into_iter().for_each(|changes| Arc::make_mut(&mut known).commit(changes));
+        let known = Arc::make_mut(&mut known);
+        changes.into_iter().for_each(|(changes, nodes)| known.commit(changes, nodes));
         Ok(())
     }
 
@@ -295,6 +301,10 @@ impl Backend {
 
     pub(crate) fn cache(&self) -> &CodeCache {
         &self.state.cache
+    }
+
+    pub(crate) fn texts(&self) -> &TextCache {
+        &self.state.texts
     }
 }
 

@@ -11,10 +11,7 @@ use assignments::{
     text::{self, Program},
 };
 use device_runtime::Context;
-use lowered_ir::{
-    pipeline::{Changes, OptimizeCtx},
-    stack::with_enough,
-};
+use lowered_ir::{pipeline::OptimizeCtx, stack::with_enough};
 use rayon::prelude::*;
 use tnode::{Pending, TensorNode};
 
@@ -179,9 +176,9 @@ impl Backend {
         occupancy: impl FnMut(&str, usize) -> bool,
     ) -> Result<CompiledBatch, CompileError> {
         with_enough(|| {
-            let (mut planned, pending, changes) = self.plan_all(members, occupancy)?;
+            let (mut planned, pending) = self.plan_all(members, occupancy)?;
             let forms = self.generate_all(&mut planned)?;
-            self.commit(pending, changes)?;
+            self.commit(pending, planned.iter().flatten().map(|(_, planned)| planned.changes()))?;
             let finished = planned.into_iter().zip(forms).map(|(planned, form)| {
                 let ((_, planned), form) = planned.zip(form)?;
                 Some(self.finish(planned, form))
@@ -190,14 +187,14 @@ impl Backend {
         })
     }
 
-    /// Plans every member that is not left out, and collects the decisions and changes of all of them.
+    /// Plans every member that is not left out, and collects the decisions of all of them.
     fn plan_all(
         &self,
         members: &[BatchMember],
         mut occupancy: impl FnMut(&str, usize) -> bool,
-    ) -> Result<(Vec<PlannedMember>, Pending, Vec<Changes>), CompileError> {
+    ) -> Result<(Vec<PlannedMember>, Pending), CompileError> {
         let mut known = OptimizeCtx::clone(&self.virtual_nodes());
-        let (mut pending, mut planned, mut changes) = (Pending::default(), Vec::new(), Vec::new());
+        let (mut pending, mut planned) = (Pending::default(), Vec::new());
         for (position, member) in members.iter().enumerate() {
             let (assignments, name) = pending.during(|| member.read(position))?;
             if !occupancy(&name, position) {
@@ -205,13 +202,13 @@ impl Backend {
                 continue;
             }
             let plan = pending.during(|| self.plan(&assignments, &known, Vec::new()));
-            let (plan, change) = plan.map_err(|error| failed(position, &name, error))?;
+            let plan = plan.map_err(|error| failed(position, &name, error))?;
             plan.decide(&mut pending).map_err(|error| failed(position, &name, error.into()))?;
-            known.commit(change.clone());
-            changes.push(change);
+            let (changes, nodes) = plan.changes();
+            known.commit(changes, nodes);
             planned.push(Some((position, plan)));
         }
-        Ok((planned, pending, changes))
+        Ok((planned, pending))
     }
 
     /// Generates the code of all members, or returns the error of the first one that fails.

@@ -118,7 +118,7 @@ impl CodeCache {
 impl KeptCode {
     /// Adds an artifact, unless it alone exceeds the limits. Returns the evicted entries.
     fn insert(&mut self, key: Arc<str>, artifact: Artifact, limits: CacheLimits) -> Vec<CacheEntry> {
-        let bytes = key.len() + memory_bytes(&artifact, key.len());
+        let bytes = key.len() + artifact_bytes(&artifact, key.len());
         if bytes > limits.bytes {
             return Vec::new();
         }
@@ -140,7 +140,7 @@ impl KeptCode {
 
 /// Bytes of memory that an artifact takes: its code and the ABIs of its kernels. Code that is kept as IR,
 /// such as the interpreter's, counts as a multiple of its text.
-fn memory_bytes(artifact: &Artifact, text_bytes: usize) -> usize {
+pub(crate) fn artifact_bytes(artifact: &Artifact, text_bytes: usize) -> usize {
     let code = match artifact.payload() {
         Payload::Host(module) => module.code_bytes(),
         Payload::Ptx(module) => module.text().len(),

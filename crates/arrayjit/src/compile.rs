@@ -34,6 +34,7 @@ use crate::{
     log::{LogFolder, logging_to},
     routine::Routine,
     run_memory::RunMemory,
+    text_cache::TextKey,
 };
 
 /// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
@@ -44,6 +45,10 @@ pub struct Compiled {
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
     warnings: Vec<Warning>,
+    /// The changes to the computations of virtual nodes.
+    changes: Arc<Changes>,
+    /// Whether it computes virtual nodes of earlier routines.
+    has_imports: bool,
     /// The nodes that the text made.
     text_nodes: Nodes,
     /// The program that gives declared nodes their initial values.
@@ -157,6 +162,44 @@ impl Compiled {
         self.link_as(context, Some(&Logging { sink, style }))
     }
 
+    /// The nodes that the text made.
+    pub(crate) fn text_nodes(&self) -> &Nodes {
+        &self.text_nodes
+    }
+
+    /// Whether the code has computations of earlier routines' virtual nodes.
+    pub(crate) fn has_imports(&self) -> bool {
+        self.has_imports
+    }
+
+    /// Whether the text gives nodes initial values.
+    pub(crate) fn has_initial_values(&self) -> bool {
+        self.initial.is_some()
+    }
+
+    /// The same code over other nodes.
+    pub(crate) fn over(&self, nodes: Vec<TensorNode>, text_nodes: Nodes) -> Compiled {
+        let Compiled { form, nodes: _, optimized, warnings, changes, text_nodes: _, .. } = self;
+        Compiled {
+            form: form.clone(),
+            nodes,
+            optimized: Arc::clone(optimized),
+            warnings: warnings.clone(),
+            changes: Arc::clone(changes),
+            has_imports: self.has_imports,
+            text_nodes,
+            initial: self.initial.clone(),
+            logs: self.logs.clone(),
+            capsules: self.capsules.clone(),
+            reporter: self.reporter.clone(),
+        }
+    }
+
+    /// The routine's changes to the computations of virtual nodes, and its nodes.
+    fn changes(&self) -> (&Changes, &[TensorNode]) {
+        (&self.changes, &self.nodes)
+    }
+
     /// The code, if all of it runs on the backend itself, does not log and is not watched.
     pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
         match &self.form {
@@ -203,6 +246,9 @@ impl Backend {
     /// Compiles assignment text over the given nodes, which are found by name. The grammar is in
     /// `docs/assignment-text.md`. The routine is named after the last node it writes.
     ///
+    /// A text that is compiled again over the same nodes takes microseconds, unless a mode of these nodes has
+    /// changed or the text gives initial values. The nodes that the text makes are new each time.
+    ///
     /// The text may read a virtual node of an earlier routine of this backend: its computation is inlined,
     /// and the routine reads the inputs of that computation. Routines are assumed to run in the order of
     /// their compilation, so once a routine overwrites such an input, a later routine cannot read the virtual
@@ -216,7 +262,7 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        self.compile_read(|| text::parse(text, &owned(nodes)))
+        self.compile_text(None, text, &owned(nodes))
     }
 
     /// [`Backend::compile`] with a name for the routine: an identifier that errors, dumps and profiles show.
@@ -230,7 +276,7 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        self.compile_read(|| Ok(text::parse(text, &owned(nodes))?.named(name)))
+        self.compile_text(Some(name), text, &owned(nodes))
     }
 
     /// [`Backend::compile`] for a parsed program, which may bind sizes and keep the values of nodes.
@@ -302,6 +348,34 @@ impl Backend {
         })
     }
 
+    /// Compiles a text, unless it was compiled over the same nodes before.
+    fn compile_text(
+        &self,
+        name: Option<&str>,
+        text: &str,
+        nodes: &[TensorNode],
+    ) -> Result<Compiled, CompileError> {
+        let key = self.keeps_texts().then(|| TextKey::new(text, name, nodes));
+        if let Some(compiled) = key.as_ref().and_then(|key| self.texts().find(key)) {
+            self.commit(Pending::default(), [compiled.changes()])?;
+            return Ok(compiled);
+        }
+        let compiled = self.compile_read(|| {
+            let assignments = text::parse(text, nodes)?;
+            Ok(match name {
+                Some(name) => assignments.named(name),
+                None => assignments,
+            })
+        })?;
+        key.into_iter().for_each(|key| self.texts().keep(key, &compiled));
+        Ok(compiled)
+    }
+
+    /// Whether a text that is compiled again may skip the stages: nothing asks to see them.
+    fn keeps_texts(&self) -> bool {
+        self.texts().has_room() && self.reporter().is_silent() && self.logs().is_none() && !self.captures()
+    }
+
     /// Compiles the assignments that `read` makes of a text.
     fn compile_read(
         &self,
@@ -366,7 +440,7 @@ impl Backend {
         with_enough(|| {
             let mut laps = Stopwatch { start: Instant::now(), took: Vec::new() };
             let optimized = self.optimize(&self.virtual_nodes(), Lowered { routine, nodes }, &mut laps);
-            let (source, InContext { optimized, nodes, changes, .. }) =
+            let (source, InContext { optimized, nodes, changes, imported }) =
                 optimized.map_err(|source| CompileError::Optimize { source, place: None })?;
             verified("optimisation", &optimized.routine)?;
             let planned = PlannedRoutine {
@@ -375,12 +449,14 @@ impl Backend {
                 nodes,
                 views: Vec::new(),
                 warnings: Vec::new(),
+                changes: Arc::new(changes),
+                has_imports: !imported.is_empty(),
                 text_nodes: Nodes::default(),
                 initial: None,
                 statements: Statements::default(),
                 took: laps.took,
             };
-            self.compile_planned(planned, changes)
+            self.compile_planned(planned)
         })
     }
 
@@ -394,21 +470,16 @@ impl Backend {
         assignments: &Assignments,
         took: Vec<(&'static str, Duration)>,
     ) -> Result<Compiled, CompileError> {
-        let (planned, changes) = self.plan(assignments, &self.virtual_nodes(), took)?;
-        self.compile_planned(planned, changes)
+        self.compile_planned(self.plan(assignments, &self.virtual_nodes(), took)?)
     }
 
-    fn compile_planned(
-        &self,
-        mut planned: PlannedRoutine,
-        changes: Changes,
-    ) -> Result<Compiled, CompileError> {
+    fn compile_planned(&self, mut planned: PlannedRoutine) -> Result<Compiled, CompileError> {
         let form = self.generate(&mut planned)?;
 
         // The nodes learn the decisions only now, when nothing can fail any more.
         let mut pending = Pending::default();
         planned.decide(&mut pending)?;
-        self.commit(pending, [changes])?;
+        self.commit(pending, [planned.changes()])?;
         Ok(self.finish(planned, form))
     }
 
@@ -419,7 +490,7 @@ impl Backend {
         assignments: &Assignments,
         known: &OptimizeCtx,
         took: Vec<(&'static str, Duration)>,
-    ) -> Result<(PlannedRoutine, Changes), CompileError> {
+    ) -> Result<PlannedRoutine, CompileError> {
         let mut laps = Stopwatch { start: Instant::now(), took };
         let reporter = self.reporter();
 
@@ -439,24 +510,25 @@ impl Backend {
         laps.end("lower");
 
         let handles = lowered.nodes.clone();
-        let (source, InContext { optimized, nodes, changes, .. }) = self
+        let (source, InContext { optimized, nodes, changes, imported }) = self
             .optimize(known, lowered, &mut laps)
             .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimisation", &optimized.routine)?;
         let statements =
             if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
-        let planned = PlannedRoutine {
+        Ok(PlannedRoutine {
             source,
             optimized,
             nodes,
             views,
             warnings,
+            changes: Arc::new(changes),
+            has_imports: !imported.is_empty(),
             text_nodes: assignments.text_nodes.clone(),
             initial: assignments.initial.clone(),
             statements,
             took: laps.took,
-        };
-        Ok((planned, changes))
+        })
     }
 
     /// Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
@@ -524,6 +596,8 @@ impl Backend {
             nodes,
             views,
             warnings,
+            changes,
+            has_imports,
             text_nodes,
             initial,
             statements,
@@ -535,8 +609,19 @@ impl Backend {
         let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
         let optimized = Arc::new(optimized);
         let reporter = self.reporter().clone();
-        let compiled =
-            Compiled { form, nodes, optimized, warnings, text_nodes, initial, logs, capsules, reporter };
+        let compiled = Compiled {
+            form,
+            nodes,
+            optimized,
+            warnings,
+            changes,
+            has_imports,
+            text_nodes,
+            initial,
+            logs,
+            capsules,
+            reporter,
+        };
         self.reporter().warnings(compiled.name(), compiled.warnings());
         compiled.report(self, &statements, &took);
         compiled
@@ -581,6 +666,8 @@ pub(crate) struct PlannedRoutine {
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
     warnings: Vec<Warning>,
+    changes: Arc<Changes>,
+    has_imports: bool,
     text_nodes: Nodes,
     initial: Option<Arc<Assignments>>,
     /// The statements for reports about calls; empty unless calls are reported.
@@ -592,6 +679,11 @@ pub(crate) struct PlannedRoutine {
 impl PlannedRoutine {
     pub(crate) fn name(&self) -> &str {
         &self.optimized.routine.name
+    }
+
+    /// The routine's changes to the computations of virtual nodes, and its nodes.
+    pub(crate) fn changes(&self) -> (&Changes, &[TensorNode]) {
+        (&self.changes, &self.nodes)
     }
 
     /// Adds the routine's decisions about nodes to `pending`.

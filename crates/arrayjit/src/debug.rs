@@ -47,6 +47,11 @@ impl DebugReporter {
         DebugReporter { level: settings.level, dump: DumpFilter::parse(&settings.dump), folder }
     }
 
+    /// Whether the settings select no report.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.level == 0 && self.dump.is_none()
+    }
+
     /// Reports the device, on level 1.
     pub(crate) fn device(&self, device: &Device) {
         self.report(1, || format!("device {}", device.name()));

@@ -105,7 +105,8 @@ mod cache; // compiled code by content
 mod calls; // kernel calls, in words
 mod debug; // reports on standard error
 mod dump; // the filter of dumps, and files for them
-mod log; // files for the logs of routines
+mod log;
+mod text_cache; // compiled texts // files for the logs of routines
 
 mod error;
 

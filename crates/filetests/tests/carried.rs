@@ -74,7 +74,7 @@ fn run_optimised(
             Ok(optimised) => {
                 carried += optimised.imported.len();
                 run(&optimised.optimized.routine, &optimised.nodes, values);
-                ctx.commit(optimised.changes);
+                ctx.commit(&optimised.changes, &optimised.nodes);
             }
             Err(OptimizeError::Mode { source, routine }) => {
                 let ModeError::NotVirtual { node, .. } = *source else {

@@ -437,6 +437,30 @@ impl TensorNode {
     }
 }
 
+impl TensorNode {
+    /// A builder of nodes like this one: the same label, dimensions, margins and decisions about the memory
+    /// mode, and the element type specified. Settles the element type.
+    ///
+    /// ```
+    /// # use tnode::{DType, TensorNode};
+    /// let w = TensorNode::builder("w").dims([64, 128]).dtype(DType::F16).build()?;
+    /// let other = w.to_builder()?.build()?;
+    /// assert_eq!((other.name(), other.dims()?, other.dtype()), (w.name(), w.dims()?, w.dtype()));
+    /// assert_ne!(other, w);
+    /// # Ok::<(), tnode::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the dimensions are not settled yet.
+    pub fn to_builder(&self) -> Result<NodeBuilder, Error> {
+        let mut builder =
+            TensorNode::builder(self.0.label.clone()).dims(self.dims_without_padding()?).dtype(self.dtype());
+        builder.padding = self.padding().cloned();
+        builder.modes = self.mode();
+        Ok(builder)
+    }
+}
+
 impl PartialEq for TensorNode {
     fn eq(&self, other: &TensorNode) -> bool {
         self.cmp(other) == Ordering::Equal

@@ -194,7 +194,7 @@ pub struct LoggingSettings {
 
 /// Limits of the cache of compiled routines, which finds routines by content and keeps the most recently used
 /// ones. Evicted code is freed with the last routine that was linked from it, and compiled again on the next
-/// request.
+/// request. A second cache, of compiled texts, has the same limits and at most 64 entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

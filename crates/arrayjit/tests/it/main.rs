@@ -25,6 +25,7 @@ mod numeric_settings;
 mod prelude;
 mod random;
 mod re_exports;
+mod repeated_texts;
 mod slices;
 mod small_stacks;
 mod symbols;

@@ -36,15 +36,23 @@ use crate::passes::{InlineRejection, KEEP_IN_MEMORY, ModeError};
 /// The computations of virtual nodes of the routines optimised so far.
 #[derive(Clone, Debug, Default)]
 pub struct OptimizeCtx {
-    known: BTreeMap<WeakNode, KnownComputation>,
+    known: BTreeMap<WeakNode, BoundComputation>,
 }
 
-/// The changes of a routine to the context in which it was optimised.
+/// The changes of a routine to the context in which it was optimised. They name nodes by their position in
+/// the routine's table, so they hold for the routine over any nodes.
 #[derive(Clone, Debug)]
 pub struct Changes {
     routine: String,
-    overwritten: BTreeSet<TensorNode>,
-    defined: Vec<(TensorNode, KnownComputation)>,
+    overwritten: BTreeSet<NodeRef>,
+    defined: Vec<(NodeRef, KnownComputation)>,
+}
+
+/// A computation with the handles of the nodes that it reads.
+#[derive(Clone, Debug)]
+struct BoundComputation {
+    computation: KnownComputation,
+    inputs: BTreeMap<NodeRef, TensorNode>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +75,7 @@ struct InlinableComputation {
     /// The node, as the body names it.
     own: NodeRef,
     /// The nodes it reads.
-    inputs: BTreeMap<NodeRef, (TensorNode, NodeDecl)>,
+    inputs: BTreeMap<NodeRef, NodeDecl>,
     /// The symbols it mentions.
     symbols: BTreeMap<SymbolId, Symbol>,
     /// Whether the computation reads the merge buffer.
@@ -75,21 +83,25 @@ struct InlinableComputation {
 }
 
 impl OptimizeCtx {
-    /// Applies the changes of a routine. Call it once nothing can fail any more.
-    pub fn commit(&mut self, changes: Changes) {
+    /// Applies the changes of a routine over these nodes, the nodes of its table in order. Call it once
+    /// nothing can fail any more.
+    pub fn commit(&mut self, changes: &Changes, nodes: &[TensorNode]) {
         self.known.retain(|node, _| node.upgrade().is_some());
+        let handle = |node: &NodeRef| nodes.get(node.index()).cloned();
+        let overwritten: BTreeSet<TensorNode> = changes.overwritten.iter().filter_map(handle).collect();
         for entry in self.known.values_mut() {
-            let KnownComputation::Known(computation) = entry else { continue };
-            let changed = computation.inputs.values().find(|(node, _)| changes.overwritten.contains(node));
-            if let Some((input, _)) = changed {
-                *entry = KnownComputation::Changed { input: input.name(), routine: changes.routine.clone() };
+            if let Some(input) = entry.inputs.values().find(|node| overwritten.contains(node)) {
+                let (input, routine) = (input.name(), changes.routine.clone());
+                let computation = KnownComputation::Changed { input, routine };
+                *entry = BoundComputation { computation, inputs: BTreeMap::new() };
             }
         }
-        for (node, entry) in changes.defined {
-            let key = node.downgrade();
+        for (node, computation) in &changes.defined {
+            let Some(key) = handle(node).map(|node| node.downgrade()) else { continue };
+            let inputs = computation.inputs().filter_map(|input| Some((*input, handle(input)?))).collect();
             // `insert` alone would keep an equal key of a dropped node that had the same id.
             self.known.remove(&key);
-            self.known.insert(key, entry);
+            self.known.insert(key, BoundComputation { computation: computation.clone(), inputs });
         }
     }
 
@@ -103,7 +115,7 @@ impl OptimizeCtx {
         self.known.is_empty()
     }
 
-    fn find(&self, node: &TensorNode) -> Option<&KnownComputation> {
+    fn find(&self, node: &TensorNode) -> Option<&BoundComputation> {
         let (key, entry) = self.known.get_key_value(&node.downgrade())?;
         key.upgrade().is_some().then_some(entry)
     }
@@ -181,13 +193,13 @@ impl Importer<'_> {
             let name = import.lowered.routine.node(node).name.clone();
             Err(ModeError::NotVirtual { node, name, rejection, remedy: KEEP_IN_MEMORY })
         };
-        let computation = match self.ctx.find(&self.lowered.nodes[node.index()]) {
-            None => return Ok(()),
-            Some(KnownComputation::Changed { input, routine }) => {
+        let Some(found) = self.ctx.find(&self.lowered.nodes[node.index()]) else { return Ok(()) };
+        let computation = match &found.computation {
+            KnownComputation::Changed { input, routine } => {
                 let (input, routine) = (input.clone(), routine.clone());
                 return rejected(InlineRejection::InputChanged { input, routine }, self);
             }
-            Some(KnownComputation::Known(computation)) => Arc::clone(computation),
+            KnownComputation::Known(computation) => Arc::clone(computation),
         };
         self.done.insert(node);
         self.imported.push((node, computation.routine.clone()));
@@ -197,12 +209,12 @@ impl Importer<'_> {
         };
         let mut nodes = BTreeMap::from([(computation.own, node)]);
         let mut before = Vec::new();
-        for (&inner, (handle, decl)) in &computation.inputs {
+        for (&inner, handle) in &found.inputs {
             if handle.mode().mode() == Some(MemoryMode::Local) {
                 let (input, routine) = (handle.name(), computation.routine.clone());
                 return rejected(InlineRejection::InputLocal { input, routine }, self);
             }
-            let input = self.table_entry(handle, decl);
+            let input = self.table_entry(handle, &computation.inputs[&inner]);
             before.extend(handle.mode().known_virtual().then_some(ImportTask::Find(input)));
             nodes.insert(inner, input);
         }
@@ -284,21 +296,28 @@ impl Changes {
     /// computations.
     pub(super) fn new(
         routine: &Routine,
-        nodes: &[TensorNode],
         own: &BTreeSet<NodeRef>,
         computed: Vec<InlinedComputation>,
     ) -> Changes {
-        let overwritten = own.iter().filter_map(|node| nodes.get(node.index())).cloned().collect();
+        let overwritten = own.clone();
         let exported = computed.into_iter().filter(|computed| own.contains(&computed.node));
-        let defined = exported.filter_map(|computed| {
-            let node = nodes.get(computed.node.index())?.clone();
-            Some((node, entry(routine, nodes, computed)))
-        });
+        let defined = exported.map(|computed| (computed.node, entry(routine, computed)));
         Changes { routine: routine.name.clone(), overwritten, defined: defined.collect() }
     }
 }
 
-fn entry(routine: &Routine, nodes: &[TensorNode], computed: InlinedComputation) -> KnownComputation {
+impl KnownComputation {
+    /// The nodes that the computation reads.
+    fn inputs(&self) -> impl Iterator<Item = &NodeRef> {
+        let known = match self {
+            KnownComputation::Known(computation) => Some(computation.inputs.keys()),
+            KnownComputation::Changed { .. } => None,
+        };
+        known.into_iter().flatten()
+    }
+}
+
+fn entry(routine: &Routine, computed: InlinedComputation) -> KnownComputation {
     let InlinedComputation { node, body: pieces, overwritten } = computed;
     if let Some(input) = overwritten {
         return KnownComputation::Changed {
@@ -307,10 +326,8 @@ fn entry(routine: &Routine, nodes: &[TensorNode], computed: InlinedComputation) 
         };
     }
     let effects = Effects::of(&pieces);
-    let inputs =
-        effects.reads.iter().filter(|input| **input != node).filter_map(|&input| {
-            Some((input, (nodes.get(input.index())?.clone(), routine.node(input).clone())))
-        });
+    let inputs = effects.reads.iter().filter(|input| **input != node);
+    let inputs = inputs.map(|&input| (input, routine.node(input).clone()));
     let mut symbols = BTreeMap::new();
     let mut mention = |id: SymbolId| drop(symbols.insert(id, routine.symbol(id).clone()));
     effects.vars.iter().for_each(|var| match var {

@@ -145,7 +145,7 @@ pub fn optimize_in(
     }
     let Lowered { routine, nodes } = lowered;
     let (optimized, computed) = run(routine, settings, on_pass)?;
-    let changes = Changes::new(&optimized.routine, &nodes, &own, computed);
+    let changes = Changes::new(&optimized.routine, &own, computed);
     Ok(InContext { optimized, nodes, imported, changes })
 }
 
