@@ -1,5 +1,7 @@
 //! Softmax, normalisation, and losses.
 
+use arrayjit::DType;
+
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand},
@@ -74,18 +76,24 @@ impl Tensor {
         })
     }
 
-    /// x / √(mean(x²) + eps) · weight over the last axis.
+    /// x / √(mean(x²) + eps) · weight over the last axis. If `eps` is `None`, it is the machine epsilon of the
+    /// type in which squares are summed, as in torch: 2⁻⁵² for f64, else 2⁻²³.
     ///
     /// # Errors
     /// Weights of another shape than the last axis, or integers.
     #[track_caller]
-    pub fn rms_norm(&self, weight: impl TensorOperand, eps: f64) -> Result<Tensor, TensorError> {
+    pub fn rms_norm(
+        &self,
+        weight: impl TensorOperand,
+        eps: impl Into<Option<f64>>,
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("rms_norm");
         let weight = weight.argument();
         self.floats(call)?;
         let last = self.last_axis(call, &[weight])?;
         let rank = self.rank();
         let (wide, narrow) = sum_types(self.dtype());
+        let eps = eps.into().unwrap_or(if wide == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
         let (t, r) = (whole("t", rank), whole("r", rank));
         self.graph().result(call, &[("x", Argument::Tensor(self)), ("g", weight)], |y| {
             format!(

@@ -48,18 +48,18 @@ impl Module for LayerNorm {
 pub struct RmsNorm {
     /// `weight`, of shape `[size]`.
     pub weight: Parameter,
-    /// The number that is added to the mean of squares.
-    pub eps: f64,
+    /// The number that is added to the mean of squares; without one, the machine epsilon of the type of sums.
+    pub eps: Option<f64>,
 }
 
 impl RmsNorm {
-    /// Normalises a last axis of `size` elements, with an eps of 1e-6. The weight is 1 at first.
+    /// Normalises a last axis of `size` elements, without an eps of its own, as torch. The weight is 1 at first.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
     pub fn new(params: &Params, size: usize) -> Result<RmsNorm, TensorError> {
-        Ok(RmsNorm { weight: params.parameter("weight", [size], Init::ONES)?, eps: 1e-6 })
+        Ok(RmsNorm { weight: params.parameter("weight", [size], Init::ONES)?, eps: None })
     }
 }
 

@@ -111,8 +111,35 @@ fn normalisation() {
         |norm, x| Ok(vec![norm.forward(&x[0])?]),
     );
     check_module("layer_norm", &[2, 3, 6], |params| LayerNorm::new(params, 6));
-    check_module("rms_norm", &[2, 3, 6], |params| RmsNorm::new(params, 6));
+    check_module("rms_norm", &[2, 3, 6], |params| {
+        Ok(RmsNorm { eps: Some(1e-6), ..RmsNorm::new(params, 6)? })
+    });
     check_module("group_norm", &[2, 6, 3, 2], |params| GroupNorm::new(params, 2, 6));
+}
+
+/// Without an eps, torch adds the machine epsilon of the type of sums: that of f32 for bf16 too.
+#[test]
+fn rms_norm_chooses_the_eps_of_torch() {
+    let mut goldens = Goldens::read("modules.safetensors", "rms_norm_default");
+    let cases = [
+        ("f32", DType::F32, 10, TOLERANCE),
+        ("f64", DType::F64, 25, 1e-12),
+        ("bf16", DType::Bf16, 10, 1.0 / 256.0),
+    ];
+    for (name, dtype, exponent, tolerance) in cases {
+        let scaled = pattern("rms_norm_default/x", &[2, 3, 6], 1.0, 0.0).values();
+        let scaled: Vec<f64> = scaled.iter().map(|x| x / f64::from(1 << exponent)).collect();
+        let mut values = HostArray::zeros(dtype, [2, 3, 6]).unwrap();
+        values.set_values(&scaled).unwrap();
+        let params = Params::new(1).with_dtype(dtype);
+        let norm = RmsNorm::new(&params, 6).unwrap();
+        let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        let graph = Graph::new();
+        let y = norm.forward(&graph.input("x", [2, 3, 6], dtype).unwrap()).unwrap();
+        let found = graph.compile(&weights, &[&y]).unwrap().run(&[("x", &values)]).unwrap();
+        goldens.compare("rms_norm_default", name, &found[0], tolerance);
+    }
+    assert!(goldens.names().is_empty());
 }
 
 #[test]

@@ -61,17 +61,6 @@ def fill(path, module):
     return module
 
 
-class RmsNorm(nn.Module):
-    """torch.nn.RMSNorm of later versions."""
-
-    def __init__(self, size):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-
-    def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.weight
-
-
 class Attention(nn.Module):
     """Attention of vectors to each other, or of queries to others."""
 
@@ -138,7 +127,12 @@ def write_modules():
     module_case(goldens, "batch_norm_train", nn.BatchNorm2d(3), (4, 3, 3, 2))
     module_case(goldens, "batch_norm_eval", nn.BatchNorm2d(3).eval(), (4, 3, 3, 2))
     module_case(goldens, "layer_norm", nn.LayerNorm(6), (2, 3, 6))
-    module_case(goldens, "rms_norm", RmsNorm(6), (2, 3, 6))
+    module_case(goldens, "rms_norm", nn.RMSNorm(6, eps=1e-6), (2, 3, 6))
+    for name, dtype, scale in [("f32", torch.float32, 2**-10), ("f64", torch.float64, 2**-25),
+                               ("bf16", torch.bfloat16, 2**-10)]:
+        # The squares of the elements are near the eps that torch chooses.
+        x = (pattern("rms_norm_default/x", (2, 3, 6)) * scale).to(dtype)
+        goldens[f"rms_norm_default/{name}"] = F.rms_norm(x, (6,))
     module_case(goldens, "group_norm", nn.GroupNorm(2, 6), (2, 6, 3, 2))
     module_case(goldens, "embedding", Lookup())
     module_case(goldens, "attention", Attention(8, 2), (2, 5, 8))
