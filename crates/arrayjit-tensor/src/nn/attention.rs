@@ -2,26 +2,29 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Linear, Module, ModuleTypes, linear, wrong_option, wrong_shape},
-    operand::Argument,
+    nn::{Dropout, Linear, Module, ModuleTypes, linear, wrong_option, wrong_shape},
+    operand::{Argument, number},
     parameter::{Init, Parameter, Params},
+    sample::STEP,
     shape::{access, letter},
     tensor::Tensor,
 };
 
-/// Which positions a [`MultiHeadAttention`] sees, and whether it has biases.
+/// Which positions a [`MultiHeadAttention`] sees, whether it has biases, and its dropout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MultiHeadAttentionOptions {
     /// Whether each position sees only itself and the positions before it.
     pub causal: bool,
     /// Whether the projections have biases.
     pub bias: bool,
+    /// The rate of dropout of the softmax, at least 0 and less than 1.
+    pub dropout: f64,
 }
 
 impl Default for MultiHeadAttentionOptions {
-    /// All positions, with biases.
+    /// All positions, with biases, without dropout.
     fn default() -> MultiHeadAttentionOptions {
-        MultiHeadAttentionOptions { causal: false, bias: true }
+        MultiHeadAttentionOptions { causal: false, bias: true, dropout: 0.0 }
     }
 }
 
@@ -40,6 +43,8 @@ pub struct MultiHeadAttention {
     pub heads: usize,
     /// Whether each position sees only itself and the positions before it.
     pub causal: bool,
+    /// Dropout of the softmax, in graphs for training.
+    pub dropout: Dropout,
 }
 
 impl MultiHeadAttention {
@@ -47,7 +52,8 @@ impl MultiHeadAttention {
     /// ±√(6 / (4 · `size`)), `out_proj.weight` in ±1/√`size`, and the biases are 0.
     ///
     /// # Errors
-    /// A number of heads that does not divide the size, a name that exists already, or a size that overflows.
+    /// A number of heads that does not divide the size, a rate of dropout outside 0..1, a name that exists
+    /// already, or a size that overflows.
     #[track_caller]
     pub fn new(
         params: &Params,
@@ -55,12 +61,13 @@ impl MultiHeadAttention {
         heads: usize,
         options: MultiHeadAttentionOptions,
     ) -> Result<MultiHeadAttention, TensorError> {
+        let call = Call::new("MultiHeadAttention");
         if heads == 0 || !size.is_multiple_of(heads) {
             let expected = format!("a divisor of {size}, the size of a vector");
-            let call = Call::new("MultiHeadAttention");
             return Err(wrong_option(call, params.path(), "heads", heads, expected));
         }
-        let MultiHeadAttentionOptions { causal, bias } = options;
+        let MultiHeadAttentionOptions { causal, bias, dropout } = options;
+        let dropout = Dropout::of_module(call, params, dropout)?;
         let init = Init::xavier_uniform(size, 3 * size);
         let in_proj_weight = params.parameter("in_proj_weight", [3 * size, size], init)?;
         let out = params.sub("out_proj");
@@ -70,7 +77,7 @@ impl MultiHeadAttention {
             in_proj_bias = Some(params.parameter("in_proj_bias", [3 * size], Init::ZEROS)?);
             out_proj.bias = Some(out.parameter("bias", [size], Init::ZEROS)?);
         }
-        Ok(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj, heads, causal })
+        Ok(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj, heads, causal, dropout })
     }
 
     /// Attention of the queries `[…, t, size]` to the keys and values `[…, s, size]`: `[…, t, size]`. With
@@ -124,20 +131,61 @@ impl MultiHeadAttention {
         let statements = head("q", "x", "t", starts[0], query.dtype())
             + &head("k", "y", "s", starts[1], key.dtype())
             + &head("v", "z", "s", starts[2], value.dtype());
-        let function = if self.causal { "causal_attention" } else { "attention" };
         let arguments = [at("q", &["h", "t", "c"]), at("k", &["h", "s", "c"]), at("v", &["h", "s", "c"])];
         let result = at("a", &["h", "t", "c"]);
+        let attended = match self.dropout.next_seed(query.graph()) {
+            Some(seed) => self.with_dropout(seed, &query.shape()[..query.rank() - 2], &arguments, &at),
+            None => {
+                let function = if self.causal { "causal_attention" } else { "attention" };
+                format!("{result} := {function}({})", arguments.join(", "))
+            }
+        };
         let inputs =
             [("x", Argument::Tensor(query)), ("y", Argument::Tensor(key)), ("z", Argument::Tensor(value))];
         let heads = query.graph().result(call, &inputs, |y| {
             format!(
-                "{statements}{result} := {function}({})\n{} := {}",
-                arguments.join(", "),
+                "{statements}{attended}\n{} := {}",
                 at(y, &["t", &format!("{width}*h + c")]),
                 types.narrowed(&result)
             )
         })?;
         self.out_proj.forward(&heads)
+    }
+
+    /// The statements of attention whose softmax has dropout. `outer` are the sizes of the axes in front of
+    /// the positions.
+    fn with_dropout(
+        &self,
+        seed: u32,
+        outer: &[usize],
+        [query, key, value]: &[String; 3],
+        at: &impl Fn(&str, &[&str]) -> String,
+    ) -> String {
+        let [score, weight, dropped] = ["d", "p", "w"].map(|node| at(node, &["h", "t", "s"]));
+        let [most, total] = ["m", "r"].map(|node| at(node, &["h", "t"]));
+        let (scaled, result) = (at("n", &["h", "t", "c"]), at("a", &["h", "t", "c"]));
+        // The elements that a causal attention does not write are 0.
+        let (seen, step, set) = match self.causal {
+            true => (" where s <= t", format!(" where s <= t, {STEP}"), ":+="),
+            false => ("", format!(" where {STEP}"), ":="),
+        };
+        // Random numbers have at most four indices, so the axes in front share one.
+        let row = outer.iter().enumerate().fold("0".to_owned(), |row, (axis, size)| match axis {
+            0 => letter(axis),
+            _ => format!("({row})*{size} + {}", letter(axis)),
+        });
+        let width = number((self.out_proj.weight.shape()[1] / self.heads) as f64);
+        let rate = number(self.dropout.rate);
+        format!(
+            "{scaled} := {query} * recip_sqrt({width})\n\
+             {score} :+= {scaled} * {key}{seen}\n\
+             {most} :max= {score}{seen}\n\
+             detach m\n\
+             {weight} {set} exp({score} - {most}){seen}\n\
+             {total} :+= {weight}{seen}\n\
+             {dropped} {set} where(uniform({seed}, @step, {row}, h, t, s) < {rate}, 0, {weight} / (1 - {rate})){step}\n\
+             {result} :+= {dropped} * {value} / {total}{seen}"
+        )
     }
 }
 

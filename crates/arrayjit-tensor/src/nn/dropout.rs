@@ -2,6 +2,7 @@
 
 use crate::{
     error::{Call, TensorError},
+    graph::Graph,
     nn::{Module, wrong_option},
     parameter::Params,
     tensor::Tensor,
@@ -26,11 +27,27 @@ impl Dropout {
     /// A rate outside 0..1.
     #[track_caller]
     pub fn new(params: &Params, rate: f64) -> Result<Dropout, TensorError> {
+        Dropout::checked(Call::new("Dropout"), params, "rate", rate)
+    }
+
+    /// The dropout of a module that has an option `dropout`.
+    pub(super) fn of_module(call: Call, params: &Params, rate: f64) -> Result<Dropout, TensorError> {
+        Dropout::checked(call, params, "dropout", rate)
+    }
+
+    fn checked(call: Call, params: &Params, option: &'static str, rate: f64) -> Result<Dropout, TensorError> {
         if !(0.0..1.0).contains(&rate) {
             let expected = "at least 0 and less than 1";
-            return Err(wrong_option(Call::new("Dropout"), params.path(), "rate", rate, expected));
+            return Err(wrong_option(call, params.path(), option, rate, expected));
         }
         Ok(Dropout { rate, path: params.path().to_owned(), seed: params.seed() })
+    }
+
+    /// The seed of the next call in a graph; none if nothing is dropped.
+    pub(super) fn next_seed(&self, graph: &Graph) -> Option<u32> {
+        let is_active = graph.is_training() && self.rate > 0.0;
+        // The name has the path of the module and the number of the call.
+        is_active.then(|| hash(self.seed, &graph.new_name("seed")))
     }
 }
 
@@ -38,12 +55,10 @@ impl Module for Dropout {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(&self.path);
-        if !x.graph().is_training() || self.rate == 0.0 {
-            return Ok(x.clone());
+        match self.next_seed(x.graph()) {
+            Some(seed) => x.dropout(self.rate, seed),
+            None => Ok(x.clone()),
         }
-        // The name has the path of the module and the number of the call.
-        let seed = hash(self.seed, &x.graph().new_name("seed"));
-        x.dropout(self.rate, seed)
     }
 }
 

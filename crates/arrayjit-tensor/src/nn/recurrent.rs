@@ -2,13 +2,13 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Module, ModuleTypes, check_axis, linear::uniform, wrong_option, wrong_shape},
+    nn::{Dropout, Module, ModuleTypes, check_axis, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
     parameter::{Parameter, Params},
     tensor::Tensor,
 };
 
-/// How many layers a recurrent network has, and the order of axes.
+/// How many layers and directions a recurrent network has, and the order of axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecurrentOptions {
     /// The number of layers, each of which has the outputs of the one before as inputs.
@@ -17,16 +17,22 @@ pub struct RecurrentOptions {
     pub bias: bool,
     /// Whether inputs and outputs are `[batch, time, …]` instead of `[time, batch, …]`.
     pub batch_first: bool,
+    /// The rate of dropout of the outputs of each layer but the last, at least 0 and less than 1.
+    pub dropout: f64,
+    /// Whether each layer also runs from the last step to the first, with parameters of its own. The outputs
+    /// of the two directions follow each other on the last axis.
+    pub bidirectional: bool,
 }
 
 impl Default for RecurrentOptions {
-    /// One layer with biases, `[time, batch, …]`, as torch.
+    /// One layer with biases in one direction, `[time, batch, …]`, without dropout, as torch.
     fn default() -> RecurrentOptions {
-        RecurrentOptions { layers: 1, bias: true, batch_first: false }
+        RecurrentOptions { layers: 1, bias: true, batch_first: false, dropout: 0.0, bidirectional: false }
     }
 }
 
-/// The parameters of a layer of a recurrent network. The rows of all gates follow each other.
+/// The parameters of one direction of a layer of a recurrent network. The rows of all gates follow each
+/// other. The names of a backward direction end with `_reverse`.
 pub struct RecurrentLayer {
     /// `weight_ih_l0` and so on, of shape `[gates · hidden, inputs]`.
     pub weight_ih: Parameter,
@@ -38,43 +44,53 @@ pub struct RecurrentLayer {
     pub bias_hh: Option<Parameter>,
 }
 
-/// A long short-term memory network, as torch's `LSTM` in one direction. The gates are input, forget, cell
+/// A long short-term memory network, as torch's `LSTM`. The gates are input, forget, cell
 /// and output, in this order. The number of steps in time is that of the input: each step has statements of
 /// its own, so the time to compile grows with it.
 ///
 /// Source: Hochreiter and Schmidhuber, Long short-term memory, 1997; Gers, Schmidhuber and Cummins, 2000.
 pub struct Lstm {
-    /// The parameters of each layer.
+    /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
     pub layers: Vec<RecurrentLayer>,
     /// Whether inputs and outputs are `[batch, time, …]`.
     pub batch_first: bool,
+    /// Whether the layers run in both directions.
+    pub bidirectional: bool,
+    /// Dropout of the outputs of each layer but the last, in graphs for training.
+    pub dropout: Dropout,
 }
 
 /// The state of an [`Lstm`] between two steps.
 #[derive(Clone, Debug)]
 pub struct LstmState {
-    /// The outputs of all layers, of shape `[layers, batch, hidden]`.
+    /// The outputs of all layers, of shape `[layers, batch, hidden]`, or `[2 · layers, batch, hidden]` in both
+    /// directions.
     pub hidden: Tensor,
-    /// The cells of all layers, of shape `[layers, batch, hidden]`.
+    /// The cells of all layers, of the same shape.
     pub cell: Tensor,
 }
 
-/// A network of gated recurrent units, as torch's `GRU` in one direction. The gates are reset, update and
+/// A network of gated recurrent units, as torch's `GRU`. The gates are reset, update and
 /// new, in this order. Each step in time has statements of its own, as in [`Lstm`].
 ///
 /// Source: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
 pub struct Gru {
-    /// The parameters of each layer.
+    /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
     pub layers: Vec<RecurrentLayer>,
     /// Whether inputs and outputs are `[batch, time, …]`.
     pub batch_first: bool,
+    /// Whether the layers run in both directions.
+    pub bidirectional: bool,
+    /// Dropout of the outputs of each layer but the last, in graphs for training.
+    pub dropout: Dropout,
 }
 
 impl Lstm {
-    /// A network with `hidden` outputs per step. All parameters are uniform in ±1/√`hidden`, as torch's.
+    /// A network with `hidden` outputs per step and direction. All parameters are uniform in ±1/√`hidden`, as
+    /// torch's.
     ///
     /// # Errors
-    /// No layers, a name that exists already, or a size that overflows.
+    /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
     #[track_caller]
     pub fn new(
         params: &Params,
@@ -82,8 +98,17 @@ impl Lstm {
         hidden: usize,
         options: RecurrentOptions,
     ) -> Result<Lstm, TensorError> {
-        let layers = new_layers(Call::new("Lstm"), params, Cell::Lstm, [inputs, hidden], options)?;
-        Ok(Lstm { layers, batch_first: options.batch_first })
+        let call = Call::new("Lstm");
+        let RecurrentOptions { batch_first, bidirectional, .. } = options;
+        let dropout = Dropout::of_module(call, params, options.dropout)?;
+        let layers = new_layers(call, params, Cell::Lstm, [inputs, hidden], options)?;
+        Ok(Lstm { layers, batch_first, bidirectional, dropout })
+    }
+
+    fn network(&self) -> Network<'_> {
+        let Lstm { layers, batch_first, bidirectional, dropout } = self;
+        let directions = if *bidirectional { 2 } else { 1 };
+        Network { cell: Cell::Lstm, layers, batch_first: *batch_first, directions, dropout }
     }
 
     /// The outputs of the last layer at all steps, and the state behind the last step. Starts from `state`,
@@ -98,9 +123,8 @@ impl Lstm {
         state: Option<&LstmState>,
     ) -> Result<(Tensor, LstmState), TensorError> {
         let call = Call::new("lstm");
-        let network = Network { cell: Cell::Lstm, layers: &self.layers, batch_first: self.batch_first };
         let states = state.map_or_else(Vec::new, |state| vec![&state.hidden, &state.cell]);
-        let (y, states) = network.run(call, x, &states)?;
+        let (y, states) = self.network().run(call, x, &states)?;
         match <[Tensor; 2]>::try_from(states) {
             Ok([hidden, cell]) => Ok((y, LstmState { hidden, cell })),
             Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
@@ -109,7 +133,8 @@ impl Lstm {
 }
 
 impl Module for Lstm {
-    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`; from zeros.
+    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
+    /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         Ok(self.forward_from(x, None)?.0)
@@ -117,10 +142,11 @@ impl Module for Lstm {
 }
 
 impl Gru {
-    /// A network with `hidden` outputs per step. All parameters are uniform in ±1/√`hidden`, as torch's.
+    /// A network with `hidden` outputs per step and direction. All parameters are uniform in ±1/√`hidden`, as
+    /// torch's.
     ///
     /// # Errors
-    /// No layers, a name that exists already, or a size that overflows.
+    /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
     #[track_caller]
     pub fn new(
         params: &Params,
@@ -128,20 +154,29 @@ impl Gru {
         hidden: usize,
         options: RecurrentOptions,
     ) -> Result<Gru, TensorError> {
-        let layers = new_layers(Call::new("Gru"), params, Cell::Gru, [inputs, hidden], options)?;
-        Ok(Gru { layers, batch_first: options.batch_first })
+        let call = Call::new("Gru");
+        let RecurrentOptions { batch_first, bidirectional, .. } = options;
+        let dropout = Dropout::of_module(call, params, options.dropout)?;
+        let layers = new_layers(call, params, Cell::Gru, [inputs, hidden], options)?;
+        Ok(Gru { layers, batch_first, bidirectional, dropout })
     }
 
-    /// The outputs of the last layer at all steps, and those of all layers at the last step, `[layers, batch,
-    /// hidden]`. Starts from `state`, of that shape too, or from zeros.
+    fn network(&self) -> Network<'_> {
+        let Gru { layers, batch_first, bidirectional, dropout } = self;
+        let directions = if *bidirectional { 2 } else { 1 };
+        Network { cell: Cell::Gru, layers, batch_first: *batch_first, directions, dropout }
+    }
+
+    /// The outputs of the last layer at all steps, and those of all layers behind their last step, `[layers,
+    /// batch, hidden]`, or `[2 · layers, batch, hidden]` in both directions. Starts from `state`, of that shape
+    /// too, or from zeros.
     ///
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
     pub fn forward_from(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("gru");
-        let network = Network { cell: Cell::Gru, layers: &self.layers, batch_first: self.batch_first };
-        let (y, states) = network.run(call, x, &state.into_iter().collect::<Vec<_>>())?;
+        let (y, states) = self.network().run(call, x, &state.into_iter().collect::<Vec<_>>())?;
         match <[Tensor; 1]>::try_from(states) {
             Ok([hidden]) => Ok((y, hidden)),
             Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
@@ -150,7 +185,8 @@ impl Gru {
 }
 
 impl Module for Gru {
-    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`; from zeros.
+    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
+    /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         Ok(self.forward_from(x, None)?.0)
@@ -218,8 +254,11 @@ impl Cell {
 /// A recurrent network that is evaluated.
 struct Network<'a> {
     cell: Cell,
+    /// All directions of a layer follow each other.
     layers: &'a [RecurrentLayer],
     batch_first: bool,
+    directions: usize,
+    dropout: &'a Dropout,
 }
 
 impl Network<'_> {
@@ -233,18 +272,22 @@ impl Network<'_> {
             let expected = format!("{order}, with at least one step and one sequence");
             return Err(graph.fail(call, wrong_shape(x, expected)));
         }
-        let batch = x.shape()[if self.batch_first { 0 } else { 1 }];
         let (mut y, mut last) = (x.clone(), vec![Vec::new(); self.cell.states().len()]);
-        for (at, layer) in self.layers.iter().enumerate() {
-            check_axis(call, &y, -1, layer.weight_ih.shape()[1], &layer.weight_ih)?;
-            let expected = [self.layers.len(), batch, layer.weight_hh.shape()[1]];
-            if let Some(state) = states.iter().find(|state| state.shape() != expected) {
-                let expected = format!("{expected:?}, layers, batch and size of {}", layer.weight_hh.name());
-                return Err(graph.fail(call, wrong_shape(state, expected)));
+        for first in (0..self.layers.len()).step_by(self.directions) {
+            if first > 0 {
+                y = self.dropout.forward(&y)?;
             }
-            let mut results = self.layer(call, &y, (at, layer), states)?.into_iter();
-            y = results.next().unwrap_or(y);
-            last.iter_mut().zip(results).for_each(|(all, state)| all.push(state));
+            let mut outputs = Vec::new();
+            for at in first..self.layers.len().min(first + self.directions) {
+                self.check(call, &y, at, states)?;
+                let mut results = self.layer(call, &y, at, states)?.into_iter();
+                outputs.extend(results.next());
+                last.iter_mut().zip(results).for_each(|(all, state)| all.push(state));
+            }
+            y = match outputs.as_slice() {
+                [forward] => forward.clone(),
+                both => Tensor::concat(&both.iter().collect::<Vec<_>>(), 2)?,
+            };
         }
         let mut stacked = Vec::new();
         for layers in &last {
@@ -253,14 +296,30 @@ impl Network<'_> {
         Ok((y, stacked))
     }
 
-    /// The outputs of a layer, and its state behind the last step.
+    /// Checks that the input and the states fit the layer at this position.
+    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), TensorError> {
+        let layer = &self.layers[at];
+        check_axis(call, x, -1, layer.weight_ih.shape()[1], &layer.weight_ih)?;
+        let batch = x.shape()[if self.batch_first { 0 } else { 1 }];
+        let expected = [self.layers.len(), batch, layer.weight_hh.shape()[1]];
+        match states.iter().find(|state| state.shape() != expected) {
+            None => Ok(()),
+            Some(state) => {
+                let expected = format!("{expected:?}, layers, batch and size of {}", layer.weight_hh.name());
+                Err(x.graph().fail(call, wrong_shape(state, expected)))
+            }
+        }
+    }
+
+    /// The outputs of one direction of a layer, and its state behind the last step.
     fn layer(
         &self,
         call: Call,
         x: &Tensor,
-        (at, layer): (usize, &RecurrentLayer),
+        at: usize,
         states: &[&Tensor],
     ) -> Result<Vec<Tensor>, TensorError> {
+        let layer = &self.layers[at];
         let hidden = layer.weight_hh.shape()[1];
         let types = ModuleTypes::new(x, &layer.weight_ih);
         let order = |node: &str, last: &str| match self.batch_first {
@@ -304,9 +363,14 @@ impl Network<'_> {
                 None => sum,
             }
         };
+        // The position in time of step n.
+        let time = match at % self.directions {
+            0 => "n".to_owned(),
+            _ => format!("{} - n", steps - 1),
+        };
         let step = self.cell.step(
             hidden,
-            |gate| part("i[n,b,{}]", ("bi", &layer.bias_ih), gate),
+            |gate| part(&format!("i[{time},b,{{}}]"), ("bi", &layer.bias_ih), gate),
             |gate| part("g[n][b,{}]", ("bh", &layer.bias_hh), gate),
         );
         let factor = types.widen("wh[k,j]", layer.weight_hh.dtype());
@@ -316,7 +380,7 @@ impl Network<'_> {
              repeat n in 0..{steps} {{\n\
              g[n][b,k] :+= h[n][b,j] * {factor}\n\
              {step}\
-             y[n,b,u] += h[n + 1][b,u]\n\
+             y[{time},b,u] += h[n + 1][b,u]\n\
              }}\n",
             types.wide
         );
@@ -345,9 +409,10 @@ fn new_layers(
     }
     let rows = cell.gates() * hidden;
     let mut layers = Vec::new();
-    for at in 0..options.layers {
-        let size = if at == 0 { inputs } else { hidden };
-        let name = |what: &str| format!("{what}_l{at}");
+    let directions: &[&str] = if options.bidirectional { &["", "_reverse"] } else { &[""] };
+    for (at, direction) in (0..options.layers).flat_map(|at| directions.iter().map(move |name| (at, name))) {
+        let size = if at == 0 { inputs } else { directions.len() * hidden };
+        let name = |what: &str| format!("{what}_l{at}{direction}");
         let weight_ih = params.parameter(&name("weight_ih"), [rows, size], uniform(hidden))?;
         let weight_hh = params.parameter(&name("weight_hh"), [rows, hidden], uniform(hidden))?;
         let (mut bias_ih, mut bias_hh) = (None, None);

@@ -8,6 +8,7 @@ use arrayjit_tensor::{
         GroupNorm, Gru, LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions,
         RecurrentOptions, RmsNorm,
     },
+    session::{Batch, gradient_check},
 };
 
 use crate::torch::{Goldens, file_bytes, pattern};
@@ -31,7 +32,7 @@ fn all_modules(params: &Params) -> Result<Vec<Case>, TensorError> {
         (vectors, Box::new(RmsNorm::new(&p("rms_norm"), 8)?)),
         (vectors, Box::new(MultiHeadAttention::new(&p("attention"), 8, 2, attention)?)),
         (vectors, Box::new(Lstm::new(&p("lstm"), 8, 5, sequence)?)),
-        (vectors, Box::new(Gru::new(&p("gru"), 8, 5, sequence)?)),
+        (vectors, Box::new(Gru::new(&p("gru"), 8, 5, RecurrentOptions { bidirectional: true, ..sequence })?)),
     ])
 }
 
@@ -107,6 +108,101 @@ fn dropout_drops_in_training_only() {
     assert!((700..800).contains(&kept), "{kept} of 1000 elements are kept");
     assert!(first.iter().all(|&x| x == 0.0 || (x - 4.0 / 3.0).abs() < 1e-6));
     assert!(first != second && first != run(1).0 && first == run(0).0);
+}
+
+/// The output of a module of one input.
+fn output(
+    graph: &Graph,
+    weights: &Weights,
+    symbols: &[(&str, i64)],
+    x: &HostArray,
+    forward: impl Fn(&Tensor) -> Result<Tensor, TensorError>,
+) -> Vec<f64> {
+    let y = forward(&graph.input("x", x.dims().iter().copied(), DType::F32).unwrap()).unwrap();
+    let model = graph.compile(weights, &[&y]).unwrap();
+    model.run_with(&[("x", x)], symbols).unwrap()[0].values()
+}
+
+/// Checks that each element is 0 or divided by 1 - 0.25, and that about a quarter is 0.
+fn check_dropped(found: &[f64], all: &[f64]) {
+    let is_dropped = |(found, all): (&f64, &f64)| {
+        assert!(*found == 0.0 || (found - all / 0.75).abs() < 1e-5, "{found}, {all} without dropout");
+        *found == 0.0 && *all != 0.0
+    };
+    let dropped = found.iter().zip(all).filter(|&pair| is_dropped(pair)).count();
+    let count = all.iter().filter(|&&all| all != 0.0).count();
+    assert!((count / 6..count / 3).contains(&dropped), "{dropped} of {count} elements are dropped");
+}
+
+/// With values that are the rows of an identity matrix, the result is the softmax.
+#[test]
+fn attention_drops_elements_of_the_softmax() {
+    for causal in [false, true] {
+        let params = Params::new(3);
+        let options = MultiHeadAttentionOptions { causal, bias: false, dropout: 0.25 };
+        let attention = MultiHeadAttention::new(&params.sub("attn"), 8, 2, options).unwrap();
+        let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        let identity = |rows: usize| (0..rows * 8).map(|at| f32::from(u8::from(at / 8 % 8 == at % 8)));
+        let set = |parameter, rows: usize| {
+            let values: Vec<f32> = identity(rows).collect();
+            weights.set(parameter, &HostArray::from_slice(&values, [rows, 8]).unwrap()).unwrap();
+        };
+        set(&attention.in_proj_weight, 24);
+        set(&attention.out_proj.weight, 8);
+        let x = pattern("x", &[5, 4, 4, 8], 2.0, 0.0);
+        let softmax = |x: &Tensor| {
+            let text = "v[a,b,s,i] := i % 4 == s where a < 5, b < 4, s < 4, i < 8";
+            attention.attend(x, x, &x.graph().apply(text, &[])?.to_dtype(DType::F32)?)
+        };
+        let all = output(&Graph::new(), &weights, &[], &x, softmax);
+        let at_step = |step| output(&Graph::for_training(), &weights, &[("step", step)], &x, softmax);
+        let [first, second] = [at_step(0), at_step(1)];
+        check_dropped(&first, &all);
+        check_dropped(&second, &all);
+        assert_ne!(first, second);
+        let x = pattern("x", &[1, 3, 8], 2.0, 0.0);
+        let loss = |batch: &Batch| attention.forward(&batch.input("x")?)?.tanh()?.sum(..);
+        gradient_check(&weights, &[("x", &x)], loss).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// The second layer of a network, with gates that are open, maps its inputs by tanh ∘ tanh at each step.
+#[test]
+fn recurrent_networks_drop_outputs_between_layers() {
+    let (hidden, steps) = (6, 5);
+    let params = Params::new(3);
+    let options = RecurrentOptions { bidirectional: true, ..RecurrentOptions::default() };
+    let deep = RecurrentOptions { layers: 2, dropout: 0.25, ..options };
+    let lstm = Lstm::new(&params.sub("lstm"), 3, hidden, deep).unwrap();
+    let first =
+        Lstm::new(&params.sub("first"), 3, hidden, RecurrentOptions { dropout: 0.25, ..options }).unwrap();
+    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let mut state = weights.state_dict().unwrap();
+    let array = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
+        let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
+        HostArray::from_slice(&values, shape.iter().copied()).unwrap()
+    };
+    for (direction, offset) in [("", 0), ("_reverse", hidden)] {
+        for part in ["weight_ih", "weight_hh", "bias_ih", "bias_hh"] {
+            let values = state[&format!("lstm.{part}_l0{direction}")].try_clone().unwrap();
+            state.insert(format!("first.{part}_l0{direction}"), values);
+        }
+        let mut set = |part: &str, values| state.insert(format!("lstm.{part}_l1{direction}"), values);
+        set("weight_hh", array(&[4 * hidden, hidden], &|_| 0.0));
+        set("bias_hh", array(&[4 * hidden], &|_| 0.0));
+        set("bias_ih", array(&[4 * hidden], &|at| [200.0, -200.0, 0.0, 200.0][at / hidden]));
+        let cell = |at: usize| {
+            let (row, column) = (at / (2 * hidden), at % (2 * hidden));
+            f32::from(u8::from(row / hidden == 2 && row % hidden + offset == column))
+        };
+        set("weight_ih", array(&[4 * hidden, 2 * hidden], &cell));
+    }
+    weights.load_state_dict(&state).unwrap();
+    let x = pattern("x", &[steps, 4, 3], 1.0, 0.0);
+    let found = output(&Graph::for_training(), &weights, &[("step", 0)], &x, |x| lstm.forward(x));
+    // Nothing is dropped behind the last layer: the graph has no symbol `step`.
+    let all = output(&Graph::for_training(), &weights, &[], &x, |x| first.forward(x));
+    check_dropped(&found.iter().map(|y| y.atanh().atanh()).collect::<Vec<_>>(), &all);
 }
 
 #[test]
@@ -206,6 +302,16 @@ fn errors_name_module_and_parameter() {
     assert_eq!(
         options(dropout.err().unwrap()),
         "Dropout in drop: rate is 1, expected at least 0 and less than 1"
+    );
+    let dropped = RecurrentOptions { dropout: -0.5, ..RecurrentOptions::default() };
+    assert_eq!(
+        options(Gru::new(&params.sub("gru"), 2, 2, dropped).err().unwrap()),
+        "Gru in gru: dropout is -0.5, expected at least 0 and less than 1"
+    );
+    let dropped = MultiHeadAttentionOptions { dropout: 1.0, ..MultiHeadAttentionOptions::default() };
+    assert_eq!(
+        options(MultiHeadAttention::new(&params.sub("m"), 2, 2, dropped).err().unwrap()),
+        "MultiHeadAttention in m: dropout is 1, expected at least 0 and less than 1"
     );
     let again = Linear::new(&params.sub("net.linear"), 8, 5);
     assert_eq!(

@@ -167,33 +167,61 @@ fn attention() {
     check_module("attention_causal", &[2, 5, 8], |params| {
         MultiHeadAttention::new(&params.sub("inner"), 8, 2, causal)
     });
+    let evaluated = MultiHeadAttentionOptions { dropout: 0.5, ..options };
+    let attention = |params: &Params| MultiHeadAttention::new(&params.sub("inner"), 8, 2, evaluated);
+    check("attention_dropout", &Graph::new(), &[&[2, 5, 8]], attention, |attention, x| {
+        Ok(vec![attention.forward(&x[0])?])
+    });
     check("attention_cross", &Graph::new(), &[&[2, 3, 8], &[2, 5, 8]], build, |attention, x| {
         Ok(vec![attention.attend(&x[0], &x[1], &x[1])?])
     });
 }
 
-#[test]
-fn recurrent_networks() {
-    let options = RecurrentOptions { layers: 2, ..RecurrentOptions::default() };
+/// Compares an LSTM that starts from given states, in evaluation.
+fn check_lstm(path: &str, shapes: &[&[usize]], hidden: usize, options: RecurrentOptions) {
     check(
-        "lstm",
+        path,
         &Graph::new(),
-        &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]],
-        |params| Lstm::new(&params.sub("inner"), 3, 4, RecurrentOptions { batch_first: true, ..options }),
+        shapes,
+        |params| Lstm::new(&params.sub("inner"), 3, hidden, options),
         |lstm, x| {
             let state = LstmState { hidden: x[1].clone(), cell: x[2].clone() };
             let (y, LstmState { hidden, cell }) = lstm.forward_from(&x[0], Some(&state))?;
             Ok(vec![y, hidden, cell])
         },
     );
+}
+
+/// Compares a GRU that starts from a given state.
+fn check_gru(path: &str, shapes: &[&[usize]], hidden: usize, options: RecurrentOptions) {
     check(
-        "gru",
+        path,
         &Graph::new(),
-        &[&[3, 2, 3], &[2, 2, 4]],
-        |params| Gru::new(&params.sub("inner"), 3, 4, options),
+        shapes,
+        |params| Gru::new(&params.sub("inner"), 3, hidden, options),
         |gru, x| {
             let (y, hidden) = gru.forward_from(&x[0], Some(&x[1]))?;
             Ok(vec![y, hidden])
         },
     );
+}
+
+#[test]
+fn recurrent_networks() {
+    let options = RecurrentOptions { layers: 2, ..RecurrentOptions::default() };
+    let batch_first = RecurrentOptions { batch_first: true, ..options };
+    check_lstm("lstm", &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]], 4, batch_first);
+    check_gru("gru", &[&[3, 2, 3], &[2, 2, 4]], 4, options);
+    let evaluated = RecurrentOptions { dropout: 0.5, ..options };
+    check_lstm("lstm_dropout", &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]], 2, evaluated);
+}
+
+#[test]
+fn bidirectional_recurrent_networks() {
+    let options = RecurrentOptions { bidirectional: true, ..RecurrentOptions::default() };
+    let deep = RecurrentOptions { layers: 2, batch_first: true, ..options };
+    check_lstm("lstm_bidirectional", &[&[2, 3, 3], &[4, 2, 2], &[4, 2, 2]], 2, deep);
+    let shapes: &[&[usize]] = &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]];
+    check_lstm("lstm_bidirectional_without_bias", shapes, 2, RecurrentOptions { bias: false, ..options });
+    check_gru("gru_bidirectional", &[&[3, 2, 3], &[6, 2, 2]], 2, RecurrentOptions { layers: 3, ..options });
 }

@@ -64,9 +64,9 @@ def fill(path, module):
 class Attention(nn.Module):
     """Attention of vectors to each other, or of queries to others."""
 
-    def __init__(self, size, heads, causal=False):
+    def __init__(self, size, heads, causal=False, dropout=0.0):
         super().__init__()
-        self.inner = nn.MultiheadAttention(size, heads, batch_first=True)
+        self.inner = nn.MultiheadAttention(size, heads, dropout=dropout, batch_first=True)
         self.causal = causal
 
     def forward(self, x, others=None):
@@ -141,6 +141,16 @@ def write_modules():
     lstm = nn.LSTM(3, 4, num_layers=2, batch_first=True)
     module_case(goldens, "lstm", Recurrent(lstm), (2, 3, 3), (2, 2, 4), (2, 2, 4))
     module_case(goldens, "gru", Recurrent(nn.GRU(3, 4, num_layers=2)), (3, 2, 3), (2, 2, 4))
+    lstm = nn.LSTM(3, 2, num_layers=2, batch_first=True, bidirectional=True)
+    module_case(goldens, "lstm_bidirectional", Recurrent(lstm), (2, 3, 3), (4, 2, 2), (4, 2, 2))
+    lstm = nn.LSTM(3, 2, bidirectional=True, bias=False)
+    module_case(goldens, "lstm_bidirectional_without_bias", Recurrent(lstm), (3, 2, 3), (2, 2, 2), (2, 2, 2))
+    gru = nn.GRU(3, 2, num_layers=3, bidirectional=True)
+    module_case(goldens, "gru_bidirectional", Recurrent(gru), (3, 2, 3), (6, 2, 2))
+    # In evaluation, dropout drops nothing.
+    lstm = nn.LSTM(3, 2, num_layers=2, dropout=0.5).eval()
+    module_case(goldens, "lstm_dropout", Recurrent(lstm), (3, 2, 3), (2, 2, 2), (2, 2, 2))
+    module_case(goldens, "attention_dropout", Attention(8, 2, dropout=0.5).eval(), (2, 5, 8))
     return goldens
 
 
