@@ -14,3 +14,4 @@ mod sessions;
 mod torch;
 mod torch_models;
 mod torch_modules;
+mod torch_optimizers;

@@ -1,12 +1,13 @@
 """Writes what torch computes for each module and for training whole models, to be compared with this crate.
 
-Run it with torch and safetensors, on any machine: `python goldens.py`. It writes three files next to itself,
-which tests/it/torch_modules.rs and tests/it/torch_models.rs read:
+Run it with torch and safetensors, on any machine: `python goldens.py`. It writes four files next to itself,
+which tests/it/torch_modules.rs, tests/it/torch_optimizers.rs and tests/it/torch_models.rs read:
 
 * modules.safetensors: for each module, its outputs, its buffers after the run, and the gradient of
   sum(output * coefficients) by each input and parameter.
 * models.safetensors: for each model, the losses of 100 steps of gradient descent, and each gradient of the
   first step.
+* optimizers.safetensors: for each optimiser, the parameters of a layer after each of 20 steps.
 * checkpoint.safetensors: the state of a model as a user of torch saves it.
 
 Weights and data are not stored: `pattern` makes the same numbers from names in both languages. The learning
@@ -291,6 +292,51 @@ def write_models():
     return goldens
 
 
+def optimizer_case(goldens, path, make, clip_norm=None, schedule=None):
+    """Trains one layer by an optimiser, and stores the parameters after each step."""
+    layer = nn.Linear(4, 3)
+    with torch.no_grad():
+        fill("optimizers", layer)
+    x, target = pattern("optimizers/x", (8, 4)), pattern("optimizers/target", (8, 3))
+    optimizer = make(layer.parameters())
+    scheduler = schedule and schedule(optimizer)
+    steps = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.mse_loss(layer(x).tanh(), target).backward()
+        if clip_norm:
+            nn.utils.clip_grad_norm_(layer.parameters(), clip_norm)
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+        steps.append(torch.cat([p.detach().flatten() for p in layer.parameters()]))
+    goldens[path] = torch.stack(steps)
+
+
+def write_optimizers():
+    goldens = {}
+
+    def case(name, kind, **others):
+        options = {key: others.pop(key) for key in list(others) if key not in ("clip_norm", "schedule")}
+        optimizer_case(goldens, f"optimizers/{name}", lambda params: kind(params, **options), **others)
+
+    sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+    case("sgd", sgd, lr=0.5)
+    case("sgd_decay", sgd, lr=0.5, weight_decay=0.1)
+    case("sgd_momentum", sgd, lr=0.2, momentum=0.9)
+    case("sgd_momentum_decay", sgd, lr=0.2, momentum=0.9, weight_decay=0.1)
+    case("sgd_nesterov", sgd, lr=0.2, momentum=0.9, nesterov=True)
+    case("sgd_nesterov_decay", sgd, lr=0.2, momentum=0.9, nesterov=True, weight_decay=0.1)
+    case("sgd_clipped", sgd, lr=0.5, momentum=0.5, clip_norm=0.1)
+    case("adam", adam, lr=0.05)
+    case("adam_options", adam, lr=0.05, betas=(0.7, 0.9), eps=1e-3)
+    case("adamw", adamw, lr=0.05)
+    case("adamw_options", adamw, lr=0.05, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.3)
+    case("adamw_cosine", adamw, lr=0.05, clip_norm=0.1,
+         schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20, 0.005))
+    return goldens
+
+
 class Checkpoint(nn.Module):
     def __init__(self):
         super().__init__()
@@ -325,7 +371,7 @@ if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
     state, evaluated = write_checkpoint()
     for name, values in [("modules", write_modules() | evaluated), ("models", write_models()),
-                         ("checkpoint", state)]:
+                         ("optimizers", write_optimizers()), ("checkpoint", state)]:
         path = os.path.join(folder, f"{name}.safetensors")
         save_file({name: value.contiguous() for name, value in values.items()}, path)
         print(f"{path}: {os.path.getsize(path)} bytes")

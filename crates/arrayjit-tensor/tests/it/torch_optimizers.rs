@@ -1,0 +1,62 @@
+//! Optimisers change parameters as torch's do, in each of 20 steps.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
+
+use arrayjit_tensor::{
+    Backend, DType, Graph, Params, Weights,
+    nn::{Linear, Module},
+    optim::{Adam, AdamW, Optimizer, OptimizerState, Schedule, Sgd, UpdateRule},
+};
+
+use crate::torch::{Goldens, fill, pattern};
+
+/// The largest distance from torch's parameters, relative to the largest of them.
+const TOLERANCE: f64 = 1e-5;
+
+/// Trains the layer of `optimizer_case` in goldens.py, and compares its parameters after each step.
+fn check<R: UpdateRule>(goldens: &mut Goldens, name: &str, optimizer: &Optimizer<R>) {
+    let params = Params::new(1);
+    let layer = Linear::new(&params, 4, 3).unwrap();
+    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    fill("optimizers", &weights);
+    let graph = Graph::for_training();
+    let x = graph.input("x", [8, 4], DType::F32).unwrap();
+    let target = graph.input("target", [8, 3], DType::F32).unwrap();
+    let loss = layer.forward(&x).unwrap().tanh().unwrap().mse_loss(&target).unwrap();
+    optimizer.update(&loss, &OptimizerState::new(&weights)).unwrap();
+    let model = graph.compile(&weights, &[&loss]).unwrap();
+
+    let x = pattern("optimizers/x", &[8, 4], 1.0, 0.0);
+    let target = pattern("optimizers/target", &[8, 3], 1.0, 0.0);
+    let expected = goldens.take(name);
+    assert_eq!(expected.dims().as_slice(), [20, 15], "{name}");
+    for (step, expected) in expected.values().chunks(15).enumerate() {
+        model.start(&[("x", &x), ("target", &target)], &[("step", step as i64)]).unwrap();
+        let found = params.all().into_iter().flat_map(|parameter| weights.get(&parameter).unwrap().values());
+        let largest = expected.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+        for (found, expected) in found.zip(expected) {
+            let is_close = (found - expected).abs() <= TOLERANCE * largest;
+            assert!(is_close, "{name}, step {step}: {found}, torch has {expected}");
+        }
+    }
+}
+
+#[test]
+fn optimizers_update_as_those_of_torch() {
+    let mut goldens = Goldens::read("optimizers.safetensors", "optimizers");
+    let all = &mut goldens;
+    let momentum = Sgd::new(0.2).momentum(0.9);
+    check(all, "sgd", &Sgd::new(0.5));
+    check(all, "sgd_decay", &Sgd::new(0.5).weight_decay(0.1));
+    check(all, "sgd_momentum", &momentum);
+    check(all, "sgd_momentum_decay", &momentum.clone().weight_decay(0.1));
+    check(all, "sgd_nesterov", &momentum.clone().nesterov());
+    check(all, "sgd_nesterov_decay", &momentum.nesterov().weight_decay(0.1));
+    check(all, "sgd_clipped", &Sgd::new(0.5).momentum(0.5).clip_norm(0.1));
+    check(all, "adam", &Adam::new(0.05));
+    check(all, "adam_options", &Adam::new(0.05).betas(0.7, 0.9).eps(1e-3));
+    check(all, "adamw", &AdamW::new(0.05));
+    check(all, "adamw_options", &AdamW::new(0.05).betas(0.7, 0.9).eps(1e-3).weight_decay(0.3));
+    let cosine = AdamW::new(0.05).schedule(Schedule::cosine_decay(20, 0.1)).clip_norm(0.1);
+    check(all, "adamw_cosine", &cosine);
+    assert!(goldens.names().is_empty(), "not compared: {:?}", goldens.names());
+}
