@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use arrayjit::{Assignments, DType, Nodes, Program, TensorNode, autodiff};
+use arrayjit::{Assignments, DType, Nodes, Program, TensorNode, assign::builder, autodiff};
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    operand::{Argument, TensorOperand, number},
+    operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     tensor::Tensor,
 };
@@ -341,27 +341,35 @@ struct ReadText {
 }
 
 fn read(text: &str, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText, TensorErrorKind> {
+    // The text is parsed alone, so that the columns of its errors are the caller's.
+    let mut program = Program::parse(text).map_err(TensorErrorKind::Text)?;
+    let mut numbers = Assignments::default();
     let mut nodes = Nodes::default();
-    let mut numbers = String::new();
+    let is_wide = inputs.iter().any(|(_, argument)| argument.dtype() == Some(DType::F64));
     for (name, argument) in inputs {
         match argument {
-            Argument::Integer(value) => numbers += &format!("size {name} = {value}; "),
-            Argument::Float(value) => numbers += &format!("{name} := {}; ", number(*value)),
+            Argument::Integer(value) => program = program.define(name, *value),
+            Argument::Float(value) => {
+                let dtype = if is_wide { DType::F64 } else { DType::F32 };
+                let node = TensorNode::builder(*name).dims([]).dtype(dtype).build()?;
+                numbers = numbers.then(builder::constant(&node, *value));
+                nodes.insert(*name, node);
+            }
             _ => nodes.extend(argument.node().map(|node| ((*name).to_owned(), node.clone()))),
         }
     }
-    let program = Program::parse(&format!("{numbers}{text}")).map_err(TensorErrorKind::Text)?;
     let program = results
         .iter()
         .filter(|name| nodes.get(name).is_none())
         .fold(program, |program, name| program.keep(*name));
-    let mut assignments = program.resolve(&nodes).map_err(TensorErrorKind::Text)?;
+    let assignments = program.resolve(&nodes).map_err(TensorErrorKind::Text)?;
     if assignments.initial.is_some() {
         return Err(TensorErrorKind::Declared);
     }
     check_written(&assignments, inputs)?;
     let find = |name: &&str| nodes.get(name).or_else(|| assignments.text_nodes.get(name)).cloned();
     let results = results.iter().filter_map(find).collect();
+    let mut assignments = numbers.then(assignments);
     assignments.kept.clear();
     assignments.text_nodes = Nodes::default();
     Ok(ReadText { assignments, results })

@@ -11,6 +11,7 @@ mod non_finite;
 mod operations;
 mod optimizers;
 mod sessions;
+mod texts;
 mod torch;
 mod torch_models;
 mod torch_modules;

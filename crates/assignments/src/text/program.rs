@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use super::ast::{Access, Def, Item, Recomputed};
+use super::ast::{Access, Def, Item, Recomputed, SizeItem};
 use super::error::{LocatedError, TextError, TextErrorKind};
 use super::expand::{self, Expanded, Library};
+use super::linear::IndexExpr;
 use super::names::NodeNames;
 use super::parse::{self, ParsedProgram};
 use super::print::Lines;
@@ -84,6 +85,23 @@ impl Program {
         }
         self.sizes.insert(size.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
         Ok(self)
+    }
+
+    /// Gives a size that the text uses but does not declare a value, as if the program began with its
+    /// declaration. If the text declares the size too, the error of expansion points there.
+    ///
+    /// ```
+    /// use assignments::text::Program;
+    ///
+    /// let program = Program::parse("y[i] := x[i + shift] where i < 3")?.define("shift", 2);
+    /// assert_eq!(program.expand()?.to_string(), "y[i] := x[i + 2] where i < 3\n");
+    /// # Ok::<(), assignments::text::TextError>(())
+    /// ```
+    #[must_use]
+    pub fn define(mut self, size: &str, value: i64) -> Program {
+        let value = Some(IndexExpr::number(value, 0..0));
+        self.items.insert(0, Item::Size(SizeItem { name: size.to_owned(), name_span: 0..0, value }));
+        self
     }
 
     /// The names of the sizes that the text declares, in order.
