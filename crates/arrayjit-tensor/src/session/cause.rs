@@ -1,21 +1,22 @@
-//! Finds the first value of a step that is not finite.
+//! Finds the first value of a step or of an evaluation that is not finite.
 
 use std::{collections::BTreeMap, fmt, panic::Location};
 
 use arrayjit::{Context, TensorNode};
 
 use crate::{
-    graph::{Graph, ResultRecord},
+    executable::Executable,
+    graph::Graph,
     operand::TensorOperand,
     session::{
-        SessionCore, SessionError,
+        BatchValues, SessionCore, SessionError,
         graphs::{BuiltGraph, Mode},
         pending::PendingStep,
     },
     tensor::Tensor,
 };
 
-/// The first value of a step that is not finite.
+/// The first value of a step or of an evaluation that is not finite.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NonFiniteCause {
@@ -61,23 +62,17 @@ impl fmt::Display for NonFiniteCause {
 impl SessionCore {
     /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
     /// finite.
-    pub(super) fn cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, SessionError> {
+    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, SessionError> {
         let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, &pending.values)?;
-        let results = graph.results();
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
         let gradients = graph.gradients(&loss, &by)?;
-        let kept = results.iter().map(|result| result.node.clone());
-        let kept = kept.chain(gradients.iter().map(|gradient| gradient.node().clone())).collect();
-        let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
-        let step = [("step", pending.step.number as i64)];
-        let symbols = if executable.has_symbol("step") { &step[..] } else { &[] };
-        executable.start_shared(pending.values.arrays(), symbols)?;
+        let executable = self.run_again(&graph, &gradients, &pending.values, pending.step.number)?;
         let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
-        if let Some(cause) = search.first_cause(&graph, &loss, &results)? {
+        if let Some(cause) = search.first_cause(&graph, &loss)? {
             return Ok(cause);
         }
         for (parameter, gradient) in parameters.iter().zip(&gradients) {
@@ -86,6 +81,38 @@ impl SessionCore {
             }
         }
         Ok(NonFiniteCause::Unknown)
+    }
+
+    /// Evaluates a batch again, and finds the first value that is not finite and that a metric depends on.
+    pub(super) fn evaluation_cause(
+        &self,
+        values: &BatchValues,
+        step: u64,
+        metric: &str,
+    ) -> Result<NonFiniteCause, SessionError> {
+        let BuiltGraph { graph, loss, metrics } = self.built(Mode::Evaluation, values)?;
+        let named = metrics.into_iter().find(|(name, _)| name == metric);
+        let metric = named.map_or(loss, |(_, metric)| metric);
+        let executable = self.run_again(&graph, &[], values, step)?;
+        let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
+        Ok(search.first_cause(&graph, &metric)?.unwrap_or(NonFiniteCause::Unknown))
+    }
+
+    /// Runs a graph, which keeps the results of all operations and some further tensors.
+    fn run_again(
+        &self,
+        graph: &Graph,
+        further: &[Tensor],
+        values: &BatchValues,
+        step: u64,
+    ) -> Result<Executable, SessionError> {
+        let kept = graph.results().into_iter().map(|result| result.node);
+        let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
+        let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
+        let step = [("step", step as i64)];
+        let symbols = if executable.has_symbol("step") { &step[..] } else { &[] };
+        executable.start_shared(values.arrays(), symbols)?;
+        Ok(executable)
     }
 }
 
@@ -96,18 +123,14 @@ struct FiniteSearch<'a> {
 }
 
 impl FiniteSearch<'_> {
-    /// Follows values that are not finite from the loss to the first of them.
-    fn first_cause(
-        &mut self,
-        graph: &Graph,
-        loss: &Tensor,
-        results: &[ResultRecord],
-    ) -> Result<Option<NonFiniteCause>, SessionError> {
+    /// Follows values that are not finite from the last of them, such as a loss, to the first.
+    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, SessionError> {
         let mut reached = Vec::new();
-        if !self.is_finite(loss.node())? {
-            reached.push(loss.node().clone());
+        if !self.is_finite(last.node())? {
+            reached.push(last.node().clone());
         }
         let mut first = None;
+        let results = graph.results();
         for result in results.iter().rev().filter(|result| !result.operands.is_empty()) {
             if !reached.contains(&result.node) {
                 continue;

@@ -24,6 +24,16 @@ pub enum SessionError {
         /// The first value that is not finite.
         cause: NonFiniteCause,
     },
+    /// A loss or metric that is not finite in an evaluation.
+    #[error("the {metric} of batch {batch} of the evaluation is not finite: {cause}")]
+    NotFiniteEvaluation {
+        /// `loss` or the name of the metric.
+        metric: String,
+        /// The number of the batch, from 0.
+        batch: usize,
+        /// The first value that is not finite.
+        cause: NonFiniteCause,
+    },
     /// Metrics that were read too late.
     #[error("the metrics of step {step} are overwritten; read them within the next 64 steps")]
     Overwritten {

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use arrayjit::HostArray;
 
-use crate::session::{SessionCore, SessionError, graphs::StepGraph};
+use crate::session::{BatchValues, SessionCore, SessionError, graphs::StepGraph};
 
 /// The number of runs of a graph whose metrics are on the device.
 pub(super) const ROWS: usize = 64;
@@ -111,42 +111,64 @@ impl Metrics {
     }
 }
 
-/// The mean of metrics over batches of several sizes.
-pub(super) struct WeightedMean {
-    sum: Metrics,
-    rows: f64,
+/// A batch of an evaluation that was started.
+pub(super) struct EvaluatedBatch {
+    pub(super) graph: Arc<StepGraph>,
+    /// The number of the run of the graph.
+    pub(super) run: u64,
+    pub(super) values: BatchValues,
 }
 
-impl WeightedMean {
-    pub(super) fn new(step: u64) -> WeightedMean {
-        WeightedMean { sum: Metrics { step, values: Vec::new() }, rows: 0.0 }
+/// The mean of metrics over batches of several sizes.
+pub(super) struct WeightedMean<'a> {
+    core: &'a SessionCore,
+    sum: Metrics,
+    rows: f64,
+    /// The number of batches so far.
+    batches: usize,
+}
+
+impl WeightedMean<'_> {
+    pub(super) fn new(core: &SessionCore, step: u64) -> WeightedMean<'_> {
+        WeightedMean { core, sum: Metrics { step, values: Vec::new() }, rows: 0.0, batches: 0 }
     }
 
-    /// Adds the metrics of runs: a graph, the number of the run, and the number of rows of the batch.
-    pub(super) fn add(&mut self, runs: &[(Arc<StepGraph>, u64, usize)]) -> Result<(), SessionError> {
+    /// Adds the metrics of batches, at most as many as there are rows. Waits for them.
+    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), SessionError> {
         let mut read: Vec<(&Arc<StepGraph>, HostArray)> = Vec::new();
-        for (graph, run, rows) in runs {
+        for EvaluatedBatch { graph, run, values } in evaluated {
             if !read.iter().any(|(other, _)| Arc::ptr_eq(other, graph)) {
                 read.push((graph, graph.read()?));
             }
-            let Some((_, values)) = read.iter().find(|(other, _)| Arc::ptr_eq(other, graph)) else {
+            let Some((_, rows)) = read.iter().find(|(other, _)| Arc::ptr_eq(other, graph)) else {
                 continue;
             };
             let record = StepRecord { graph: graph.clone(), run: *run, number: self.sum.step };
-            for (name, value) in record.metrics(values)?.iter() {
-                let weighted = value * *rows as f64;
-                match self.sum.values.iter_mut().find(|(other, _)| other == name) {
-                    Some((_, sum)) => *sum += weighted,
-                    None => self.sum.values.push((name.to_owned(), weighted)),
-                }
-            }
-            self.rows += *rows as f64;
+            self.add_batch(&record.metrics(rows)?, values)?;
         }
         Ok(())
     }
 
+    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), SessionError> {
+        if let Some((metric, _)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
+            let cause = self.core.evaluation_cause(values, self.sum.step, metric)?;
+            let (metric, batch) = (metric.to_owned(), self.batches);
+            return Err(SessionError::NotFiniteEvaluation { metric, batch, cause });
+        }
+        for (name, value) in metrics.iter() {
+            let weighted = value * values.rows() as f64;
+            match self.sum.values.iter_mut().find(|(other, _)| other == name) {
+                Some((_, sum)) => *sum += weighted,
+                None => self.sum.values.push((name.to_owned(), weighted)),
+            }
+        }
+        self.rows += values.rows() as f64;
+        self.batches += 1;
+        Ok(())
+    }
+
     pub(super) fn finish(mut self) -> Result<Metrics, SessionError> {
-        if self.rows == 0.0 {
+        if self.batches == 0 {
             return Err(SessionError::NoBatches);
         }
         self.sum.values.iter_mut().for_each(|(_, sum)| *sum /= self.rows);

@@ -16,6 +16,7 @@
 //! * An infinity that later operations remove, such as that of a mask before a softmax, is not reported.
 //! * If the loss is finite and a gradient is not, the step changes parameters unless gradients are clipped or
 //!   [`Session::check_every_step`] is set, and the message of a later step names the parameter.
+//! * [`Session::evaluate`] names the first cause of a loss or metric that is not finite in the same way.
 //! * Buffers that a step writes, such as running statistics, are not guarded.
 
 mod batch; // the inputs and metrics of a graph
@@ -47,6 +48,7 @@ pub use self::{
 };
 use self::{
     graphs::{Build, GraphCache, Mode},
+    metrics::EvaluatedBatch,
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
@@ -176,18 +178,19 @@ impl Session {
     /// first input. The graphs are for evaluation: dropout drops nothing, and no parameter changes.
     ///
     /// # Errors
-    /// No batch, or an error as in [`step`](Session::step).
+    /// No batch; a loss or metric that is not finite, whose first cause the error names; or an error as in
+    /// [`step`](Session::step).
     pub fn evaluate<B: IntoBatch>(
         &self,
         batches: impl IntoIterator<Item = B>,
     ) -> Result<Metrics, SessionError> {
-        let mut mean = metrics::WeightedMean::new(self.steps());
+        let mut mean = metrics::WeightedMean::new(&self.core, self.steps());
         let mut started = Vec::new();
         for batch in batches {
             let values = batch.into_batch()?;
             let graph = self.core.graph(Mode::Evaluation, &values)?;
             let run = graph.start(&values, self.steps())?;
-            started.push((graph, run, values.rows()));
+            started.push(EvaluatedBatch { graph, run, values });
             if started.len() == metrics::ROWS {
                 mean.add(&std::mem::take(&mut started))?;
             }

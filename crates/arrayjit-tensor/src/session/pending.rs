@@ -78,7 +78,7 @@ impl SessionCore {
     /// The error of a step whose loss is not finite. Later steps are forgotten, since they changed nothing.
     fn stop(&self, pending: &PendingStep) -> SessionError {
         let step = pending.step.number;
-        let cause = self.cause(pending);
+        let cause = self.step_cause(pending);
         locked(&self.pending).steps.clear();
         match (cause, self.state.clear_halt()) {
             (Ok(cause), Ok(())) => SessionError::NotFinite { step, cause },

@@ -66,6 +66,51 @@ fn the_module_is_named_and_training_goes_on() {
     assert_ne!(weights(&session), before);
 }
 
+/// An evaluation names the batch, the metric and the module, and changes nothing.
+#[test]
+fn evaluations_name_the_module_too() {
+    let session = session(|batch, x| {
+        {
+            let _scope = batch.graph().enter("metrics");
+            batch.metric("entropy", &x.add(2.0)?.log()?.mean(..)?)?;
+        }
+        log_in_tail(batch, x)
+    });
+    let batches = |last: f32| {
+        let batch = |x: f32| [("x", HostArray::from_slice(&[1.0, x, 1.0], [3]).unwrap())];
+        [batch(1.0), batch(0.5), batch(last)]
+    };
+    let before = weights(&session);
+    let message = |last: f32| session.evaluate(batches(last)).unwrap_err().to_string();
+    let found = message(-3.0);
+    assert!(
+        found.starts_with(
+            "the loss of batch 2 of the evaluation is not finite: the result of `log` in module `tail.0` at "
+        ),
+        "{found}"
+    );
+    let found = message(f32::NAN);
+    assert!(found.ends_with("is not finite: input `x` is not finite"), "{found}");
+    assert!(session.evaluate(batches(2.0)).unwrap().loss().is_finite());
+    assert_eq!((weights(&session), session.steps()), (before, 0));
+
+    let metric = self::session(|batch, x| {
+        let _scope = batch.graph().enter("metrics");
+        batch.metric("entropy", &x.log()?.mean(..)?)?;
+        x.square()?.sum(..)
+    });
+    match metric.evaluate(batches(-1.0)).unwrap_err() {
+        SessionError::NotFiniteEvaluation { metric, batch: 2, cause } => {
+            assert_eq!(metric, "entropy");
+            assert!(
+                matches!(&cause, NonFiniteCause::Module { module, operation: "log", .. } if module == "metrics"),
+                "{cause}"
+            );
+        }
+        other => panic!("{other}"),
+    }
+}
+
 /// Steps after the first one change nothing, and are not blamed.
 #[test]
 fn the_first_of_several_steps_is_named() {
