@@ -50,9 +50,9 @@ impl Tensor {
         self.graph().result(call, &inputs, |y| sum_of_products(y, &target, &[x, z], dtype))
     }
 
-    /// The sum of products that an equation describes, such as `b s h d, b t h d -> b h s t`: each operand's
-    /// axes by name, then those of the result. Names that the result lacks are summed over. In an equation
-    /// without spaces between names, as in torch, each name is one letter: `bshd,bthd->bhst`.
+    /// The sum of products that an equation describes, such as `b s h d, b t h d -> b h s t`: the names of
+    /// each operand's axes, then of the result's axes. Names that the result lacks are summed over. In an
+    /// equation without spaces between names, as in torch, each name is one letter: `bshd,bthd->bhst`.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph};

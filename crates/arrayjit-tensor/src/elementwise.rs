@@ -208,7 +208,7 @@ impl Tensor {
     }
 }
 
-/// Applies an expression to the elements `{x}` and `{z}` of two operands, one of which is a tensor.
+/// Applies an expression to the elements `{x}` and `{z}` of two operands; at least one is a tensor.
 pub(crate) fn combine(
     call: Call,
     left: Argument<'_>,

@@ -100,8 +100,8 @@ impl Executable {
         self.run_with(inputs, &[])
     }
 
-    /// [`run`](Executable::run) with values of the symbols of the graph: `step`, which random numbers have,
-    /// and those of texts.
+    /// [`run`](Executable::run) with values of the symbols of the graph: `step`, on which random numbers
+    /// depend, and symbols of texts.
     ///
     /// # Errors
     /// Fails like [`run`](Executable::run), or if a symbol has no value or one outside its range.

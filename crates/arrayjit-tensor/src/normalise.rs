@@ -76,8 +76,8 @@ impl Tensor {
         })
     }
 
-    /// x / √(mean(x²) + eps) · weight over the last axis. If `eps` is `None`, it is the machine epsilon of the
-    /// type in which squares are summed, as in torch: 2⁻⁵² for f64, else 2⁻²³.
+    /// x / √(mean(x²) + eps) · weight over the last axis. If `eps` is `None`, it is the machine epsilon of
+    /// the type in which squares are summed, as in torch: 2⁻⁵² for f64, else 2⁻²³.
     ///
     /// # Errors
     /// Weights of another shape than the last axis, or integers.

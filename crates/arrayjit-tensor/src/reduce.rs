@@ -289,7 +289,7 @@ impl Tensor {
                 format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}\n", whole("s", rank))
                     + &format!("{} := {narrow}({})", whole(y, rank), whole("s", rank))
             }
-            // Each pass adds the sums of the elements before those that a sum has so far.
+            // Each pass doubles the lengths of the sums: it adds the sums that end before they begin.
             false => {
                 let steps = (0..).map(|step| 1usize << step).take_while(|&distance| distance < size);
                 let mut text = format!("{} := {wide}({})\n", whole("s0", rank), whole("x", rank));
@@ -306,7 +306,7 @@ impl Tensor {
         self.graph().result(call, &[("x", Argument::Tensor(self))], text)
     }
 
-    /// Rejects integers, of which the operation has no exact result.
+    /// Rejects integers, for which the result of the operation would be rounded.
     pub(crate) fn floats(&self, call: Call) -> Result<(), TensorError> {
         if self.dtype().is_float() {
             return Ok(());

@@ -26,8 +26,8 @@ pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>, TensorE
     Ok(to.iter().map(|&given| usize::try_from(given).unwrap_or(size)).collect())
 }
 
-/// Axes of which both shapes of a reshape consist: each axis of either shape is made of neighbouring ones.
-/// With a letter for each, both accesses are affine, and no element is copied twice.
+/// The common refinement of the two shapes of a reshape: each axis of either shape joins neighbouring fine
+/// axes. With a letter for each fine axis, both accesses are affine, and no element is copied twice.
 pub(crate) struct Refinement {
     /// The sizes of the fine axes.
     fine: Vec<usize>,

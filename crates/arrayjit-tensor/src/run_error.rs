@@ -42,7 +42,7 @@ pub enum ModelError {
         /// The type and shape expected.
         expected: TypeAndShape,
     },
-    /// Names of values that are not those of the parameters.
+    /// Values whose names do not match the names of the parameters.
     #[error("{}", names(missing, unexpected))]
     Names {
         /// The parameters without values.

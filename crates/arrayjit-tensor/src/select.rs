@@ -44,9 +44,9 @@ impl Tensor {
         take(Call::new("embedding"), self, table.argument(), 0, self)
     }
 
-    /// For each element of `positions`, the element of this tensor at the same place but for axis `at`, where
-    /// it is at the position: `y[i, j] = x[positions[i, j], j]` for axis 0. The other axes of `positions` are
-    /// at most as long as those of this tensor. A position outside the axis gives 0.
+    /// Gathers elements along axis `at`: `y[i, j] = x[positions[i, j], j]` for axis 0, of the shape of
+    /// `positions`. Each other axis of `positions` is at most as long as the axis of this tensor. A position
+    /// outside the axis gives 0.
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
@@ -293,7 +293,7 @@ impl Tensor {
     }
 }
 
-/// The indices of a node of that rank, of which that of axis `chosen` is computed.
+/// One index per axis: `index` on axis `chosen`, letters on the others.
 fn computed(rank: usize, chosen: usize, index: &str) -> Vec<String> {
     (0..rank).map(|at| if at == chosen { index.to_owned() } else { letter(at) }).collect()
 }

@@ -64,7 +64,7 @@ impl Weights {
         &self.0.params
     }
 
-    /// A context with the values of all parameters, those that were made since the last call included.
+    /// A context with the values of all parameters, including parameters made since the last call.
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.

@@ -16,7 +16,7 @@ pub struct WindowOptions {
     pub padding: usize,
     /// The distance of neighbouring elements of a window, at least 1.
     pub dilation: usize,
-    /// The number of groups of channels, each of which has filters of its own.
+    /// The number of groups of channels; each group has filters of its own.
     pub groups: usize,
 }
 
@@ -264,8 +264,8 @@ impl Tensor {
         })
     }
 
-    /// The mean of equal parts of an image, of which there are `height` by `width`, as torch's adaptive
-    /// average pooling where the parts are equal.
+    /// Divides an image into `height` by `width` equal parts and takes the mean of each, as torch's adaptive
+    /// average pooling does where the parts are equal.
     ///
     /// # Errors
     /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.

@@ -1,4 +1,4 @@
-//! The command line of the program: the example to run, and what it prints.
+//! The command line of the program: runs an example and prints its results.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 use std::{path::PathBuf, process::ExitCode, time::Instant};

@@ -3,9 +3,9 @@
 //! One run is one explicit step, u ← u + r·Δu, where Δ is the Laplacian of the prelude. The temperatures are
 //! a buffer, so they stay on the device between the steps.
 //!
-//! The steps are linear, and the discrete Laplacian has known eigenvectors: products of sines, of which a
-//! step multiplies each by 1 - 4r·(sin²(aπ/2(n+1)) + sin²(bπ/2(n+1))). [`exact`] computes the state after any
-//! number of steps from them.
+//! The steps are linear, and the discrete Laplacian has known eigenvectors: products of sines. A step
+//! multiplies each of them by 1 - 4r·(sin²(aπ/2(n+1)) + sin²(bπ/2(n+1))). [`exact`] computes the state after
+//! any number of steps from them.
 
 use std::f64::consts::PI;
 

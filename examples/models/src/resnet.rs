@@ -79,8 +79,8 @@ impl Module for Block {
     }
 }
 
-/// A convolution, residual blocks of which each but the first halves the picture and doubles the channels,
-/// the mean over the picture, and a linear layer.
+/// A convolution, residual blocks, the mean over the picture, and a linear layer. Each block but the first
+/// halves the picture and doubles the channels.
 pub struct ResNet {
     stem: NormalisedConv,
     blocks: Vec<Block>,

@@ -14,9 +14,9 @@ use crate::{
 /// Batch normalisation of images, as torch's `BatchNorm2d`: (x − mean) / √(variance + eps) · weight + bias
 /// for each channel.
 ///
-/// In a graph for training, the mean and the variance are those of the batch, and a run moves the running
-/// statistics towards them: running = (1 − momentum) · running + momentum · batch. In other graphs, the
-/// running statistics are used.
+/// A graph for training uses the mean and the variance of the batch, and a run moves the running statistics
+/// towards them: running = (1 − momentum) · running + momentum · batch. Other graphs use the running
+/// statistics.
 ///
 /// Source: Ioffe and Szegedy, Batch normalization, 2015.
 pub struct BatchNorm2d {

@@ -18,7 +18,7 @@ pub struct Conv2dOptions {
     pub padding: usize,
     /// The distance of neighbouring elements of a window, at least 1.
     pub dilation: usize,
-    /// The number of groups of channels, each of which has filters of its own.
+    /// The number of groups of channels; each group has filters of its own.
     pub groups: usize,
     /// Whether a number is added to each channel.
     pub bias: bool,
@@ -98,7 +98,7 @@ pub struct ConvTranspose2dOptions {
     pub output_padding: usize,
     /// The distance of neighbouring elements of a window, at least 1.
     pub dilation: usize,
-    /// The number of groups of channels, each of which has filters of its own.
+    /// The number of groups of channels; each group has filters of its own.
     pub groups: usize,
     /// Whether a number is added to each channel.
     pub bias: bool,

@@ -48,12 +48,14 @@ impl Module for LayerNorm {
 pub struct RmsNorm {
     /// `weight`, of shape `[size]`.
     pub weight: Parameter,
-    /// The number that is added to the mean of squares; without one, the machine epsilon of the type of sums.
+    /// The number that is added to the mean of squares; if it is `None`, the machine epsilon of the type in
+    /// which squares are summed.
     pub eps: Option<f64>,
 }
 
 impl RmsNorm {
-    /// Normalises a last axis of `size` elements, without an eps of its own, as torch. The weight is 1 at first.
+    /// Normalises a last axis of `size` elements, without an eps of its own, as torch. The weight is 1 at
+    /// first.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.

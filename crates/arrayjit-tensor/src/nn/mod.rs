@@ -2,8 +2,8 @@
 //!
 //! A module is a plain struct whose public fields are its parameters and options, and a model is a struct of
 //! modules. [`Module::forward`] adds the statements of a module to the graph of its input. Messages and the
-//! names of results have the path that [`Params::sub`](crate::Params::sub) gave the module. The names of
-//! parameters are those of torch's modules, so a checkpoint of a torch model loads with
+//! names of results have the path that [`Params::sub`](crate::Params::sub) gave the module. Parameters
+//! have the names that torch's modules give them, so a checkpoint of a torch model loads with
 //! [`Weights::load_safetensors`](crate::Weights::load_safetensors).
 //!
 //! ```

@@ -11,7 +11,7 @@ use crate::{
 /// How many layers and directions a recurrent network has, and the order of axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecurrentOptions {
-    /// The number of layers, each of which has the outputs of the one before as inputs.
+    /// The number of layers. The inputs of a layer are the outputs of the layer before.
     pub layers: usize,
     /// Whether the gates have biases.
     pub bias: bool,
@@ -63,8 +63,8 @@ pub struct Lstm {
 /// The state of an [`Lstm`] between two steps.
 #[derive(Clone, Debug)]
 pub struct LstmState {
-    /// The outputs of all layers, of shape `[layers, batch, hidden]`, or `[2 · layers, batch, hidden]` in both
-    /// directions.
+    /// The outputs of all layers, of shape `[layers, batch, hidden]`, or `[2 · layers, batch, hidden]` in
+    /// both directions.
     pub hidden: Tensor,
     /// The cells of all layers, of the same shape.
     pub cell: Tensor,
@@ -167,9 +167,9 @@ impl Gru {
         Network { cell: Cell::Gru, layers, batch_first: *batch_first, directions, dropout }
     }
 
-    /// The outputs of the last layer at all steps, and those of all layers behind their last step, `[layers,
-    /// batch, hidden]`, or `[2 · layers, batch, hidden]` in both directions. Starts from `state`, of that shape
-    /// too, or from zeros.
+    /// The outputs of the last layer at all steps, and the state behind the last step: the last outputs of
+    /// all layers, `[layers, batch, hidden]`, or `[2 · layers, batch, hidden]` in both directions. Starts
+    /// from `state`, of that shape too, or from zeros.
     ///
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
