@@ -452,6 +452,19 @@ pub enum TextErrorKind {
         /// The letter.
         letter: String,
     },
+    /// A scalar argument with the size of a letter that no array has.
+    #[error(
+        "parameter `{parameter}` of function `{function}` has the size of the letter `{letter}`, which no argument has; \
+         expected the size of an axis, as in `size(x, 0)`"
+    )]
+    ScalarSize {
+        /// The function.
+        function: String,
+        /// The parameter.
+        parameter: String,
+        /// The letter.
+        letter: String,
+    },
     /// An argument that a function would write, but cannot.
     #[error("function `{function}` writes `{parameter}`; expected a node with one letter per axis")]
     NotWritable {

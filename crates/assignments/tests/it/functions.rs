@@ -475,3 +475,95 @@ fn errors_about_sizes_of_families() {
               | ^^^^^^^^^^^^^^^^"#]],
     );
 }
+
+#[test]
+fn letters_of_the_caller_differ_from_the_names_of_functions() {
+    // A scalar parameter, a letter of a repetition, and nodes of the functions have the names of letters.
+    check(
+        "def add(x[..], t) -> y[..] {
+            repeat l in 1..2 { u[l][..] := x[..] * l + t }
+            a := 2
+            y[..] := u[1][..] * a
+         }
+         def twice(x[..], t, u) -> y[..] { y[..] := add(x[..], t) + add(t * x[..], u) }
+         z[t,l,u,a] := twice(x[t,l,u,a], 3, 4)",
+        expect![[r#"
+            add.1.u.1[t1,l1,u1,a1] := x[t1,l1,u1,a1] * 1 + 3
+            add.1.a := 2
+            add.1.y[t1,l1,u1,a1] := add.1.u.1[t1,l1,u1,a1] * add.1.a[]
+            add.2.x[t1,l,u1,a] := 3 * x[t1,l,u1,a]
+            add.2.u.1[t1,l1,u1,a1] := add.2.x[t1,l1,u1,a1] * 1 + 4
+            add.2.a := 2
+            add.2.y[t1,l1,u1,a1] := add.2.u.1[t1,l1,u1,a1] * add.2.a[]
+            z[t1,l,u1,a] := add.1.y[t1,l,u1,a] + add.2.y[t1,l,u1,a]
+        "#]],
+    );
+    // A letter with the name of a size of the program, which the function called reads.
+    check(
+        "size n = 3
+         def scaled(x[..]) -> y[..] { y[..] := x[..] * n }
+         def rows(x[..,n]) -> y[..,n] { y[..,n] := scaled(x[..,n]) }
+         z[i,j] := rows(x[i,j])",
+        expect![[r#"
+            z[i,n1] := x[i,n1] * 3
+        "#]],
+    );
+    check(
+        "def low(x[..]) -> y[..] { y[..] := max(x[..], -inf) }
+         z[inf] := low(x[inf])",
+        expect![[r#"
+            z[inf1] := max(x[inf1], -inf)
+        "#]],
+    );
+}
+
+#[test]
+fn sizes_in_scalar_arguments_are_those_of_the_caller() {
+    check(
+        "def mean(x[..,i], n = size(i)) -> y[..] { y[..] :+= x[..,i] / n }
+         def all(x[..], n = size(..)) -> y[] { y := n; y += x[..] }
+         def nested(x[k,..], n = 2, m = n) -> y[k] { y[k] := mean(x[k,..], m * size(..)) }
+         a[i] := mean(2 * x[i,j], size(i))
+         b[i] := mean(x[i,j], size(i))
+         c[i] := mean(x[i,j])
+         d := all(x[i,j])
+         e[i] := nested(x[i,j])",
+        expect![[r#"
+            mean.1.x[i,j] := 2 * x[i,j]
+            a[i1] :+= mean.1.x[i1,i] / size(mean.1.x, 0)
+            b[i1] :+= x[i1,i] / size(x, 0)
+            c[i1] :+= x[i1,i] / size(x, 1)
+            d := size(x, 0) * size(x, 1)
+            d += x[i,j]
+            e[k] :+= x[k,i] / (2 * size(x, 1))
+        "#]],
+    );
+    let error = parse(
+        "def mean(x[..,i], n) -> y[..] { y[..] :+= x[..,i] / n }
+         y[j] := mean(x[j,k], size(i)) * z[i]",
+        &[f32s("x", &[4, 6]), f32s("y", &[4]), f32s("z", &[4])],
+    );
+    expect![[r#"
+        line 2, column 31: parameter `n` of function `mean` has the size of the letter `i`, which no argument has; expected the size of an axis, as in `size(x, 0)`
+        2 |          y[j] := mean(x[j,k], size(i)) * z[i]
+          |                               ^^^^^^^"#]].assert_eq(&error.map(|_| ()).expect_err("rejected").to_string());
+}
+
+#[test]
+fn nodes_of_a_function_differ_from_those_of_the_program() {
+    check(
+        "def twice(x[..]) -> y[..] { z[..] := x[..]; y[..] := z[..] * 2 }
+         twice.1.z[i] := x[i]
+         param twice.3.y f32[8]
+         y[i] := twice(x[i]) + twice(twice.1.z[i]) + twice.3.y[i]",
+        expect![[r#"
+            param twice.3.y f32[8]
+            twice.1.z[i] := x[i]
+            twice.2.z[i] := x[i]
+            twice.2.y[i] := twice.2.z[i] * 2
+            twice.4.z[i] := twice.1.z[i]
+            twice.4.y[i] := twice.4.z[i] * 2
+            y[i] := twice.2.y[i] + twice.4.y[i] + twice.3.y[i]
+        "#]],
+    );
+}

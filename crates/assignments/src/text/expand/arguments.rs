@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::ast::{
-    Access, Argument, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, PatternAxis,
+    Access, Argument, AxisSize, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, PatternAxis,
 };
 use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::{FactorOp, IndexExpr, IndexExprKind};
@@ -98,6 +98,8 @@ pub(super) fn binding(access: &Access, axes: &[String]) -> ArrayBinding {
 pub(super) struct MatchedAxes {
     letters: BTreeMap<String, String>,
     pub(super) rows: BTreeMap<String, Vec<String>>,
+    /// The axis of an argument that each letter of the caller stands for.
+    sizes: BTreeMap<String, AxisSize>,
 }
 
 impl MatchedAxes {
@@ -139,6 +141,26 @@ impl MatchedAxes {
             at += count;
         }
         Ok(())
+    }
+
+    /// Records the axes of the node in place of an argument with these letters.
+    pub(super) fn enter_sizes(&mut self, letters: &[String], node: &ArrayBinding) {
+        for (at, letter) in letters.iter().enumerate() {
+            if let Some(size) = node.axis_size(at) {
+                self.sizes.entry(letter.clone()).or_insert(size);
+            }
+        }
+    }
+
+    /// Replaces the sizes of the caller's letters by sizes of axes. Returns a letter that no argument has.
+    pub(super) fn replace_sizes(&self, expr: &mut Expr) -> Option<String> {
+        if let ExprKind::Size(letter) = &expr.kind {
+            match self.sizes.get(letter) {
+                Some(size) => expr.kind = ExprKind::AxisSize(size.clone()),
+                None => return Some(letter.clone()),
+            }
+        }
+        expr.children_mut().into_iter().find_map(|child| self.replace_sizes(child))
     }
 
     /// The letters of the axes of a result; `None` for a letter that no argument has.

@@ -182,7 +182,7 @@ impl Expansion<'_> {
         Ok(results)
     }
 
-    /// Binds the parameters of a call to its arguments.
+    /// Binds the parameters of a call to its arguments: the arrays first, since scalars may be sizes of axes.
     fn bind(&mut self, call: &Call, def: &Def, site: &CallSite<'_>) -> Result<(FunctionScope, MatchedAxes)> {
         let arguments = arguments::in_order(call, def)?;
         let mut locals = BTreeSet::new();
@@ -202,36 +202,41 @@ impl Expansion<'_> {
         };
         let changed = changed_names(&arguments);
         let mut axes = MatchedAxes::default();
-        for (parameter, argument) in arguments {
-            match (parameter, argument) {
-                (Parameter::Array { pattern, inout }, Some(argument)) => {
-                    let found = letters::of_expr(argument, site.letters);
-                    let argument = &as_node(argument, &found);
-                    axes.enter(&def.name, pattern, &found, &argument.span)?;
-                    let node = match inout {
-                        true => writable(argument, &found, def, pattern)?,
-                        false => self.readable(argument, &found, &changed, &function, pattern, site)?,
-                    };
-                    function.bind(pattern, node);
-                }
-                (Parameter::Scalar { name, .. }, Some(argument)) => {
-                    let value = self.scalar(argument, name, &changed, &function, site)?;
-                    function.scalars.insert(name.clone(), value);
-                }
-                (Parameter::Scalar { name, default: Some(default), .. }, None) => {
-                    let mut value = default.clone();
-                    rewrite::default_value(
-                        &mut value,
-                        &Scope { integers: self.sizes_in(def), ..Scope::default() },
-                    )?;
-                    function.scalars.insert(name.clone(), value);
-                }
-                // Every parameter without a default has an argument.
-                (Parameter::Array { .. } | Parameter::Scalar { default: None, .. }, None) => {}
-            }
+        for (parameter, argument) in &arguments {
+            let (Parameter::Array { pattern, inout }, Some(argument)) = (parameter, argument) else {
+                continue;
+            };
+            let found = letters::of_expr(argument, site.letters);
+            let argument = &as_node(argument, &found);
+            axes.enter(&def.name, pattern, &found, &argument.span)?;
+            let node = match inout {
+                true => writable(argument, &found, def, pattern)?,
+                false => self.readable(argument, &found, &changed, &function, pattern, site)?,
+            };
+            axes.enter_sizes(&found, &node);
+            function.arrays.insert(pattern.name.clone(), node);
         }
         function.rows = fresh_rows(&axes.rows, def);
+        def.parameters.iter().for_each(|parameter| function.enter_axes(parameter));
+        for (parameter, argument) in arguments {
+            let Parameter::Scalar { name, default, .. } = parameter else { continue };
+            let value = match (argument, default) {
+                (Some(argument), _) => self.scalar(argument, name, &changed, &function, (site, &axes))?,
+                (None, Some(default)) => self.default_value(default, def, &function)?,
+                // Every parameter without a default has an argument.
+                (None, None) => continue,
+            };
+            function.scalars.insert(name.clone(), value);
+        }
         Ok((function, axes))
+    }
+
+    /// The default of a scalar parameter, which may read the parameters before it.
+    fn default_value(&self, default: &Expr, def: &Def, function: &FunctionScope) -> Result<Expr> {
+        let mut value = default.clone();
+        let function = Some(Arc::new(function.clone()));
+        rewrite::default_value(&mut value, &Scope { integers: self.sizes_in(def), function, frame: None })?;
+        Ok(value)
     }
 
     /// The node of an argument that the function reads: the caller's, or an intermediate.
@@ -283,7 +288,7 @@ impl Expansion<'_> {
         name: &str,
         changed: &[String],
         function: &FunctionScope,
-        site: &CallSite<'_>,
+        (site, axes): (&CallSite<'_>, &MatchedAxes),
     ) -> Result<Expr> {
         if let Some(letter) = letters::of_expr(argument, site.letters).into_iter().next() {
             let (function, parameter) = (function.function.clone(), name.to_owned());
@@ -293,6 +298,11 @@ impl Expansion<'_> {
         }
         let mut value = argument.clone();
         name_nodes(&mut value);
+        // The letter of a size is the caller's, and the function may have another one of that name.
+        if let Some(letter) = axes.replace_sizes(&mut value) {
+            let (function, parameter) = (function.function.clone(), name.to_owned());
+            return Err(TextErrorKind::ScalarSize { function, parameter, letter }.at(argument.span.clone()));
+        }
         let mut read = Vec::new();
         letters::nodes_of(&value, &mut read);
         let is_plain = matches!(value.kind, ExprKind::Access(_)) || read.is_empty();
@@ -381,10 +391,10 @@ fn reject_recursion(call: &Call, def: &Def, frame: &Option<Arc<Frame>>) -> Resul
     Ok(())
 }
 
-/// Letters for the row variables of a function that differ from each other and from its own letters: the
-/// caller's where possible.
+/// Letters for the row variables of a function: the caller's where they differ from each other, from the
+/// function's own letters, and from the names in its values, which a letter of the same name would capture.
 fn fresh_rows(rows: &BTreeMap<String, Vec<String>>, def: &Def) -> BTreeMap<String, Vec<String>> {
-    let mut used = letters::of_def(def);
+    let mut used = letters::names_of_def(def);
     let mut fresh = |letter: &String| {
         let numbered = (1usize..).map(|number| format!("{letter}{number}"));
         let mut names = std::iter::once(letter.clone()).chain(numbered);

@@ -57,19 +57,27 @@ pub(super) fn of_patterns(def: &Def) -> BTreeSet<String> {
     letters.collect()
 }
 
-/// The letters of a function.
-pub(super) fn of_def(def: &Def) -> BTreeSet<String> {
-    let mut letters = of_patterns(def);
-    in_items(&def.body, &mut letters);
-    letters
+/// The letters of a function, and the names that its values mention.
+pub(super) fn names_of_def(def: &Def) -> BTreeSet<String> {
+    let mut names = of_patterns(def);
+    in_items(&def.body, &mut names);
+    names
 }
 
-fn in_items(items: &[Item], letters: &mut BTreeSet<String>) {
+fn in_items(items: &[Item], names: &mut BTreeSet<String>) {
     for item in items {
+        let mut mentioned = Vec::new();
         match item {
-            Item::Statement(statement) => letters.extend(everywhere(statement)),
-            Item::Call(call) => letters.extend(of_call(call)),
-            Item::Repeat(repeat) => in_items(&repeat.body, letters),
+            Item::Statement(statement) => {
+                names.extend(everywhere(statement));
+                let computed = statement.lhs.iter().flat_map(Access::computed);
+                computed.chain(&statement.rhs).for_each(|value| nodes_of(value, &mut mentioned));
+            }
+            Item::Call(call) => {
+                names.extend(of_call(call));
+                call.arguments.iter().for_each(|argument| nodes_of(&argument.value, &mut mentioned));
+            }
+            Item::Repeat(repeat) => in_items(&repeat.body, names),
             Item::Size(_)
             | Item::Def(_)
             | Item::Declaration(_)
@@ -79,6 +87,7 @@ fn in_items(items: &[Item], letters: &mut BTreeSet<String>) {
             | Item::Gradient(_)
             | Item::Detach(_) => {}
         }
+        names.extend(mentioned);
     }
 }
 

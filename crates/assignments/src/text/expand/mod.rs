@@ -63,6 +63,7 @@ pub(super) fn expand(
 ) -> Result<Expanded, LocatedError> {
     let mut expansion = Expansion {
         functions: functions(items)?,
+        own_names: scope::made(items),
         library: library.functions.iter().map(|def| (def.name.as_str(), def)).collect(),
         library_start: library.start,
         bound,
@@ -112,6 +113,8 @@ struct Expansion<'a> {
     library_start: usize,
     bound: &'a BTreeMap<String, i64>,
     is_taken: &'a dyn Fn(&str) -> bool,
+    /// The names that the program writes or declares outside of functions.
+    own_names: BTreeSet<String>,
     /// The sizes of the program so far.
     sizes: BTreeMap<String, i64>,
     /// How many calls of each function have been expanded.
@@ -295,7 +298,8 @@ impl Expansion<'_> {
         loop {
             *calls += 1;
             let prefix = format!("{function}.{calls}");
-            if !names.iter().any(|name| (self.is_taken)(&format!("{prefix}.{name}"))) {
+            let is_taken = |name: &String| self.own_names.contains(name) || (self.is_taken)(name);
+            if !names.iter().any(|name| is_taken(&format!("{prefix}.{name}"))) {
                 return prefix;
             }
         }

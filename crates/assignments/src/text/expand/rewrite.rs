@@ -42,7 +42,7 @@ pub(super) fn call(call: &mut Call, scope: &Scope) -> Result<()> {
     call.arguments.iter_mut().try_for_each(|argument| values(&mut argument.value, &letters, scope))
 }
 
-/// Replaces the names of an expression outside of a statement, which has no letters.
+/// Replaces the names of an expression without letters.
 pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
     indices_of(value, scope)?;
     values(value, &[], scope)
@@ -313,7 +313,7 @@ fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
     let replaced = match &expr.kind {
         ExprKind::Name(name) => value(name, &expr.span, letters, scope)?,
         ExprKind::RowSize(row) => match &scope.function {
-            Some(function) => Some(row_size(row, &expr.span, function)?),
+            Some(function) => Some(row_size(row, &expr.span, letters, function)?),
             None => None,
         },
         ExprKind::Size(letter) if !letters.contains(letter) => {
@@ -376,10 +376,12 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
 }
 
 /// The product of the sizes of the letters of a row variable.
-fn row_size(row: &Row, span: &ByteRange, function: &FunctionScope) -> Result<ExprKind> {
+fn row_size(row: &Row, span: &ByteRange, letters: &[String], function: &FunctionScope) -> Result<ExprKind> {
     let mut product: Option<ExprKind> = None;
     for letter in row_letters(row, function)? {
-        let size = ExprKind::Size(letter.as_letter().unwrap_or_default().to_owned());
+        let letter = letter.as_letter().unwrap_or_default().to_owned();
+        let axis = function.axes.get(&letter).filter(|_| !letters.contains(&letter));
+        let size = axis.map_or(ExprKind::Size(letter), |axis| ExprKind::AxisSize(axis.clone()));
         product = Some(match product {
             None => size,
             Some(before) => {

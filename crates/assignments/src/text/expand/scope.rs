@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::ast::{AxisSize, Def, Expr, Frame, Item, Parameter, Pattern, PatternAxis, Statement};
+use super::super::ast::{AxisSize, Def, Expr, Frame, Item, Parameter, Pattern, PatternAxis, Role, Statement};
 use super::super::error::{LocatedError, TextErrorKind};
 use super::super::linear::{IndexExpr, IndexExprKind};
 use super::{known_integer, twice};
@@ -22,7 +22,7 @@ pub(super) struct Scope {
 }
 
 /// The meaning of a function's names in one call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FunctionScope {
     pub(super) function: String,
     /// The prefix of the function's own names in this call, such as `softmax.1`.
@@ -34,7 +34,7 @@ pub(super) struct FunctionScope {
     pub(super) arrays: BTreeMap<String, ArrayBinding>,
     /// The values of the other parameters.
     pub(super) scalars: BTreeMap<String, Expr>,
-    /// The axis that each letter of the parameters stands for.
+    /// The axis that each letter of the parameters, row variables included, stands for.
     pub(super) axes: BTreeMap<String, AxisSize>,
     /// The letters in place of each row variable.
     pub(super) rows: BTreeMap<String, Vec<String>>,
@@ -83,22 +83,19 @@ impl ArrayBinding {
 }
 
 impl FunctionScope {
-    /// Binds a parameter to a node.
-    pub(super) fn bind(&mut self, pattern: &Pattern, node: ArrayBinding) {
-        let fixed = pattern.axes.iter().filter(|axis| matches!(axis, PatternAxis::Letter(..))).count();
-        let mut at = 0;
-        for axis in &pattern.axes {
-            match axis {
-                PatternAxis::Letter(letter, _) => {
-                    if let Some(size) = node.axis_size(at) {
-                        self.axes.entry(letter.clone()).or_insert(size);
-                    }
-                    at += 1;
-                }
-                PatternAxis::Row(_) => at += node.rank() - fixed,
+    /// Records the axes of the node in place of a parameter, whose row variables have letters.
+    pub(super) fn enter_axes(&mut self, parameter: &Parameter) {
+        let Parameter::Array { pattern, .. } = parameter else { return };
+        let Some(node) = self.arrays.get(&pattern.name) else { return };
+        let letters = pattern.axes.iter().flat_map(|axis| match axis {
+            PatternAxis::Letter(letter, _) => std::slice::from_ref(letter),
+            PatternAxis::Row(row) => self.rows.get(&row.name).map_or(&[][..], Vec::as_slice),
+        });
+        for (at, letter) in letters.enumerate() {
+            if let Some(size) = node.axis_size(at) {
+                self.axes.entry(letter.clone()).or_insert(size);
             }
         }
-        self.arrays.insert(pattern.name.clone(), node);
     }
 }
 
@@ -207,4 +204,22 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
             | Item::Detach(_) => {}
         }
     }
+}
+
+/// The names that the items of a program write or declare. A declaration `node f.1.m` means a node of a
+/// function, whose dimensions it gives.
+pub(super) fn made(items: &[Item]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    written(items, &mut names);
+    let mut open: Vec<&Item> = items.iter().collect();
+    while let Some(item) = open.pop() {
+        match item {
+            Item::Repeat(repeat) => open.extend(&repeat.body),
+            Item::Declaration(declaration) if declaration.role != Role::Node => {
+                names.insert(declaration.target.name.clone());
+            }
+            _ => {}
+        }
+    }
+    names
 }

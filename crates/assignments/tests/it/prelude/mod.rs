@@ -4,6 +4,7 @@
 mod array;
 mod by_hand;
 mod cases;
+mod hygiene;
 
 use crate::program::{Machine, f32s, node};
 
