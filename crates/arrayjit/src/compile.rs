@@ -25,13 +25,13 @@ use tnode::{ModeState, Pending, TensorNode, View};
 
 use crate::{
     backend::Backend,
-    calls::{CallReport, Statements},
     capsule::CapsuleSource,
     debug::DebugReporter,
     error::{CompileError, InitialiseError},
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
     log::{LogFolder, logging_to},
+    profile::{CallsOf, Statements},
     routine::Routine,
     run_memory::RunMemory,
     text_cache::TextKey,
@@ -215,7 +215,7 @@ impl Compiled {
         match &self.form {
             CompiledForm::Whole(code) => {
                 let (codegen, schedule) = (backend.codegen(), code.schedule());
-                let report = CallReport { codegen, schedule, nodes: &self.nodes, statements };
+                let report = CallsOf { codegen, schedule, nodes: &self.nodes, statements };
                 reporter.compiled(self.name(), &report);
             }
             CompiledForm::Divided(code) => code.report(&self.nodes, statements),

@@ -10,10 +10,10 @@ use scheduling::PASS_NAMES;
 use tnode::TensorNode;
 
 use crate::{
-    calls::CallReport,
     dump::{DumpFilter, DumpFolder},
     error::OpenError,
     fallback::Fallback,
+    profile::CallsOf,
     run_memory::RunMemory,
     settings::DebugSettings,
 };
@@ -74,15 +74,19 @@ impl DebugReporter {
 
     /// Reports a compiled routine, or a part of one, on level 1; each kernel call on level 2; the generated
     /// code of each kernel on level 4; its machine instructions on level 7.
-    pub(crate) fn compiled(&self, routine: &str, report: &CallReport<'_>) {
-        let CallReport { codegen, schedule, .. } = *report;
+    pub(crate) fn compiled(&self, routine: &str, calls: &CallsOf<'_>) {
+        let CallsOf { codegen, schedule, .. } = *calls;
         self.report(1, || {
             let (kernels, calls, temps) =
                 (schedule.kernels().len(), schedule.calls().len(), schedule.temp_bytes());
             format!("routine {routine}: {kernels} kernels, {calls} calls, {temps} temporary bytes")
         });
-        let calls = if self.shows_calls() { report.texts() } else { Vec::new() };
-        calls.iter().for_each(|call| self.report(2, || format!("routine {routine}, {call}")));
+        let descriptions = if self.shows_calls() { calls.describe() } else { Vec::new() };
+        for (at, call) in descriptions.iter().enumerate() {
+            self.report(2, || {
+                format!("routine {routine}, call {} of {}, {call}", at + 1, descriptions.len())
+            });
+        }
         for kernel in schedule.kernels().iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };
             self.report(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));

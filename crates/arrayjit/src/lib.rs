@@ -89,6 +89,7 @@
 
 pub mod capsule; // files that repeat a run elsewhere
 pub mod parallel; // work divided over streams
+pub mod profile; // the time, work and memory of kernel calls
 pub mod settings; // choices that need no change of a program
 pub mod trace; // timelines for trace viewers
 
@@ -102,7 +103,6 @@ mod run_memory; // the memory of runs, for reports
 mod fallback; // statements that a code generator rejects
 
 mod cache; // compiled code by content
-mod calls; // kernel calls, in words
 mod debug; // reports on standard error
 mod dump; // the filter of dumps, and files for them
 mod log;

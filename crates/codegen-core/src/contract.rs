@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::ir::LoopId;
 
-use crate::{Artifact, Caps, Kernel, ScheduledRoutine};
+use crate::{Artifact, Caps, CompilationMethod, Kernel, ScheduledRoutine};
 
 /// Turns a scheduled kernel into source. Its fields, if it has any, are part of the cache key.
 pub trait Renderer: Hash + Send + Sync {
@@ -85,8 +85,8 @@ pub trait Compiler: Hash + Send + Sync {
         _caps: &Caps,
         _kernel: &Kernel,
         _options: &Self::Options,
-    ) -> Result<String, CodegenError> {
-        Ok(String::new())
+    ) -> Result<Vec<CompilationMethod>, CodegenError> {
+        Ok(Vec::new())
     }
 
     /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
@@ -148,14 +148,14 @@ pub trait Codegen: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The way in which a kernel is compiled, in a few words for a report: which method of the codegen takes
-    /// it, and why a faster one does not. Empty for a codegen with one method.
+    /// The methods by which a kernel is compiled, for a report: one for each part into which the codegen
+    /// divides the kernel, in the order in which the parts run. Empty for a codegen with one method.
     ///
     /// # Errors
     ///
     /// [`CodegenError`], in the same cases as [`Codegen::compile`].
-    fn describe(&self, _kernel: &Kernel) -> Result<String, CodegenError> {
-        Ok(String::new())
+    fn describe(&self, _kernel: &Kernel) -> Result<Vec<CompilationMethod>, CodegenError> {
+        Ok(Vec::new())
     }
 
     /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
@@ -221,7 +221,7 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
         self.compiler.whole_contractions(&self.caps, kernels, &self.options)
     }
 
-    fn describe(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+    fn describe(&self, kernel: &Kernel) -> Result<Vec<CompilationMethod>, CodegenError> {
         self.compiler.describe(&self.caps, kernel, &self.options)
     }
 

@@ -59,6 +59,7 @@ pub mod emit; // parts that emitters share
 mod rejection; // kernels that need what a target lacks
 
 pub mod contract; // the traits of a codegen
+mod method; // how a kernel is compiled, for reports
 
 pub mod abi; // the contract of compiled kernels, in words
 pub mod artifact; // compiled kernels
@@ -88,6 +89,7 @@ pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelError};
 pub use log::{LogSink, Logging};
+pub use method::CompilationMethod;
 pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use rejection::{Checked, Rejection, reject};

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use codegen_core::canonical::adds_products;
 use codegen_core::{
-    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Pipeline, RenderedKernel,
-    panic_message,
+    Artifact, Caps, CodegenError, CompilationMethod, Compiler, DTypeSet, Kernel, KernelAbi, Listing,
+    Pipeline, RenderedKernel, panic_message,
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -118,20 +118,21 @@ impl Compiler for CraneliftCompiler {
         caps: &Caps,
         kernel: &Kernel,
         options: &CraneliftOptions,
-    ) -> Result<String, CodegenError> {
-        let words = || {
-            let Some(plan) = plan(kernel, caps)? else { return method(kernel, options) };
-            let words = plan.flat_parts().into_iter().filter_map(|part| match part {
+    ) -> Result<Vec<CompilationMethod>, CodegenError> {
+        let methods = || {
+            let Some(plan) = plan(kernel, caps)? else { return Ok(vec![method(kernel, options)]) };
+            let methods = plan.flat_parts().into_iter().filter_map(|part| match part {
                 FlatPart::Gemm(gemm) => {
                     let [m, n, k] = gemm.dimensions();
-                    Some(Ok(format!("GEMM {m}x{n}x{k} by microkernels")))
+                    let gemm_method = CompilationMethod::new(format!("GEMM {m}x{n}x{k} by microkernels"));
+                    Some(gemm_method.with_choices(gemm.choices()))
                 }
                 FlatPart::Alone(kernel) => Some(method(kernel, options)),
                 FlatPart::LoopStart { .. } | FlatPart::LoopEnd(_) => None,
             });
-            Ok(words.collect::<Result<Vec<_>, _>>()?.join(", then "))
+            Ok(methods.collect())
         };
-        workers()?.install(|| guarded(&kernel.abi().name, words))
+        workers()?.install(|| guarded(&kernel.abi().name, methods))
     }
 
     fn listing(
@@ -223,11 +224,17 @@ fn plan(kernel: &Kernel, caps: &Caps) -> Result<Option<Arc<CompositePlan>>, Code
 }
 
 /// Describes how a kernel is compiled that is not a composite.
-fn method(kernel: &Kernel, options: &CraneliftOptions) -> Result<String, CodegenError> {
-    Ok(match KernelCompiler::of(kernel, options) {
-        KernelCompiler::Vector(_) => "a vector program".to_owned(),
-        KernelCompiler::Cranelift(reason) => format!("Cranelift's code, and no vector program: {reason}"),
-    })
+fn method(kernel: &Kernel, options: &CraneliftOptions) -> CompilationMethod {
+    match KernelCompiler::of(kernel, options) {
+        KernelCompiler::Vector(assembled) => {
+            let lanes = assembled.program.values.iter().map(|value| value.lanes).max().unwrap_or(1);
+            let unit = if lanes == 1 { "lane" } else { "lanes" };
+            CompilationMethod::new("a vector program").with_choices(format!("{lanes} {unit}"))
+        }
+        KernelCompiler::Cranelift(reason) => {
+            CompilationMethod::new("Cranelift's code").not_vectorized(reason.to_string())
+        }
+    }
 }
 
 /// The CPU that GEMM plans are made for.

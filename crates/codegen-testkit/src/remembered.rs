@@ -7,7 +7,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use codegen_core::{Artifact, Caps, Codegen, CodegenError, Kernel, Listing, ScheduledRoutine};
+use codegen_core::{
+    Artifact, Caps, Codegen, CodegenError, CompilationMethod, Kernel, Listing, ScheduledRoutine,
+};
 use lowered_ir::{ir::LoopId, text};
 
 /// The most artifacts that are remembered. Cases of one routine follow each other.
@@ -66,7 +68,7 @@ impl Codegen for Remembered<'_> {
         self.codegen.whole_contractions(kernels)
     }
 
-    fn describe(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+    fn describe(&self, kernel: &Kernel) -> Result<Vec<CompilationMethod>, CodegenError> {
         self.codegen.describe(kernel)
     }
 

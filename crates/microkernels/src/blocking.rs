@@ -8,6 +8,7 @@
 //!
 //! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::machine::CpuTarget;
@@ -59,6 +60,21 @@ pub(crate) enum Packing {
         /// Whether A is packed; otherwise microkernels read it in place.
         a: bool,
     },
+}
+
+/// Shows which operands are packed, and in blocks of which sizes.
+impl fmt::Display for Blocking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Blocking { packing, kc, mc, nc } = *self;
+        match packing {
+            Packing::Unpacked { .. } => f.write_str("operands in place"),
+            Packing::WholeA => write!(f, "A packed whole, B packed in panels of {kc}x{nc}"),
+            Packing::Blocks { a: true } => {
+                write!(f, "A packed in blocks of {mc}x{kc}, B packed in blocks of {kc}x{nc}")
+            }
+            Packing::Blocks { a: false } => write!(f, "A in place, B packed in blocks of {kc}x{nc}"),
+        }
+    }
 }
 
 impl Blocking {

@@ -68,6 +68,12 @@ impl GemmPlan {
         self.grain
     }
 
+    /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
+    pub fn choices(&self) -> String {
+        let lanes = if self.element == LaneType::F64 { <f64 as Float>::LANES } else { <f32 as Float>::LANES };
+        format!("tiles of {MR}x{}, {}", NR_VECTORS * lanes, self.gemm.blocking)
+    }
+
     /// Bytes of memory that generated code takes; 0 without such code.
     pub fn code_bytes(&self) -> usize {
         self.gemm.epilogue.as_ref().map_or(0, Epilogue::code_bytes)

@@ -26,9 +26,9 @@ use super::{
 };
 use crate::{
     backend::Backend,
-    calls::{CallReport, Statements},
     error::CompileError,
     generate::{self, Rejection, verified},
+    profile::{CallsOf, Statements},
     settings::FallbackSetting,
 };
 
@@ -79,7 +79,7 @@ impl DividedCode {
             let backend = self.backend(part.place);
             let which = format!("{}, part {} on {}", self.name, at + 1, backend.name());
             let (codegen, schedule) = (backend.codegen(), part.code.schedule());
-            reporter.compiled(&which, &CallReport { codegen, schedule, nodes, statements });
+            reporter.compiled(&which, &CallsOf { codegen, schedule, nodes, statements });
             if part.place == PartBackend::Fallback {
                 self.own.fallback_state().count_kernels(part.code.schedule().kernels().len());
             }

@@ -176,6 +176,11 @@ impl PlannedGemm {
         [found.num_rows(), found.num_columns(), found.num_products()]
     }
 
+    /// The tiles and the packing, in words.
+    pub(crate) fn choices(&self) -> String {
+        self.plan.choices()
+    }
+
     /// The epilogue of one row as text.
     pub(crate) fn epilogue(&self) -> String {
         let epilogue = vector::epilogue(&self.kernel, &self.contraction, vector::target());
