@@ -202,12 +202,12 @@ impl Context {
             routine.uses().iter().any(|used| Arc::ptr_eq(&used.buffer, from) && writes(used.access));
         let reached = from.accessible_from(self.stream().device()).filter(|_| !written);
         if let Some(at) = reached {
-            return routine.run_merging(from, &at, bindings);
+            return routine.run_merging(from, &at, bindings, None);
         }
         self.stream().device().count_copied_merge();
         let mut merge_buffer = self.stream().merge_buffer()?;
         let _ = self.copy_merge(&mut merge_buffer, node, source, from)?;
-        routine.run_on_merge_buffer(&merge_buffer, bindings)
+        routine.run_on_merge_buffer(&merge_buffer, bindings, None)
     }
 
     /// Schedules a copy of a buffer's bytes to the beginning of a buffer of this context.

@@ -1,4 +1,4 @@
-//! The contract of a device: 20 required methods, and ten with a default.
+//! The contract of a device: 20 required methods, and eleven with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -34,6 +34,7 @@ use tnode::HostArray;
 use crate::{
     checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
     error::DriverError,
+    timing::KernelTimer,
 };
 
 /// A device's implementation. The [crate's front page](crate) has the division of duties.
@@ -182,6 +183,23 @@ pub unsafe trait Driver: Send + Sync {
     /// [`DriverError::Failed`] on a failed stream; [`DriverError::SelfWait`] if only the calling thread could
     /// make room in the queue; [`DriverError::Lost`].
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
+
+    /// [`Driver::launch`] of a kernel whose time `timer` records. Returns false if the device cannot time
+    /// kernels, which is the default: then nothing was submitted. A driver gives the same answer for all
+    /// kernels of a routine.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Driver::launch`].
+    fn launch_timed(
+        &self,
+        stream: &StreamHandle,
+        task: LaunchTask<'_>,
+        timer: KernelTimer,
+    ) -> Result<bool, DriverError> {
+        let _ = (stream, task, timer);
+        Ok(false)
+    }
 
     /// Prepares kernels for being launched together, in this order, many times. The runtime does this once
     /// per link, like [`Driver::bind`]. None if the device gains nothing by it, which is the default: the

@@ -38,6 +38,7 @@ use crate::{
     },
     error::{DriverError, Failure},
     stream_registry::StreamRegistry,
+    timing::KernelTimer,
 };
 
 /// Maximum number of extra polls to which a late event answers that it is pending.
@@ -274,6 +275,25 @@ unsafe impl Driver for FaultDevice {
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         let name = task.name();
         self.task(stream, |_| name, TaskSize::Launch(1), |stream, _| self.inner.launch(stream, task))
+    }
+
+    fn launch_timed(
+        &self,
+        stream: &StreamHandle,
+        task: LaunchTask<'_>,
+        timer: KernelTimer,
+    ) -> Result<bool, DriverError> {
+        let (name, mut is_timed) = (task.name(), true);
+        self.task(
+            stream,
+            |_| name,
+            TaskSize::Launch(1),
+            |stream, _| {
+                is_timed = self.inner.launch_timed(stream, task, timer)?;
+                Ok(())
+            },
+        )?;
+        Ok(is_timed)
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {

@@ -80,6 +80,7 @@ mod sharing; // the sharing of nodes between streams
 mod stream; // streams
 mod submit; // submits tasks to drivers
 mod task; // sequences of scheduling functions
+mod timing; // the times of kernel calls, for profiles
 mod transfer; // transfers between host arrays and nodes
 
 pub use crate::checked::{
@@ -110,6 +111,7 @@ pub use crate::routine::LinkedRoutine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::stream_registry::{PolledStream, StreamRegistry, check_owner};
 pub use crate::task::Task;
+pub use crate::timing::{CallTime, KernelTimer, RunTimes};
 pub use crate::transfer::Transfer;
 
 tnode::debug_as_display!(DriverError, RunError, Failure, TooLarge);

@@ -16,6 +16,7 @@ use crate::{
     pool::{Buffer, Pool},
     stream::Stream,
     submit::{Kernels, MemoryTask, Use, in_order, submit},
+    timing::RunTimes,
     transfer::Transfer,
 };
 
@@ -119,11 +120,30 @@ impl LinkedRoutine {
     /// [`RunError::BindingCount`], [`RunError::BindingRange`] and [`RunError::MergeBuffer`], before anything
     /// is scheduled; [`RunError::Poisoned`] if an input has no value; errors of the device.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
+        self.run_with(bindings, None)
+    }
+
+    /// [`LinkedRoutine::run`] with the time of each kernel call. The times are complete when the event is
+    /// done, and stay empty on devices that cannot time kernels.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`LinkedRoutine::run`].
+    pub fn run_timed(&self, bindings: &[i64]) -> Result<(Event, Arc<RunTimes>), RunError> {
+        let times = RunTimes::new(match &self.0.calls {
+            Calls::Fixed(kernels) => kernels.len(),
+            Calls::Merging(merging) => merging.calls.len(),
+            Calls::Transfer { .. } => 0,
+        });
+        Ok((self.run_with(bindings, Some(&times))?, times))
+    }
+
+    fn run_with(&self, bindings: &[i64], times: Option<&Arc<RunTimes>>) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
-            Calls::Fixed(kernels) => self.submit(&self.0.uses, kernels, bindings),
+            Calls::Fixed(kernels) => self.submit(&self.0.uses, kernels, bindings, times),
             Calls::Merging(_) => {
-                self.run_on_merge_buffer(&*self.0.context.stream().merge_buffer()?, bindings)
+                self.run_on_merge_buffer(&*self.0.context.stream().merge_buffer()?, bindings, times)
             }
             Calls::Transfer { node, source, into_merge_buffer } => {
                 let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
@@ -142,10 +162,11 @@ impl LinkedRoutine {
         &self,
         merge_buffer: &MergeBuffer,
         bindings: &[i64],
+        times: Option<&Arc<RunTimes>>,
     ) -> Result<Event, RunError> {
-        let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
+        let Calls::Merging(merging) = &self.0.calls else { return self.run_with(bindings, times) };
         let buffer = merge_buffer.buffer_with(&merging.node, &self.0.name, self.0.context.stream())?;
-        self.run_merging(buffer, &buffer.range, bindings)
+        self.run_merging(buffer, &buffer.range, bindings, times)
     }
 
     /// Runs on a source in place of the merge buffer; the device accesses the source as `at`.
@@ -154,29 +175,35 @@ impl LinkedRoutine {
         source: &Arc<Buffer>,
         at: &MemoryRange,
         bindings: &[i64],
+        times: Option<&Arc<RunTimes>>,
     ) -> Result<Event, RunError> {
-        let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
+        let Calls::Merging(merging) = &self.0.calls else { return self.run_with(bindings, times) };
         let kernels = merging.bound_to(source, at, &self.0.name, self.0.context.stream())?;
         let mut uses = self.0.uses.clone();
         if !uses.iter().any(|used| Arc::ptr_eq(&used.buffer, source)) {
             uses.push(Use::merged(source));
         }
-        self.submit(&in_order(uses), &kernels, bindings)
+        self.submit(&in_order(uses), &kernels, bindings, times)
     }
 
-    fn submit(&self, uses: &[Use], kernels: &Kernels, bindings: &[i64]) -> Result<Event, RunError> {
+    fn submit(
+        &self,
+        uses: &[Use],
+        kernels: &Kernels,
+        bindings: &[i64],
+        times: Option<&Arc<RunTimes>>,
+    ) -> Result<Event, RunError> {
         let routine = &*self.0;
         let stream = routine.context.stream();
         let _span =
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
         routine.context.alive(|| format!("routine `{}`", routine.name))?;
         routine.context.upload_stale(&routine.reads)?;
-        let event = submit(
-            stream,
-            uses,
-            || format!("running `{}`", routine.name),
-            &MemoryTask::Run(kernels, bindings),
-        )?;
+        let task = match times {
+            None => MemoryTask::Run(kernels, bindings),
+            Some(times) => MemoryTask::RunTimed(kernels, bindings, times),
+        };
+        let event = submit(stream, uses, || format!("running `{}`", routine.name), &task)?;
         routine.context.wrote(&routine.outputs, &event);
         routine.ran.set();
         Ok(event)

@@ -27,6 +27,7 @@ use crate::{
     order::{Scope, wait_enabled},
     pool::Buffer,
     stream::Stream,
+    timing::RunTimes,
 };
 
 /// A buffer and a task's access to it.
@@ -59,6 +60,8 @@ pub(crate) fn in_order(mut uses: Vec<Use>) -> Vec<Use> {
 pub(crate) enum MemoryTask<'a> {
     /// Run kernels in order, with the values of the routine's symbols, which are within their ranges.
     Run(&'a Kernels, &'a [i64]),
+    /// The same, with the time of each kernel.
+    RunTimed(&'a Kernels, &'a [i64], &'a Arc<RunTimes>),
     /// Fill memory with zeros.
     Zero(&'a MemoryRange),
     /// Copy a host array to memory.
@@ -75,6 +78,13 @@ pub(crate) struct Call {
     pub(crate) kernel: BoundKernel,
     /// For each static index of the kernel, the position of the routine's symbol.
     pub(crate) bindings: Vec<usize>,
+}
+
+impl Call {
+    /// The values of the kernel's static indices, from those of the routine's symbols.
+    fn values(&self, symbols: &[i64]) -> SmallVec<[i64; 8]> {
+        self.bindings.iter().map(|&at| symbols[at]).collect()
+    }
 }
 
 /// The kernels of a routine in order, ready to launch.
@@ -94,6 +104,39 @@ impl Kernels {
         Ok(Kernels { sequence: BoundSequence::new(driver, &kernels)?, calls })
     }
 
+    /// The number of kernel calls.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Submits all kernels one by one, with a timer for each. If the driver cannot time them, submits them
+    /// without. Sets `begun` once the driver has accepted one.
+    fn launch_timed(
+        &self,
+        driver: &dyn Driver,
+        stream: &StreamHandle,
+        symbols: &[i64],
+        times: &Arc<RunTimes>,
+        begun: &mut bool,
+    ) -> Result<(), DriverError> {
+        for (at, call) in self.calls.iter().enumerate() {
+            let bindings = call.values(symbols);
+            // SAFETY: `submit` made the stream wait for all tasks that conflict with the routine's uses.
+            // These are all memory that its kernels access, except temporaries, which no other stream uses.
+            let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
+            if driver.launch_timed(stream, task, times.timer(at))? {
+                *begun = true;
+            } else if at == 0 {
+                return self.launch(driver, stream, symbols, begun);
+            } else {
+                // SAFETY: as above; the driver has not submitted the kernel.
+                let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
+                driver.launch(stream, task)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Submits all kernels, together or one by one. Sets `begun` once the driver has accepted one.
     fn launch(
         &self,
@@ -102,9 +145,9 @@ impl Kernels {
         symbols: &[i64],
         begun: &mut bool,
     ) -> Result<(), DriverError> {
-        let values = |call: &Call| call.bindings.iter().map(|&at| symbols[at]).collect::<SmallVec<[_; 8]>>();
         if let Some(sequence) = &self.sequence {
-            let bindings: SmallVec<[i64; 32]> = self.calls.iter().flat_map(values).collect();
+            let bindings: SmallVec<[i64; 32]> =
+                self.calls.iter().flat_map(|call| call.values(symbols)).collect();
             // SAFETY: `submit` made the stream wait for all tasks that conflict with the routine's uses.
             // These are all memory that its kernels access, except temporaries, which no other stream uses.
             let task = unsafe { SequenceTask::new(sequence, &bindings)? };
@@ -114,7 +157,7 @@ impl Kernels {
             }
         }
         for call in &self.calls {
-            let bindings = values(call);
+            let bindings = call.values(symbols);
             // SAFETY: as above; nothing of the sequence was submitted.
             let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
             driver.launch(stream, task)?;
@@ -276,6 +319,9 @@ fn submit_to_driver(
 ) -> Result<(), DriverError> {
     match *task {
         MemoryTask::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
+        MemoryTask::RunTimed(kernels, symbols, times) => {
+            return kernels.launch_timed(driver, stream, symbols, times, begun);
+        }
         MemoryTask::Zero(dst) => {
             // SAFETY: `submit` ordered this write of the buffer.
             let task = unsafe { FillTask::new(dst.clone())? };

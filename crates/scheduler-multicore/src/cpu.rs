@@ -5,8 +5,8 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, MemoryBudget, PoolHandle, PoolId,
-    StreamHandle, StreamStrategy, WaitKind,
+    FillTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Mark, MemoryBudget, PoolHandle,
+    PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -211,6 +211,16 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::launch(task)?))
+    }
+
+    fn launch_timed(
+        &self,
+        stream: &StreamHandle,
+        task: LaunchTask<'_>,
+        timer: KernelTimer,
+    ) -> Result<bool, DriverError> {
+        let task = MemoryTask::launch_timed(task, timer)?;
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(task)).map(|()| true)
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {

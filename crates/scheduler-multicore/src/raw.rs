@@ -18,8 +18,8 @@ use codegen_core::{
     host::{HostArgs, HostModule, HostPtr},
 };
 use device_runtime::{
-    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostReadback, KernelArgs, LaunchTask,
-    MemoryBudget, MemoryRange, MemoryReservation, check,
+    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostReadback, KernelArgs, KernelTimer,
+    LaunchTask, MemoryBudget, MemoryRange, MemoryReservation, check,
 };
 use smallvec::SmallVec;
 use tnode::HostArray;
@@ -271,6 +271,24 @@ pub(crate) struct KernelLaunch {
 }
 
 impl KernelLaunch {
+    /// # Errors
+    ///
+    /// The kernel belongs to another driver.
+    fn new(task: LaunchTask<'_>) -> Result<KernelLaunch, DriverError> {
+        Ok(KernelLaunch { bound: task.kernel().share()?, bindings: task.bindings().into() })
+    }
+
+    /// Whether the kernel takes less time than waking a thread. Interpreted code may run arbitrary code, so
+    /// it never counts as quick.
+    fn is_quick(&self) -> bool {
+        self.is_splittable() && self.bound.running_time.is_quick()
+    }
+
+    /// Runs the whole kernel on this thread and on idle threads of the pool.
+    fn run_whole(&self, pool: &ThreadPool) {
+        self.bound.running_time.run(|| pool.run(self));
+    }
+
     /// The number of iterations of the parallel loop, and the smallest number that is worth a thread.
     pub(crate) fn extent_and_grain(&self) -> (u64, u64) {
         (self.bound.abi.launch.extent, self.bound.abi.launch.grain)
@@ -298,6 +316,8 @@ impl KernelLaunch {
 pub(crate) enum MemoryTask {
     /// Run a kernel.
     Launch(KernelLaunch),
+    /// Run a kernel and record its time. The box keeps tasks as small as they are without it.
+    TimedLaunch(Box<(KernelLaunch, KernelTimer)>),
     /// Fill with zeros.
     Zero(MemoryRegion),
     /// Copy from a host array.
@@ -311,8 +331,11 @@ pub(crate) enum MemoryTask {
 /// Each constructor takes one of the runtime's tasks. Memory or code of another driver is an error.
 impl MemoryTask {
     pub(crate) fn launch(task: LaunchTask<'_>) -> Result<MemoryTask, DriverError> {
-        let (bound, bindings) = (task.kernel().share()?, task.bindings().into());
-        Ok(MemoryTask::Launch(KernelLaunch { bound, bindings }))
+        Ok(MemoryTask::Launch(KernelLaunch::new(task)?))
+    }
+
+    pub(crate) fn launch_timed(task: LaunchTask<'_>, timer: KernelTimer) -> Result<MemoryTask, DriverError> {
+        Ok(MemoryTask::TimedLaunch(Box::new((KernelLaunch::new(task)?, timer))))
     }
 
     pub(crate) fn zero(task: FillTask) -> Result<MemoryTask, DriverError> {
@@ -339,11 +362,11 @@ impl MemoryTask {
         MemoryTask::Launch(KernelLaunch { bound: Arc::new(bound), bindings: SmallVec::new() })
     }
 
-    /// Whether the task takes less time than waking a thread. Interpreted code may run arbitrary code, so it
-    /// never counts as quick.
+    /// Whether the task takes less time than waking a thread.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
-            MemoryTask::Launch(launch) => launch.is_splittable() && launch.bound.running_time.is_quick(),
+            MemoryTask::Launch(launch) => launch.is_quick(),
+            MemoryTask::TimedLaunch(timed) => timed.0.is_quick(),
             MemoryTask::Zero(region)
             | MemoryTask::CopyIn(region, ..)
             | MemoryTask::CopyOut(region, ..)
@@ -355,6 +378,7 @@ impl MemoryTask {
     pub(crate) fn name(&self) -> &str {
         match self {
             MemoryTask::Launch(launch) => &launch.bound.abi.name,
+            MemoryTask::TimedLaunch(timed) => &timed.0.bound.abi.name,
             MemoryTask::Zero(_) => "zero",
             MemoryTask::CopyIn(..) => "copy from host",
             MemoryTask::CopyOut(..) => "copy to host",
@@ -365,7 +389,8 @@ impl MemoryTask {
     /// Runs the task on this thread. A kernel may also use idle threads of the pool.
     pub(crate) fn run(&self, pool: &ThreadPool) {
         match self {
-            MemoryTask::Launch(launch) => launch.bound.running_time.run(|| pool.run(launch)),
+            MemoryTask::Launch(launch) => launch.run_whole(pool),
+            MemoryTask::TimedLaunch(timed) => timed.1.measure(|| timed.0.run_whole(pool)),
             // SAFETY: the task is ordered, and writes this region.
             MemoryTask::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
             MemoryTask::CopyIn(dst, task) => {

@@ -20,7 +20,7 @@ pub(crate) fn mark(stream: &str, mark: &Mark) {
 
 /// Enters a span for the task, if it is a kernel and a subscriber wants it.
 pub(crate) fn kernel(stream: &str, task: &MemoryTask) -> Option<EnteredSpan> {
-    let MemoryTask::Launch(_) = task else { return None };
+    let (MemoryTask::Launch(_) | MemoryTask::TimedLaunch(_)) = task else { return None };
     let span = tracing::trace_span!(target: "arrayjit::kernel", "kernel", stream, name = task.name());
     (!span.is_disabled()).then(|| span.entered())
 }
