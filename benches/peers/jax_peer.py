@@ -6,6 +6,8 @@ import os
 
 import numpy
 
+import jax_models
+
 RATE = 0.01
 
 
@@ -29,8 +31,24 @@ class Step:
         for array in self.result:
             array.block_until_ready()
 
-    def outputs(self):
+    def outputs(self, _names):
         return [numpy.asarray(array) for array in self.result]
+
+
+class ModelStep(Step):
+    """A jitted step of a model with its arrays by name. Its state, which it updates, is donated."""
+
+    def call(self):
+        self.start()
+        self.jax.block_until_ready(self.result)
+
+    def start(self):
+        self.result = self.jitted(self.state, self.fixed)
+        self.state = self.result[0]
+
+    def outputs(self, names):
+        state, results = self.result
+        return [numpy.asarray({**state, **results}[name]) for name in names]
 
 
 def open_peer(threads):
@@ -52,27 +70,39 @@ class Jax:
     """JAX as a peer."""
 
     COLD_CALLS = 3
-    COMPILES = True
 
     def __init__(self, jax):
         self.jax = jax
         self.steps = operations(jax)
+        self.models = jax_models.models(jax)
 
     def version(self):
         return self.jax.__version__
 
     def has(self, operation):
-        return operation in self.steps
+        return operation in self.steps or operation in self.models
 
     def step(self, operation, inputs):
         # Each step has a function of its own, so that JAX compiles the operation for each step.
-        function, updated = self.steps[operation]
         self.jax.clear_caches()
+        if operation in self.models:
+            return self.model_step(operation, inputs)
+        function, updated = self.steps[operation]
         jitted = self.jax.jit(lambda state, *fixed: function(*state, *fixed), donate_argnums=0 if updated else None)
-        arrays = [self.jax.device_put(array.copy()).block_until_ready() for array in inputs]
+        arrays = [self.jax.device_put(array.copy()).block_until_ready() for array in inputs.values()]
         state = tuple(arrays[i] for i in updated)
         fixed = [array for i, array in enumerate(arrays) if i not in updated]
         return Step(jitted, fixed, state)
+
+    def model_step(self, operation, inputs):
+        function, is_state = self.models[operation]
+        jitted = self.jax.jit(lambda state, fixed: function(state, fixed), donate_argnums=0)
+        put = lambda array: self.jax.device_put(array.copy()).block_until_ready()
+        state = {name: put(array) for name, array in inputs.items() if is_state(name)}
+        fixed = {name: put(array) for name, array in inputs.items() if not is_state(name)}
+        step = ModelStep(jitted, fixed, state)
+        step.jax = self.jax
+        return step
 
 
 def operations(jax):

@@ -6,12 +6,12 @@ lines of JSON.
 Each line on standard input is a request, and a line on standard output is its answer:
 
     (start)                                                 -> {"version": "2.15.0"}
-    {"prepare": "softmax", "inputs": [{"dims": [..], "file": ".."}], "outputs": ["FILE", ..]}
+    {"prepare": "softmax", "inputs": [{"name": "x", "dims": [..], "file": ".."}], "outputs": [{"name": "y", "file": ".."}]}
                                                             -> {"has": true, "cold_ms": 1.5} or {"has": false}
     {"run": 20}                                             -> {"seconds": 0.01}
 
 `prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the
-files. For peers that compile, `cold_ms` is the time of the first call minus the time of a later call. `run` makes
+files. `cold_ms` is the time of the first call minus the time of a later call. `run` makes
 one untimed call, then the given number of timed calls, and waits until all are done. The answer to a request
 that fails is {"error": ".."}.
 """
@@ -42,18 +42,16 @@ def prepare(peer, request):
     """Prepares an operation: writes its outputs after one call, and measures the time to compile."""
     if not peer.has(request["prepare"]):
         return None, {"has": False}
-    inputs = [read(description) for description in request["inputs"]]
+    inputs = {description["name"]: read(description) for description in request["inputs"]}
     colds = []
     for _ in range(peer.COLD_CALLS):
         step = peer.step(request["prepare"], inputs)
         colds.append(seconds(step.call))
-    for array, file in zip(step.outputs(), request["outputs"], strict=True):
-        numpy.asarray(array, dtype="<f4").tofile(file)
-    answer = {"has": True}
-    if peer.COMPILES:
-        warm = min(seconds(step.call) for _ in range(3))
-        answer["cold_ms"] = max(0.0, statistics.median(colds) - warm) * 1e3
-    return step, answer
+    names = [output["name"] for output in request["outputs"]]
+    for array, output in zip(step.outputs(names), request["outputs"], strict=True):
+        numpy.asarray(array, dtype="<f4").tofile(output["file"])
+    warm = min(seconds(step.call) for _ in range(3))
+    return step, {"has": True, "cold_ms": max(0.0, statistics.median(colds) - warm) * 1e3}
 
 
 def run(step, count):

@@ -1,12 +1,15 @@
 """Torch as two peers, eager and compiled. Both have the same steps, except where `torch.compile` makes faster
 code of another form.
 
-Operations that can write into a given array do so. Only `mlp_step` records operations for differentiation.
+Operations that can write into a given array do so. Of these, only `mlp_step` records operations for
+differentiation. `torch_models` has the steps of whole models.
 """
 
 import torch
 import torch.nn.functional as functional
 from torch.optim.adam import adam as adam_update
+
+import torch_models
 
 RATE = 0.01
 
@@ -25,8 +28,24 @@ class Step:
 
     start = call
 
-    def outputs(self):
+    def outputs(self, _names):
         return [array.detach().numpy() for array in self.arrays]
+
+
+class ModelStep:
+    """A step of a model: `call` executes it once, and `outputs` returns the arrays with these names."""
+
+    def __init__(self, function, arrays):
+        self.function = function
+        self.arrays = arrays
+
+    def call(self):
+        self.arrays.update(self.function())
+
+    start = call
+
+    def outputs(self, names):
+        return [self.arrays[name].detach().numpy() for name in names]
 
 
 def into(shape, step):
@@ -204,21 +223,26 @@ class Torch:
     COLD_CALLS = 1
 
     def __init__(self, compiles):
-        self.COMPILES = compiles
+        self.compiles = compiles
 
     def version(self):
         return torch.__version__
 
     def has(self, operation):
-        return operation in OPERATIONS
+        return operation in OPERATIONS or operation in torch_models.MODELS
 
     def step(self, operation, inputs):
         # Clones are aligned like all arrays of torch, and updating a clone does not change the inputs of
         # other measurements.
-        arrays = [torch.from_numpy(array).clone() for array in inputs]
-        if not self.COMPILES:
+        named = {name: torch.from_numpy(array).clone() for name, array in inputs.items()}
+        arrays = named.values()
+        if self.compiles:
+            torch._dynamo.reset()
+        if operation in torch_models.MODELS:
+            model = torch_models.MODELS[operation]
+            return ModelStep(model(named, torch.compile if self.compiles else lambda function: function), named)
+        if not self.compiles:
             return Step(*OPERATIONS[operation](*arrays))
-        torch._dynamo.reset()
         function, outputs = COMPILED.get(operation, OPERATIONS[operation])(*arrays)
         return Step(torch.compile(function), outputs)
 

@@ -1,8 +1,13 @@
 //! A benchmark case.
 
-use arrayjit::{DType, HostArray, MemoryMode, TensorNode};
+use std::borrow::Cow;
+
+use arrayjit::{DType, HostArray, Label, MemoryMode, TensorNode};
 use half::bf16;
 use serde::Serialize;
+
+/// The name of a node in a text; that of a member of a family has a position behind a point: `w.2` is `w[2]`.
+pub(crate) type Name = Cow<'static, str>;
 
 /// One case: a program, its inputs, and how its results are checked.
 pub(crate) struct Case {
@@ -20,7 +25,7 @@ pub(crate) struct Case {
     /// The value of the static symbol, for texts that have one.
     pub(crate) bindings: Vec<i64>,
     /// The nodes that are checked.
-    pub(crate) outputs: Vec<&'static str>,
+    pub(crate) outputs: Vec<Name>,
     /// Floating-point operations of one run; a division or a transcendental function counts 1.
     pub(crate) flops: f64,
     /// The least memory traffic of one run.
@@ -66,13 +71,23 @@ pub(crate) enum Operation {
     CausalAttention,
     MlpStep,
     Adam,
+    LenetTrain,
+    Resnet8Train,
+    GptTrain,
+    GptForward,
+    GptDecode,
+    LstmTrain,
+    Heat,
+    AdamW,
+    MlpInfer,
+    Fft,
 }
 
 /// A node of a case.
 #[derive(Clone)]
 pub(crate) struct Node {
     /// The node's name in the text.
-    pub(crate) name: &'static str,
+    pub(crate) name: Name,
     /// Dimensions.
     pub(crate) dims: Vec<usize>,
     /// Element type.
@@ -94,6 +109,8 @@ pub(crate) enum Init {
     Positive,
     /// Zeros.
     Zeros,
+    /// Uniform integers in 0 to this number, excluded.
+    Below(u16),
 }
 
 /// Computes the expected outputs from the inputs.
@@ -112,6 +129,9 @@ pub(crate) enum Check {
     Rows(RowsFormula),
     /// The same program on the interpreter.
     Interpreter,
+    /// The interpreter's result for a case with the same statements and smaller arrays, for cases that would
+    /// take the interpreter too long. Peers check the results of the case itself.
+    Small(Box<Case>),
 }
 
 impl Case {
@@ -124,7 +144,7 @@ impl Case {
             reads: bytes(&mut nodes.iter().filter(is_input)),
             writes: bytes(&mut nodes.iter().filter(is_written)),
         };
-        let outputs = nodes.iter().filter(is_written).map(|node| node.name).collect();
+        let outputs = nodes.iter().filter(is_written).map(|node| node.name.clone()).collect();
         Case {
             name,
             operation: Some(operation),
@@ -167,23 +187,30 @@ impl Case {
         Case { tolerance, ..self }
     }
 
+    /// Sets the same program with smaller arrays as the one to check.
+    pub(crate) fn checked_in_small(self, small: Case) -> Case {
+        Case { check: Check::Small(Box::new(small)), ..self }
+    }
+
     /// Adds the program with gradients that were written by hand.
     pub(crate) fn by_hand(self, by_hand: Case) -> Case {
         Case { by_hand: Some(Box::new(by_hand)), ..self }
     }
 
-    /// The type of all inputs and outputs; `None` if they differ.
+    /// The type of all inputs and outputs but integers; `None` if they differ.
     pub(crate) fn dtype(&self) -> Option<DType> {
-        let mut dtypes = self.nodes.iter().filter(|node| node.mode.is_none()).map(|node| node.dtype);
+        let is_counted = |node: &&Node| node.mode.is_none() && node.dtype.is_float();
+        let mut dtypes = self.nodes.iter().filter(is_counted).map(|node| node.dtype);
         let first = dtypes.next()?;
         dtypes.all(|dtype| dtype == first).then_some(first)
     }
 
     /// Marks nodes that the program updates in place: they are written as well as read.
-    pub(crate) fn updating(self, updated: &[&'static str]) -> Case {
+    pub(crate) fn updating(self, updated: &[impl Into<Name> + Clone]) -> Case {
+        let updated: Vec<Name> = updated.iter().map(|name| name.clone().into()).collect();
         let nodes = self.nodes.iter().filter(|node| updated.contains(&node.name));
         let writes = self.traffic.writes + nodes.map(Node::bytes).sum::<f64>();
-        let outputs = updated.iter().chain(&self.outputs).copied().collect();
+        let outputs = updated.iter().chain(&self.outputs).cloned().collect();
         Case { outputs, traffic: Traffic { writes, ..self.traffic }, ..self }
     }
 }
@@ -197,7 +224,7 @@ impl Traffic {
 
 impl Node {
     /// An `f32` input of random values.
-    pub(crate) fn input(name: &'static str, dims: &[usize]) -> Node {
+    pub(crate) fn input(name: impl Into<Name>, dims: &[usize]) -> Node {
         Node::with(name, dims, Init::Random)
     }
 
@@ -207,18 +234,18 @@ impl Node {
     }
 
     /// An `f32` node with initial values.
-    pub(crate) fn with(name: &'static str, dims: &[usize], init: Init) -> Node {
+    pub(crate) fn with(name: impl Into<Name>, dims: &[usize], init: Init) -> Node {
         Node { init: Some(init), ..Node::written(name, dims) }
     }
 
     /// An `f32` node that the program writes.
-    pub(crate) fn written(name: &'static str, dims: &[usize]) -> Node {
-        Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None, mode: None }
+    pub(crate) fn written(name: impl Into<Name>, dims: &[usize]) -> Node {
+        Node { name: name.into(), dims: dims.to_vec(), dtype: DType::F32, init: None, mode: None }
     }
 
     /// An `f32` node that the program computes and only the program reads: its mode distinguishes it from a
     /// result.
-    pub(crate) fn intermediate(name: &'static str, dims: &[usize]) -> Node {
+    pub(crate) fn intermediate(name: impl Into<Name>, dims: &[usize]) -> Node {
         Node { mode: Some(MemoryMode::Local), ..Node::written(name, dims) }
     }
 
@@ -233,7 +260,8 @@ impl Node {
 
     /// Builds the tensor node, with the requested memory mode.
     pub(crate) fn build(&self) -> anyhow::Result<TensorNode> {
-        let builder = TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype);
+        let label: Label = self.name.split('.').collect();
+        let builder = TensorNode::builder(label).dims(self.dims.iter().copied()).dtype(self.dtype);
         let builder = self.mode.into_iter().fold(builder, |builder, mode| builder.mode(mode));
         Ok(builder.build()?)
     }
@@ -246,6 +274,7 @@ impl Node {
         let mut rng = fastrand::Rng::with_seed(seed);
         let value = |rng: &mut fastrand::Rng| match (init, self.dtype) {
             (Init::Zeros, _) => 0.0,
+            (Init::Below(end), _) => rng.u16(0..end).into(),
             (Init::Random, DType::F32 | DType::Bf16) => 2.0 * rng.f32() - 1.0,
             (Init::Within(most), DType::F32) => most * (2.0 * rng.f32() - 1.0),
             (Init::Positive, DType::F32) => rng.f32(),

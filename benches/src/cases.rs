@@ -3,11 +3,16 @@
 mod attention; // attention to all, earlier and cached positions
 mod contractions; // matrix multiplications and convolution
 mod elementwise; // chains of elementwise operations, one pass over memory
+mod gpt; // a transformer: training, forward, one letter with caches
 mod large; // large cases for GPUs
 mod latency; // from text to first result
 mod lenet; // a training step of a convolutional network
+mod lstm; // a training step of a recurrent network
+mod parameters; // parameters of models with the state of their optimiser
 mod reductions; // sums, and the transpose
+mod resnet; // a training step of a residual network
 mod rows; // softmax and layer normalisation of each row of a matrix
+mod steps; // whole steps without layers: a grid, an update, a small network, a transform
 mod training; // whole steps of training
 
 use crate::case::Case;
@@ -21,6 +26,10 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(attention::all());
     cases.extend(training::all());
     cases.extend(lenet::all());
+    cases.extend(resnet::all());
+    cases.extend(gpt::all());
+    cases.extend(lstm::all());
+    cases.extend(steps::all());
     cases.extend(latency::all());
     cases.extend(large::all());
     cases
@@ -40,7 +49,35 @@ pub(crate) fn selected(filter: &[String], on_gpu: bool) -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
+    use arrayjit::{Backend, HostArray, Settings};
+
     use super::*;
+    use crate::{case::Check, check, ours::LinkedCase};
+
+    /// Fails unless the results on cores agree with the interpreter, and with the case's formula if there is
+    /// one.
+    fn expect_agreement(case: Case) {
+        let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array().unwrap()).collect();
+        let backend = Backend::open_with("inline", Settings::default()).unwrap();
+        let ours = LinkedCase::prepare(&backend, &case, &inputs);
+        let ours = ours.unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
+        ours.run_once().unwrap();
+        let outputs = ours.outputs().unwrap();
+        check::check(&backend, &case, &outputs, &inputs).unwrap();
+        let interpreted = Case { check: Check::Interpreter, ..case };
+        check::check(&backend, &interpreted, &outputs, &inputs).unwrap();
+    }
+
+    #[test]
+    fn whole_models_agree_with_the_interpreter_in_small() {
+        let checked = all().into_iter().filter_map(|case| match case.check {
+            Check::Small(small) => Some(*small),
+            _ => None,
+        });
+        let small: Vec<Case> = checked.chain(steps::small()).collect();
+        assert_eq!(small.len(), 9);
+        small.into_iter().for_each(expect_agreement);
+    }
 
     fn names(filter: &[&str], on_gpu: bool) -> Vec<&'static str> {
         let filter: Vec<String> = filter.iter().map(|&part| part.to_owned()).collect();

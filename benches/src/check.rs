@@ -4,17 +4,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 use arrayjit::{Backend, HostArray, Settings};
 
 use crate::{
-    case::{Case, Check, RowsFormula},
+    case::{Case, Check, Node, RowsFormula},
     ours::LinkedCase,
     sample,
 };
 
-/// Fails unless the outputs agree with the formula or the interpreter.
+/// Fails unless the outputs of a case on this backend agree with the formula or the interpreter.
 ///
 /// # Errors
 ///
 /// The case, the output and the first wrong element.
-pub(crate) fn check(case: &Case, found: &[HostArray], inputs: &[Option<HostArray>]) -> Result<()> {
+pub(crate) fn check(
+    backend: &Backend,
+    case: &Case,
+    found: &[HostArray],
+    inputs: &[Option<HostArray>],
+) -> Result<()> {
     let of_nodes = || inputs.iter().flatten();
     let checked = match &case.check {
         Check::Formula(formula) => {
@@ -22,9 +27,27 @@ pub(crate) fn check(case: &Case, found: &[HostArray], inputs: &[Option<HostArray
             compare(case, &values(found), &expected, case.tolerance)
         }
         Check::Rows(formula) => check_rows(case, formula, found, &of_nodes().collect::<Vec<_>>()),
+        Check::Small(small) => check_small(backend, small).and_then(|()| expect_finite(case, found)),
         Check::Interpreter => compare(case, &values(found), &interpreted(case, inputs)?, case.tolerance),
     };
     checked.with_context(|| format!("case `{}`", case.name))
+}
+
+/// Fails unless the backend and the interpreter agree on a case.
+fn check_small(backend: &Backend, small: &Case) -> Result<()> {
+    let inputs: Vec<_> = small.nodes.iter().map(Node::array).collect::<Result<_>>()?;
+    let ours = LinkedCase::prepare(backend, small, &inputs)?;
+    ours.run_once()?;
+    check(backend, small, &ours.outputs()?, &inputs).context("with smaller arrays")
+}
+
+/// Fails unless all elements of all outputs are finite.
+fn expect_finite(case: &Case, found: &[HostArray]) -> Result<()> {
+    for (name, found) in case.outputs.iter().zip(found) {
+        let wrong = found.values().iter().position(|value| !value.is_finite());
+        ensure!(wrong.is_none(), "output `{name}`: element {} is not finite", wrong.unwrap_or(0));
+    }
+    Ok(())
 }
 
 /// Fails unless the sampled rows of the only output agree with the formula.

@@ -24,6 +24,9 @@ const MOST_REGISTERS: u32 = 255;
 /// keeps the address of each load.
 const MOST_SPILLED: u32 = 16;
 
+/// A case that is left out: its 64 steps in time have the same kernels, which take minutes to assemble.
+const REPETITIVE: &str = "lstm_train_32x64x256";
+
 #[test]
 fn kernels_for_sm_70() {
     check("kernels_for_sm_70", Target::Sm70, &expect_file!["../ptx/sm_70.txt"]);
@@ -42,7 +45,7 @@ fn kernels_for_sm_90a() {
 fn check(test: &str, target: Target, golden: &ExpectFile) {
     let Some(tools) = gpu::or_skip(test, CudaTools::find()) else { return };
     let mut text = String::new();
-    for case in cases::all() {
+    for case in cases::all().into_iter().filter(|case| case.name != REPETITIVE) {
         let modules = modules(&case, target);
         assert!(!modules.is_empty(), "{} has no kernel", case.name);
         for module in modules {

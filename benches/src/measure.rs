@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     arrays::{Array, Buffer},
-    case::{Case, Check},
+    case::{Case, Check, Name},
     check,
     contest::{self, Sample, median, quantile},
     copies::CopyBandwidths,
@@ -67,7 +67,7 @@ pub(crate) struct PeerTime {
     pub(crate) best_us: f64,
     /// The median over rounds of the peer's time over ours in the same round: above 1, ours is faster.
     pub(crate) ratio: f64,
-    /// For peers that compile: the time by which the first call exceeds a later one, in milliseconds.
+    /// The time by which the first call exceeds a later one, in milliseconds, if the peer measures it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold_ms: Option<f64>,
     /// The peer's cold time over ours.
@@ -115,7 +115,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
     let ours = LinkedCase::prepare(setup.backend, case, &inputs)?;
     let mut cold = vec![ours.run_once()?];
     let outputs = ours.outputs()?;
-    check::check(case, &outputs, &inputs)?;
+    check::check(setup.backend, case, &outputs, &inputs)?;
     if setup.effort == Effort::Full && cold[0] < LONG {
         let again = |_| LinkedCase::prepare(setup.backend, case, &inputs)?.run_once();
         cold.extend((1..COLD_CALLS).map(again).collect::<Result<Vec<_>>>()?);
@@ -199,7 +199,7 @@ pub(crate) fn problem(
         let array = array.as_ref()?;
         Some(Array { dims: node.dims.clone(), values: Buffer::new(&values(array)) })
     };
-    let output = |(name, ours): (&&str, &HostArray)| {
+    let output = |(name, ours): (&Name, &HostArray)| {
         let (node, init) = named(name).with_context(|| format!("no node `{name}`"))?;
         let before = init.as_ref().map_or_else(|| vec![0.0; ours.num_values()], values);
         Ok(Array { dims: node.dims.clone(), values: Buffer::new(&before) })
@@ -208,8 +208,14 @@ pub(crate) fn problem(
         operation,
         dtype,
         inputs: case.nodes.iter().zip(inputs).filter_map(input).collect(),
+        names: [inputs_of(case), case.outputs.clone()],
         outputs: case.outputs.iter().zip(outputs).map(output).collect::<Result<_>>()?,
     }))
+}
+
+/// The names of the nodes with initial values.
+fn inputs_of(case: &Case) -> Vec<Name> {
+    case.nodes.iter().filter(|node| node.init.is_some()).map(|node| node.name.clone()).collect()
 }
 
 /// Microseconds from text to first result, compiled anew each time.

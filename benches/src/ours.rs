@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, Routine, TensorNode};
 
-use crate::{case::Case, peers::Contestant};
+use crate::{
+    case::{Case, Name},
+    peers::Contestant,
+};
 
 /// A linked case.
 pub(crate) struct LinkedCase<'a> {
@@ -36,9 +39,11 @@ impl<'a> LinkedCase<'a> {
         }
         // Copies are only scheduled so far, and would count as part of the first run.
         context.stream().sync()?;
-        let output = |name: &&'static str| {
-            let node = nodes.iter().find(|node| node.name() == **name);
-            node.cloned().with_context(|| format!("case `{}` has no node `{name}`", case.name))
+        let output = |name: &Name| {
+            let named = case.nodes.iter().zip(&nodes).find(|(node, _)| node.name == *name);
+            named
+                .map(|(_, built)| built.clone())
+                .with_context(|| format!("case `{}` has no node `{name}`", case.name))
         };
         let outputs = case.outputs.iter().map(output).collect::<Result<_>>()?;
         let start = Instant::now();

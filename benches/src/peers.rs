@@ -29,7 +29,10 @@ use anyhow::ensure;
 use anyhow::{Result, bail};
 use arrayjit::DType;
 
-use crate::{arrays::Array, case::Operation};
+use crate::{
+    arrays::Array,
+    case::{Name, Operation},
+};
 
 /// Whether a peer, or a list of peers, has the name; otherwise it may be a backend's.
 pub(crate) fn is_peer(name: &str) -> bool {
@@ -53,6 +56,8 @@ pub(crate) struct Problem {
         expect(dead_code, reason = "peers on this machine's cores take f32")
     )]
     pub(crate) dtype: DType,
+    /// The names of the inputs and of the outputs, for peers that take many arrays.
+    pub(crate) names: [Vec<Name>; 2],
     /// The inputs in the order of the case.
     pub(crate) inputs: Vec<Array>,
     /// The outputs in the order of the case, with their initial contents if they are updated.
@@ -82,7 +87,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) step: Box<dyn Contestant + 'a>,
     /// The outputs of the first call.
     pub(crate) outputs: Vec<Vec<f32>>,
-    /// For peers that compile: the milliseconds by which the first call exceeds a later one.
+    /// The milliseconds by which the first call exceeds a later one, if the peer measures them.
     pub(crate) cold_ms: Option<f64>,
 }
 

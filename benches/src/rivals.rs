@@ -38,7 +38,7 @@ pub(crate) fn prepare<'a>(
 ) -> Result<(LinkedCase<'a>, f64)> {
     let linked = LinkedCase::prepare(rival, case, inputs)?;
     let first = linked.run_once()?;
-    check::check(case, &linked.outputs()?, inputs)?;
+    check::check(rival, case, &linked.outputs()?, inputs)?;
     let again = linked.run_again()?;
     Ok((linked, first.saturating_sub(again).as_secs_f64() * 1e3))
 }

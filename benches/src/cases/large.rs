@@ -155,10 +155,13 @@ mod tests {
         ]
     }
 
+    fn inline() -> Backend {
+        Backend::open_with("inline", Settings::default()).unwrap()
+    }
+
     fn ran(case: &Case) -> (Vec<Option<HostArray>>, Vec<HostArray>) {
         let inputs: Vec<_> = case.nodes.iter().map(|node| node.array().unwrap()).collect();
-        let backend = Backend::open_with("inline", Settings::default()).unwrap();
-        let ours = LinkedCase::prepare(&backend, case, &inputs).unwrap();
+        let ours = LinkedCase::prepare(&inline(), case, &inputs).unwrap();
         ours.run_once().unwrap();
         let outputs = ours.outputs().unwrap();
         (inputs, outputs)
@@ -181,10 +184,10 @@ mod tests {
     fn rows_that_are_right_pass_and_agree_with_the_whole() {
         for case in small() {
             let (inputs, outputs) = ran(&case);
-            check::check(&case, &outputs, &inputs).unwrap();
+            check::check(&inline(), &case, &outputs, &inputs).unwrap();
             let tolerance = case.tolerance.max(1e-6);
             let whole = Case { check: Check::Interpreter, tolerance, ..case };
-            check::check(&whole, &outputs, &inputs).unwrap();
+            check::check(&inline(), &whole, &outputs, &inputs).unwrap();
         }
     }
 
@@ -215,7 +218,7 @@ mod tests {
             let greatest = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
             values[row * columns + 3] += greatest * (4.0 * case.tolerance).max(1e-4);
             output.set_values(&values).unwrap();
-            let error = format!("{:#}", check::check(&case, &outputs, &inputs).unwrap_err());
+            let error = format!("{:#}", check::check(&inline(), &case, &outputs, &inputs).unwrap_err());
             assert!(error.contains(&format!("row {row}, column 3")), "{error}");
         }
     }

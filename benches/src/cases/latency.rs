@@ -23,7 +23,7 @@ fn compile_20op() -> Case {
         text,
         nodes,
         bindings: vec![],
-        outputs: vec!["y"],
+        outputs: vec!["y".into()],
         flops: 20.0 * 1024.0,
         traffic: Traffic { reads: 4.0 * 1024.0, writes: 4.0 * 1024.0 },
         check: Check::Interpreter,

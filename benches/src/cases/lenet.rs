@@ -1,7 +1,7 @@
 //! A training step of LeNet, the convolutional network of the assignment guide.
 
 use super::contractions::product_flops;
-use crate::case::{Case, Check, Init, Node, Traffic};
+use crate::case::{Case, Check, Init, Node, Operation, Traffic};
 use arrayjit::DType;
 
 const BATCH: usize = 32;
@@ -75,11 +75,11 @@ sgd(b5[k], db5[k], 0.01)
 ";
 
 pub(super) fn all() -> Vec<Case> {
-    vec![lenet_step("lenet_step", DERIVED).by_hand(lenet_step("lenet_step_by_hand", BY_HAND))]
+    vec![lenet_train("lenet_train_32", DERIVED).by_hand(lenet_train("lenet_train_32_by_hand", BY_HAND))]
 }
 
 /// One training step on random images.
-fn lenet_step(name: &'static str, gradients: &str) -> Case {
+fn lenet_train(name: &'static str, gradients: &str) -> Case {
     let weight = |name, dims: &[usize], fan_in: usize| {
         Node::with(name, dims, Init::Within(1.0 / (fan_in as f32).sqrt()))
     };
@@ -107,12 +107,12 @@ fn lenet_step(name: &'static str, gradients: &str) -> Case {
         [[BATCH * 100, 16, 150], [BATCH, 400, 120], [BATCH, 120, 84], [BATCH, 84, 10]].map(product_flops);
     Case {
         name,
-        operation: None,
+        operation: Some(Operation::LenetTrain),
         text: format!("{FORWARD}{gradients}"),
         by_hand: None,
         nodes,
         bindings: vec![],
-        outputs: [&["loss"], &updated[..]].concat(),
+        outputs: [&["loss".into()], &updated[..]].concat(),
         flops: 2.0 * first + 3.0 * others.iter().sum::<f64>(),
         traffic,
         check: Check::Interpreter,

@@ -127,7 +127,7 @@ fn digits_step(name: &'static str, text: &str) -> Case {
             "b1" | "b2" | "v1" | "v2" | "u1" | "u2" | "loss" => Some(Init::Zeros),
             _ => None,
         };
-        Node { name, dims, dtype, init, mode: None }
+        Node { name: name.into(), dims, dtype, init, mode: None }
     });
     let (batch, hidden) = (network::BATCH as f64, network::HIDDEN as f64);
     let weights = hidden * (network::PIXELS + network::CLASSES) as f64;
@@ -139,7 +139,7 @@ fn digits_step(name: &'static str, text: &str) -> Case {
         by_hand: None,
         nodes: nodes.collect(),
         bindings: vec![3],
-        outputs: vec!["w1"],
+        outputs: vec!["w1".into()],
         flops: 2.0 * batch * (2.0 * weights + backward_data) + 4.0 * weights,
         traffic: Traffic {
             reads: 4.0 * (batch * network::PIXELS as f64 + 2.0 * weights),

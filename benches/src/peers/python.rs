@@ -76,10 +76,10 @@ impl Python {
         }
     }
 
-    fn write(&self, index: usize, array: &Array) -> Result<Value> {
+    fn write(&self, index: usize, name: &str, array: &Array) -> Result<Value> {
         let file = self.folder.path().join(format!("input{index}"));
         std::fs::write(&file, bytemuck::cast_slice(&array.values))?;
-        Ok(json!({ "dims": array.dims, "file": file }))
+        Ok(json!({ "name": name, "dims": array.dims, "file": file }))
     }
 }
 
@@ -108,16 +108,20 @@ impl Peer for Python {
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        let inputs = problem.inputs.iter().enumerate().map(|(i, array)| self.write(i, array));
+        let [inputs, outputs] = &problem.names;
+        let named = inputs.iter().zip(&problem.inputs).enumerate();
+        let inputs = named.map(|(i, (name, array))| self.write(i, name, array));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let outputs: Vec<PathBuf> =
-            (0..problem.outputs.len()).map(|i| self.folder.path().join(format!("output{i}"))).collect();
+        let files: Vec<PathBuf> =
+            (0..outputs.len()).map(|i| self.folder.path().join(format!("output{i}"))).collect();
+        let outputs = outputs.iter().zip(&files).map(|(name, file)| json!({ "name": name, "file": file }));
+        let outputs: Vec<Value> = outputs.collect();
         let answer =
             self.ask(&json!({ "prepare": problem.operation, "inputs": inputs, "outputs": outputs }))?;
         if !answer.has {
             return Ok(None);
         }
-        let outputs = outputs.iter().map(|file| read(file)).collect::<Result<_>>()?;
+        let outputs = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
         Ok(Some(Prepared { step: Box::new(PythonCalls(self)), outputs, cold_ms: answer.cold_ms }))
     }
 }
