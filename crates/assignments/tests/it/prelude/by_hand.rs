@@ -106,12 +106,12 @@ const ALL: &[ByHand] = &[
         "input re f32[3, 8], im f32[3, 8]",
         "y[b,n], z[b,n] := fft_stage(re[b,n], im[b,n], l = 2, m = 2)
          keep z",
-        "c[j,p] := cos(-3.141592653589793 * j * p / 2) where j < 2, p < 2
-         s[j,p] := sin(-3.141592653589793 * j * p / 2) where j < 2, p < 2
+        "c[j] := cos(-3.141592653589793 * j / 2) where j < 2
+         s[j] := sin(-3.141592653589793 * j / 2) where j < 2
          dr[b,j,p,k] := re[b, 2*j + k] + (1 - 2*p) * re[b, 2*j + k + 4] where j < 2, p < 2, k < 2
          di[b,j,p,k] := im[b, 2*j + k] + (1 - 2*p) * im[b, 2*j + k + 4] where j < 2, p < 2, k < 2
-         y[b, 4*j + 2*p + k] := dr[b,j,p,k] * c[j,p] - di[b,j,p,k] * s[j,p]
-         z[b, 4*j + 2*p + k] := dr[b,j,p,k] * s[j,p] + di[b,j,p,k] * c[j,p]
+         y[b, 4*j + 2*p + k] := where(p == 0, dr[b,j,p,k], dr[b,j,p,k] * c[j] - di[b,j,p,k] * s[j])
+         z[b, 4*j + 2*p + k] := where(p == 0, di[b,j,p,k], dr[b,j,p,k] * s[j] + di[b,j,p,k] * c[j])
          keep z",
     ),
     ByHand(
