@@ -78,7 +78,7 @@ impl Graph {
         let compiled = weights.backend().compile_assignments(&program.named(name))?;
         let mut inputs = BTreeMap::new();
         for (name, node) in self.inputs() {
-            if compiled.nodes().contains(&node) {
+            if compiled.nodes().contains(&node) || results.contains(&node) {
                 let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
                 context = context.init_from_host_owned(&node, zeros)?;
             }

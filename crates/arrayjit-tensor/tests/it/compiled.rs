@@ -81,3 +81,22 @@ fn state_dicts_survive_files() -> Result<(), ModelError> {
     }
     Ok(())
 }
+
+/// As dropout in evaluation gives its input, a result may be an input that no statement reads.
+#[test]
+fn a_result_may_be_an_input() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    for backend in ["interpreter", "inline", "multicore"] {
+        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let graph = Graph::new();
+        let (x, z) = (graph.input("x", [3], DType::F32)?, graph.input("z", [3], DType::F32)?);
+        let same = x.reshape(&[3])?;
+        let model = graph.compile(&weights, &[&same, &(&z * 2.0)?])?;
+        let values = HostArray::from_slice(&[1f32, 2., 3.], [3])?;
+        let results = model.run(&[("x", &values), ("z", &values)])?;
+        assert_eq!((results[0].values(), results[1].values()), (vec![1., 2., 3.], vec![2., 4., 6.]));
+        let alone = graph.compile(&weights, &[&x])?.run(&[("x", &values), ("z", &values)])?;
+        assert_eq!(alone[0].values(), [1., 2., 3.]);
+    }
+    Ok(())
+}
