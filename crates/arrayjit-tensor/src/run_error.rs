@@ -42,6 +42,16 @@ pub enum ModelError {
         /// The type and shape expected.
         expected: TypeAndShape,
     },
+    /// Integers that the type of the parameter does not hold.
+    #[error("`{name}` is given a value of {from} that {to} does not hold")]
+    Range {
+        /// The name of the parameter.
+        name: String,
+        /// The type given.
+        from: DType,
+        /// The type of the parameter.
+        to: DType,
+    },
     /// Values whose names do not match the names of the parameters.
     #[error("{}", names(missing, unexpected))]
     Names {

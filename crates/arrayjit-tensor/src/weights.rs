@@ -108,12 +108,12 @@ impl Weights {
         parameters.map(|parameter| Ok((parameter.name().to_owned(), self.get(&parameter)?))).collect()
     }
 
-    /// Gives all parameters and buffers the values of these names. Nothing changes after an error. Values of
-    /// another float type are converted.
+    /// Gives all parameters and buffers the values of these names. Nothing changes after an error. Floats
+    /// of another type are rounded, and integers of another type are converted if they fit.
     ///
     /// # Errors
-    /// All parameters without values and all values without parameters, at once; a value of another shape; an
-    /// error of the device.
+    /// All parameters without values and all values without parameters, at once; a value of another shape,
+    /// or an integer that the type of the parameter does not hold; an error of the device.
     pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), ModelError> {
         let parameters = self.0.params.by_name();
         let missing: Vec<String> =
@@ -191,15 +191,20 @@ pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), Mod
     }
 }
 
-/// The values in the type of a parameter, if they have its shape and floats are given for floats.
+/// The values in the type of a parameter, if they have its shape, and are floats for floats or integers for
+/// integers.
 pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, ModelError> {
-    let is_convertible = values.dtype().is_float() == parameter.dtype().is_float();
-    if values.dtype() == parameter.dtype() || !is_convertible || values.dims().as_slice() != parameter.shape()
-    {
+    let (from, to) = (values.dtype(), parameter.dtype());
+    let is_convertible = from.is_float() && to.is_float() || from.is_integer() && to.is_integer();
+    if from == to || !is_convertible || values.dims().as_slice() != parameter.shape() {
         check(parameter, values)?;
         return Ok(values.try_clone()?);
     }
-    let mut converted = HostArray::zeros(parameter.dtype(), parameter.shape().iter().copied())?;
-    converted.set_values(&values.values())?;
+    let values = values.values();
+    let mut converted = HostArray::zeros(to, parameter.shape().iter().copied())?;
+    converted.set_values(&values)?;
+    if to.is_integer() && converted.values() != values {
+        return Err(ModelError::Range { name: parameter.name().into(), from, to });
+    }
     Ok(converted)
 }

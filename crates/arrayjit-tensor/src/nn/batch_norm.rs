@@ -28,7 +28,8 @@ pub struct BatchNorm2d {
     pub running_mean: Parameter,
     /// The buffer `running_var`, of shape `[channels]`, in f32 for narrow floats.
     pub running_var: Parameter,
-    /// The buffer `num_batches_tracked`, of rank 0 and i64: the number of training steps.
+    /// The buffer `num_batches_tracked`, of rank 0: the number of training steps. It is an i32, since not all
+    /// GPUs have the i64 of torch, whose checkpoints load nevertheless.
     pub num_batches_tracked: Parameter,
     /// The weight of a batch in the running statistics.
     pub momentum: f64,
@@ -50,7 +51,7 @@ impl BatchNorm2d {
             bias: params.parameter("bias", [channels], Init::ZEROS)?,
             running_mean: params.buffer("running_mean", [channels], wide, 0.0)?,
             running_var: params.buffer("running_var", [channels], wide, 1.0)?,
-            num_batches_tracked: params.buffer("num_batches_tracked", [], DType::I64, 0.0)?,
+            num_batches_tracked: params.buffer("num_batches_tracked", [], DType::I32, 0.0)?,
             momentum: 0.1,
             eps: 1e-5,
         })

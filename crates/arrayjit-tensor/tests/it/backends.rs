@@ -1,7 +1,14 @@
 //! One model on all backends: the same bits on processors, close values on GPUs.
 
+use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    nn::{
+        BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, Lstm, Module, MultiHeadAttention,
+        MultiHeadAttentionOptions, RecurrentOptions,
+    },
+    optim::AdamW,
+    session::{Batch, Session, SessionError},
 };
 use codegen_testkit::gpu::or_skip;
 
@@ -57,6 +64,85 @@ fn processors_give_the_same_bits() -> Result<(), ModelError> {
 fn gpus_give_close_values() -> Result<(), ModelError> {
     let Some(backend) = or_skip("gpus_give_close_values", Backend::open("wgpu")) else { return Ok(()) };
     is_close(&run(&backend)?, &run(&Backend::open("inline")?)?, 1e-4);
+    Ok(())
+}
+
+/// A classifier of images, with modules that have statistics, random numbers and steps in time.
+struct Classifier {
+    conv: Conv2d,
+    norm: BatchNorm2d,
+    lstm: Lstm,
+    attention: MultiHeadAttention,
+    dropout: Dropout,
+    head: Linear,
+}
+
+impl Classifier {
+    fn new(params: &Params) -> Result<Classifier, TensorError> {
+        let part = |name: &str| params.sub(name);
+        let same = Conv2dOptions { padding: 1, bias: false, ..Conv2dOptions::default() };
+        let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
+        let attention = MultiHeadAttentionOptions { dropout: 0.1, ..MultiHeadAttentionOptions::default() };
+        Ok(Classifier {
+            conv: Conv2d::new(&part("conv"), 1, 4, 3, same)?,
+            norm: BatchNorm2d::new(&part("norm"), 4)?,
+            lstm: Lstm::new(&part("lstm"), 32, 16, sequence)?,
+            attention: MultiHeadAttention::new(&part("attention"), 16, 2, attention)?,
+            dropout: Dropout::new(&part("dropout"), 0.1)?,
+            head: Linear::new(&part("head"), 16, 2)?,
+        })
+    }
+}
+
+impl Module for Classifier {
+    /// The logits `[batch, 2]` of images `[batch, 1, 8, 8]`.
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+        let halved = WindowOptions { stride: 2, ..WindowOptions::default() };
+        let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2, halved)?;
+        let x = self.lstm.forward(&x.reshape(&[x.shape()[0] as isize, 2, 32])?)?;
+        let x = (self.attention.forward(&x)? + &x)?.mean(1)?;
+        self.head.forward(&self.dropout.forward(&x)?)
+    }
+}
+
+/// The losses of 20 steps, that of an evaluation, and the statistics of the normalisation.
+fn trained(backend: &Backend) -> Result<Vec<f64>, SessionError> {
+    let params = Params::new(3);
+    let model = Classifier::new(&params)?;
+    let weights = Weights::new(backend, &params)?;
+    let mut session = Session::new(&weights, AdamW::new(0.01).clip_norm(1.0), move |batch: &Batch| {
+        model.forward(&batch.input("x")?)?.cross_entropy(&batch.input("y")?)
+    })?;
+    let batch = |seed: usize| -> Result<_, TensorNodeError> {
+        let stripe = |at: usize| if (at / 64).is_multiple_of(2) { at % 8 } else { at / 8 % 8 };
+        let pixels: Vec<f32> = (0..512).map(|at| ((stripe(at) + at / 64 + seed) / 2 % 2) as f32).collect();
+        let labels: Vec<i32> = (0..8).map(|at| at % 2).collect();
+        Ok([
+            ("x", HostArray::from_slice(&pixels, [8, 1, 8, 8])?),
+            ("y", HostArray::from_slice(&labels, [8])?),
+        ])
+    };
+    let mut found = Vec::new();
+    for seed in 0..20 {
+        found.push(session.step_by(batch(seed))?.metrics()?.loss());
+    }
+    found.push(session.evaluate([batch(7)])?.loss());
+    let state = weights.state_dict()?;
+    assert_eq!(state["norm.num_batches_tracked"].values(), [20.0]);
+    found.extend(state["norm.running_mean"].values());
+    Ok(found)
+}
+
+#[test]
+fn modules_train_on_gpus() -> Result<(), SessionError> {
+    let inline = Backend::open("inline").map_err(ModelError::from)?;
+    let expected = trained(&inline)?;
+    assert!(expected[20] < 0.7 * expected[0], "{expected:?}");
+    let Some(backend) = or_skip("modules_train_on_gpus", Backend::open("wgpu")) else { return Ok(()) };
+    let found = trained(&backend)?;
+    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert!((found - expected).abs() < 1e-3 * expected.abs().max(0.1), "{at}: {found}, {expected}");
+    }
     Ok(())
 }
 

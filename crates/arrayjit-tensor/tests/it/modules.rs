@@ -360,7 +360,9 @@ fn a_checkpoint_of_torch_loads() {
     let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let file = file_bytes("checkpoint.safetensors");
     weights.load_safetensors(&file).unwrap();
-    assert_eq!(weights.get(&model.bn.num_batches_tracked).unwrap().values(), [2.0]);
+    // An i64 in the file.
+    let tracked = weights.get(&model.bn.num_batches_tracked).unwrap();
+    assert_eq!((tracked.dtype(), tracked.values()), (DType::I32, vec![2.0]));
 
     let graph = Graph::new();
     let y = model.forward(&graph.input("x", [2, 2, 4, 4], DType::F32).unwrap()).unwrap();
@@ -403,4 +405,8 @@ fn missing_and_unexpected_weights_are_named() {
     state.insert("fc.bias".into(), HostArray::zeros(DType::F32, [3]).unwrap());
     let error = weights.load_state_dict(&state).unwrap_err();
     assert_eq!(error.to_string(), "`fc.bias` is given f32[3], expected f32[2]");
+    let mut state = weights.state_dict().unwrap();
+    state.insert("bn.num_batches_tracked".into(), HostArray::from_slice(&[1i64 << 31], []).unwrap());
+    let error = weights.load_state_dict(&state).unwrap_err();
+    assert_eq!(error.to_string(), "`bn.num_batches_tracked` is given a value of i64 that i32 does not hold");
 }
