@@ -10,7 +10,7 @@ mod registry; // backends of other crates, and names
 use std::{
     fmt,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use codegen_core::Codegen;
@@ -27,7 +27,8 @@ use crate::{
     error::OpenError,
     fallback::FallbackState,
     log::LogFolder,
-    settings::{LoadedSettings, Settings},
+    profile::Roofline,
+    settings::{DebugSettings, LoadedSettings, LoggingSettings, Settings},
     text_cache::TextCache,
     trace::ProcessTimeline,
 };
@@ -60,6 +61,8 @@ struct BackendState {
     fallback_state: FallbackState,
     /// Host arrays of nodes.
     host: Host,
+    /// The measured limits of the first device, for profiles; `None` inside if they cannot be measured.
+    roofline: OnceLock<Option<Roofline>>,
     /// The timeline of the process, if there is one. It is flushed when the backend is dropped.
     _timeline: Option<ProcessTimeline>,
 }
@@ -176,6 +179,7 @@ impl Backend {
             logs,
             fallback_state,
             host,
+            roofline: OnceLock::new(),
             _timeline,
         };
         Backend { state: Arc::new(state) }
@@ -183,9 +187,26 @@ impl Backend {
 
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
-        let BackendState { name, codegen, devices, settings, .. } = &*self.state;
+        self.reopened_with(self.state.settings.clone())
+    }
+
+    fn reopened_with(&self, settings: Settings) -> Backend {
+        let BackendState { name, codegen, devices, .. } = &*self.state;
         let parts = BackendParts { codegen: Arc::clone(codegen), devices: devices.clone() };
-        Backend::assembled(name.clone(), parts, settings.clone())
+        Backend::assembled(name.clone(), parts, settings)
+    }
+
+    /// The limits of the first device: the rate of arithmetic, and the memory bandwidth by footprint. The
+    /// first call measures them with kernels of this backend, which takes some tenths of a second. `None` if
+    /// that fails, for example on a device without memory for it.
+    pub fn roofline(&self) -> Option<Roofline> {
+        let measure = || {
+            // The measured routines print nothing and are not profiled.
+            let mut quiet = self.state.settings.clone();
+            (quiet.debugging, quiet.logging) = (DebugSettings::default(), LoggingSettings::default());
+            Roofline::measure(&self.reopened_with(quiet))
+        };
+        self.state.roofline.get_or_init(measure).clone()
     }
 
     /// The name that the backend was opened with or given.

@@ -31,7 +31,7 @@ use crate::{
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
     log::{LogFolder, logging_to},
-    profile::{CallsOf, Statements},
+    profile::{CallsOf, ProfileRecorder, ProfileSource, Statements},
     routine::Routine,
     run_memory::RunMemory,
     text_cache::TextKey,
@@ -57,6 +57,8 @@ pub struct Compiled {
     logs: Option<(LogFolder, LogStyle)>,
     /// The source of capsules, if the settings ask for them.
     capsules: Option<CapsuleSource>,
+    /// The source of profiles, if the settings ask for them.
+    profile: Option<ProfileSource>,
     reporter: DebugReporter,
 }
 
@@ -68,13 +70,30 @@ pub(crate) enum CompiledForm {
     Divided(Arc<DividedCode>),
 }
 
-impl Compiled {
-    /// The routine's name: the given one, or the last node it writes.
-    pub fn name(&self) -> &str {
-        match &self.form {
+impl CompiledForm {
+    fn name(&self) -> &str {
+        match self {
             CompiledForm::Whole(code) => code.schedule().name(),
             CompiledForm::Divided(code) => &code.name,
         }
+    }
+
+    /// The code of each part, in the order in which parts run, with the backend that runs it; `own` runs
+    /// whole routines.
+    pub(crate) fn parts<'c>(&'c self, own: &'c Backend) -> Vec<(&'c Backend, &'c Arc<Code>)> {
+        match self {
+            CompiledForm::Whole(code) => vec![(own, code)],
+            CompiledForm::Divided(code) => {
+                code.parts.iter().map(|part| (code.backend(part.place), &part.code)).collect()
+            }
+        }
+    }
+}
+
+impl Compiled {
+    /// The routine's name: the given one, or the last node it writes.
+    pub fn name(&self) -> &str {
+        self.form.name()
     }
 
     /// The static symbols in binding order, each with its range.
@@ -191,6 +210,7 @@ impl Compiled {
             initial: self.initial.clone(),
             logs: self.logs.clone(),
             capsules: self.capsules.clone(),
+            profile: self.profile.clone(),
             reporter: self.reporter.clone(),
         }
     }
@@ -200,12 +220,17 @@ impl Compiled {
         (&self.changes, &self.nodes)
     }
 
-    /// The code, if all of it runs on the backend itself, does not log and is not watched.
+    /// The code, if all of it runs on the backend itself, does not log, and is neither watched nor profiled.
     pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
         match &self.form {
-            CompiledForm::Whole(code) if self.logs.is_none() && self.capsules.is_none() => Some(code),
+            CompiledForm::Whole(code) if !self.is_observed() => Some(code),
             CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
         }
+    }
+
+    /// Whether runs log, write capsules or are timed.
+    fn is_observed(&self) -> bool {
+        self.logs.is_some() || self.capsules.is_some() || self.profile.is_some()
     }
 
     /// Reports the compiled routine, the time of each stage, and the statements that fall back.
@@ -237,7 +262,8 @@ impl Compiled {
             };
             let codes = || self.codes().map(|code| &**code);
             self.reporter.memory(self.name(), || RunMemory::of(linked.context(), codes()));
-            Ok(linked.watched(self.capsules.as_ref().map(CapsuleSource::watch)))
+            let recorder = self.profile.clone().map(ProfileRecorder::new);
+            Ok(linked.watched(self.capsules.as_ref().map(CapsuleSource::watch)).recorded(recorder))
         })
     }
 }
@@ -373,7 +399,8 @@ impl Backend {
 
     /// Whether a text that is compiled again may skip the stages: nothing asks to see them.
     fn keeps_texts(&self) -> bool {
-        self.texts().has_room() && self.reporter().is_silent() && self.logs().is_none() && !self.captures()
+        let is_observed = self.logs().is_some() || self.captures() || self.settings().debugging.profile;
+        self.texts().has_room() && self.reporter().is_silent() && !is_observed
     }
 
     /// Compiles the assignments that `read` makes of a text.
@@ -514,8 +541,11 @@ impl Backend {
             .optimize(known, lowered, &mut laps)
             .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimisation", &optimized.routine)?;
-        let statements =
-            if reporter.shows_calls() { Statements::of(assignments) } else { Statements::default() };
+        let statements = if reporter.shows_calls() || self.settings().debugging.profile {
+            Statements::of(assignments)
+        } else {
+            Statements::default()
+        };
         Ok(PlannedRoutine {
             source,
             optimized,
@@ -607,6 +637,11 @@ impl Backend {
         let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
+        let profile = self
+            .settings()
+            .debugging
+            .profile
+            .then(|| ProfileSource::new(self, form.name(), &form, &nodes, &statements));
         let optimized = Arc::new(optimized);
         let reporter = self.reporter().clone();
         let compiled = Compiled {
@@ -620,6 +655,7 @@ impl Backend {
             initial,
             logs,
             capsules,
+            profile,
             reporter,
         };
         self.reporter().warnings(compiled.name(), compiled.warnings());

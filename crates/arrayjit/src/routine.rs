@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use device_runtime::{Context, Dependency, Event, RunError, Task};
+use device_runtime::{Context, Dependency, Event, RunError, RunTimes, Task};
 use lowered_ir::ir::Symbol;
 use tnode::{HostArray, TensorNode};
 
-use crate::{capsule::CapsuleWatch, fallback::LinkedParts};
+use crate::{
+    capsule::CapsuleWatch,
+    fallback::LinkedParts,
+    profile::{Profile, ProfileRecorder},
+};
 
 /// A linked callable. Cheap to clone.
 ///
@@ -18,6 +22,8 @@ pub struct Routine {
     form: RoutineForm,
     /// Writes capsules of suspicious runs, if the settings ask for them.
     watch: Option<Arc<CapsuleWatch>>,
+    /// Records the times of runs, if the settings ask for profiles.
+    recorder: Option<Arc<ProfileRecorder>>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,12 +34,25 @@ enum RoutineForm {
 
 impl Routine {
     pub(crate) fn divided(parts: LinkedParts) -> Routine {
-        Routine { form: RoutineForm::Divided(Arc::new(parts)), watch: None }
+        Routine { form: RoutineForm::Divided(Arc::new(parts)), watch: None, recorder: None }
     }
 
     /// The routine with a watch over its runs.
     pub(crate) fn watched(self, watch: Option<Arc<CapsuleWatch>>) -> Routine {
         Routine { watch, ..self }
+    }
+
+    /// The routine with a recorder of the times of its runs.
+    pub(crate) fn recorded(self, recorder: Option<ProfileRecorder>) -> Routine {
+        Routine { recorder: recorder.map(Arc::new), ..self }
+    }
+
+    /// The profile of all runs so far, for which it waits; `None` unless the routine was compiled with the
+    /// setting [`profile`](crate::settings::DebugSettings::profile).
+    ///
+    /// The first profile of a backend measures the limits of the device, which takes some tenths of a second.
+    pub fn profile(&self) -> Option<Profile> {
+        self.recorder.as_ref().map(|recorder| recorder.profile())
     }
 
     /// The context that contains every node of the routine.
@@ -96,9 +115,20 @@ impl Routine {
     /// [`RunError::Poisoned`] if an input has no value; a device error. A run with statements that fall back
     /// also returns their errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
-        match &self.watch {
-            Some(watch) => watch.run(self, bindings),
-            None => self.run_unwatched(bindings),
+        match (&self.watch, &self.recorder) {
+            (None, None) => self.run_unwatched(bindings),
+            (Some(watch), _) => watch.run(self, bindings),
+            (None, Some(recorder)) => recorder.run(self, bindings),
+        }
+    }
+
+    /// [`Routine::run`] without a watch, with the times of the kernel calls of each part.
+    pub(crate) fn run_timed(&self, bindings: &[i64]) -> Result<(Event, Vec<Arc<RunTimes>>), RunError> {
+        match &self.form {
+            RoutineForm::Whole(routine) => {
+                routine.run_timed(bindings).map(|(event, times)| (event, vec![times]))
+            }
+            RoutineForm::Divided(parts) => parts.run_timed(bindings),
         }
     }
 
@@ -135,6 +165,11 @@ impl Routine {
     /// A wrong number of bindings or one outside its range.
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
         self.not_watched("as a task");
+        if let Some(recorder) = &self.recorder {
+            self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))?;
+            let (routine, recorder, bindings) = (self.clone(), Arc::clone(recorder), bindings.to_vec());
+            return Ok(Task::new(self.name(), move || recorder.run(&routine, &bindings).map(drop)));
+        }
         match &self.form {
             RoutineForm::Whole(routine) => routine.schedule(bindings),
             RoutineForm::Divided(parts) => {
@@ -191,6 +226,6 @@ impl Routine {
 
 impl From<device_runtime::LinkedRoutine> for Routine {
     fn from(routine: device_runtime::LinkedRoutine) -> Routine {
-        Routine { form: RoutineForm::Whole(routine), watch: None }
+        Routine { form: RoutineForm::Whole(routine), watch: None, recorder: None }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct CompilationMethod {
     /// The method in a few words, such as `a vector program`.
     pub name: String,
-    /// The sizes and layouts that the codegen chose, such as those of tiles and packed operands. Empty for a
+    /// The sizes and layouts that the codegen chose, such as tile sizes and packed operands. Empty for a
     /// method without choices.
     pub choices: String,
     /// The reason why the codegen could not vectorise the code, if it has a method that does and takes

@@ -11,7 +11,7 @@ use std::{
 };
 
 use codegen_core::{Access, Code, Logging};
-use device_runtime::{Context, Event, Failure, LinkOrder, LinkedRoutine, RunError};
+use device_runtime::{Context, Event, Failure, LinkOrder, LinkedRoutine, RunError, RunTimes};
 use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
 
@@ -265,6 +265,20 @@ impl LinkedParts {
     /// The errors of [`LinkedRoutine::run`]; also the failure of a part on the fallback, or of a node that it
     /// reads. The outputs are poisoned then.
     pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
+        self.run_with(bindings, None)
+    }
+
+    /// [`LinkedParts::run`] with the times of the kernel calls of each part.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`LinkedParts::run`].
+    pub(crate) fn run_timed(&self, bindings: &[i64]) -> Result<(Event, Vec<Arc<RunTimes>>), RunError> {
+        let mut times = Vec::with_capacity(self.parts.len());
+        Ok((self.run_with(bindings, Some(&mut times))?, times))
+    }
+
+    fn run_with(&self, bindings: &[i64], times: Option<&mut Vec<Arc<RunTimes>>>) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
         let _turn = self.backend.fallback_state().begin_run();
         for node in &self.reads {
@@ -273,7 +287,7 @@ impl LinkedParts {
             }
         }
         let mut begun = false;
-        let event = self.run_parts(bindings, &mut begun).inspect_err(|error| {
+        let event = self.run_parts(bindings, times, &mut begun).inspect_err(|error| {
             if begun {
                 self.fail(error);
             }
@@ -283,13 +297,19 @@ impl LinkedParts {
     }
 
     /// Runs the parts; sets `begun` once a part may have run.
-    fn run_parts(&self, bindings: &[i64], begun: &mut bool) -> Result<Event, RunError> {
+    fn run_parts(
+        &self,
+        bindings: &[i64],
+        mut times: Option<&mut Vec<Arc<RunTimes>>>,
+        begun: &mut bool,
+    ) -> Result<Event, RunError> {
         let mut last = None;
         for part in &self.parts {
+            let run = || part.run(bindings, times.as_deref_mut());
             last = match part.place {
-                PartBackend::Own => Some(self.run_own(part, bindings, begun)?),
+                PartBackend::Own => Some(self.run_own(part, run, begun)?),
                 PartBackend::Fallback => {
-                    self.run_on_fallback(part, bindings, begun)?;
+                    self.run_on_fallback(part, run, begun)?;
                     None
                 }
             };
@@ -297,8 +317,13 @@ impl LinkedParts {
         last.map_or_else(|| self.context.stream().all_work(), Ok)
     }
 
-    fn run_own(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<Event, RunError> {
-        let run = part.routine.run(bindings);
+    fn run_own(
+        &self,
+        part: &LinkedPart,
+        run: impl FnOnce() -> Result<Event, RunError>,
+        begun: &mut bool,
+    ) -> Result<Event, RunError> {
+        let run = run();
         // A run that was submitted in part has poisoned its outputs.
         let is_lost = |node: &TensorNode| self.context.failure(node).is_some();
         *begun |= run.is_ok() || part.routine.outputs().iter().any(is_lost);
@@ -309,11 +334,16 @@ impl LinkedParts {
         Ok(event)
     }
 
-    fn run_on_fallback(&self, part: &LinkedPart, bindings: &[i64], begun: &mut bool) -> Result<(), RunError> {
+    fn run_on_fallback(
+        &self,
+        part: &LinkedPart,
+        run: impl FnOnce() -> Result<Event, RunError>,
+        begun: &mut bool,
+    ) -> Result<(), RunError> {
         for node in &part.copy_in {
             copy(node, &self.context, &self.fallback_context)?;
         }
-        let event = part.routine.run(bindings)?;
+        let event = run()?;
         *begun = true;
         event.sync()?;
         part.copy_out.iter().try_for_each(|node| copy(node, &self.fallback_context, &self.context))
@@ -329,6 +359,16 @@ impl LinkedParts {
         }
         // If this fails, the next run reports it.
         let _ = self.fallback_context.stream().reset();
+    }
+}
+
+impl LinkedPart {
+    /// Runs the part; adds the times of its kernel calls to `times`.
+    fn run(&self, bindings: &[i64], times: Option<&mut Vec<Arc<RunTimes>>>) -> Result<Event, RunError> {
+        let Some(times) = times else { return self.routine.run(bindings) };
+        let (event, part) = self.routine.run_timed(bindings)?;
+        times.push(part);
+        Ok(event)
     }
 }
 

@@ -86,7 +86,7 @@ impl DividedCode {
         }
     }
 
-    fn backend(&self, place: PartBackend) -> &Backend {
+    pub(crate) fn backend(&self, place: PartBackend) -> &Backend {
         match place {
             PartBackend::Own => &self.own,
             PartBackend::Fallback => &self.fallback,

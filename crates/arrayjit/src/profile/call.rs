@@ -15,9 +15,9 @@ pub struct CallDescription {
     /// The kernel's name. Calls with equal computations share a kernel.
     pub kernel: String,
     /// The memory that the call reads.
-    pub reads: Vec<Operand>,
+    pub reads: Vec<CallOperand>,
     /// The memory that the call writes.
-    pub writes: Vec<Operand>,
+    pub writes: Vec<CallOperand>,
     /// The statements that the call computes, including those whose nodes have no memory.
     pub statements: Vec<Statement>,
     /// Operations, and distinct bytes read or written.
@@ -31,7 +31,7 @@ pub struct CallDescription {
 /// An argument of a kernel call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Operand {
+pub struct CallOperand {
     /// The node's name.
     pub name: String,
     /// Where the node's values are.
@@ -92,7 +92,7 @@ fn methods<S: Serializer>(methods: &[CompilationMethod], serializer: S) -> Resul
 }
 
 /// Shows the name, and the memory unless it is the context's.
-impl fmt::Display for Operand {
+impl fmt::Display for CallOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         match self.memory {
@@ -130,6 +130,6 @@ impl fmt::Display for CallDescription {
 }
 
 /// The operands, separated by commas.
-pub(super) fn list(operands: &[Operand]) -> String {
-    operands.iter().map(Operand::to_string).collect::<Vec<_>>().join(", ")
+pub(super) fn list(operands: &[CallOperand]) -> String {
+    operands.iter().map(CallOperand::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -10,7 +10,7 @@ use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
 
 use super::{
-    call::{CallDescription, Operand, OperandMemory},
+    call::{CallDescription, CallOperand, OperandMemory},
     statements::Statements,
 };
 
@@ -64,7 +64,7 @@ impl CallsOf<'_> {
         used.map(|(slot, (_, bytes))| (slot, bytes)).collect()
     }
 
-    fn operand(&self, (slot, bytes): (&Slot, usize)) -> Operand {
+    fn operand(&self, (slot, bytes): (&Slot, usize)) -> CallOperand {
         let (node, memory) = match *slot {
             Slot::Node(node) => (Some(node), OperandMemory::Context),
             Slot::Temp(temp) => {
@@ -74,7 +74,7 @@ impl CallsOf<'_> {
         };
         let name =
             |node: NodeRef| self.schedule.nodes().get(node.index()).map_or("?", |decl| decl.name.as_str());
-        Operand { name: node.map_or("?", name).to_owned(), memory, bytes }
+        CallOperand { name: node.map_or("?", name).to_owned(), memory, bytes }
     }
 
     /// The node whose values are in the slot's memory; `None` for the merge buffer, which no statement of the
@@ -204,7 +204,7 @@ mod tests {
         let bytes: f64 = calls.iter().map(|call| call.cost.bytes).sum();
         let integer_ops: f64 = calls.iter().map(|call| call.cost.integer_ops).sum();
         assert_eq!((flops, integer_ops, bytes), (2000.0, 1000.0, 16000.0));
-        let operands = |of: fn(&CallDescription) -> &[Operand]| {
+        let operands = |of: fn(&CallDescription) -> &[CallOperand]| {
             let all = calls.iter().flat_map(of).map(|operand| (operand.name.as_str(), operand.bytes));
             all.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
         };

@@ -166,6 +166,13 @@ pub struct DebugSettings {
     /// The file for a timeline of the process; empty for none. A process that already has a `tracing`
     /// subscriber writes no timeline. See [`crate::trace`].
     pub trace: String,
+    /// Whether routines time their kernel calls. A profile that the program does not take with
+    /// [`Routine::profile`](crate::Routine::profile) is printed when the routine is dropped. See
+    /// [`crate::profile`].
+    pub profile: bool,
+    /// The folder for such profiles, as files `ROUTINE.json` and `ROUTINE.html` instead of a table on
+    /// standard error; empty for none.
+    pub profile_folder: String,
 }
 
 /// Logs of computed values.

@@ -23,6 +23,8 @@ mod margins;
 mod numeric_settings;
 #[cfg(feature = "cranelift")]
 mod prelude;
+#[cfg(feature = "cranelift")]
+mod profiles;
 mod random;
 mod re_exports;
 mod repeated_texts;
