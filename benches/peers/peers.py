@@ -8,14 +8,18 @@ Each line on standard input is a request, and a line on standard output is its a
     (start)                                                 -> {"version": "2.15.0"}
     {"prepare": "softmax", "inputs": [{"name": "x", "dims": [..], "file": ".."}], "outputs": [{"name": "y", "file": ".."}]}
                                                             -> {"has": true, "cold_ms": 1.5} or {"has": false}
+    {"memory": "softmax", "inputs": [..]}                   -> {"peak_bytes": 1e6} or {}
     {"run": 20}                                             -> {"seconds": 0.01}
 
 `prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the
 files. `cold_ms` is the time of the first call minus the time of a later call. `run` makes
-one untimed call, then the given number of timed calls, and waits until all are done. The answer to a request
+one untimed call, then the given number of timed calls, and waits until all are done. `memory` calls the operation a
+few times, and measures the peak of resident memory above the idle process with the inputs (on Linux). The answer to a request
 that fails is {"error": ".."}.
 """
 
+import ctypes
+import gc
 import json
 import os
 import statistics
@@ -54,6 +58,28 @@ def prepare(peer, request):
     return step, {"has": True, "cold_ms": max(0.0, statistics.median(colds) - warm) * 1e3}
 
 
+def resident(field):
+    """A field of this process's status, in bytes."""
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith(field + ":"))
+    return int(line.split()[1]) * 1024
+
+
+def peak_memory(peer, request):
+    """Measures the peak of resident memory of an operation, from its first call on."""
+    if not peer.has(request["memory"]):
+        return {}
+    step = peer.step(request["memory"], {description["name"]: read(description) for description in request["inputs"]})
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    idle = resident("VmRSS")
+    with open("/proc/self/clear_refs", "w") as refs:
+        refs.write("5")  # Linux sets the peak to the current size: proc(5).
+    for _ in range(3):
+        step.call()
+    return {"peak_bytes": resident("VmHWM") - idle}
+
+
 def run(step, count):
     """Times `count` calls of a step."""
     if step is None:
@@ -76,6 +102,8 @@ def answers(peer, lines):
         try:
             if "prepare" in request:
                 step, answer = prepare(peer, request)
+            elif "memory" in request:
+                answer = peak_memory(peer, request)
             else:
                 answer = run(step, request["run"])
         except Exception as error:  # Whatever it is, the benchmark program reports it.

@@ -39,6 +39,7 @@ mod peers; // other programs for the same operations
 mod product; // a matrix product in f64
 mod reference; // kernels by hand
 mod report; // table, JSON, records
+mod resident; // peak memory of a process
 mod rivals; // other backends for the same assignments
 mod sample; // sampled rows of large results
 mod streams; // cases on the overhead of streams
@@ -80,6 +81,12 @@ struct Cli {
     /// Append the results to the records in `benches/results`, a line per case
     #[arg(long)]
     record: bool,
+    /// Measure peak memory, of peers in Python too: resident above an idle process with inputs loaded (Linux)
+    #[arg(long)]
+    memory: bool,
+    /// Print the peak memory of the case with this name; how `--memory` starts this program
+    #[arg(long, hide = true)]
+    memory_of: Option<String>,
     /// Check every case but time it only once
     #[arg(long)]
     smoke: bool,
@@ -118,6 +125,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn measure_all(cli: &Cli) -> Result<()> {
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
     let backend = open(cli)?;
+    if let Some(name) = &cli.memory_of {
+        return resident::print_peak(&backend, &cases::all(), name);
+    }
     let measuree = MeasuredDevice::of(&backend);
     if cli.describe {
         println!("{measuree}");
@@ -159,8 +169,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
     let copies = copies.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
-    let setup =
-        measure::Setup { backend, rivals, by_hand, threads: cli.threads, limits, copies, sample, effort };
+    let (threads, memory) = (cli.threads, cli.memory);
+    let setup = measure::Setup { backend, rivals, by_hand, threads, limits, copies, sample, effort, memory };
     let mut failures = Vec::new();
     let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
         match result {
@@ -183,6 +193,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     for case in &streams {
         report(case.name, streams::measure(backend, case, effort))?;
     }
+    print!("{}", results.costs());
     print!("{}", results.summary());
     if let Some(path) = &cli.report {
         if results.is_about_host() {

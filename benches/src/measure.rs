@@ -15,7 +15,7 @@ use crate::{
     machine::{Limits, Peak},
     ours::LinkedCase,
     peers::{self, Contestant, Peer, Problem},
-    rivals,
+    resident, rivals,
 };
 
 /// The measurements of a case. Written as JSON: fields may be added, none renamed.
@@ -45,6 +45,10 @@ pub(crate) struct Measured {
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_copy: Option<f64>,
+    /// The peak of resident memory during compilation and runs, above the idle process with inputs in place,
+    /// in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peak_bytes: Option<f64>,
     /// Whether the result was verified; always true, since a wrong result fails the run.
     pub(crate) checked: bool,
     /// Floating-point operations of one run.
@@ -73,6 +77,9 @@ pub(crate) struct PeerTime {
     /// The peer's cold time over ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold_ratio: Option<f64>,
+    /// The peer's [`Measured::peak_bytes`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peak_bytes: Option<f64>,
 }
 
 /// The number of repetitions of each measurement.
@@ -98,6 +105,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) copies: Option<&'a CopyBandwidths>,
     pub(crate) sample: Sample,
     pub(crate) effort: Effort,
+    /// Whether peak memory is measured too.
+    pub(crate) memory: bool,
 }
 
 /// The number of cold calls, whose median counts.
@@ -127,6 +136,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
         return Ok(measured);
     }
 
+    let peaks = if setup.memory { peaks(setup, case, others, &inputs, &outputs)? } else { Peaks::default() };
     let (mut contestants, mut entered): (Vec<Box<dyn Contestant>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
     for peer in others {
         let name = peer.name();
@@ -172,7 +182,38 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
     for peer in measured.peers.values_mut() {
         peer.cold_ratio = peer.cold_ms.map(|theirs| theirs / measured.cold_ms.max(0.001));
     }
+    measured.peak_bytes = peaks.ours;
+    for (name, peak) in peaks.peers {
+        if let Some(peer) = measured.peers.get_mut(name) {
+            peer.peak_bytes = Some(peak);
+        }
+    }
     Ok(measured)
+}
+
+/// The peaks of memory of a case, in bytes.
+#[derive(Default)]
+struct Peaks {
+    ours: Option<f64>,
+    peers: Vec<(&'static str, f64)>,
+}
+
+fn peaks(
+    setup: &Setup,
+    case: &Case,
+    others: &mut [Box<dyn Peer>],
+    inputs: &[Option<HostArray>],
+    outputs: &[HostArray],
+) -> Result<Peaks> {
+    let ours = Some(resident::measure_in_process(setup.backend, setup.threads, case)?);
+    let mut peers = Vec::new();
+    for peer in others {
+        let (name, Some(problem)) = (peer.name(), problem(case, inputs, outputs)?) else { continue };
+        if peer.takes(problem.operation, problem.dtype) {
+            peers.extend(peer.peak_memory(problem)?.map(|peak| (name, peak)));
+        }
+    }
+    Ok(Peaks { ours, peers })
 }
 
 /// The allowed difference between a peer's result and ours, relative to the largest magnitude. In cases with
@@ -237,7 +278,14 @@ fn measured(setup: &Setup, case: &Case, times: &mut [f64], cold_us: f64) -> Meas
 pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> PeerTime {
     let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| theirs / ours).collect();
     let best_us = theirs.iter().copied().fold(f64::INFINITY, f64::min);
-    PeerTime { us: median(theirs.to_vec()), best_us, ratio: median(ratios), cold_ms, cold_ratio: None }
+    PeerTime {
+        us: median(theirs.to_vec()),
+        best_us,
+        ratio: median(ratios),
+        cold_ms,
+        cold_ratio: None,
+        peak_bytes: None,
+    }
 }
 
 /// Summarises the sorted times of a case with these operations and bytes. `least` is the time in microseconds
@@ -254,6 +302,7 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         roofline: least / us,
         of_peak: None,
         of_copy: None,
+        peak_bytes: None,
         checked: true,
         flops,
         bytes,

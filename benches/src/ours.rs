@@ -3,12 +3,20 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use arrayjit::{Backend, HostArray, Routine, TensorNode};
+use arrayjit::{Backend, Context, HostArray, Routine, TensorNode};
 
 use crate::{
     case::{Case, Name},
     peers::Contestant,
 };
+
+/// A case whose inputs are on the device.
+pub(crate) struct LoadedCase<'b, 'a> {
+    backend: &'b Backend,
+    case: &'a Case,
+    nodes: Vec<TensorNode>,
+    context: Context,
+}
 
 /// A linked case.
 pub(crate) struct LinkedCase<'a> {
@@ -17,6 +25,49 @@ pub(crate) struct LinkedCase<'a> {
     outputs: Vec<TensorNode>,
     /// The time from the text to the end of linking, with inputs already on the device.
     compiling: Duration,
+}
+
+impl<'b, 'a> LoadedCase<'b, 'a> {
+    /// Uploads inputs.
+    ///
+    /// # Errors
+    ///
+    /// An error of the backend.
+    pub(crate) fn new(
+        backend: &'b Backend,
+        case: &'a Case,
+        inputs: &[Option<HostArray>],
+    ) -> Result<LoadedCase<'b, 'a>> {
+        let nodes: Vec<TensorNode> = case.nodes.iter().map(|node| node.build()).collect::<Result<_>>()?;
+        let mut context = backend.context()?;
+        for (node, array) in nodes.iter().zip(inputs) {
+            if let Some(array) = array {
+                context = context.init_from_host(node, array)?;
+            }
+        }
+        // Copies are only scheduled so far, and would count as part of the first run.
+        context.stream().sync()?;
+        Ok(LoadedCase { backend, case, nodes, context })
+    }
+
+    /// Compiles and links.
+    ///
+    /// # Errors
+    ///
+    /// An error of the backend.
+    pub(crate) fn link(self) -> Result<LinkedCase<'a>> {
+        let LoadedCase { backend, case, nodes, context } = self;
+        let output = |name: &Name| {
+            let named = case.nodes.iter().zip(&nodes).find(|(node, _)| node.name == *name);
+            named
+                .map(|(_, built)| built.clone())
+                .with_context(|| format!("case `{}` has no node `{name}`", case.name))
+        };
+        let outputs = case.outputs.iter().map(output).collect::<Result<_>>()?;
+        let start = Instant::now();
+        let routine = backend.compile(&case.text, &nodes)?.link(&context)?;
+        Ok(LinkedCase { case, routine, outputs, compiling: start.elapsed() })
+    }
 }
 
 impl<'a> LinkedCase<'a> {
@@ -30,25 +81,7 @@ impl<'a> LinkedCase<'a> {
         case: &'a Case,
         inputs: &[Option<HostArray>],
     ) -> Result<LinkedCase<'a>> {
-        let nodes: Vec<TensorNode> = case.nodes.iter().map(|node| node.build()).collect::<Result<_>>()?;
-        let mut context = backend.context()?;
-        for (node, array) in nodes.iter().zip(inputs) {
-            if let Some(array) = array {
-                context = context.init_from_host(node, array)?;
-            }
-        }
-        // Copies are only scheduled so far, and would count as part of the first run.
-        context.stream().sync()?;
-        let output = |name: &Name| {
-            let named = case.nodes.iter().zip(&nodes).find(|(node, _)| node.name == *name);
-            named
-                .map(|(_, built)| built.clone())
-                .with_context(|| format!("case `{}` has no node `{name}`", case.name))
-        };
-        let outputs = case.outputs.iter().map(output).collect::<Result<_>>()?;
-        let start = Instant::now();
-        let routine = backend.compile(&case.text, &nodes)?.link(&context)?;
-        Ok(LinkedCase { case, routine, outputs, compiling: start.elapsed() })
+        LoadedCase::new(backend, case, inputs)?.link()
     }
 
     /// Runs to the end and returns the time of compilation and run together.

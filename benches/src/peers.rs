@@ -51,10 +51,6 @@ pub(crate) const NAMES: [&str; 8] =
 pub(crate) struct Problem {
     pub(crate) operation: Operation,
     /// The type of all its elements, whose values stand in `f32` here.
-    #[cfg_attr(
-        not(feature = "cublas"),
-        expect(dead_code, reason = "peers on this machine's cores take f32")
-    )]
     pub(crate) dtype: DType,
     /// The names of the inputs and of the outputs, for peers that take many arrays.
     pub(crate) names: [Vec<Name>; 2],
@@ -80,6 +76,15 @@ pub(crate) trait Peer {
     ///
     /// An error of the peer.
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>>;
+    /// The peak of the peer's memory while it prepares and repeats the problem, above an idle process with
+    /// the inputs, in bytes; `None` if the peer lacks the operation or has no process of its own.
+    ///
+    /// # Errors
+    ///
+    /// An error of the peer.
+    fn peak_memory(&mut self, _problem: Problem) -> Result<Option<f64>> {
+        Ok(None)
+    }
 }
 
 /// A problem that a peer is ready to repeat.

@@ -12,7 +12,7 @@ use crate::peers_venv;
 #[command(disable_help_flag = true)]
 pub(crate) struct BenchArgs {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
-    /// [--report FILE] [--record] [--smoke] [--keep-going] [--describe]`
+    /// [--report FILE] [--record] [--memory] [--smoke] [--keep-going] [--describe]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

@@ -17,6 +17,7 @@ use crate::arrays::Array;
 /// A process that measures one peer.
 pub(super) struct Python {
     name: &'static str,
+    threads: usize,
     version: String,
     process: Child,
     requests: Option<ChildStdin>,
@@ -34,6 +35,7 @@ struct Answer {
     has: bool,
     cold_ms: Option<f64>,
     seconds: f64,
+    peak_bytes: Option<f64>,
 }
 
 impl Python {
@@ -51,7 +53,7 @@ impl Python {
         let mut process = started.with_context(|| format!("starting {}", python.display()))?;
         let requests = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().context("a process without output")?);
-        let mut peer = Python { name, version: String::new(), process, requests, answers, folder };
+        let mut peer = Python { name, threads, version: String::new(), process, requests, answers, folder };
         peer.version = peer.answer()?.version;
         Ok(peer)
     }
@@ -74,6 +76,11 @@ impl Python {
             Some(error) => bail!("peer `{}`: {error}", self.name),
             None => Ok(answer),
         }
+    }
+
+    fn write_all(&self, problem: &Problem) -> Result<Vec<Value>> {
+        let named = problem.names[0].iter().zip(&problem.inputs).enumerate();
+        named.map(|(i, (name, array))| self.write(i, name, array)).collect()
     }
 
     fn write(&self, index: usize, name: &str, array: &Array) -> Result<Value> {
@@ -108,10 +115,8 @@ impl Peer for Python {
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        let [inputs, outputs] = &problem.names;
-        let named = inputs.iter().zip(&problem.inputs).enumerate();
-        let inputs = named.map(|(i, (name, array))| self.write(i, name, array));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let inputs = self.write_all(&problem)?;
+        let outputs = &problem.names[1];
         let files: Vec<PathBuf> =
             (0..outputs.len()).map(|i| self.folder.path().join(format!("output{i}"))).collect();
         let outputs = outputs.iter().zip(&files).map(|(name, file)| json!({ "name": name, "file": file }));
@@ -123,6 +128,12 @@ impl Peer for Python {
         }
         let outputs = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
         Ok(Some(Prepared { step: Box::new(PythonCalls(self)), outputs, cold_ms: answer.cold_ms }))
+    }
+
+    fn peak_memory(&mut self, problem: Problem) -> Result<Option<f64>> {
+        let mut fresh = Python::start(self.name, self.threads)?;
+        let inputs = fresh.write_all(&problem)?;
+        Ok(fresh.ask(&json!({ "memory": problem.operation, "inputs": inputs }))?.peak_bytes)
     }
 }
 

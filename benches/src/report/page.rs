@@ -169,6 +169,7 @@ mod tests {
                 ratio,
                 cold_ms: Some(50.0),
                 cold_ratio: Some(25.0),
+                peak_bytes: None,
             };
             let peers = BTreeMap::from([("jax".to_owned(), peer)]);
             let (us, gflops, bytes) = (10.0, flops / 10.0 / 1e3, 5e4);

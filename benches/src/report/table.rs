@@ -53,6 +53,47 @@ impl Report {
         }
     }
 
+    /// The text after the table for cases with peers: the cold starts, and the peaks of memory if they were
+    /// measured.
+    pub(crate) fn costs(&self) -> String {
+        let cold = |m: &Measured| Some(m.cold_ms);
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        let peak = move |m: &Measured| m.peak_bytes.map(mib);
+        self.cost("cold start, ms", cold, |peer| peer.cold_ms)
+            + &self.cost("peak memory, MiB", peak, move |peer| peer.peak_bytes.map(mib))
+    }
+
+    /// A table of one kind of cost, ours and that of peers; empty if none is known.
+    fn cost(
+        &self,
+        heading: &str,
+        ours: impl Fn(&Measured) -> Option<f64>,
+        theirs: impl Fn(&PeerTime) -> Option<f64>,
+    ) -> String {
+        let known: Vec<&(String, String)> = self
+            .peers
+            .iter()
+            .filter(|(name, _)| {
+                self.results.values().any(|m| m.peers.get(name).is_some_and(|p| theirs(p).is_some()))
+            })
+            .collect();
+        let cases: Vec<_> = self.in_order().filter_map(|(name, m)| Some((name, m, ours(m)?))).collect();
+        if cases.is_empty() || known.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("{heading:<24} {:>12}", "ours");
+        known.iter().for_each(|(name, _)| text += &format!(" {name:>13}"));
+        for (name, m, ours) in cases.iter().filter(|(_, m, _)| !m.peers.is_empty()) {
+            let _ = write!(text, "\n{name:<24} {ours:>12.1}");
+            for (peer, _) in &known {
+                let theirs = m.peers.get(peer).and_then(&theirs);
+                let cell = theirs.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
+                let _ = write!(text, " {cell:>13}");
+            }
+        }
+        text + "\n"
+    }
+
     /// The text after the table: the mean ratios of peers, and their compile times. Empty without peers.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::new();
@@ -73,7 +114,7 @@ impl Report {
             );
             if let Some(mean) = geometric_mean(&cold) {
                 let least = cold.iter().copied().fold(f64::INFINITY, f64::min);
-                let _ = write!(text, "; compiling {mean:.0}x, at least {least:.0}x");
+                let _ = write!(text, "; starting cold {mean:.1}x, at least {least:.1}x");
             }
             text.push('\n');
         }
@@ -99,8 +140,48 @@ mod tests {
     }
 
     #[test]
+    fn costs_have_a_line_per_case_with_a_peer_that_reports_them() {
+        let device = MeasuredDevice { name: "a device".into(), software: false, is_host: true };
+        let mut report = Report::new(1, device, Overhead::default(), None, &[]);
+        report.peers = vec![("jax".into(), "1.2".into()), ("gemm".into(), "0.1".into())];
+        let mut peer = PeerTime {
+            us: 5.0,
+            best_us: 5.0,
+            ratio: 1.0,
+            cold_ms: Some(90.0),
+            cold_ratio: None,
+            peak_bytes: None,
+        };
+        let measured = |peer: &PeerTime| Measured {
+            cold_ms: 12.25,
+            peak_bytes: Some(3e6),
+            peers: [("jax".to_owned(), peer.clone())].into(),
+            ..Measured::default()
+        };
+        report.insert("heat", measured(&peer));
+        report.insert("alone", Measured::default());
+        let costs = report.costs();
+        assert_eq!(costs.lines().count(), 2, "{costs}");
+        assert!(costs.contains("12.2") && costs.contains("90.0") && !costs.contains("gemm"), "{costs}");
+        peer.peak_bytes = Some(8.0 * f64::from(1 << 20));
+        report.insert("heat", measured(&peer));
+        let costs = report.costs();
+        assert!(
+            costs.contains("peak memory, MiB") && costs.contains("2.9") && costs.contains("8.0"),
+            "{costs}"
+        );
+    }
+
+    #[test]
     fn gpus_are_compared_with_copies_and_cublas_and_cores_with_their_peak() {
-        let peer = PeerTime { us: 5.0, best_us: 5.0, ratio: 0.62, cold_ms: None, cold_ratio: None };
+        let peer = PeerTime {
+            us: 5.0,
+            best_us: 5.0,
+            ratio: 0.62,
+            cold_ms: None,
+            cold_ratio: None,
+            peak_bytes: None,
+        };
         let peers = [("cublas".to_owned(), peer)].into();
         let of_copy = Some(0.91);
         let measured =
