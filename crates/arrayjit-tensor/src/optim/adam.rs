@@ -34,6 +34,13 @@ pub struct AdamWRule {
 impl AdamRule {
     const DEFAULT: AdamRule = AdamRule { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
+    fn check(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        for beta in [self.beta1, self.beta2] {
+            update.check("betas", beta, 0.0..1.0, "at least 0 and less than 1")?;
+        }
+        update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")
+    }
+
     /// The last arguments of the functions of the prelude.
     fn arguments(&self) -> String {
         format!("{}, {}, {}", number(self.beta1), number(self.beta2), number(self.eps))
@@ -95,6 +102,7 @@ impl UpdateRule for AdamRule {
     }
 
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        self.check(update)?;
         let text = format!("adam(w[..], g[..], m[..], v[..], t[], rate[], {})", self.arguments());
         update.apply(&["m", "v"], &text)
     }
@@ -106,6 +114,8 @@ impl UpdateRule for AdamWRule {
     }
 
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        self.adam.check(update)?;
+        update.check("weight_decay", self.decay, 0.0.., "a finite number, 0 or more")?;
         let (decay, rest) = (number(self.decay), self.adam.arguments());
         let text = format!("adamw(w[..], g[..], m[..], v[..], t[], rate[], {decay}, {rest})");
         update.apply(&["m", "v"], &text)

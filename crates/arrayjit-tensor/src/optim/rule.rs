@@ -1,9 +1,11 @@
 //! The update of one parameter.
 
+use std::ops::RangeBounds;
+
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, TensorError, TensorErrorKind},
     operand::Argument,
     optim::OptimizerState,
     parameter::Parameter,
@@ -50,6 +52,22 @@ impl ParameterUpdate<'_> {
     /// The parameter that is updated.
     pub fn parameter(&self) -> &Parameter {
         self.parameter
+    }
+
+    /// Checks an option of the rule.
+    pub(super) fn check(
+        &self,
+        option: &'static str,
+        value: f64,
+        range: impl RangeBounds<f64>,
+        expected: &str,
+    ) -> Result<(), TensorError> {
+        if value.is_finite() && range.contains(&value) {
+            return Ok(());
+        }
+        let (found, expected) = (value.to_string(), expected.into());
+        let kind = TensorErrorKind::Argument { argument: option, found, expected };
+        Err(self.gradient.graph().fail(self.call, kind))
     }
 
     /// Adds assignment text that writes `w`, the parameter. The text may read its gradient `g`, the learning

@@ -54,6 +54,11 @@ impl UpdateRule for SgdRule {
     }
 
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
+        update.check("momentum", self.momentum, 0.0.., "a finite number, 0 or more")?;
+        update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
+        if self.nesterov {
+            update.check("momentum", self.momentum, f64::MIN_POSITIVE.., "more than 0, as nesterov needs")?;
+        }
         let mu = number(self.momentum);
         let gradient = match self.weight_decay {
             0.0 => "g[..]".to_owned(),
