@@ -15,6 +15,7 @@ use safetensors::SafeTensors;
 use tempfile::NamedTempFile;
 
 use crate::{
+    error::{Call, TensorErrorKind},
     parameter::{Parameter, locked},
     run_error::ModelError,
     session::{CheckpointProblem, Session, SessionError},
@@ -70,12 +71,19 @@ impl Session {
         Ok(())
     }
 
-    /// The arrays of a checkpoint by their names in the file.
+    /// The arrays of a checkpoint by their names in the file. A parameter that has the name of an array of
+    /// the optimiser is an error.
     fn checkpoint_arrays(&self) -> Result<BTreeMap<String, Parameter>, SessionError> {
         let trainable = self.weights().params().trainable();
         let state = self.core.optimizer.arrays(&trainable, &self.core.state)?;
         let mut arrays = self.weights().params().by_name();
-        arrays.extend(state.into_iter().map(|array| (format!("optimizer.{}", array.name()), array)));
+        for array in state {
+            let name = format!("optimizer.{}", array.name());
+            if arrays.insert(name.clone(), array).is_some() {
+                let kind = TensorErrorKind::Name { what: "parameter", name };
+                return Err(Call::new("checkpoint").error("optimizer", kind).into());
+            }
+        }
         Ok(arrays)
     }
 

@@ -60,6 +60,12 @@ pub enum SessionError {
     /// An error of the iterator of batches.
     #[error("a batch cannot be made: {0}")]
     Data(#[source] Box<dyn Error + Send + Sync>),
+    /// A panic of the iterator of batches.
+    #[error("the iterator of batches panicked: {message}")]
+    BatchesPanicked {
+        /// The message of the panic.
+        message: String,
+    },
     /// A gradient that is not close to the difference of the loss, or that cannot be compared.
     #[error(transparent)]
     GradientCheck(Box<arrayjit::autodiff::CheckError>),

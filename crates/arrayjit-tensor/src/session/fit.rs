@@ -1,6 +1,7 @@
 //! Steps over an iterator of batches, with a progress bar.
 
 use std::{
+    any::Any,
     io::IsTerminal,
     sync::mpsc::{Receiver, Sender, channel, sync_channel},
     thread,
@@ -82,7 +83,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// No batch, an error of the iterator, or an error as in [`step`](Session::step).
+    /// No batch, an error or a panic of the iterator, or an error as in [`step`](Session::step). The steps of
+    /// the batches before remain.
     pub fn fit<I>(
         &mut self,
         batches: I,
@@ -99,7 +101,7 @@ impl Session {
         let (requests, requested) = channel();
         let (answers, read) = channel();
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let feeder = scope.spawn(move || {
                 for batch in batches {
                     if prepared.send(batch.into_batch()).is_err() {
                         return;
@@ -118,7 +120,12 @@ impl Session {
                 Report { bar: &bar, on_progress: &mut on_progress, started: Instant::now(), done: 0 };
             let result = self.train(batch_values, &mut reader, &mut report);
             bar.finish_and_clear();
-            result
+            match (feeder.join(), result) {
+                (Err(panic), Ok(_) | Err(SessionError::NoBatches)) => {
+                    Err(SessionError::BatchesPanicked { message: panic_message(&*panic) })
+                }
+                (_, result) => result,
+            }
         })
     }
 
@@ -158,6 +165,12 @@ impl Session {
             Err(_) => bar, // the default style
         }
     }
+}
+
+/// The message of a panic, if it has one.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
 /// The thread that reads metrics, so that the next steps are started meanwhile.
