@@ -6,7 +6,7 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    operand::{Argument, TensorOperand, number},
+    operand::{Argument, TensorOperand, number, number_of},
     parameter::Parameter,
     shape::{broadcast, broadcast_access, whole},
     tensor::Tensor,
@@ -161,7 +161,8 @@ impl Tensor {
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("clamp");
-        self.map(call, &format!("min(max({{}}, {}), {})", number(low), number(high)))
+        let [low, high] = [low, high].map(|bound| number_of(self.dtype(), bound));
+        self.map(call, &format!("min(max({{}}, {low}), {high})"))
     }
 
     /// x where it is positive, else `slope`·x.

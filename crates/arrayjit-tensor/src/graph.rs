@@ -395,6 +395,9 @@ fn arguments<'a>(inputs: &[(&'a str, &'a dyn TensorOperand)]) -> Vec<(&'a str, A
 
 /// A part of a path as a word of a name.
 fn word(part: &str) -> String {
+    if part.is_empty() {
+        return "_".into();
+    }
     let is_plain = |c: char| c.is_alphanumeric() || c == '_';
     let word: String = part.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    operand::{Argument, TensorOperand, number},
+    operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
     shape::{access, axis, letter, whole},
     tensor::Tensor,
@@ -221,7 +221,7 @@ impl Tensor {
     /// torch: `&[(1, 1)]` pads the last axis only.
     ///
     /// # Errors
-    /// More margins than axes.
+    /// More margins than axes, or margins so large that a size overflows.
     #[track_caller]
     pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("pad");
@@ -232,9 +232,14 @@ impl Tensor {
         }
         let margin = |at: usize| margins.get(self.rank() - 1 - at).copied().unwrap_or_default();
         let read = (0..self.rank()).map(|at| format!("{} - {}", letter(at), margin(at).0));
-        let read = access(&format!("pad(x, {})", number(value)), read);
-        let sizes: Vec<usize> =
-            self.shape().iter().enumerate().map(|(at, size)| size + margin(at).0 + margin(at).1).collect();
+        let read = access(&format!("pad(x, {})", number_of(self.dtype(), value)), read);
+        let padded = |(at, size): (usize, &usize)| size.checked_add(margin(at).0)?.checked_add(margin(at).1);
+        let sizes: Option<Vec<usize>> = self.shape().iter().enumerate().map(padded).collect();
+        let Some(sizes) = sizes else {
+            let (found, expected) = (format!("{margins:?}"), "sizes that do not overflow".into());
+            let kind = TensorErrorKind::Argument { argument: "margins", found, expected };
+            return Err(self.graph().fail(call, kind));
+        };
         if sizes.contains(&0) {
             return self.graph().empty(call, &sizes, self.dtype());
         }
@@ -342,7 +347,8 @@ impl Tensor {
     pub fn split(&self, sizes: &[usize], at: isize) -> Result<Vec<Tensor>, TensorError> {
         let call = Call::new("split");
         let axis = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
-        if sizes.iter().sum::<usize>() != self.shape()[axis] {
+        let sum = sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
+        if sum != Some(self.shape()[axis]) {
             let expected = format!("sizes that add up to {}", self.shape()[axis]);
             let kind = TensorErrorKind::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
             return Err(self.graph().fail(call, kind));
@@ -360,8 +366,15 @@ impl Tensor {
     /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
     #[track_caller]
     pub fn chunk(&self, parts: usize, at: isize) -> Result<Vec<Tensor>, TensorError> {
-        let size = axis(at, self.shape()).map_or(0, |axis| self.shape()[axis]);
-        self.split(&vec![size / parts.max(1); parts], at)
+        let call = Call::new("chunk");
+        let size = self.shape()[axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
+        if parts == 0 || parts > size.max(1) || !size.is_multiple_of(parts) {
+            let (found, expected) =
+                (parts.to_string(), format!("a divisor of {size}, the size of axis {at}"));
+            let kind = TensorErrorKind::Argument { argument: "parts", found, expected };
+            return Err(self.graph().fail(call, kind));
+        }
+        self.split(&vec![size / parts; parts], at)
     }
 
     /// The elements of each part of an axis that starts at a multiple of `step` and has `size` elements, on a

@@ -76,6 +76,12 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// A number as assignment text for an array of a type: whole numbers are integers unless it has floats.
+pub(crate) fn number_of(dtype: DType, value: f64) -> String {
+    let is_whole = value.fract() == 0.0 && value.abs() <= 2f64.powi(53);
+    if is_whole && !dtype.is_float() { format!("{value:.0}") } else { number(value) }
+}
+
 impl TensorOperand for &Tensor {
     fn argument(&self) -> Argument<'_> {
         Argument::Tensor(self)

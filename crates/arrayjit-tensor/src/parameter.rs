@@ -73,7 +73,7 @@ impl Init {
     /// Source: Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
     /// 2010.
     pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
-        let bound = (6.0 / (fan_in + fan_out).max(1) as f64).sqrt();
+        let bound = (6.0 / fan_in.saturating_add(fan_out).max(1) as f64).sqrt();
         Init::Uniform { low: -bound, high: bound }
     }
 
@@ -204,7 +204,7 @@ impl Params {
     /// Makes a trainable parameter.
     ///
     /// # Errors
-    /// A name that exists already, or a size that overflows.
+    /// A name that exists already, the name `__metadata__`, or a size that overflows.
     #[track_caller]
     pub fn parameter(
         &self,
@@ -218,7 +218,7 @@ impl Params {
     /// Makes a buffer: an array that modules read and write, and optimisers leave alone.
     ///
     /// # Errors
-    /// A name that exists already, or a size that overflows.
+    /// A name that exists already, the name `__metadata__`, or a size that overflows.
     #[track_caller]
     pub fn buffer(
         &self,
@@ -266,6 +266,11 @@ impl Params {
         let what = if trainable { "parameter" } else { "buffer" };
         let name = self.sub(name).path;
         let shape: Vec<usize> = shape.into_iter().collect();
+        if name == RESERVED_NAME {
+            let (found, expected) =
+                (format!("`{name}`"), "another name, since safetensors files use it".into());
+            return Err(fail(TensorErrorKind::Argument { argument: "name", found, expected }));
+        }
         let mut made = locked(&self.shared.made);
         if made.iter().any(|other| other.name() == name) {
             return Err(fail(TensorErrorKind::Name { what, name }));
@@ -282,6 +287,9 @@ impl Params {
         Ok(parameter)
     }
 }
+
+/// The name that safetensors files have for their metadata.
+const RESERVED_NAME: &str = "__metadata__";
 
 /// Locks. A panic elsewhere leaves no half-made value, since every change is one assignment or one push.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -48,6 +48,9 @@ impl Graph {
             let found = format!("{dtype} {shape:?}");
             return Err(self.fail(call, TensorErrorKind::Argument { argument: "shape", found, expected }));
         }
+        if shape.contains(&0) {
+            return self.empty(call, shape, dtype);
+        }
         let letters: String = (0..shape.len()).map(|at| format!(", {}", letter(at))).collect();
         let ranges: String =
             shape.iter().enumerate().map(|(at, size)| format!(", {} < {size}", letter(at))).collect();
@@ -65,7 +68,11 @@ impl Graph {
     /// A count beyond i32.
     #[track_caller]
     pub fn arange(&self, count: usize) -> Result<Tensor, TensorError> {
-        self.result(Call::new("arange"), &[], |y| format!("{y}[i] := i where i < {count}"))
+        let call = Call::new("arange");
+        match count {
+            0 => self.empty(call, &[0], DType::I32),
+            _ => self.result(call, &[], |y| format!("{y}[i] := i where i < {count}")),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    operand::{Argument, TensorOperand, number},
+    operand::{Argument, TensorOperand, number_of},
     shape::{access, axis, letter, whole},
     tensor::Tensor,
 };
@@ -129,7 +129,7 @@ impl Tensor {
             return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
         }
         let mask_read = crate::shape::broadcast_access("m", mask.shape(), &to);
-        let (rank, value) = (self.rank(), number(value));
+        let (rank, value) = (self.rank(), number_of(self.dtype(), value));
         let inputs = [("x", Argument::Tensor(self)), ("m", Argument::Tensor(mask))];
         self.graph().result(call, &inputs, |y| {
             format!("{} := where({mask_read}, {value}, {})", whole(y, rank), whole("x", rank))

@@ -28,17 +28,31 @@ impl Default for WindowOptions {
 }
 
 impl WindowOptions {
+    /// The largest option, so that indices do not overflow.
+    const MOST: usize = i32::MAX as usize;
+
     /// The number of windows of `size` elements on an axis; none if a window is longer than the padded axis.
     fn count(&self, axis: usize, size: usize) -> Option<usize> {
-        let span = 1 + self.dilation * size.checked_sub(1)?;
-        Some((axis + 2 * self.padding).checked_sub(span)? / self.stride + 1)
+        let span = self.dilation.checked_mul(size.checked_sub(1)?)?.checked_add(1)?;
+        Some(axis.checked_add(2 * self.padding)?.checked_sub(span)? / self.stride + 1)
     }
 
-    fn check(&self) -> Result<(), TensorErrorKind> {
-        let named = [("stride", self.stride), ("dilation", self.dilation), ("groups", self.groups)];
-        match named.into_iter().find(|(_, value)| *value == 0) {
-            Some((argument, _)) => {
-                Err(TensorErrorKind::Argument { argument, found: "0".into(), expected: "1 or more".into() })
+    /// Checks the options and the further padding of a result.
+    fn check(&self, output_padding: usize) -> Result<(), TensorErrorKind> {
+        let all = [
+            ("stride", 1, self.stride),
+            ("dilation", 1, self.dilation),
+            ("groups", 1, self.groups),
+            ("padding", 0, self.padding),
+            ("output_padding", 0, output_padding),
+        ];
+        match all.into_iter().find(|(_, least, value)| !(*least..=Self::MOST).contains(value)) {
+            Some((argument, least, value)) => {
+                let expected = match value {
+                    0 => format!("{least} or more"),
+                    _ => format!("at most {}", Self::MOST),
+                };
+                Err(TensorErrorKind::Argument { argument, found: value.to_string(), expected })
             }
             None => Ok(()),
         }
@@ -79,7 +93,7 @@ impl Tensor {
         window: WindowOptions,
     ) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
-        window.check().map_err(fail)?;
+        window.check(0).map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
             Err(fail(TensorErrorKind::Shape { what, found: found.to_vec(), expected }))
@@ -92,8 +106,9 @@ impl Tensor {
             );
         }
         let groups = window.groups;
-        let fits =
-            filter.len() == axes + 2 && filter[1] * groups == shape[1] && filter[0].is_multiple_of(groups);
+        let fits = filter.len() == axes + 2
+            && filter[1].checked_mul(groups) == Some(shape[1])
+            && filter[0].is_multiple_of(groups);
         if !fits {
             let expected = format!(
                 "[out, {}, …] with {} axes and out a multiple of {groups}, for {} channels in {groups} groups",
@@ -157,7 +172,7 @@ impl Tensor {
         let call = Call::new("conv_transpose2d");
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
-        window.check().map_err(fail)?;
+        window.check(output_padding).map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let groups = window.groups;
         let fits =
@@ -171,10 +186,9 @@ impl Tensor {
             return Err(fail(TensorErrorKind::Shape { what, found, expected }));
         }
         let size = |axis: usize| {
-            let span = shape[axis].checked_sub(1)? * window.stride
-                + window.dilation * filter[axis].checked_sub(1)?
-                + 1;
-            (span + output_padding).checked_sub(2 * window.padding)
+            let rows = shape[axis].checked_sub(1)?.checked_mul(window.stride)?;
+            let span = filter[axis].checked_sub(1)?.checked_mul(window.dilation)?.checked_add(1)?;
+            rows.checked_add(span)?.checked_add(output_padding)?.checked_sub(2 * window.padding)
         };
         let (Some(height), Some(width)) = (size(2), size(3)) else {
             let (argument, found) = ("padding", window.padding.to_string());
@@ -225,7 +239,7 @@ impl Tensor {
     /// A tensor that is no image, or a window that is larger than it.
     #[track_caller]
     pub fn avg_pool2d(&self, size: usize, window: WindowOptions) -> Result<Tensor, TensorError> {
-        self.pooled(Call::new("avg_pool2d"), size, window, ":+=", 0.0, (size * size) as f64)
+        self.pooled(Call::new("avg_pool2d"), size, window, ":+=", 0.0, (size as f64).powi(2))
     }
 
     fn pooled(
@@ -238,7 +252,7 @@ impl Tensor {
         divisor: f64,
     ) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
-        window.check().map_err(fail)?;
+        window.check(0).map_err(fail)?;
         let counts = match self.shape() {
             [_, _, height, width] => window.count(*height, size).zip(window.count(*width, size)),
             _ => None,

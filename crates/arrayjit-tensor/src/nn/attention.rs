@@ -2,7 +2,9 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Dropout, Linear, Module, ModuleTypes, linear, wrong_option, wrong_shape},
+    nn::{
+        Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear, wrong_option, wrong_shape,
+    },
     operand::{Argument, number},
     parameter::{Init, Parameter, Params},
     sample::STEP,
@@ -68,13 +70,14 @@ impl MultiHeadAttention {
         }
         let MultiHeadAttentionOptions { causal, bias, dropout } = options;
         let dropout = Dropout::of_module(call, params, dropout)?;
-        let init = Init::xavier_uniform(size, 3 * size);
-        let in_proj_weight = params.parameter("in_proj_weight", [3 * size, size], init)?;
+        let rows = size.saturating_mul(3); // if it overflows, a size that no array has
+        let init = Init::xavier_uniform(size, rows);
+        let in_proj_weight = params.parameter("in_proj_weight", [rows, size], init)?;
         let out = params.sub("out_proj");
         let mut out_proj = Linear::without_bias(&out, size, size)?;
         let mut in_proj_bias = None;
         if bias {
-            in_proj_bias = Some(params.parameter("in_proj_bias", [3 * size], Init::ZEROS)?);
+            in_proj_bias = Some(params.parameter("in_proj_bias", [rows], Init::ZEROS)?);
             out_proj.bias = Some(out.parameter("bias", [size], Init::ZEROS)?);
         }
         Ok(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj, heads, causal, dropout })
@@ -89,6 +92,7 @@ impl MultiHeadAttention {
     pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = query.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
+        self.check(call, query)?;
         let rank = query.rank();
         let is_fitting =
             |x: &Tensor| x.rank() == rank && rank >= 2 && x.shape()[..rank - 2] == query.shape()[..rank - 2];
@@ -102,6 +106,15 @@ impl MultiHeadAttention {
         }
         let parts = [self.projected(query, 0..1)?, self.projected(key, 1..2)?, self.projected(value, 2..3)?];
         self.joined(call, [&parts[0], &parts[1], &parts[2]], [0, 0, 0])
+    }
+
+    /// Checks the fields, which may have changed since [`new`](MultiHeadAttention::new).
+    fn check(&self, call: Call, x: &Tensor) -> Result<(), TensorError> {
+        [&self.in_proj_weight, &self.out_proj.weight]
+            .into_iter()
+            .try_for_each(|weight| check_rank(call, x, weight, 2))?;
+        let size = self.out_proj.weight.shape()[1];
+        check_divisor(call, x, ("heads", self.heads), size)
     }
 
     /// The projections with these numbers, of queries, keys and values, on one last axis.
@@ -133,7 +146,7 @@ impl MultiHeadAttention {
             + &head("v", "z", "s", starts[2], value.dtype());
         let arguments = [at("q", &["h", "t", "c"]), at("k", &["h", "s", "c"]), at("v", &["h", "s", "c"])];
         let result = at("a", &["h", "t", "c"]);
-        let attended = match self.dropout.next_seed(query.graph()) {
+        let attended = match self.dropout.next_seed(call, query.graph())? {
             Some(seed) => self.with_dropout(seed, &query.shape()[..query.rank() - 2], &arguments, &at),
             None => {
                 let function = if self.causal { "causal_attention" } else { "attention" };
@@ -195,6 +208,7 @@ impl Module for MultiHeadAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
+        self.check(call, x)?;
         if x.rank() < 2 {
             return Err(x.graph().fail(call, wrong_shape(x, "[…, positions, size]")));
         }

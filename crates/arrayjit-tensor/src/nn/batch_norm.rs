@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Module, ModuleTypes, check_axis, wrong_shape},
+    nn::{Module, ModuleTypes, check_axis, check_rank, wrong_shape},
     operand::{Argument, number},
     parameter::{Init, Parameter, Params},
     reduce::sum_types,
@@ -72,6 +72,7 @@ impl Module for BatchNorm2d {
         let &[batch, channels, height, width] = x.shape() else {
             return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, height, width]")));
         };
+        check_rank(call, x, &self.weight, 1)?;
         check_axis(call, x, 1, self.weight.shape()[0], &self.weight)?;
         let is_training = x.graph().is_training();
         if is_training && channels > 0 && batch * height * width < 2 {

@@ -71,7 +71,7 @@ impl Conv2d {
         let Conv2dOptions { stride, padding, dilation, groups, bias } = options;
         check_groups(Call::new("Conv2d"), params, [channels, out], groups)?;
         let inner = channels / groups;
-        let init = uniform(inner * size * size);
+        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
         let weight = params.parameter("weight", [out, inner, size, size], init.clone())?;
         let bias = if bias { Some(params.parameter("bias", [out], init)?) } else { None };
         Ok(Conv2d { weight, bias, window: WindowOptions { stride, padding, dilation, groups } })
@@ -148,7 +148,7 @@ impl ConvTranspose2d {
         let ConvTranspose2dOptions { stride, padding, output_padding, dilation, groups, bias } = options;
         check_groups(Call::new("ConvTranspose2d"), params, [channels, out], groups)?;
         let inner = out / groups;
-        let init = uniform(inner * size * size);
+        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
         let weight = params.parameter("weight", [channels, inner, size, size], init.clone())?;
         let bias = if bias { Some(params.parameter("bias", [out], init)?) } else { None };
         let window = WindowOptions { stride, padding, dilation, groups };

@@ -1,12 +1,15 @@
 //! Dropout.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, TensorError, TensorErrorKind},
     graph::Graph,
     nn::{Module, wrong_option},
     parameter::Params,
     tensor::Tensor,
 };
+
+/// The rates of dropout, in words.
+const RATES: &str = "at least 0 and less than 1";
 
 /// Dropout, as torch's: in a graph for training, each element is 0 with probability `rate`, else divided by
 /// 1 − `rate`; in other graphs the tensor itself. The elements that are dropped depend on the step of a run,
@@ -37,17 +40,20 @@ impl Dropout {
 
     fn checked(call: Call, params: &Params, option: &'static str, rate: f64) -> Result<Dropout, TensorError> {
         if !(0.0..1.0).contains(&rate) {
-            let expected = "at least 0 and less than 1";
-            return Err(wrong_option(call, params.path(), option, rate, expected));
+            return Err(wrong_option(call, params.path(), option, rate, RATES));
         }
         Ok(Dropout { rate, path: params.path().to_owned(), seed: params.seed() })
     }
 
     /// The seed of the next call in a graph; none if nothing is dropped.
-    pub(super) fn next_seed(&self, graph: &Graph) -> Option<u32> {
+    pub(super) fn next_seed(&self, call: Call, graph: &Graph) -> Result<Option<u32>, TensorError> {
+        if !(0.0..1.0).contains(&self.rate) {
+            let (found, expected) = (self.rate.to_string(), RATES.into());
+            return Err(graph.fail(call, TensorErrorKind::Argument { argument: "rate", found, expected }));
+        }
         let is_active = graph.is_training() && self.rate > 0.0;
         // The name has the path of the module and the number of the call.
-        is_active.then(|| hash(self.seed, &graph.new_name("seed")))
+        Ok(is_active.then(|| hash(self.seed, &graph.new_name("seed"))))
     }
 }
 
@@ -55,7 +61,7 @@ impl Module for Dropout {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(&self.path);
-        match self.next_seed(x.graph()) {
+        match self.next_seed(Call::new("dropout"), x.graph())? {
             Some(seed) => x.dropout(self.rate, seed),
             None => Ok(x.clone()),
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Module, ModuleTypes, check_axis, wrong_option, wrong_shape},
+    nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank, wrong_option, wrong_shape},
     operand::{Argument, number},
     parameter::{Init, Parameter, Params},
     shape::{access, letter},
@@ -37,6 +37,7 @@ impl Module for LayerNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
+        check_rank(Call::new("layer_norm"), x, &self.weight, 1)?;
         check_axis(Call::new("layer_norm"), x, -1, self.weight.shape()[0], &self.weight)?;
         x.layer_norm(&self.weight, &self.bias, self.eps)
     }
@@ -69,6 +70,7 @@ impl Module for RmsNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
+        check_rank(Call::new("rms_norm"), x, &self.weight, 1)?;
         check_axis(Call::new("rms_norm"), x, -1, self.weight.shape()[0], &self.weight)?;
         x.rms_norm(&self.weight, self.eps)
     }
@@ -118,7 +120,9 @@ impl Module for GroupNorm {
         if x.rank() < 2 {
             return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, …]")));
         }
+        check_rank(call, x, &self.weight, 1)?;
         let channels = self.weight.shape()[0];
+        check_divisor(call, x, ("groups", self.groups), channels)?;
         check_axis(call, x, 1, channels, &self.weight)?;
         let types = ModuleTypes::new(x, &self.weight);
         let inner = channels / self.groups;

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Module, ModuleTypes, check_axis},
+    nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::Argument,
     parameter::{Init, Parameter, Params},
     shape::{access, letter},
@@ -50,7 +50,8 @@ impl Module for Linear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
-        apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..self.weight.shape()[0])
+        let rows = self.weight.shape().first().copied().unwrap_or_default();
+        apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..rows)
     }
 }
 
@@ -62,6 +63,7 @@ pub(super) fn apply(
     bias: Option<&Parameter>,
     rows: std::ops::Range<usize>,
 ) -> Result<Tensor, TensorError> {
+    check_rank(call, x, weight, 2)?;
     check_axis(call, x, -1, weight.shape()[1], weight)?;
     let types = ModuleTypes::new(x, weight);
     let axes = |last: &str| (0..x.rank() - 1).map(letter).chain([last.to_owned()]).collect::<Vec<_>>();

@@ -130,6 +130,30 @@ fn check_axis(
     Err(x.graph().fail(call, wrong_shape(x, expected)))
 }
 
+/// Checks the number of axes of a parameter, since the fields of a module may be replaced.
+fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), TensorError> {
+    if parameter.shape().len() == rank {
+        return Ok(());
+    }
+    let (what, found) = (parameter.name().to_owned(), parameter.shape().to_vec());
+    let expected = format!("{rank} axes");
+    Err(x.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
+}
+
+/// Checks that a field of a module divides a size.
+fn check_divisor(
+    call: Call,
+    x: &Tensor,
+    (argument, value): (&'static str, usize),
+    size: usize,
+) -> Result<(), TensorError> {
+    if value > 0 && size.is_multiple_of(value) {
+        return Ok(());
+    }
+    let (found, expected) = (value.to_string(), format!("a divisor of {size}"));
+    Err(x.graph().fail(call, TensorErrorKind::Argument { argument, found, expected }))
+}
+
 fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> TensorErrorKind {
     TensorErrorKind::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
 }

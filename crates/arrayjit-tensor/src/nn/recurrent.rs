@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Call, TensorError},
-    nn::{Dropout, Module, ModuleTypes, check_axis, linear::uniform, wrong_option, wrong_shape},
+    nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
     parameter::{Parameter, Params},
     tensor::Tensor,
@@ -299,6 +299,9 @@ impl Network<'_> {
     /// Checks that the input and the states fit the layer at this position.
     fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), TensorError> {
         let layer = &self.layers[at];
+        [&layer.weight_ih, &layer.weight_hh]
+            .into_iter()
+            .try_for_each(|weight| check_rank(call, x, weight, 2))?;
         check_axis(call, x, -1, layer.weight_ih.shape()[1], &layer.weight_ih)?;
         let batch = x.shape()[if self.batch_first { 0 } else { 1 }];
         let expected = [self.layers.len(), batch, layer.weight_hh.shape()[1]];
@@ -407,11 +410,12 @@ fn new_layers(
     if options.layers == 0 {
         return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
     }
-    let rows = cell.gates() * hidden;
+    // A size that overflows becomes one that no array has.
+    let rows = cell.gates().saturating_mul(hidden);
     let mut layers = Vec::new();
     let directions: &[&str] = if options.bidirectional { &["", "_reverse"] } else { &[""] };
     for (at, direction) in (0..options.layers).flat_map(|at| directions.iter().map(move |name| (at, name))) {
-        let size = if at == 0 { inputs } else { directions.len() * hidden };
+        let size = if at == 0 { inputs } else { directions.len().saturating_mul(hidden) };
         let name = |what: &str| format!("{what}_l{at}{direction}");
         let weight_ih = params.parameter(&name("weight_ih"), [rows, size], uniform(hidden))?;
         let weight_hh = params.parameter(&name("weight_hh"), [rows, hidden], uniform(hidden))?;
