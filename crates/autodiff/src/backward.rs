@@ -69,7 +69,7 @@ impl<'a> BackwardPass<'a> {
         parameters: &[(TensorNode, TensorNode)],
     ) -> BackwardPass<'a> {
         BackwardPass {
-            tape: Tape::new(forward, parameters.iter().map(|(_, gradient)| gradient.clone())),
+            tape: Tape::new(forward),
             symbols,
             adjoints: BTreeMap::new(),
             gradients: parameters.iter().cloned().collect(),

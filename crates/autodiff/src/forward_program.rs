@@ -18,7 +18,9 @@ use tnode::{DType, TensorNode};
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::{GradientError, GradientErrorKind};
+use crate::name_supply::{NameSupply, numbered};
 use crate::rules::{self, Derivative};
+use crate::statement::plain_name;
 
 #[derive(Default)]
 pub(crate) struct ForwardProgram {
@@ -43,17 +45,20 @@ pub(crate) struct ForwardProgram {
     saved: BTreeMap<(TensorNode, usize), TensorNode>,
     /// The steps to be inserted before a step.
     inserted: BTreeMap<usize, Vec<ProgramStep>>,
+    /// The names that new nodes avoid.
+    pub(crate) names: NameSupply,
 }
 
 impl ForwardProgram {
     /// Analyses steps that are no blocks. The gradient by each of the parameters is stored in the node with
-    /// it.
+    /// it. `names` has the names of the program's nodes.
     pub(crate) fn new(
         steps: Vec<ProgramStep>,
         parameters: &[(TensorNode, TensorNode)],
+        names: NameSupply,
     ) -> Result<ForwardProgram, GradientError> {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
-        let program = ForwardProgram { steps, overwritten, ..ForwardProgram::default() };
+        let program = ForwardProgram { steps, overwritten, names, ..ForwardProgram::default() };
         program.analysed(parameters)
     }
 
@@ -63,7 +68,8 @@ impl ForwardProgram {
         steps: Vec<ProgramStep>,
         parameters: &[(TensorNode, TensorNode)],
     ) -> Result<ForwardProgram, GradientError> {
-        ForwardProgram { steps, in_order: true, ..ForwardProgram::default() }.analysed(parameters)
+        let names = names_of(&steps, parameters);
+        ForwardProgram { steps, in_order: true, names, ..ForwardProgram::default() }.analysed(parameters)
     }
 
     fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram, GradientError> {
@@ -218,20 +224,13 @@ impl ForwardProgram {
             return Ok(copy.clone());
         }
         let dims = node.dims_without_padding()?;
-        let copy = TensorNode::builder(self.name_of_copy(node)).dims(dims).dtype(node.dtype()).build()?;
+        let name = format!("{}_before", plain_name(node));
+        let name = self.names.unused(|number| numbered(&name, number));
+        let copy = TensorNode::builder(name).dims(dims).dtype(node.dtype()).build()?;
         let steps = self.copy_steps(node, &copy, at)?;
         self.inserted.entry(at).or_default().extend(steps);
         self.saved.insert((node.clone(), at), copy.clone());
         Ok(copy)
-    }
-
-    /// A name for a copy that no node of the program and no other copy has.
-    fn name_of_copy(&self, node: &TensorNode) -> String {
-        let names: BTreeSet<String> =
-            self.nodes().iter().chain(self.saved.values()).map(TensorNode::name).collect();
-        let name = format!("{}_before", node.name().replace('.', "_"));
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name)
     }
 
     /// Whether a write of `target` may change the value of `node`.
@@ -332,11 +331,14 @@ impl ForwardProgram {
         std::iter::once(Ok(zero)).chain(parts).collect()
     }
 
-    /// The steps of the program with the copies among them.
-    pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
+    /// The steps of the program with the copies among them, and the names of all nodes.
+    pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> (Vec<ProgramStep>, NameSupply) {
+        if self.inserted.is_empty() {
+            return (steps, self.names);
+        }
         let mut all = insert(steps, &mut self.inserted, &mut 0);
         all.extend(self.inserted.into_values().flatten());
-        all
+        (all, self.names)
     }
 }
 
@@ -416,6 +418,20 @@ pub(crate) fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
         _ => None,
     };
     step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node).chain(sliced).collect()
+}
+
+/// The names of the nodes of steps, and of parameters and their gradients.
+pub(crate) fn names_of(steps: &[ProgramStep], parameters: &[(TensorNode, TensorNode)]) -> NameSupply {
+    let mut names = NameSupply::default();
+    for step in steps {
+        names.extend(&targets(step));
+        names.extend(reads(step));
+        if let ProgramStep::Gradient { parameters, .. } = step {
+            names.extend(parameters.iter().map(|(_, gradient)| gradient));
+        }
+    }
+    names.extend(parameters.iter().flat_map(|(parameter, gradient)| [parameter, gradient]));
+    names
 }
 
 /// The steps of a program without blocks around them.

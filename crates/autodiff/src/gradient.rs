@@ -7,7 +7,8 @@ use tnode::TensorNode;
 
 use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::{ForwardProgram, filled, flat};
+use crate::forward_program::{ForwardProgram, filled, flat, names_of};
+use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
 use crate::statement::gradient_node;
 
@@ -90,9 +91,10 @@ fn gradient_from(
     }
     let mut program = program.clone();
     expand(&mut program)?;
-    let at = flat(&program.steps).len();
+    let before = flat(&program.steps);
+    let mut names = names_of(&before, &pairs);
     let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
-    let steps = backward(&mut program, at, &request)?;
+    let steps = backward(&mut program, before, &request, &mut names)?;
     program.steps.extend(steps);
     let gradient_of = |parameter: &&TensorNode| {
         pairs.iter().find(|(known, _)| known == *parameter).map(|(_, gradient)| gradient.clone())
@@ -125,20 +127,24 @@ fn gradient_from(
 /// # Errors
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
-    while let Some((at, step)) = first_gradient(&program.steps) {
+    let mut names = None;
+    while let Some((before, step)) = first_gradient(&program.steps) {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
-        let steps = backward(program, at, &request)?;
+        let names = names.get_or_insert_with(|| names_of(&flat(&program.steps), &[]));
+        let steps = backward(program, before, &request, names)?;
         replace_first_gradient(&mut program.steps, &mut Some(steps));
     }
     Ok(())
 }
 
-/// The first gradient, and the number of steps before it.
-fn first_gradient(steps: &[ProgramStep]) -> Option<(usize, ProgramStep)> {
-    let steps = flat(steps);
+/// The steps before the first gradient, blocks not counted, and that gradient.
+fn first_gradient(steps: &[ProgramStep]) -> Option<(Vec<ProgramStep>, ProgramStep)> {
+    let mut steps = flat(steps);
     let at = steps.iter().position(|step| matches!(step, ProgramStep::Gradient { .. }))?;
-    Some((at, steps[at].clone()))
+    steps.truncate(at + 1);
+    let gradient = steps.pop()?;
+    Some((steps, gradient))
 }
 
 fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<ProgramStep>>) {
@@ -157,17 +163,17 @@ fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<Prog
     }
 }
 
-/// The steps that compute a gradient of the first `count` steps of a program, blocks not counted. Inserts
-/// copies of values that these steps overwrite into the program, and adds warnings to it.
+/// The steps that compute a gradient of the steps `before`, with which a program begins. Inserts copies of
+/// values that these steps overwrite into the program, and adds warnings to it. `names` has the names of the
+/// program's nodes, and of new ones after the call.
 fn backward(
     program: &mut Assignments,
-    count: usize,
+    before: Vec<ProgramStep>,
     request: &Request<'_>,
+    names: &mut NameSupply,
 ) -> Result<Vec<ProgramStep>, GradientError> {
     let &Request { loss, seed, parameters, origin } = request;
-    let mut before = flat(&program.steps);
-    before.truncate(count);
-    let forward = ForwardProgram::new(before, parameters)?;
+    let forward = ForwardProgram::new(before, parameters, std::mem::take(names))?;
     check(&forward, request)?;
     let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
     let requests = program.recomputed.clone();
@@ -183,7 +189,7 @@ fn backward(
             program.warnings.push(Warning::new(kind, origin.operand(1 + position)));
         }
     }
-    program.steps = forward.with_copies(std::mem::take(&mut program.steps));
+    (program.steps, *names) = forward.with_copies(std::mem::take(&mut program.steps));
     Ok(steps)
 }
 

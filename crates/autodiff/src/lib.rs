@@ -54,6 +54,8 @@
 mod formula; // formulas of adjoints
 pub mod rules; // the table of derivatives
 
+mod name_supply; // names of new nodes
+
 mod access; // accesses, and accumulations derived from others
 mod forward_program; // the program to differentiate
 mod recompute; // values that the backward pass computes again

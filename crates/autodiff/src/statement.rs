@@ -1,7 +1,7 @@
 //! One accumulation of the program as the backward pass sees it: the values of its operands and its result,
 //! and new statements over the same points.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use assignments::indexing::AxisIndex;
 use assignments::{
@@ -14,23 +14,21 @@ use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::GradientError;
 use crate::forward_program::ForwardProgram;
+use crate::name_supply::numbered;
 use crate::recompute::Recomputation;
 
 /// The program and the steps of the backward pass so far.
 pub(crate) struct Tape {
     pub(crate) forward: ForwardProgram,
     pub(crate) backward: Vec<ProgramStep>,
-    /// The names of nodes in both.
-    names: BTreeSet<String>,
     /// The values of the program that the backward pass computes again.
     pub(crate) recomputation: Recomputation,
 }
 
 impl Tape {
-    /// A backward pass without steps. New nodes have other names than the nodes of the program and `given`.
-    pub(crate) fn new(forward: ForwardProgram, given: impl IntoIterator<Item = TensorNode>) -> Tape {
-        let names = forward.nodes().into_iter().chain(given).map(|node| node.name()).collect();
-        Tape { forward, backward: Vec::new(), names, recomputation: Recomputation::default() }
+    /// A backward pass without steps.
+    pub(crate) fn new(forward: ForwardProgram) -> Tape {
+        Tape { forward, backward: Vec::new(), recomputation: Recomputation::default() }
     }
 
     /// A new node for values that only the backward pass uses.
@@ -40,14 +38,14 @@ impl Tape {
         dims: &[usize],
         dtype: DType,
     ) -> Result<TensorNode, GradientError> {
-        let name = self.unused(|number| numbered(name, number));
+        let name = self.forward.names.unused(|number| numbered(name, number));
         Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
     }
 
     /// A new node for the adjoint of a node.
     pub(crate) fn adjoint_of(&mut self, node: &TensorNode) -> Result<TensorNode, GradientError> {
         let name = plain_name(node);
-        let name = self.unused(|number| format!("{}.grad", numbered(&name, number)));
+        let name = self.forward.names.unused(|number| format!("{}.grad", numbered(&name, number)));
         gradient_named(name.trim_end_matches(".grad"), node)
     }
 
@@ -64,17 +62,6 @@ impl Tape {
             Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
         statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], self)
     }
-
-    /// The first of a series of names that no node has.
-    fn unused(&mut self, name: impl Fn(usize) -> String) -> String {
-        let unused = (1..).map(name).find(|name| !self.names.contains(name)).unwrap_or_default();
-        self.names.insert(unused.clone());
-        unused
-    }
-}
-
-fn numbered(name: &str, number: usize) -> String {
-    if number == 1 { name.to_owned() } else { format!("{name}_{number}") }
 }
 
 /// The name of a node as one part of a label.
