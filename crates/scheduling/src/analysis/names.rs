@@ -45,6 +45,12 @@ impl Names {
         &self.nodes[node.index()].1
     }
 
+    /// The row-major position of an element in its node. Unlike the indices of axes, it does not depend on how
+    /// the program divides the elements into axes.
+    pub(crate) fn position(&self, node: NodeRef, index: &[Affine]) -> Affine {
+        Affine::row_major(index, self.dims(node))
+    }
+
     /// Recognises a nest as a contraction. Locals declared outside of it are treated like nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;

@@ -44,7 +44,7 @@ pub(crate) fn stream_reduction(
     names: &mut Names,
 ) -> Option<Block> {
     let extent = lane.extent()?;
-    if extent < 2 * lanes || !reduces_rows(&nest.body, lane.var) {
+    if extent < 2 * lanes || !reduces_rows(&nest.body, (lane.var, extent), names) {
         return None;
     }
     let others: Vec<Loop> = nest.loops.iter().filter(|l| *l != lane).cloned().collect();
@@ -59,7 +59,7 @@ pub(crate) fn stream_reduction(
 
 /// Whether all loops of the body read contiguous memory along `lane`, and iterations of the innermost loops
 /// read different rows.
-fn reduces_rows(body: &[Stmt], lane: LoopId) -> bool {
+fn reduces_rows(body: &[Stmt], (lane, extent): (LoopId, i64), names: &Names) -> bool {
     let mut reads = 0;
     let mut plain = !nest::has_lanes(body);
     let mut inner = Vec::new();
@@ -74,12 +74,12 @@ fn reduces_rows(body: &[Stmt], lane: LoopId) -> bool {
     });
     for (var, value) in inner {
         walk::each_expr(value, &mut |e| {
-            if let Expr::Get { index, .. } = e
-                && let Some((last, outer)) = index.split_last()
-                && last.mentions(lane)
+            if let Expr::Get { node, index } = e
+                && let position = names.position(*node, index)
+                && position.mentions(lane)
             {
-                let in_rows = outer.iter().any(|i| i.mentions(var)) && last.coefficient(lane) == 1;
-                plain &= in_rows && !last.mentions(var) || !mentions(e, var);
+                let in_rows = position.coefficient(lane) == 1 && position.coefficient(var) >= extent;
+                plain &= in_rows || !mentions(e, var);
                 reads += usize::from(in_rows);
             }
         });

@@ -51,7 +51,8 @@ pub(crate) fn tile_transpose(
     Some(nest::wrap(&others, all))
 }
 
-/// The loop along which the reads that stride along `lane` are contiguous.
+/// The loop along which the reads that stride along `lane` are contiguous. Such a read gets from one iteration
+/// over `lane` to the next past all elements that the other loop reads.
 fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
     if nest.body.iter().any(|stmt| !matches!(stmt, Stmt::Set { .. } | Stmt::Comment(_))) {
         return None;
@@ -59,12 +60,12 @@ fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
     let mut found = None;
     walk::each_value(&nest.body, &mut |value| {
         walk::each_expr(value, &mut |e| {
-            if let Expr::Get { index, .. } = e
-                && let Some((last, outer)) = index.split_last()
-                && outer.iter().any(|i| i.mentions(lane.var))
-                && !last.mentions(lane.var)
-            {
-                let contiguous = |l: &&Loop| last.coefficient(l.var) == 1;
+            if let Expr::Get { node, index } = e {
+                let position = names.position(*node, index);
+                let step = position.coefficient(lane.var);
+                let contiguous = |l: &&Loop| {
+                    position.coefficient(l.var) == 1 && l.extent().is_some_and(|extent| step >= extent)
+                };
                 found = found.or(nest.loops.iter().find(contiguous));
             }
         });
