@@ -19,6 +19,7 @@ use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::fuse_loops;
 use crate::cpu::fuse_strips::fuse_strips;
 use crate::cpu::parallelize::parallelize;
+use crate::cpu::permute_axes::permute_axes;
 use crate::cpu::split_triangles::split_triangles;
 use crate::cpu::store_partial_results::store_partial_results;
 use crate::cpu::tile_rejected::tile_rejected;
@@ -40,6 +41,7 @@ pub const PASS_NAMES: &[&str] = &[
     "expand_scalars",
     "initialize_locals",
     "normalize_loops",
+    "permute_axes",
     "split_triangles",
     "make_numerics_explicit",
     "propagate_initializers",
@@ -98,6 +100,8 @@ fn cpu_pipeline(
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
+    // The last axis of a local node is the one along which most nests walk.
+    pass!(runner, permute_axes);
     // Nests over large triangles are nests over squares and small triangles.
     pass!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.

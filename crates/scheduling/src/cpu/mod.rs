@@ -7,6 +7,7 @@ pub(crate) mod forward_stores;
 pub(crate) mod fuse_loops;
 pub(crate) mod fuse_strips;
 pub(crate) mod parallelize;
+pub(crate) mod permute_axes; // layouts of local nodes
 pub(crate) mod split_triangles;
 pub(crate) mod store_partial_results;
 pub(crate) mod tile_rejected; // contractions that the codegen does not compile whole

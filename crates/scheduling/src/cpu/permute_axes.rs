@@ -1,0 +1,177 @@
+//! Layouts of local nodes: the axis along which nests walk becomes the contiguous one.
+//!
+//! ```text
+//! for j, i { e[j, i] := f(x[i, j]) }; for j, i { y[i, j] := g(e[j, i]) }
+//! =
+//! for j, i { e[i, j] := f(x[i, j]) }; for j, i { y[i, j] := g(e[i, j]) }
+//! ```
+//!
+//! Only the routine sees a local node, so the order of its axes is free, and a program may write the axes of
+//! its intermediates in any order. In each elementwise statement, the other arrays determine the loop that is
+//! best as lanes ([`MIN_LANES`]), and the axis of the local node that this loop indexes gets a vote for each
+//! iteration. The axis with the most votes becomes the last one. No bit changes.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Routine, Stmt, walk};
+
+use crate::analysis::nodes::is_local;
+use codegen_core::dependence;
+
+/// The least number of iterations of a loop that is worth a contiguous axis.
+const MIN_LANES: i64 = 8;
+
+/// How often votes are counted. A node whose axis was chosen counts as one of the other arrays afterwards, so
+/// the choice reaches nodes that are only computed from it.
+const ROUNDS: usize = 3;
+
+/// Permutes the axes of local nodes, if that makes more accesses contiguous.
+pub(crate) fn permute_axes(routine: &mut Routine) {
+    if dependence::logs(&routine.body) {
+        return;
+    }
+    let mut layouts = candidates(routine);
+    for _ in 0..ROUNDS {
+        if layouts.values().all(|layout| layout.last.is_some()) {
+            break;
+        }
+        vote(&routine.body, &mut Vec::new(), &mut layouts);
+        layouts.values_mut().for_each(Layout::decide);
+    }
+    for (node, layout) in layouts {
+        if let Some(axis) = layout.last.filter(|&axis| axis + 1 < layout.votes.len()) {
+            let dims = &mut routine.nodes[node.index()].dims;
+            let dim = dims.remove(axis);
+            dims.push(dim);
+            permute(&mut routine.body, node, axis);
+        }
+    }
+}
+
+/// The layout of a local node.
+struct Layout {
+    /// For each axis, the iterations that access neighbouring elements along it.
+    votes: Vec<f64>,
+    /// The axis that becomes the last one, once it is known.
+    last: Option<usize>,
+}
+
+impl Layout {
+    fn decide(&mut self) {
+        let own = self.votes.len() - 1;
+        let better = |best: usize, axis: usize| if self.votes[axis] > self.votes[best] { axis } else { best };
+        let best = (0..own).fold(own, better);
+        if self.last.is_none() && self.votes[best] > 0.0 {
+            self.last = Some(best);
+        }
+    }
+}
+
+/// The local nodes with several axes and known indices.
+fn candidates(routine: &Routine) -> BTreeMap<NodeRef, Layout> {
+    let local = routine.node_refs().filter(|(_, decl)| is_local(decl) && decl.dims.len() > 1);
+    let mut layouts: BTreeMap<NodeRef, Layout> =
+        local.map(|(node, decl)| (node, Layout { votes: vec![0.0; decl.dims.len()], last: None })).collect();
+    for touch in dependence::touches(&routine.body) {
+        if touch.computed.is_some() {
+            layouts.remove(&touch.node);
+        }
+    }
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetMerge { node, .. } = e {
+                layouts.remove(node);
+            }
+        });
+    });
+    layouts
+}
+
+/// Counts the votes of all elementwise statements of a block inside of loops.
+fn vote(block: &[Stmt], loops: &mut Vec<(LoopId, i64)>, layouts: &mut BTreeMap<NodeRef, Layout>) {
+    for stmt in block {
+        match stmt {
+            Stmt::For { var, lo, hi, body, .. } => {
+                loops.push((*var, hi.limit - lo));
+                vote(body, loops, layouts);
+                loops.pop();
+            }
+            Stmt::Set { node, index, value } => {
+                let is_map = loops.iter().all(|(var, _)| index.iter().any(|i| i.mentions(*var)));
+                if is_map {
+                    vote_of(*node, index, value, loops, layouts);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn vote_of(
+    node: NodeRef,
+    index: &Indices,
+    value: &Expr,
+    loops: &[(LoopId, i64)],
+    layouts: &mut BTreeMap<NodeRef, Layout>,
+) {
+    let mut accesses: Vec<(NodeRef, &Indices, i64)> = vec![(node, index, 3)];
+    walk::each_expr(value, &mut |e| {
+        if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = e {
+            accesses.push((*node, index, 1));
+        }
+    });
+    let score = |var: LoopId| -> i64 {
+        let known = accesses.iter().filter_map(|&(node, index, weight)| {
+            let last = layouts.get(&node).map_or(Some(index.len().checked_sub(1)?), |layout| layout.last)?;
+            Some(weight * contiguity(index, last, var))
+        });
+        known.sum()
+    };
+    let wide = loops.iter().filter(|(_, extent)| *extent >= MIN_LANES);
+    let best = wide.map(|(var, _)| (score(*var), *var)).max_by_key(|(score, _)| *score);
+    let Some((1.., lane)) = best else { return };
+    let iterations: f64 = loops.iter().map(|(_, extent)| *extent as f64).product();
+    for (node, index, _) in accesses {
+        let axis = index.iter().position(|i| i.coefficient(lane) == 1);
+        if let (Some(axis), Some(layout)) = (axis, layouts.get_mut(&node)) {
+            layout.votes[axis] += iterations;
+        }
+    }
+}
+
+/// 1 if iterations of the loop access neighbours along the axis `last`, −2 if they stride, 0 if they access
+/// the same element.
+fn contiguity(index: &[Affine], last: usize, var: LoopId) -> i64 {
+    let strides = index.iter().enumerate().any(|(axis, i)| axis != last && i.mentions(var));
+    match index[last].coefficient(var) {
+        _ if strides => -2,
+        0 => 0,
+        1 => 1,
+        _ => -2,
+    }
+}
+
+/// Makes an axis of a node the last one in all indices.
+fn permute(block: &mut [Stmt], node: NodeRef, axis: usize) {
+    let to_end = |index: &mut Indices| {
+        let moved = index.remove(axis);
+        index.push(moved);
+    };
+    for stmt in block {
+        match stmt {
+            Stmt::For { body, .. } => permute(body, node, axis),
+            Stmt::Set { node: set, index, .. } if *set == node => to_end(index),
+            _ => {}
+        }
+        walk::map_own_values(stmt, &mut |value| {
+            walk::map_expr(value, &mut |mut e| {
+                if let Expr::Get { node: read, index } | Expr::GetGuarded { node: read, index, .. } = &mut e
+                    && *read == node
+                {
+                    to_end(index);
+                }
+                e
+            })
+        });
+    }
+}
