@@ -15,6 +15,7 @@ pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
 mod pair_rows; // reductions of long rows
+mod split_guards; // guarded reads of narrow elements
 mod stream_reduction; // reductions along another axis than the contiguous one
 mod tile_contraction; // register tiles
 mod tile_transpose; // loads and stores contiguous along different axes

@@ -12,6 +12,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::common::normalize_loops::normalize_block;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::pair_rows::pair_rows;
+use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
 use crate::cpu::tile_contraction::tile_contraction;
 use crate::cpu::tile_transpose::tile_transpose;
@@ -38,6 +39,9 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
         return vec![Stmt::For { var, lo, hi, kind, body: vectorize_block(body, caps, names) }];
     }
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
+    if let Some(parts) = split_guards(&nest, names) {
+        return vectorize_block(parts, caps, names);
+    }
     match choose(&nest, caps, names) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
         None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
