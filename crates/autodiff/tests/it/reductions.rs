@@ -1,6 +1,6 @@
 //! Accumulations that are no sums.
 
-use crate::support::{assert_close, between, floats, values};
+use crate::support::{assert_close, between, floats, gradient_at, values};
 
 #[test]
 fn greatest_and_least() {
@@ -18,6 +18,22 @@ fn greatest_and_least() {
         &[floats("x", &[4]), floats("w", &[4])],
     );
     assert_close("m[i] :max= x[2*i + k] where k < 3, i < 3\nloss :+= m[i] * m[i]", &[floats("x", &[8])]);
+}
+
+/// Values that are equal to the greatest or least one share the gradient equally.
+#[test]
+fn ties_of_several_values_share_equally() {
+    let gradient = |text: &str, x: &[f64]| gradient_at(text, &values("x", &[x.len()], x));
+    let third = f64::from(1.0f32 / 3.0);
+    let greatest = gradient("loss :max= x[i]", &[2.0, 1.0, 2.0, 2.0]);
+    assert_eq!(greatest, [third, 0.0, third, third]);
+    let least = gradient("loss :min= x[i]", &[5.0, -1.0, -1.0]);
+    assert_eq!(least, [0.0, 0.5, 0.5]);
+    // The value from which the accumulation starts is one of the values.
+    let started = gradient("loss := x[0]\nloss max= x[i] where i >= 1", &[3.0, 3.0, 1.0, 3.0]);
+    assert_eq!(started, [third, third, 0.0, third]);
+    let windows = gradient("m[i] :max= x[i + k] where k < 2\nloss :+= m[i]", &[1.0, 1.0, 1.0]);
+    assert_eq!(windows, [0.5, 1.0, 0.5]);
 }
 
 #[test]

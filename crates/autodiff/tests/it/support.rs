@@ -2,10 +2,10 @@
 
 use assignments::Assignments;
 use assignments::text::Program;
-use autodiff::{CheckError, CheckOptions, WorstElement, check};
+use autodiff::{CheckError, CheckOptions, WorstElement, check, gradient};
 use tnode::{DType, HostArray, TensorNode};
 
-use crate::compiled::{compare_optimised, compare_tangent};
+use crate::compiled::{compare_optimised, compare_tangent, results};
 use crate::recompute::compare_recomputed;
 
 /// A node that a program reads.
@@ -75,6 +75,14 @@ pub(crate) fn program(text: &str, inputs: &[Input]) -> (Assignments, TensorNode)
     let parsed = parsed.keep("loss").assignments(&nodes).unwrap_or_else(|error| panic!("{text}\n{error}"));
     let loss = parsed.kept.iter().find(|node| node.name() == "loss").expect("it is kept").clone();
     (parsed, loss)
+}
+
+/// The gradient of the node `loss` of a program by its only input.
+pub(crate) fn gradient_at(text: &str, input: &Input) -> Vec<f64> {
+    let (program, loss) = program(text, std::slice::from_ref(input));
+    let found = gradient(&program, &loss, &[&input.node]).unwrap_or_else(|error| panic!("{text}\n{error}"));
+    let found = results(&found.program, std::slice::from_ref(input), &found.gradients, &[]);
+    found.unwrap_or_else(|error| panic!("{text}\n{error}")).swap_remove(0)
 }
 
 /// Compares the gradient by all inputs of floats with differences.
