@@ -43,7 +43,7 @@
 //! * The backward pass reads the values that the program stores, and computes the nodes of
 //!   [`Assignments::recomputed`](assignments::Assignments::recomputed) again, with the same bits. Every array
 //!   that it needs is a node of the program.
-//! * Gradients can be differentiated again, except for products of several values per element (`*=`).
+//! * Gradients can be differentiated again.
 //! * A program that cannot be differentiated gives a typed error that names the statement.
 //!
 //! # Features

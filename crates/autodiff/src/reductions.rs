@@ -1,20 +1,20 @@
 //! Derivatives of the greatest or least of several values, and of their product.
 //!
 //! Values that are equal to the greatest one share its adjoint equally. The derivative of a product by one
-//! factor is the product of the factors before it times the product of the factors after it, so nothing is
-//! divided by a factor that may be 0. These running products read the elements that they have written, so
-//! this backward pass cannot be differentiated again.
+//! factor is the product of the other factors, so nothing is divided by a factor that may be 0. The factors
+//! of an axis are multiplied in pairs, these products in pairs again, and so on. The adjoint of each factor
+//! of a pair is that of the pair's product times the other factor. This takes at most three multiplications
+//! per factor, and all statements can be differentiated again.
 
 use assignments::indexing::{AxisIndex, Projection, Projections};
-use assignments::{Accum, AccumOp, Origin, Rhs};
-use lowered_ir::ir::{Affine, BinaryOp, LoopId, TernaryOp, Var};
-use tnode::{Dims, TensorNode};
+use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
+use lowered_ir::ir::{Affine, BinaryOp, LoopId, Var};
+use tnode::{DType, Dims, Scalar, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::backward::{Adjoint, BackwardPass, reduction};
 use crate::error::{GradientError, GradientErrorKind};
-use crate::forward_program::filled;
 use crate::statement::{Bindings, Statement, gradient_dtype};
 
 impl BackwardPass<'_> {
@@ -164,22 +164,7 @@ impl BackwardPass<'_> {
         values: [Access; 2],
     ) -> Result<(), GradientError> {
         let rule = Formula::binary(BinaryOp::Mul, Formula::Adjoint, Formula::Operand(0));
-        self.assign(
-            statement,
-            to,
-            rule,
-            Bindings { adjoint, sparse, values: Some((values[0].clone(), values)) },
-        )
-    }
-
-    /// Assigns a formula to the elements that a statement visits.
-    fn assign(
-        &mut self,
-        statement: &mut Statement,
-        to: &TensorNode,
-        rule: Formula,
-        bindings: Bindings,
-    ) -> Result<(), GradientError> {
+        let bindings = Bindings { adjoint, sparse, values: Some((values[0].clone(), values)) };
         let rule = statement.guarded(rule, &bindings);
         let target = assigned(to, &statement.accum);
         statement.accumulate(target, &rule, &bindings, &mut self.tape)
@@ -252,68 +237,138 @@ impl BackwardPass<'_> {
         (adjoint, sparse): (&TensorNode, bool),
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
-        let before = self.running_product(factors, axis, false, origin)?;
-        let after = self.running_product(factors, axis, true, origin)?;
-        let mut whole = self.whole(factors, origin)?;
-        let inner = self.like(factors, "inner")?;
-        let read = Access::at_target(factors, &whole.accum);
-        let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
-        dims.remove(axis);
-        index.remove(axis);
-        let bindings = Bindings {
-            adjoint: Access::new(adjoint, &dims, &index),
-            sparse,
-            values: Some((
-                read,
-                [Access::at_target(&before, &whole.accum), Access::at_target(&after, &whole.accum)],
-            )),
-        };
-        let others = Box::new([Formula::Adjoint, Formula::Operand(0), Formula::Operand(1)]);
-        self.assign(&mut whole, &inner, Formula::Ternary(TernaryOp::Mul3, others), bindings)?;
-        Ok(inner)
+        let mut levels = vec![self.pairs_of_factors(factors, axis, origin)?];
+        while let Some(level) = levels.last().filter(|level| level.half() > 1) {
+            let next = self.pairs_of_products(level, origin)?;
+            levels.push(next);
+        }
+        let mut inner = adjoint.clone();
+        for (position, level) in levels.iter().enumerate().rev() {
+            let is_single = position + 1 == levels.len();
+            inner = self.adjoints_of_pairs(level, (&inner, is_single, sparse), origin)?;
+        }
+        let whole = self.whole(factors, origin)?;
+        if inner.dims_without_padding()? == factors.dims_without_padding()? {
+            return Ok(inner);
+        }
+        let exact = self.like(factors, "inner")?;
+        let index = Access::at_target(&exact, &whole.accum).index;
+        let read = Access::new(&inner, &inner.dims_without_padding()?, &index);
+        whole.push(assigned(&exact, &whole.accum), Operation::Copy, &[read], &mut self.tape)?;
+        Ok(exact)
     }
 
-    /// For each element, the product of the elements before it on an axis, or after it if `reverse`.
-    fn running_product(
+    /// The factors of an axis in pairs.
+    fn pairs_of_factors(
         &mut self,
         factors: &TensorNode,
         axis: usize,
-        reverse: bool,
+        origin: &Origin,
+    ) -> Result<Pairs, GradientError> {
+        let dims = factors.dims_without_padding()?;
+        let half = dims[axis].div_ceil(2);
+        let mut others = dims.clone();
+        others.remove(axis);
+        let pairs = self.new_pairs(others, axis, half, factors.dtype())?;
+        let points = Points::new(&pairs.dims()?);
+        let one = Scalar::from_f64(factors.dtype(), 1.0);
+        let index = points.index(axis, |[which, at]| vec![joined(which, half).plus(&at)]);
+        let operand = match 2 * half == dims[axis] {
+            true => factors.into(),
+            false => Operand::Padded { node: factors.clone(), outside: one },
+        };
+        let statement = self.at_points(&points, &pairs.node, &points.own_index(), origin)?;
+        let read = Access::new(operand, &dims, &index);
+        let target = assigned(&pairs.node, &statement.accum);
+        statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
+        Ok(pairs)
+    }
+
+    /// The products of pairs, in pairs.
+    fn pairs_of_products(&mut self, level: &Pairs, origin: &Origin) -> Result<Pairs, GradientError> {
+        let (axis, count) = (level.axis, level.half());
+        let half = count.div_ceil(2);
+        let mut others = level.dims()?;
+        others.remove(axis);
+        others.remove(axis);
+        let pairs = self.new_pairs(others, axis, half, level.node.dtype())?;
+        let points = Points::new(&pairs.dims()?);
+        let outside = Scalar::from_f64(level.node.dtype(), 1.0);
+        let dims = level.dims()?;
+        let read = |of_pair: i64| {
+            let index = points
+                .index(axis, |[which, at]| vec![Affine::constant(of_pair), joined(which, half).plus(&at)]);
+            let operand = match 2 * half == count {
+                true => (&level.node).into(),
+                false => Operand::Padded { node: level.node.clone(), outside },
+            };
+            Access::new(operand, &dims, &index)
+        };
+        let statement = self.at_points(&points, &pairs.node, &points.own_index(), origin)?;
+        let target = assigned(&pairs.node, &statement.accum);
+        statement.push(target, Operation::Binary(BinaryOp::Mul), &[read(0), read(1)], &mut self.tape)?;
+        Ok(pairs)
+    }
+
+    /// The adjoints of the factors in pairs, in one axis of twice as many elements as there are pairs.
+    /// `products` has the adjoints of the products of the pairs, without that axis if there is a single pair.
+    fn adjoints_of_pairs(
+        &mut self,
+        level: &Pairs,
+        (products, is_single, sparse): (&TensorNode, bool, bool),
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
-        let product = self.like(factors, if reverse { "after" } else { "before" })?;
-        self.tape.backward.push(filled(&product, 1.0, origin));
-        let dims = factors.dims_without_padding()?;
-        let steps = dims[axis].saturating_sub(1);
-        let mut axes = dims.clone();
-        axes[axis] = steps;
-        if steps == 0 {
-            return Ok(product);
-        }
-        // The loop over `axis` goes from the end at which the product is 1 to the other one.
-        let last = i64::try_from(steps).unwrap_or(i64::MAX);
-        let position = |offset: i64| -> Projection {
-            let own = Affine::var(iterator(axis));
-            let own =
-                if reverse { own.times(-1).plus_constant(last - offset) } else { own.plus_constant(offset) };
-            let index =
-                |other| if other == axis { AxisIndex::new(own.clone()) } else { AxisIndex::axis(other) };
-            (0..dims.len()).map(index).collect()
-        };
-        let array = |offset| (dims.clone(), position(offset));
-        let fits = |source| GradientErrorKind::Index { node: product.name(), source }.of(origin);
-        let projections =
-            Projections::new(&axes, array(1), vec![array(0), array(0)], "running product").map_err(fits)?;
-        self.tape.backward.push(assignments::ProgramStep::Accum(Box::new(Accum {
+        let (axis, half) = (level.axis, level.half());
+        let points = Points::new(&level.dims()?);
+        let mut dims = level.dims()?;
+        dims.remove(axis);
+        dims[axis] = 2 * half;
+        let inner = self.tape.temporary("inner", &dims, gradient_dtype(level.node.dtype()))?;
+        let index = points.index(axis, |[which, at]| vec![joined(which, half).plus(&at)]);
+        let mut statement = self.at_points(&points, &inner, &index, origin)?;
+        let of_product = points.index(axis, |[_, at]| if is_single { Vec::new() } else { vec![at] });
+        let adjoint = Access::new(products, &products.dims_without_padding()?, &of_product);
+        let other = points.index(axis, |[which, at]| vec![which.times(-1).plus_constant(1), at]);
+        let other = Access::new(&level.node, &level.dims()?, &other);
+        self.multiplied(&mut statement, &inner, (adjoint, sparse), [other.clone(), other])?;
+        Ok(inner)
+    }
+
+    /// A new node for an array of factors whose axis `axis` has been removed, with `half` pairs on that axis.
+    fn new_pairs(
+        &mut self,
+        mut dims: Dims,
+        axis: usize,
+        half: usize,
+        dtype: DType,
+    ) -> Result<Pairs, GradientError> {
+        dims.insert(axis, half);
+        dims.insert(axis, 2);
+        let node = self.tape.temporary("pairs", &dims, dtype)?;
+        Ok(Pairs { node, axis })
+    }
+
+    /// A statement that visits points and writes the elements of a node at an index.
+    fn at_points(
+        &mut self,
+        points: &Points,
+        node: &TensorNode,
+        index: &Projection,
+        origin: &Origin,
+    ) -> Result<Statement, GradientError> {
+        let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
+        let lhs = (node.dims_without_padding()?, index.clone());
+        let projections = Projections::new(&points.axes, lhs, Vec::new(), "factors").map_err(fits)?;
+        let accum = Accum {
             init_neutral: false,
             op: AccumOp::Assign,
-            lhs: product.clone(),
-            rhs: Rhs::Binary(BinaryOp::Mul, [(&product).into(), factors.into()]),
+            lhs: node.clone(),
+            rhs: Rhs::Copy(node.into()),
             computed: Vec::new(),
             projections,
             origin: origin.clone(),
-        })));
-        Ok(product)
+        };
+        Statement::new(&accum, self.tape.forward.steps().len(), true, &mut self.tape)
     }
 
     /// A new node with the dimensions of another one, in the type of its gradient.
@@ -345,6 +400,58 @@ fn reduced_axes(accum: &Accum) -> Option<Vec<usize>> {
     }
     let iterators = accum.projections.product_iterators().iter().enumerate();
     Some(iterators.filter(|(_, iterator)| !kept.contains(iterator)).map(|(axis, _)| axis).collect())
+}
+
+/// Factors in pairs. The axis at `axis` has two elements, the two factors of a pair, and the next one has an
+/// element for each pair. A factor that is left over makes a pair with 1.
+struct Pairs {
+    node: TensorNode,
+    axis: usize,
+}
+
+impl Pairs {
+    fn dims(&self) -> Result<Dims, GradientError> {
+        Ok(self.node.dims_without_padding()?)
+    }
+
+    /// The number of pairs.
+    fn half(&self) -> usize {
+        self.node.dims_without_padding().map_or(1, |dims| dims[self.axis + 1])
+    }
+}
+
+/// The elements of an array of pairs.
+struct Points {
+    axes: Dims,
+}
+
+impl Points {
+    fn new(axes: &[usize]) -> Points {
+        Points { axes: Dims::from_slice(axes) }
+    }
+
+    /// The iterator of an axis; 0 for an axis of one element, which has none.
+    fn iterator(&self, axis: usize) -> Affine {
+        if self.axes[axis] == 1 { Affine::constant(0) } else { Affine::var(iterator(axis)) }
+    }
+
+    /// The index of each element itself.
+    fn own_index(&self) -> Projection {
+        (0..self.axes.len()).map(|axis| AxisIndex::new(self.iterator(axis))).collect()
+    }
+
+    /// The index of an array that has other axes in place of the two for pairs, at `axis`.
+    fn index(&self, axis: usize, in_place: impl Fn([Affine; 2]) -> Vec<Affine>) -> Projection {
+        let before = (0..axis).map(|other| self.iterator(other));
+        let own = in_place([self.iterator(axis), self.iterator(axis + 1)]);
+        let after = (axis + 2..self.axes.len()).map(|other| self.iterator(other));
+        before.chain(own).chain(after).map(AxisIndex::new).collect()
+    }
+}
+
+/// The position of the first factors or of the second ones among all of them.
+fn joined(which: Affine, half: usize) -> Affine {
+    which.times(i64::try_from(half).unwrap_or(i64::MAX))
 }
 
 fn iterator(axis: usize) -> LoopId {

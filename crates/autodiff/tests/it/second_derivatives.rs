@@ -1,6 +1,6 @@
 //! Gradients of gradients, compared with differences of gradients.
 
-use crate::support::{assert_close, between, floats, integers};
+use crate::support::{assert_close, between, floats, integers, values};
 
 /// The product of the second derivatives with a vector `u`, for a loss by `w`.
 fn assert_second(text: &str, inputs: &[crate::support::Input], letters: &str) {
@@ -38,5 +38,36 @@ fn of_windows_gathers_and_powers() {
         "y[i,j] := pow(w[i], w[j])\nloss :+= y[i,j] where j <= i",
         &[between("w", &[3], 0.5, 2.0), floats("u", &[3])],
         "i",
+    );
+}
+
+#[test]
+fn of_products_of_several_values() {
+    for count in [1, 2, 3, 4, 5, 7, 8, 9] {
+        let inputs = || [between("w", &[count], 0.5, 2.0), floats("u", &[count])];
+        assert_second("loss :*= w[i]", &inputs(), "i");
+    }
+    let inputs = || [floats("w", &[3, 5]), floats("u", &[3, 5])];
+    assert_second("p[j] :*= w[i,j] * w[i,j] + 0.5\nloss :+= p[j] * p[j]", &inputs(), "i,j");
+    assert_second("p :*= sin(w[i,j])\nloss := p * p", &inputs(), "i,j");
+    assert_second("p[i] := w[i,0]\np[i] *= w[i,j] where j < i + 2\nloss :+= p[i]", &inputs(), "i,j");
+}
+
+#[test]
+fn of_products_with_zeros() {
+    for zeros in 1..4 {
+        let mut factors = vec![2.0, -1.5, 0.5, 3.0, 0.25];
+        factors.iter_mut().step_by(2).take(zeros).for_each(|x| *x = 0.0);
+        let inputs = || [values("w", &[5], &factors), floats("u", &[5])];
+        assert_second("p :*= w[i]\nloss := p + w[0] * w[1] * w[2]", &inputs(), "i");
+    }
+    // The third derivative by each of three factors.
+    assert_close(
+        "p :*= w[i]
+         grad p by w
+         q :+= w.grad[i] * u[i]
+         grad q by w
+         loss :+= w.grad[i] * v[i]",
+        &[floats("w", &[3]), floats("u", &[3]), floats("v", &[3])],
     );
 }
