@@ -1,5 +1,5 @@
-//! Steps per second of a small model, of its compiled graph alone and of a session:
-//! `cargo run --release -p arrayjit-tensor --example session_overhead`.
+//! The time per step of a small model: of its compiled graph alone, and of a session.
+//! `cargo run --release -p arrayjit-tensor --example session_overhead`
 use std::{error::Error, sync::Arc, time::Instant};
 
 use arrayjit_tensor::{
@@ -8,7 +8,9 @@ use arrayjit_tensor::{
     session::{Batch, BatchValues, Session},
 };
 
-const STEPS: usize = 500;
+/// The steps of a variant in a round.
+const STEPS: usize = 200;
+const ROUNDS: usize = 21;
 const ROWS: usize = 64;
 
 /// The parameters of a model with layers of 784, 128 and 10 values, and the weights.
@@ -29,11 +31,15 @@ fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, TensorErr
     x.cross_entropy(label)
 }
 
+/// A way to run [`STEPS`] steps, and the last loss.
+type Variant<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, Box<dyn Error>> + 'a>);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let images: Vec<f32> = (0..ROWS * 784).map(|at| (at % 97) as f32 / 97.0).collect();
     let labels: Vec<u8> = (0..ROWS).map(|at| (at % 10) as u8).collect();
     let images = HostArray::from_slice(&images, [ROWS, 784])?;
     let labels = HostArray::from_slice(&labels, [ROWS])?;
+    let inputs = [("x", &images), ("label", &labels)];
 
     let (params, weights) = model()?;
     let graph = Graph::for_training();
@@ -41,41 +47,73 @@ fn main() -> Result<(), Box<dyn Error>> {
     let label = graph.input("label", [ROWS], DType::U8)?;
     let value = loss(&params, &x, &label)?;
     AdamW::new(1e-3).update(&value, &OptimizerState::new(&weights))?;
-    let step = graph.compile(&weights, &[&value])?;
-    step.run_with(&[("x", &images), ("label", &labels)], &[("step", 0)])?;
-    let start = Instant::now();
-    for at in 1..=STEPS {
-        step.start(&[("x", &images), ("label", &labels)], &[("step", at as i64)])?;
-    }
-    let last = step.result(0)?.values();
-    report("the compiled graph", start, last.first().copied());
+    let routine = graph.compile(&weights, &[&value])?;
+    let mut number = 0;
 
-    let shared = [("x".to_owned(), Arc::new(images)), ("label".to_owned(), Arc::new(labels))];
+    let shared = [("x", images.try_clone()?), ("label", labels.try_clone()?)];
+    let shared = shared.map(|(name, array)| (name.to_owned(), Arc::new(array)));
     let values = BatchValues::new(shared)?;
     let session = || -> Result<Session, Box<dyn Error>> {
         let (params, weights) = model()?;
         let build = move |batch: &Batch| loss(&params, &batch.input("x")?, &batch.input("label")?);
-        let mut session = Session::new(&weights, AdamW::new(1e-3), build)?;
-        session.step_by(values.clone())?.metrics()?;
-        Ok(session)
+        Ok(Session::new(&weights, AdamW::new(1e-3), build)?.progress_bar(false))
     };
-    let mut stepped = session()?;
-    let start = Instant::now();
-    for _ in 1..STEPS {
-        stepped.step_by(values.clone())?;
-    }
-    let last = stepped.step_by(values.clone())?.metrics()?;
-    report("Session::step", start, Some(last.loss()));
-
-    let mut fitted = session()?;
-    let start = Instant::now();
-    let last = fitted.fit((0..STEPS).map(|_| values.clone()), |_| {})?;
-    report("Session::fit", start, Some(last.loss()));
-    Ok(())
+    let (mut copying, mut sharing, mut fitting) = (session()?, session()?, session()?);
+    let variants: [Variant<'_>; 4] = [
+        (
+            "the compiled graph",
+            Box::new(|| {
+                for _ in 0..STEPS {
+                    routine.start(&inputs, &[("step", number)])?;
+                    number += 1;
+                }
+                Ok(routine.result(0)?.values()[0])
+            }),
+        ),
+        (
+            "Session::step",
+            Box::new(|| {
+                (1..STEPS).try_for_each(|_| copying.step(&inputs).map(drop))?;
+                Ok(copying.step(&inputs)?.metrics()?.loss())
+            }),
+        ),
+        (
+            "Session::step_by",
+            Box::new(|| {
+                (1..STEPS).try_for_each(|_| sharing.step_by(values.clone()).map(drop))?;
+                Ok(sharing.step_by(values.clone())?.metrics()?.loss())
+            }),
+        ),
+        ("Session::fit", Box::new(|| Ok(fitting.fit((0..STEPS).map(|_| values.clone()), |_| {})?.loss()))),
+    ];
+    report(variants)
 }
 
+/// Runs the variants in turn, so that all see the same load of the machine, and prints medians.
 #[expect(clippy::print_stdout, reason = "the result of the program")]
-fn report(name: &str, start: Instant, loss: Option<f64>) {
-    let rate = STEPS as f64 / start.elapsed().as_secs_f64();
-    println!("{name:20} {rate:8.1} steps/s, loss {:?}", loss.unwrap_or(f64::NAN));
+fn report(mut variants: [Variant<'_>; 4]) -> Result<(), Box<dyn Error>> {
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        let mut times = [0.0; 4];
+        for (time, (name, run)) in times.iter_mut().zip(&mut variants) {
+            let start = Instant::now();
+            let last = run()?;
+            *time = start.elapsed().as_secs_f64() * 1e6 / STEPS as f64;
+            if round == ROUNDS {
+                println!("{name}: loss {last:.6}");
+            }
+        }
+        rounds.push(times);
+    }
+    rounds.remove(0); // compiles
+    let median = |of: &dyn Fn(&[f64; 4]) -> f64| {
+        let mut all: Vec<f64> = rounds.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    for (at, (name, _)) in variants.iter().enumerate() {
+        let (time, overhead) = (median(&|times| times[at]), median(&|times| times[at] - times[0]));
+        println!("{name:20} {time:8.1} µs per step, {overhead:+6.1} µs");
+    }
+    Ok(())
 }

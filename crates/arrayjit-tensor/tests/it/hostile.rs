@@ -275,7 +275,7 @@ fn files_that_cannot_be_written_or_read_are_named() {
     step(&mut session, 0, 4).unwrap();
 }
 
-/// The steps before and after a batch that does not fit are those of a session that never saw it.
+/// A session that rejects a batch goes on as one that never saw the batch.
 #[test]
 fn a_batch_of_another_shape_changes_nothing() {
     let model = TwoLayers::new("multicore", DType::F32);

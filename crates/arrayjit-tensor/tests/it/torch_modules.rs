@@ -1,4 +1,4 @@
-//! Modules compute what torch's compute: outputs, buffers and every gradient.
+//! Modules against torch's: outputs, buffers and every gradient.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
