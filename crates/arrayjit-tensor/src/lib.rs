@@ -90,7 +90,7 @@ tnode::debug_as_display!(
     session::SessionError,
 );
 
-pub use arrayjit::{Backend, DType, HostArray};
+pub use arrayjit::{Backend, DType, HostArray, Settings, profile};
 
 pub use crate::{
     error::{TensorError, TensorErrorKind},

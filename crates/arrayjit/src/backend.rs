@@ -27,7 +27,7 @@ use crate::{
     error::OpenError,
     fallback::FallbackState,
     log::LogFolder,
-    profile::Roofline,
+    profile::{CollectedProfiles, Profile, Roofline},
     settings::{DebugSettings, LoadedSettings, LoggingSettings, Settings},
     text_cache::TextCache,
     trace::ProcessTimeline,
@@ -63,6 +63,8 @@ struct BackendState {
     host: Host,
     /// The measured limits of the first device, for profiles; `None` inside if they cannot be measured.
     roofline: OnceLock<Option<Roofline>>,
+    /// The profiles of dropped routines, if the program collects them.
+    collected_profiles: CollectedProfiles,
     /// The timeline of the process, if there is one. It is flushed when the backend is dropped.
     _timeline: Option<ProcessTimeline>,
 }
@@ -180,6 +182,7 @@ impl Backend {
             fallback_state,
             host,
             roofline: OnceLock::new(),
+            collected_profiles: CollectedProfiles::default(),
             _timeline,
         };
         Backend { state: Arc::new(state) }
@@ -207,6 +210,22 @@ impl Backend {
             Roofline::measure(&self.reopened_with(quiet))
         };
         self.state.roofline.get_or_init(measure).clone()
+    }
+
+    /// Collects the profile of each routine that is dropped from now on, unless the program took it with
+    /// [`Routine::profile`](crate::Routine::profile), for [`Backend::take_profiles`]. Routines have profiles
+    /// if the setting [`profile`](DebugSettings::profile) is on.
+    pub fn collect_profiles(&self) {
+        self.state.collected_profiles.begin();
+    }
+
+    /// Takes the profiles collected so far, in the order in which the routines were dropped.
+    pub fn take_profiles(&self) -> Vec<Profile> {
+        self.state.collected_profiles.take()
+    }
+
+    pub(crate) fn collected_profiles(&self) -> &CollectedProfiles {
+        &self.state.collected_profiles
     }
 
     /// The name that the backend was opened with or given.

@@ -1,10 +1,14 @@
 //! The command line of the program: runs an example and prints its results.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
-use anyhow::Result;
-use arrayjit_tensor::Backend;
+use anyhow::{Context, Result};
+use arrayjit_tensor::{Backend, Settings, profile::Profile};
 use clap::{Parser, ValueEnum};
 
 use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, resnet};
@@ -20,6 +24,9 @@ struct Cli {
     /// The folder for pictures
     #[arg(long, default_value = "target/models")]
     out: PathBuf,
+    /// Writes a page with the time of each kernel call to this file
+    #[arg(long)]
+    profile: Option<PathBuf>,
     /// The seed of data and initial weights
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -57,7 +64,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     let start = Instant::now();
-    let backend = Backend::open(&cli.backend)?;
+    let backend = open(cli)?;
     match cli.example {
         Example::Heat => run_heat(cli, &backend)?,
         Example::Mandelbrot => run_mandelbrot(cli, &backend)?,
@@ -67,7 +74,31 @@ fn run(cli: &Cli) -> Result<()> {
         Example::Resnet => run_resnet(cli, &backend)?,
         Example::CharGpt => run_char_gpt(cli, &backend)?,
     }
+    if let Some(path) = &cli.profile {
+        write_profile(path, backend.take_profiles())?;
+    }
     println!("{:.2} s in all on {}", start.elapsed().as_secs_f64(), backend.name());
+    Ok(())
+}
+
+/// Opens the backend, which collects profiles if a page is asked for.
+fn open(cli: &Cli) -> Result<Backend> {
+    if cli.profile.is_none() {
+        return Ok(Backend::open(&cli.backend)?);
+    }
+    let mut settings = Settings::load()?.settings;
+    settings.debugging.profile = true;
+    let backend = Backend::open_with(&cli.backend, settings)?;
+    backend.collect_profiles();
+    Ok(backend)
+}
+
+/// Writes the page, with the routines that took the most time first.
+fn write_profile(path: &Path, mut profiles: Vec<Profile>) -> Result<()> {
+    let total = |profile: &Profile| profile.run_time.map_or(0., |time| time.total_us);
+    profiles.sort_by(|a, b| total(b).total_cmp(&total(a)));
+    std::fs::write(path, Profile::page(&profiles)).with_context(|| format!("writing {}", path.display()))?;
+    println!("{}", path.display());
     Ok(())
 }
 

@@ -83,6 +83,11 @@ impl GraphCache {
         self.graphs.resize(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
     }
 
+    /// The graphs, the most recently used first.
+    pub(super) fn all(&self) -> Vec<Arc<StepGraph>> {
+        self.graphs.iter().map(|(_, graph)| graph.clone()).collect()
+    }
+
     pub(super) fn compilations(&self) -> usize {
         self.compilations
     }

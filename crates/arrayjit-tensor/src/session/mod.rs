@@ -35,7 +35,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use arrayjit::HostArray;
+use arrayjit::{HostArray, profile::Profile};
 
 pub use self::{
     batch::Batch,
@@ -207,6 +207,14 @@ impl Session {
     /// The number of graphs that were compiled so far.
     pub fn compilations(&self) -> usize {
         locked(&self.core.graphs).compilations()
+    }
+
+    /// The profile of each compiled graph, the most recently used first: the times of its steps so far, for
+    /// which it waits. Empty unless the backend was opened with the setting
+    /// [`profile`](arrayjit::settings::DebugSettings::profile).
+    pub fn profiles(&self) -> Vec<Profile> {
+        let graphs = locked(&self.core.graphs).all();
+        graphs.iter().filter_map(|graph| graph.executable.routine().profile()).collect()
     }
 
     /// The weights that the session trains.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, Params, Tensor, TensorError, Weights,
+    Backend, DType, HostArray, Init, Params, Settings, Tensor, TensorError, Weights,
     optim::{AdamW, Sgd},
     session::{Batch, Session, SessionError, gradient_check},
 };
@@ -254,4 +254,29 @@ fn a_model_trains_on_a_gpu() {
             (step(&mut session, seed, 8).unwrap(), step(&mut reference, seed, 8).unwrap());
         assert!((found - expected).abs() < 1e-3 * expected.abs(), "{seed}: {found} {expected}");
     }
+}
+
+/// A session with the setting `profile` has a profile of each graph, with the statements of its operations.
+#[test]
+fn sessions_have_profiles_of_their_graphs() {
+    let mut settings = Settings::default();
+    settings.debugging.profile = true;
+    let params = Params::new(42);
+    let weight = params.parameter("weight", [16, 64], Init::kaiming_uniform(64, 1.0)).unwrap();
+    let weights = Weights::new(&Backend::open_with("inline", settings).unwrap(), &params).unwrap();
+    let mut session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
+        batch.input("x")?.einsum("n i, o i -> n o", &weight)?.relu()?.mean(..)
+    })
+    .unwrap();
+    let x = HostArray::from_slice(&[0.5f32; 32 * 64], [32, 64]).unwrap();
+    for _ in 0..3 {
+        session.step(&[("x", &x)]).unwrap();
+    }
+    session.evaluate([[("x", x.clone())]]).unwrap();
+    let profiles = session.profiles();
+    let runs = |at: usize| (profiles[at].routine.as_str(), profiles[at].run_time.unwrap().count);
+    assert_eq!((profiles.len(), runs(0), runs(1)), (2, ("evaluation", 1), ("training_step", 3)));
+    let step = &profiles[1];
+    assert!(step.calls.iter().any(|call| call.description.cost.flops >= 2.0 * 32.0 * 64.0 * 16.0));
+    assert!(step.calls.iter().all(|call| !call.description.statements.is_empty()), "{}", step.to_table());
 }

@@ -26,8 +26,10 @@
 //!
 //! A profile that no program asks for is reported when the routine is dropped: as a table on standard error,
 //! or as files in the folder of the setting
-//! [`profile_folder`](crate::settings::DebugSettings::profile_folder). `docs/profiling.md` explains the
-//! table and the page.
+//! [`profile_folder`](crate::settings::DebugSettings::profile_folder). A program whose routines are dropped
+//! out of its reach collects these profiles
+//! ([`Backend::collect_profiles`](crate::Backend::collect_profiles)). `docs/profiling.md` explains the table
+//! and the page.
 //!
 //! The times of kernels come from the device. CPU devices measure each kernel call on the thread that runs
 //! it; kernels of one stream do not overlap. Other devices do not time kernels: a run is then waited for, and
@@ -58,5 +60,6 @@ pub use self::{
     statements::Statement,
 };
 pub(crate) use self::{
-    describe::CallsOf, recorder::ProfileRecorder, source::ProfileSource, statements::Statements,
+    describe::CallsOf, output::CollectedProfiles, recorder::ProfileRecorder, source::ProfileSource,
+    statements::Statements,
 };

@@ -12,7 +12,6 @@ use std::{
 use device_runtime::{Event, RunError, RunTimes};
 
 use super::{
-    output,
     profile::{CallInterval, Profile, ProfiledCall, TimeSummary},
     source::ProfileSource,
 };
@@ -125,7 +124,7 @@ impl Drop for ProfileRecorder {
     fn drop(&mut self) {
         let has_run = self.recording().last.is_some();
         if has_run && !self.is_taken.load(Ordering::Relaxed) {
-            output::report(&self.finish(), self.source.folder());
+            self.source.report(self.finish());
         }
     }
 }

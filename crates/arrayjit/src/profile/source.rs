@@ -1,6 +1,6 @@
 //! The facts of a compiled routine from which profiles of its linked routines start.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use tnode::TensorNode;
 
@@ -8,6 +8,7 @@ use super::{
     call::CallDescription,
     describe::CallsOf,
     memory::MemoryPlan,
+    output,
     profile::{Profile, ProfiledCall},
     roofline::Roofline,
     statements::Statements,
@@ -73,9 +74,11 @@ impl ProfileSource {
         self.0.backend.roofline()
     }
 
-    /// The folder for profiles, if the settings name one.
-    pub(crate) fn folder(&self) -> Option<&Path> {
-        let folder = &self.0.backend.settings().debugging.profile_folder;
-        (!folder.is_empty()).then(|| Path::new(folder))
+    /// Collects or reports a profile that nobody asked for.
+    pub(crate) fn report(&self, profile: Profile) {
+        let backend = &self.0.backend;
+        if let Some(profile) = backend.collected_profiles().push(profile) {
+            output::report(&profile, &backend.settings().debugging.profile_folder);
+        }
     }
 }

@@ -182,3 +182,21 @@ fn a_device_that_cannot_time_kernels_times_whole_runs() {
     assert!(profile.notes[0].contains("cannot time its kernels"), "{:?}", profile.notes);
     assert!(profile.to_table().contains("note: a device cannot time its kernels"));
 }
+
+#[test]
+fn profiles_of_dropped_routines_are_collected() {
+    let backend = backend("inline", 1, true);
+    backend.collect_profiles();
+    for _ in 0..2 {
+        routine(&backend).run(&[]).unwrap();
+    }
+    let kept = routine(&backend);
+    kept.run(&[]).unwrap();
+    let names = |profiles: Vec<arrayjit::profile::Profile>| -> Vec<String> {
+        profiles.into_iter().map(|profile| profile.routine).collect()
+    };
+    assert_eq!(names(backend.take_profiles()), ["step", "step"]);
+    assert!(backend.take_profiles().is_empty());
+    drop(kept);
+    assert_eq!(names(backend.take_profiles()), ["step"]);
+}
