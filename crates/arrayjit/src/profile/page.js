@@ -40,6 +40,15 @@ function bytes(count) {
   return `${count} B`;
 }
 
+// The first elements, and the others behind a line that unfolds them.
+function folded(all, unit) {
+  const FIRST = 5;
+  if (all.length <= FIRST + 2) return all;
+  const rest = element("details", {}, element("summary", {}, `${all.length - FIRST} more ${unit}`), ...all.slice(FIRST));
+  rest.addEventListener("click", (event) => event.stopPropagation());
+  return [...all.slice(0, FIRST), rest];
+}
+
 const median = (call) => (call.time ? call.time.median_us : 0);
 const rate = (amount, call) => (median(call) > 0 ? amount / median(call) / 1e3 : 0);
 const names = (operands) => operands.map((operand) => operand.name).join(", ");
@@ -306,16 +315,17 @@ class Section {
       ["of roofline", share, (call) => (share(call) < 0 ? "–" : `${(100 * share(call)).toFixed(0)} % of ${call.roofline_share.limit === "memory" ? "bytes" : "flops"}`)],
       ["nodes and statements", null, (call) => {
         const cell = element("div", {}, `${names(call.writes)} ← ${names(call.reads)}`);
-        for (const statement of call.statements) cell.append(element("code", {}, place(statement) + statement.text));
+        const lines = call.statements.map((statement) => element("code", {}, place(statement) + statement.text));
+        cell.append(...folded(lines, "statements"));
         return cell;
       }],
       ["compiled as", (call) => kind(call), (call) => {
-        const cell = element("div");
-        for (const one of call.methods) {
-          cell.append(element("div", {}, method(one)));
-          if (one.not_vectorized) cell.append(element("div", { class: "why" }, `no vectors: ${one.not_vectorized}`));
-        }
-        return cell;
+        const parts = call.methods.map((one) => {
+          const part = element("div", {}, method(one));
+          if (one.not_vectorized) part.append(element("div", { class: "why" }, `no vectors: ${one.not_vectorized}`));
+          return part;
+        });
+        return element("div", {}, ...folded(parts, "parts"));
       }],
     ];
   }
