@@ -30,6 +30,7 @@ mod contest; // timing in turns
 mod copies; // copy bandwidths of a GPU
 mod device; // the measured device
 mod growth; // compile time by program size
+mod kernels; // the kernel calls of cases
 mod machine; // the machine's limits
 #[cfg(test)]
 mod machine_code; // golden files of machine code for NVIDIA GPUs
@@ -46,8 +47,8 @@ mod streams; // cases on the overhead of streams
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, ensure};
-use arrayjit::{Backend, Settings};
+use anyhow::{Context as _, Result, ensure};
+use arrayjit::{Backend, Settings, profile::Profile};
 use clap::Parser;
 use device::{MeasuredDevice, Overhead};
 
@@ -78,6 +79,12 @@ struct Cli {
     /// Write a page with pictures and the whole table
     #[arg(long)]
     report: Option<PathBuf>,
+    /// After each case, show the time, work and code of each of its kernel calls
+    #[arg(long)]
+    kernels: bool,
+    /// Write a page with the kernel calls of all cases; implies `--kernels`
+    #[arg(long)]
+    kernels_page: Option<PathBuf>,
     /// Append the results to the records in `benches/results`, a line per case
     #[arg(long)]
     record: bool,
@@ -171,12 +178,19 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let (backend, rivals) = (&backend, &rivals[..]);
     let (threads, memory) = (cli.threads, cli.memory);
     let setup = measure::Setup { backend, rivals, by_hand, threads, limits, copies, sample, effort, memory };
+    let profiled = (cli.kernels || cli.kernels_page.is_some()).then(|| kernels::open(backend)).transpose()?;
+    let mut profiles = Vec::new();
     let mut failures = Vec::new();
-    let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
+    let mut report = |name: &str, result: Result<MeasuredCase>| -> Result<()> {
         match result {
-            Ok(measured) => {
+            Ok((measured, profile)) => {
                 println!("{}", results.line(name, &measured, earlier.as_ref()));
+                profile.iter().for_each(|profile| print!("{}", profile.to_table()));
                 results.insert(name, measured);
+                if let Some(profile) = profile {
+                    results.insert_kernels(name, &profile)?;
+                    profiles.push(profile);
+                }
             }
             Err(error) if cli.keep_going => {
                 println!("{name:<24} FAILED: {error:#}");
@@ -188,13 +202,21 @@ fn measure_all(cli: &Cli) -> Result<()> {
         cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
     };
     for case in &selected {
-        report(case.name, measure::measure(&setup, case, &mut peers))?;
+        let measured = measure::measure(&setup, case, &mut peers).and_then(|measured| {
+            let profile = |backend| kernels::profile(backend, case, limits, effort);
+            Ok((measured, profiled.as_ref().map(profile).transpose()?))
+        });
+        report(case.name, measured)?;
     }
     for case in &streams {
-        report(case.name, streams::measure(backend, case, effort))?;
+        report(case.name, streams::measure(backend, case, effort).map(|measured| (measured, None)))?;
     }
     print!("{}", results.costs());
     print!("{}", results.summary());
+    if let Some(path) = &cli.kernels_page {
+        std::fs::write(path, Profile::page(&profiles))
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
     if let Some(path) = &cli.report {
         if results.is_about_host() {
             results.set_growth(growth::measure(backend, cli.smoke)?);
@@ -207,6 +229,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
     ensure!(failures.is_empty(), "{} case(s) failed: {}", failures.len(), failures.join(", "));
     Ok(())
 }
+
+/// The figures of a case, and the profile of its kernel calls if it is asked for.
+type MeasuredCase = (measure::Measured, Option<Profile>);
 
 fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use arrayjit::{Backend, Context, HostArray, Routine, TensorNode};
+use arrayjit::{Backend, Context, HostArray, Routine, TensorNode, profile::Profile};
 
 use crate::{
     case::{Case, Name},
@@ -102,6 +102,11 @@ impl<'a> LinkedCase<'a> {
         let start = Instant::now();
         self.routine.run(&self.case.bindings)?.sync()?;
         Ok(start.elapsed())
+    }
+
+    /// The profile of the runs so far; `None` unless the backend profiles.
+    pub(crate) fn profile(&self) -> Option<Profile> {
+        self.routine.profile()
     }
 
     /// The values of the output nodes.

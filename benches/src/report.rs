@@ -8,7 +8,7 @@ mod table; // the table on the terminal
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use arrayjit::Backend;
+use arrayjit::{Backend, profile::Profile};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -43,6 +43,10 @@ pub(crate) struct Report {
     #[serde(default)]
     peers: Vec<(String, String)>,
     results: BTreeMap<String, Measured>,
+    /// The profiles of the kernel calls of cases, if they were asked for, in the form of
+    /// [`arrayjit::profile::Profile`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    kernels: BTreeMap<String, serde_json::Value>,
     /// Compile time by program size, measured for pages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth: Vec<Growth>,
@@ -62,9 +66,22 @@ impl Report {
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
-        let (results, growth, order, copies) = (BTreeMap::new(), Vec::new(), Vec::new(), None);
-        let commit = commit();
-        Report { threads, commit, date, device, overhead, machine, copies, peers, results, growth, order }
+        let (results, kernels, copies) = (BTreeMap::new(), BTreeMap::new(), None);
+        let (growth, order, commit) = (Vec::new(), Vec::new(), commit());
+        Report {
+            threads,
+            commit,
+            date,
+            device,
+            overhead,
+            machine,
+            copies,
+            peers,
+            results,
+            kernels,
+            growth,
+            order,
+        }
     }
 
     /// Adds backends that are measured as peers.
@@ -112,6 +129,16 @@ impl Report {
     pub(crate) fn insert(&mut self, name: &str, measured: Measured) {
         self.order.push(name.into());
         self.results.insert(name.into(), measured);
+    }
+
+    /// Adds the profile of a case's kernel calls.
+    ///
+    /// # Errors
+    ///
+    /// A number that JSON does not have.
+    pub(crate) fn insert_kernels(&mut self, name: &str, profile: &Profile) -> Result<()> {
+        self.kernels.insert(name.into(), serde_json::to_value(profile)?);
+        Ok(())
     }
 
     /// Every case and its result, in the order of execution.
