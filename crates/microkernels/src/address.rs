@@ -105,29 +105,60 @@ pub(crate) fn only_store(epilogue: &VectorProgram) -> Option<&VectorAddress> {
 }
 
 /// Whether the order in which outputs are computed cannot be observed: no operand has the base of a store,
-/// the epilogue accesses each stored base at one place only, and no two outputs share an element.
+/// the places at which the epilogue accesses a stored base are equal or have no element in common, and no two
+/// outputs of a place share an element.
 pub(crate) fn is_independent(problem: &GemmProblem, accesses: &EpilogueAccesses) -> bool {
     accesses.stores.iter().all(|store| {
         let apart = [&problem.a, &problem.b].iter().all(|operand| Some(operand.base) != store.base);
-        let alone = (accesses.loads.iter().chain(&accesses.stores).copied().chain(&problem.initial))
-            .all(|other| other.base != store.base || same_elements(other, store));
+        let alone =
+            (accesses.loads.iter().chain(&accesses.stores).copied().chain(&problem.initial)).all(|other| {
+                other.base != store.base || same_elements(other, store) || are_apart(problem, other, store)
+            });
         apart && alone && is_injective(problem, store)
     })
 }
 
 fn same_elements(a: &VectorAddress, b: &VectorAddress) -> bool {
+    a.offset == b.offset && same_strides(a, b)
+}
+
+/// Whether two places differ in nothing but their offset.
+fn same_strides(a: &VectorAddress, b: &VectorAddress) -> bool {
     let sorted = |place: &VectorAddress| {
         let mut terms = place.terms.clone();
         terms.sort_unstable();
         terms
     };
-    a.base == b.base && (a.offset, a.step, a.memory) == (b.offset, b.step, b.memory) && sorted(a) == sorted(b)
+    (a.base, a.step, a.memory) == (b.base, b.step, b.memory) && sorted(a) == sorted(b)
+}
+
+/// Whether two places have no element in common, such as two slices of an array. Sufficient, not necessary.
+fn are_apart(problem: &GemmProblem, a: &VectorAddress, b: &VectorAddress) -> bool {
+    let [row, column] = steps(a);
+    let (rows, columns) = ((row, problem.m), (column, problem.n));
+    let by_rows = row >= column || problem.m < 2;
+    let ((long, count), (short, within)) = if by_rows { (rows, columns) } else { (columns, rows) };
+    // A place is `count` pieces of this many bytes, `long` bytes apart. If one place starts `distance` bytes
+    // behind the other, its piece i starts `rest` bytes behind piece i + `skipped` of the other.
+    let piece = short.saturating_mul(within);
+    let distance = a.offset.abs_diff(b.offset);
+    let (skipped, rest) =
+        if count < 2 { (0, distance) } else { (distance / long.max(1), distance % long.max(1)) };
+    let is_single = count < 2 || long >= piece;
+    let after_earlier = skipped >= count || rest >= piece;
+    let before_later = skipped.saturating_add(1) >= count || long - rest >= piece;
+    same_strides(a, b) && piece > 0 && is_single && after_earlier && before_later
+}
+
+/// The bytes from one row to the next and from one column to the next.
+fn steps(place: &VectorAddress) -> [u64; 2] {
+    let step =
+        |index| place.terms.iter().find(|(i, _)| *i == index).map_or(0, |&(_, step)| step.unsigned_abs());
+    [step(ROW), step(COLUMN)]
 }
 
 fn is_injective(problem: &GemmProblem, store: &VectorAddress) -> bool {
-    let step =
-        |index| store.terms.iter().find(|(i, _)| *i == index).map_or(0, |&(_, step)| step.unsigned_abs());
-    let (row, column) = (step(ROW), step(COLUMN));
+    let [row, column] = steps(store);
     column > 0
         && column == store.step.unsigned_abs()
         && (problem.m < 2

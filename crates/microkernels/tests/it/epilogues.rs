@@ -98,6 +98,37 @@ fn sums_that_begin_elsewhere_are_fused() {
     }
 }
 
+/// The slices of an array of gates, `gates[row, slice, column]`: one is stored, two accumulate, the last is
+/// the value of another. The array is in both orders of its rows and columns.
+#[test]
+fn slices_of_one_array_are_stored() {
+    for [m, n, k] in SHAPES {
+        for by_columns in [false, m > 1] {
+            let mut case = matmul(LaneType::F32, &[], [m, n, k]);
+            let (row, column, slice) = match by_columns {
+                false => (4 * 4 * n as i64, 4, 4 * n as i64),
+                true => (4, 4 * 4 * m as i64, 4 * m as i64),
+            };
+            let terms = vec![(ROW, row), (COLUMN, column)];
+            let output = VectorAddress { terms, step: column, ..output(&case) };
+            let place = |at: i64| VectorAddress { offset: at * slice, ..output.clone() };
+            case.args[2] = numbers(LaneType::F32, 5, 4 * (m * n) as usize);
+            let mut writer = Writer::new(LaneType::F32);
+            let sum = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
+            writer.store(place(3), sum);
+            for at in [2, 0] {
+                let before = writer.define(VectorOp::Load(place(at)));
+                let value = writer.define(VectorOp::Fma(sum, sum, before));
+                writer.store(place(at), value);
+            }
+            let last = writer.define(VectorOp::Load(place(2)));
+            writer.store(place(1), last);
+            case.problem.epilogue = writer.program;
+            check(&case);
+        }
+    }
+}
+
 /// Epilogues too long to be fused, which run on accumulators in memory.
 #[test]
 fn long_epilogues() {
@@ -132,6 +163,30 @@ fn problems_with_an_observable_order_have_no_plan() {
         place.terms = vec![(ROW, 16), (COLUMN, 4)];
     }
     assert!(plan(&other).is_none());
+    // Slices overlap by one column, or one piece of a slice lies within another slice.
+    let stored_at = |offset: i64, row: i64| {
+        let mut case = matmul(LaneType::F32, &[], [8, 8, 8]);
+        let terms = vec![(ROW, row), (COLUMN, 4)];
+        let first = VectorAddress { terms, ..output(&case) };
+        let mut writer = Writer::new(LaneType::F32);
+        let sum = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
+        writer.store(first.clone(), sum);
+        writer.store(VectorAddress { offset, ..first }, sum);
+        case.problem.epilogue = writer.program;
+        plan(&case).is_some()
+    };
+    for (offset, row, apart) in [
+        (32, 64, true),
+        (28, 64, false),
+        (36, 64, false),
+        (32 + 64, 64, true),
+        (28 + 64, 64, false),
+        (256, 32, true),
+        (-256, 32, true),
+        (224, 32, false),
+    ] {
+        assert_eq!(stored_at(offset, row), apart && here.has_avx2, "offset {offset}, rows {row} apart");
+    }
     // The initial accumulators overlap other outputs.
     let mut other = case.clone();
     other.problem.initial = Some(VectorAddress { offset: 4, ..output(&case) });
