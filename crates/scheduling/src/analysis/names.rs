@@ -45,8 +45,8 @@ impl Names {
         &self.nodes[node.index()].1
     }
 
-    /// The row-major position of an element in its node. Unlike the indices of axes, it does not depend on how
-    /// the program divides the elements into axes.
+    /// The row-major position of an element in its node. Unlike the indices of axes, it does not depend on
+    /// how the program divides the elements into axes.
     pub(crate) fn position(&self, node: NodeRef, index: &[Affine]) -> Affine {
         Affine::row_major(index, self.dims(node))
     }

@@ -6,8 +6,8 @@
 //! y[0] := 0; for i in 1..n - 1 { y[i] := x[i - 1] }; y[n - 1] := 0
 //! ```
 //!
-//! Vectors of words are loaded under a mask. Narrower elements have no such instruction, so that each would be
-//! loaded under a test of its own. The iterations keep their order, so no bit changes.
+//! Vectors of words are loaded under a mask. Narrower elements have no such instruction, so that each would
+//! be loaded under a test of its own. The iterations keep their order, so no bit changes.
 
 use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, Range, Stmt, Types, walk};
 use tnode::DType;

@@ -51,8 +51,8 @@ pub(crate) fn tile_transpose(
     Some(nest::wrap(&others, all))
 }
 
-/// The loop along which the reads that stride along `lane` are contiguous. Such a read gets from one iteration
-/// over `lane` to the next past all elements that the other loop reads.
+/// The loop along which the reads that stride along `lane` are contiguous. Such a read gets from one
+/// iteration over `lane` to the next past all elements that the other loop reads.
 fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
     if nest.body.iter().any(|stmt| !matches!(stmt, Stmt::Set { .. } | Stmt::Comment(_))) {
         return None;
