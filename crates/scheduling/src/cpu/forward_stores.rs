@@ -1,13 +1,13 @@
 //! Store-to-load forwarding: a load uses the value that a store before it wrote.
 //!
 //! `T[i] := v; … T[i] … = t := v; T[i] := t; … t …`, if the load follows the store in the same block,
-//! possibly in a loop, and nothing in between writes `T`. A store is removed if the next store into the node
-//! overwrites the element, or if nothing reads the local node that it writes. No bit changes, because a value
-//! has the type of its node.
+//! possibly in a loop, and nothing in between writes this element of `T`. A store is removed if the next store
+//! into the node overwrites the element, or if nothing reads the local node that it writes. No bit changes,
+//! because a value has the type of its node.
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::is_local;
@@ -84,7 +84,8 @@ fn forward_from(
     let Stmt::Set { node, index, value } = &stmt else { return stmt };
     let node = *node;
     let reach = rest.len().min(REACH);
-    let until = rest.iter().rev().take(reach).position(|stmt| ends(stmt, node)).map_or(reach, |end| end + 1);
+    let end = rest.iter().rev().take(reach).position(|stmt| ends(stmt, node, index));
+    let until = end.map_or(reach, |end| end + 1);
     let first = rest.len() - until;
     let after = &mut rest[first..];
     if !after.iter().any(|stmt| reads(stmt, node, index)) {
@@ -110,8 +111,21 @@ fn is_settled(value: &Expr, after: &[Stmt]) -> bool {
     }
 }
 
-/// Whether a load after the statement may read another value than was stored before.
-fn ends(stmt: &Stmt, node: NodeRef) -> bool {
+/// Whether a load of the element after the statement may read another value than was stored before.
+fn ends(stmt: &Stmt, node: NodeRef, index: &Indices) -> bool {
+    match stmt {
+        Stmt::Set { node: set, index: other, .. } => *set == node && !is_apart(index, other),
+        _ => writes(stmt, node),
+    }
+}
+
+/// Whether two indices select different elements, because they differ by a constant in some dimension.
+fn is_apart(a: &Indices, b: &Indices) -> bool {
+    let differs = |(a, b): (&Affine, &Affine)| a.terms() == b.terms() && a.offset() != b.offset();
+    a.iter().zip(b).any(differs)
+}
+
+fn writes(stmt: &Stmt, node: NodeRef) -> bool {
     dependence::written(std::slice::from_ref(stmt)).contains(&node)
 }
 
@@ -128,7 +142,7 @@ fn reads(stmt: &Stmt, node: NodeRef, index: &Indices) -> bool {
 }
 
 fn is_loop_that_writes(stmt: &Stmt, node: NodeRef) -> bool {
-    matches!(stmt, Stmt::For { .. }) && ends(stmt, node)
+    matches!(stmt, Stmt::For { .. }) && writes(stmt, node)
 }
 
 fn replace(stmt: &mut Stmt, node: NodeRef, index: &Indices, by: &Expr) {
