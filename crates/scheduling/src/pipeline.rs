@@ -23,6 +23,7 @@ use crate::cpu::permute_axes::permute_axes;
 use crate::cpu::split_triangles::split_triangles;
 use crate::cpu::store_partial_results::store_partial_results;
 use crate::cpu::tile_rejected::tile_rejected;
+use crate::cpu::unroll_short_rows::unroll_short_rows;
 use crate::cpu::vectorize::vectorize;
 use crate::error::ScheduleError;
 use crate::gpu::expand_scalars::expand_scalars;
@@ -46,6 +47,7 @@ pub const PASS_NAMES: &[&str] = &[
     "make_numerics_explicit",
     "propagate_initializers",
     "fuse_loops",
+    "unroll_short_rows",
     "forward_stores",
     "vectorize",
     "fuse_strips",
@@ -110,6 +112,8 @@ fn cpu_pipeline(
     pass!(runner, propagate_initializers);
     // Neighbouring loops that touch the same elements are one loop, where that is legal and pays.
     pass!(runner, fuse_loops, caps);
+    // Rows shorter than a vector are unrolled, and loops over them are lanes.
+    pass!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.
     pass!(runner, forward_stores);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the

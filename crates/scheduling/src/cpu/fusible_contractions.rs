@@ -34,6 +34,13 @@ pub(crate) fn keeps_contractions(first: &Stmt, second: &Stmt, fused: &Stmt, name
     before.iter().all(|(acc, shape)| after.get(acc) == Some(shape))
 }
 
+/// Whether a statement contains a contraction.
+pub(crate) fn has_contraction(stmt: &Stmt, names: &Names) -> bool {
+    let mut found = BTreeMap::new();
+    collect(std::slice::from_ref(stmt), names, &mut found);
+    !found.is_empty()
+}
+
 /// Records the contractions of a block by their accumulators.
 fn collect(block: &[Stmt], names: &Names, found: &mut BTreeMap<LocalId, ContractionShape>) {
     for stmt in block.iter().filter(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. })) {

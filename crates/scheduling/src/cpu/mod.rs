@@ -11,6 +11,7 @@ pub(crate) mod permute_axes; // layouts of local nodes
 pub(crate) mod split_triangles;
 pub(crate) mod store_partial_results;
 pub(crate) mod tile_rejected; // contractions that the codegen does not compile whole
+pub(crate) mod unroll_short_rows; // rows shorter than a vector
 pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
