@@ -1,9 +1,9 @@
 //! Store-to-load forwarding: a load uses the value that a store before it wrote.
 //!
 //! `T[i] := v; … T[i] … = t := v; T[i] := t; … t …`, if the load follows the store in the same block,
-//! possibly in a loop, and nothing in between writes this element of `T`. A store is removed if the next store
-//! into the node overwrites the element, or if nothing reads the local node that it writes. No bit changes,
-//! because a value has the type of its node.
+//! possibly in a loop, and nothing in between writes this element of `T`. A store is removed if the next
+//! store into the node overwrites the element, or if nothing reads the local node that it writes. No bit
+//! changes, because a value has the type of its node.
 
 use std::collections::BTreeSet;
 
