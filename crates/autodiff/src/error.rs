@@ -67,7 +67,7 @@ pub enum GradientErrorKind {
         loss: String,
     },
     /// No step mentions the parameter.
-    #[error("no statement mentions the parameter {parameter}; expected one of {}", known.join(", "))]
+    #[error("no statement mentions the parameter {parameter}; expected {}", one_of(known))]
     UnknownParameter {
         /// The name of the parameter.
         parameter: String,
@@ -215,5 +215,13 @@ impl std::error::Error for GradientError {
             GradientErrorKind::Index { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+/// A choice among the nodes of floats that a program reads, in words.
+fn one_of(known: &[String]) -> String {
+    match known {
+        [] => "a node that the program reads, but it reads no floats".to_owned(),
+        known => format!("one of {}", known.join(", ")),
     }
 }

@@ -94,6 +94,9 @@ fn losses_and_parameters() {
         .assert_eq(&gradient(&program, &loss, &[&other]).unwrap_err().to_string());
     expect!["no statement writes the loss w"]
         .assert_eq(&gradient(&program, &other, &[&loss]).unwrap_err().to_string());
+    let (program, loss) = crate::support::program("loss :+= f32(n[i])", &n());
+    expect!["no statement mentions the parameter w; expected a node that the program reads, but it reads no floats"]
+        .assert_eq(&gradient(&program, &loss, &[&other]).unwrap_err().to_string());
 }
 
 #[test]
