@@ -38,13 +38,16 @@ pub(crate) fn permute_axes(routine: &mut Routine) {
         vote(&routine.body, &mut Vec::new(), &mut layouts);
         layouts.values_mut().for_each(Layout::decide);
     }
-    for (node, layout) in layouts {
-        if let Some(axis) = layout.last.filter(|&axis| axis + 1 < layout.votes.len()) {
-            let dims = &mut routine.nodes[node.index()].dims;
-            let dim = dims.remove(axis);
-            dims.push(dim);
-            permute(&mut routine.body, node, axis);
-        }
+    let moved = |layout: &Layout| layout.last.filter(|&axis| axis + 1 < layout.votes.len());
+    let moved: BTreeMap<NodeRef, usize> =
+        layouts.iter().filter_map(|(&node, layout)| Some((node, moved(layout)?))).collect();
+    for (node, &axis) in &moved {
+        let dims = &mut routine.nodes[node.index()].dims;
+        let dim = dims.remove(axis);
+        dims.push(dim);
+    }
+    if !moved.is_empty() {
+        permute(&mut routine.body, &moved);
     }
 }
 
@@ -151,24 +154,24 @@ fn contiguity(index: &[Affine], last: usize, var: LoopId) -> i64 {
     }
 }
 
-/// Makes an axis of a node the last one in all indices.
-fn permute(block: &mut [Stmt], node: NodeRef, axis: usize) {
-    let to_end = |index: &mut Indices| {
-        let moved = index.remove(axis);
-        index.push(moved);
+/// Makes one axis of each of these nodes the last one in all indices.
+fn permute(block: &mut [Stmt], moved: &BTreeMap<NodeRef, usize>) {
+    let to_end = |node: NodeRef, index: &mut Indices| {
+        if let Some(&axis) = moved.get(&node) {
+            let own = index.remove(axis);
+            index.push(own);
+        }
     };
     for stmt in block {
         match stmt {
-            Stmt::For { body, .. } => permute(body, node, axis),
-            Stmt::Set { node: set, index, .. } if *set == node => to_end(index),
+            Stmt::For { body, .. } => permute(body, moved),
+            Stmt::Set { node, index, .. } => to_end(*node, index),
             _ => {}
         }
         walk::map_own_values(stmt, &mut |value| {
             walk::map_expr(value, &mut |mut e| {
-                if let Expr::Get { node: read, index } | Expr::GetGuarded { node: read, index, .. } = &mut e
-                    && *read == node
-                {
-                    to_end(index);
+                if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = &mut e {
+                    to_end(*node, index);
                 }
                 e
             })

@@ -1,8 +1,13 @@
 //! Short rows: loops that are shorter than a vector are unrolled, and the loop over rows becomes the lanes.
 //!
-//! ```text for i in 0..n { acc := 0; for j in 0..3 { acc := acc + x[i, j] }; for j in 0..3 { y[i, j] := x[i,
-//! j] / acc } } = for s in 0..n/8 { for i of s vector { acc := 0; acc := acc + x[i, 0]; … y[i, 0] := x[i, 0]
-//! / acc; … } } ```
+//! ```text
+//! for i in 0..n {
+//!   acc := 0; for j in 0..3 { acc := acc + x[i, j] }
+//!   for j in 0..3 { y[i, j] := x[i, j] / acc }
+//! }
+//! =
+//! for s in 0..n/8 { for i of s vector { acc := 0; acc := acc + x[i, 0]; … y[i, 0] := x[i, 0] / acc; … } }
+//! ```
 //!
 //! A lane then strides through memory, but the unrolled statements access its neighbours, so a code generator
 //! can load and store whole rows and transpose them in registers. Rows are independent, and each runs its
