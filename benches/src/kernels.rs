@@ -10,7 +10,7 @@ use arrayjit::{
 
 use crate::{case::Case, machine::Limits, measure::Effort, ours::LinkedCase};
 
-/// The fewest runs, of which the first one finds the caches empty.
+/// The fewest runs. The first one finds the caches empty.
 const FEWEST_RUNS: usize = 5;
 /// The time after which no run is added.
 const TIME: Duration = Duration::from_millis(300);

@@ -64,7 +64,9 @@ function group(call) {
   const statement = call.statements.at(-1);
   if (!statement) return call.kernel;
   const text = statement.call || statement.text;
-  return (statement.user_line ? `${statement.user_line}: ` : "") + text.replace(/\s+/g, " ");
+  const others = call.statements.length - 1;
+  const label = (statement.user_line ? `${statement.user_line}: ` : "") + text.replace(/\s+/g, " ");
+  return others > 0 && !statement.call ? `${label}, and ${others} more statement${others === 1 ? "" : "s"}` : label;
 }
 
 // Begin and end of each call: those of a typical run, or, without one, one unit after the other.
