@@ -5,7 +5,8 @@
 //! compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration
 //! of a top-level local to its last use stay together. Kernels that differ in names only are kept once.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::ir::{
     Block, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
@@ -44,20 +45,22 @@ pub(crate) fn partition(
     let private = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
     stack_arrays::move_to_stack(&mut groups, routine, options.stack_bytes.min(private));
     let spans = KernelSpans::of(&groups);
-    let mut kernels = Vec::new();
+    let mut kernels: Vec<Kernel> = Vec::new();
     let mut calls = Vec::new();
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
     for (at, group) in groups.iter().enumerate() {
         let params = |ir: &Routine, names: &KernelNames| params(ir, names, at, routine_uses, &spans);
         let (mut ir, mut abi, mut call) = draft(routine, group, params, caps, options);
-        call.kernel = match known.entry(signature(&ir, &abi)) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(unknown) => {
+        let alike = known.entry(hash(&ir)).or_default();
+        call.kernel = match alike.iter().find(|&&at| is_same(&kernels[at], &ir, &abi)) {
+            Some(&at) => at,
+            None => {
                 let name = format!("{}_k{}", routine.name, kernels.len());
                 abi.name.clone_from(&name);
                 ir.name = name;
+                alike.push(kernels.len());
                 kernels.push(Kernel::verified(ir, abi)?);
-                *unknown.insert(kernels.len() - 1)
+                kernels.len() - 1
             }
         };
         calls.push(call);
@@ -160,10 +163,22 @@ fn draft(
     (ir, abi, call)
 }
 
-/// A key of all that a codegen sees of a kernel, except its name.
-fn signature(ir: &Routine, abi: &KernelAbi) -> String {
-    let nodes: Vec<_> = ir.nodes.iter().map(|n| (n.dtype, &n.dims)).collect();
-    format!("{:?} {:?} {nodes:?} {abi:?} {:?}", ir.numerics, ir.symbols, ir.body)
+/// A hash of the statements, which kernels that [`is_same`] finds equal have in common.
+fn hash(ir: &Routine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    ir.body.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether a codegen sees no difference to a kernel but the names.
+fn is_same(kernel: &Kernel, ir: &Routine, abi: &KernelAbi) -> bool {
+    let nodes = |ir: &Routine| ir.nodes.iter().map(|n| (n.dtype, n.dims.clone())).collect::<Vec<_>>();
+    let Routine { name: _, numerics, symbols, nodes: _, body } = &**kernel.ir();
+    let KernelAbi { name: _, params, launch, scratch_bytes, log, cost } = kernel.abi();
+    (numerics, symbols, body) == (&ir.numerics, &ir.symbols, &ir.body)
+        && nodes(kernel.ir()) == nodes(ir)
+        && (params, launch, scratch_bytes) == (&abi.params, &abi.launch, &abi.scratch_bytes)
+        && (log, cost) == (&abi.log, &abi.cost)
 }
 
 fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
