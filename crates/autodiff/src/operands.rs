@@ -52,8 +52,9 @@ impl BackwardPass<'_> {
         let (adjoint, is_new) = self.adjoint(&node, statement.at)?;
         adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
-        if let Some(read) = self.window(statement, &access, &rule, bindings)? {
-            self.tape.backward.push(read.sum(&adjoint, is_new, statement)?);
+        if let Some(windows) = self.windows(statement, &access, &rule, bindings)? {
+            let covers = self.add_windows(windows, (&adjoint, is_new), statement)?;
+            self.note_sparse(&node, is_new && !covers);
             return Ok(());
         }
         let Some((dims, low)) = self.box_outside(statement, &access, &node)? else {

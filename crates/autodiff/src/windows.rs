@@ -7,12 +7,21 @@
 //! convolution are contracted, and microkernels compute contractions. The step of a LeNet takes about 1.6
 //! times as long with the first form.
 //!
-//! So windows of products are read if they have step 1, cover the operand, and the result has an axis that
-//! the other factor has and the operand lacks. Other windows are written: those of a larger step would need
-//! a condition on the remainder of `i - p`, windows of few results would read many zeros, and sums without
-//! such an axis, such as pooling, are vectorised in both forms.
+//! With a larger step, `x[2*i + p]`, the elements of `x` with the same remainder are a *phase*: only every
+//! second element of the window meets them, at `p = 2*t` or `p = 2*t + 1`, so that each phase is a
+//! contraction of its own: `even[i] += pad(y.grad, 0)[o, i - t] * f[o, 2*t]`. A contraction stores
+//! contiguously, so each phase is summed in a node of its own and then added to `x.grad[2*i]`.
+//!
+//! Windows of products are read if the result has an axis that the other factor has and the operand lacks,
+//! and if there are few phases. Windows of step 1 must cover the operand. Other windows are written: windows
+//! of few results would read many zeros, and sums without such an axis, such as pooling, are vectorised in
+//! both forms.
 
-use assignments::indexing::{AxisIndex, Projection, Projections, axis_iterator};
+mod inverse; // windows of one axis, solved for the index of the result
+
+use assignments::indexing::{
+    AxisIndex, Indexed, Projection, Projections, are_surjective, axis_iterator, identity_projections,
+};
 use assignments::{Accum, AccumOp, Operand, ProgramStep, Rhs};
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, Var};
 use tnode::{Dims, Scalar, TensorNode};
@@ -22,66 +31,137 @@ use crate::access::{Access, in_order_of_target};
 use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind};
 use crate::statement::{Bindings, Statement};
+use inverse::{AxisPhase, InverseWindow};
+
+/// The most phases of an operand: steps of 2 on three axes, or of 3 on two axes.
+const MAX_PHASES: usize = 9;
 
 /// The adjoint of an operand as a sum over products for each of its elements.
 pub(crate) struct ReadWindow {
     /// The extents of the product space.
     space: Dims,
-    /// The indices of the operand.
+    /// The indices of the operand, or of the node for the phase.
     target: Access,
     /// The adjoint of the result and the other factor.
     factors: [Access; 2],
+    /// For each axis of the operand, the elements that the sum computes; empty if it computes all.
+    phase: Vec<AxisPhase>,
 }
 
 impl BackwardPass<'_> {
-    /// The adjoint of an operand in the form that reads windows, if that form is a contraction.
-    pub(crate) fn window(
+    /// The adjoint of an operand in the form that reads windows, if that form is a contraction: one window
+    /// for each phase.
+    pub(crate) fn windows(
         &mut self,
         statement: &Statement,
         access: &Access,
         rule: &Formula,
         bindings: &Bindings,
-    ) -> Result<Option<ReadWindow>, GradientError> {
+    ) -> Result<Option<Vec<ReadWindow>>, GradientError> {
         let Formula::Binary(BinaryOp::Mul, factors) = rule else { return Ok(None) };
         let ([Formula::Adjoint, Formula::Operand(factor)], None) = (factors.as_ref(), &bindings.values)
         else {
             return Ok(None);
         };
-        if access.index.iter().all(|index| index.loop_terms().len() < 2) {
+        if !access.index.iter().any(is_window) {
             return Ok(None);
         }
         let factor = statement.operand(*factor, &mut self.tape)?;
-        Ok(factor.and_then(|factor| read_window(&statement.accum, access, [&bindings.adjoint, &factor])))
+        Ok(factor.and_then(|factor| read_windows(&statement.accum, access, [&bindings.adjoint, &factor])))
+    }
+
+    /// Adds the sums of all phases to an adjoint. Returns whether they write all of its elements.
+    pub(crate) fn add_windows(
+        &mut self,
+        windows: Vec<ReadWindow>,
+        (adjoint, is_new): (&TensorNode, bool),
+        statement: &Statement,
+    ) -> Result<bool, GradientError> {
+        let mut parts = Vec::new();
+        for window in windows {
+            if window.phase.is_empty() {
+                self.tape.backward.push(window.sum(adjoint, is_new, statement)?);
+                return Ok(true);
+            }
+            let node = self.tape.temporary("phase", &window.target.dims, adjoint.dtype())?;
+            parts.push(window.add_phase(&node, (adjoint, is_new), statement)?);
+            self.tape.backward.push(window.sum(&node, true, statement)?);
+        }
+        let covers = are_surjective(&parts.iter().map(|part| &part.projections).collect::<Vec<_>>());
+        self.tape.backward.push(ProgramStep::Concat(parts));
+        Ok(covers)
     }
 }
 
 impl ReadWindow {
-    /// The accumulation into an adjoint.
-    pub(crate) fn sum(
+    /// The accumulation of the products into a node.
+    fn sum(
         self,
-        adjoint: &TensorNode,
+        node: &TensorNode,
         is_new: bool,
         statement: &Statement,
     ) -> Result<ProgramStep, GradientError> {
-        let origin = &statement.accum.origin;
-        let fits = |source| GradientErrorKind::Index { node: adjoint.name(), source }.of(origin);
+        let arrays = self.factors.iter().map(|factor| (factor.dims.clone(), factor.index.clone())).collect();
+        let projections =
+            projections(&self.space, (self.target.dims, self.target.index), arrays, node, statement)?;
         let [a, b] = self.factors;
-        let arrays = vec![(a.dims, a.index), (b.dims, b.index)];
-        let target = (self.target.dims, self.target.index);
-        let projections = Projections::new(&self.space, target, arrays, "gradient").map_err(fits)?;
         Ok(ProgramStep::Accum(Box::new(Accum {
             init_neutral: is_new,
             op: AccumOp::Add,
-            lhs: adjoint.clone(),
+            lhs: node.clone(),
             rhs: Rhs::Binary(BinaryOp::Mul, [a.operand, b.operand]),
             computed: Vec::new(),
             projections: in_order_of_target(projections),
-            origin: origin.clone(),
+            origin: statement.accum.origin.clone(),
         })))
+    }
+
+    /// The addition of the node for the phase to the elements of an adjoint.
+    fn add_phase(
+        &self,
+        node: &TensorNode,
+        (adjoint, is_new): (&TensorNode, bool),
+        statement: &Statement,
+    ) -> Result<Accum, GradientError> {
+        let dims = &self.target.dims;
+        let index = |(axis, phase): (usize, &AxisPhase)| {
+            AxisIndex::new(
+                Affine::term(Var::Loop(axis_iterator(axis)), phase.step).plus_constant(phase.first),
+            )
+        };
+        let whole = self.phase.iter().map(|phase| phase.dim).collect();
+        let target = (whole, self.phase.iter().enumerate().map(index).collect());
+        let source = vec![(dims.clone(), identity_projections(dims))];
+        Ok(Accum {
+            init_neutral: is_new,
+            op: AccumOp::Add,
+            lhs: adjoint.clone(),
+            rhs: Rhs::Copy(node.into()),
+            computed: Vec::new(),
+            projections: projections(dims, target, source, adjoint, statement)?,
+            origin: statement.accum.origin.clone(),
+        })
     }
 }
 
-fn read_window(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]) -> Option<ReadWindow> {
+fn projections(
+    space: &[usize],
+    target: Indexed,
+    arrays: Vec<Indexed>,
+    node: &TensorNode,
+    statement: &Statement,
+) -> Result<Projections, GradientError> {
+    let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(&statement.accum.origin);
+    Projections::new(space, target, arrays, "gradient").map_err(fits)
+}
+
+/// Whether an index has several iterators, or one with a step.
+fn is_window(index: &AxisIndex) -> bool {
+    let terms = index.loop_terms();
+    terms.len() > 1 || terms.iter().any(|&(_, step)| step > 1)
+}
+
+fn read_windows(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]) -> Option<Vec<ReadWindow>> {
     let projections = &points.projections;
     let indices = || access.index.iter().chain(&adjoint.index).chain(&factor.index);
     let Operand::Node(result) = &adjoint.operand else { return None };
@@ -97,81 +177,69 @@ fn read_window(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2])
     if !iterators.iter().any(|&id| is_contracted(id)) {
         return None;
     }
-    let mut window = Window {
-        space: projections.product_space().into(),
-        target: access.index.clone(),
-        read: adjoint.index.clone(),
-    };
-    for (axis, index) in access.index.iter().enumerate().filter(|(_, index)| index.loop_terms().len() > 1) {
-        window.invert(axis, &index.affine(), points, [access, adjoint, factor])?;
+    let mut windows = vec![WindowProduct::new(points, access, [adjoint, factor])];
+    for (axis, index) in access.index.iter().enumerate().filter(|(_, index)| is_window(index)) {
+        let inverse = InverseWindow::of(axis, &index.affine(), points, [access, adjoint, factor])?;
+        windows = windows.iter().flat_map(|window| inverse.phases(window)).collect();
+        if windows.is_empty() || windows.len() > MAX_PHASES {
+            return None;
+        }
+    }
+    if windows[0].phase.iter().any(|phase| phase.step > 1) && !covers_other_axes(points, access) {
+        return None;
     }
     let renamed = |projection: &Projection| -> Projection {
         projection.iter().map(|index| index.map(|index| in_axes(&index, iterators))).collect()
     };
-    let read = Operand::Padded { node: result.clone(), outside: Scalar::zero(result.dtype()) };
-    Some(ReadWindow {
-        target: Access { index: renamed(&window.target), ..access.clone() },
-        factors: [
-            Access { operand: read, dims: adjoint.dims.clone(), index: renamed(&window.read) },
-            Access { index: renamed(&factor.index), ..factor.clone() },
-        ],
-        space: window.space,
-    })
+    let padded = Operand::Padded { node: result.clone(), outside: Scalar::zero(result.dtype()) };
+    let read_window = |window: WindowProduct| {
+        let dims = window.phase.iter().map(|phase| phase.count).collect();
+        let is_whole = window.phase.iter().all(|phase| phase.step == 1);
+        ReadWindow {
+            target: Access { dims, index: renamed(&window.target), ..access.clone() },
+            factors: [
+                Access { operand: padded.clone(), dims: adjoint.dims.clone(), index: renamed(&window.read) },
+                Access { index: renamed(&window.factor), ..factor.clone() },
+            ],
+            space: window.space,
+            phase: if is_whole { Vec::new() } else { window.phase },
+        }
+    };
+    Some(windows.into_iter().map(read_window).collect())
 }
 
 /// The product space and the indices while the windows of one axis after the other are inverted.
-struct Window {
+#[derive(Clone)]
+struct WindowProduct {
     space: Dims,
     target: Projection,
+    /// The indices of the adjoint of the result.
     read: Projection,
+    factor: Projection,
+    /// For each axis of the operand, the elements that are computed.
+    phase: Vec<AxisPhase>,
 }
 
-impl Window {
-    /// Replaces the iterator `i` of an axis, whose index is `i + rest`, by `i - rest`, so that `i` becomes
-    /// the index of the axis. `None` if no iterator has step 1, occurs nowhere else, and is the index of an
-    /// axis of the result of as many elements; or if the statement does not read every element of the axis,
-    /// or the sum would have more than twice as many points.
-    fn invert(
-        &mut self,
-        axis: usize,
-        index: &Affine,
-        points: &Accum,
-        [access, adjoint, factor]: [&Access; 3],
-    ) -> Option<()> {
-        let projections = &points.projections;
-        let extent = |id: LoopId| {
-            let at = projections.product_iterators().iter().position(|&known| known == id)?;
-            Some((at, projections.product_space()[at]))
-        };
-        let axis_of_result = |id: LoopId| {
-            let is_it = |found: &AxisIndex| *found == AxisIndex::Iterator(Var::Loop(id));
-            let at = adjoint.index.iter().position(is_it)?;
-            let (_, extent) = extent(id)?;
-            (adjoint.dims[at] == extent && mentions(&adjoint.index, id) == 1).then_some(at)
-        };
-        let steps =
-            |id: LoopId| index.terms().iter().find(|(var, _)| *var == Var::Loop(id)).map(|term| term.1);
-        let is_own = |id: LoopId| {
-            steps(id) == Some(1) && mentions(&access.index, id) == 1 && mentions(&factor.index, id) == 0
-        };
-        let mut found = projections.product_iterators().iter().filter(|&&id| is_own(id));
-        let (id, read) = found.find_map(|&id| Some((id, axis_of_result(id)?)))?;
-        let (at, count) = extent(id)?;
-        let rest = index.plus(&Affine::term(Var::Loop(id), -1));
-        let dim = access.dims[axis];
-        let last = i64::try_from(dim).ok()? - 1;
-        let is_open = rest.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(_)));
-        let has_gaps = rest.terms().iter().any(|(_, step)| step.unsigned_abs() > count as u64);
-        let bounds = projections.index_bounds(index, &|_| None);
-        let (low, high) = bounds?;
-        if is_open || has_gaps || low > 0 || high < last || dim > 2 * count {
-            return None;
+impl WindowProduct {
+    fn new(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]) -> WindowProduct {
+        WindowProduct {
+            space: points.projections.product_space().into(),
+            target: access.index.clone(),
+            read: adjoint.index.clone(),
+            factor: factor.index.clone(),
+            phase: access.dims.iter().map(|&dim| AxisPhase::whole(dim)).collect(),
         }
-        self.space[at] = dim;
-        self.target[axis] = AxisIndex::Iterator(Var::Loop(id));
-        self.read[read] = AxisIndex::new(Affine::var(id).plus(&rest.times(-1)));
-        Some(())
     }
+}
+
+/// Whether the indices that are no windows take all values of their axes, so that the node for a phase has no
+/// element more than the phase.
+fn covers_other_axes(points: &Accum, access: &Access) -> bool {
+    let mut others = access.index.iter().zip(&access.dims).filter(|(index, _)| !is_window(index));
+    others.all(|(index, &dim)| match index {
+        AxisIndex::Iterator(Var::Loop(id)) => points.projections.extent_of(*id) == dim,
+        _ => dim == 1,
+    })
 }
 
 /// The number of indices that mention an iterator.

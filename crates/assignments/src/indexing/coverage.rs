@@ -159,16 +159,37 @@ impl Projections {
             && ours.iter().all(|index| known(index) && same_extents(index))
     }
 
-    /// Whether no element is written by both: on some axis the ranges of their indices are disjoint.
+    /// Whether no element is written by both: on some axis the ranges of their indices are disjoint, or their
+    /// remainders differ.
     fn is_disjoint(&self, other: &Projections) -> bool {
         let never_writes = |p: &Projections| p.product_space().contains(&0);
         let mut axes = self.project_lhs().iter().zip(other.project_lhs());
         let apart = |a: &AxisIndex, b: &AxisIndex| {
-            let bounds = is_static(a) && is_static(b);
-            let bounds = bounds.then(|| Some((self.bounds_of(a)?, other.bounds_of(b)?))).flatten();
-            bounds.is_some_and(|(a, b)| a.1 < b.0 || b.1 < a.0)
+            if !is_static(a) || !is_static(b) {
+                return false;
+            }
+            let bounds = self.bounds_of(a).zip(other.bounds_of(b));
+            bounds.is_some_and(|(a, b)| a.1 < b.0 || b.1 < a.0) || have_other_remainders(a, b)
         };
         never_writes(self) || never_writes(other) || axes.any(|(a, b)| apart(a, b))
+    }
+
+    /// The number of elements written, if it is provably known.
+    fn num_written(&self) -> Option<i64> {
+        if self.product_space().contains(&0) {
+            return Some(0);
+        }
+        if let Some(sides) = self.written_box() {
+            return sides.iter().try_fold(1i64, |volume, (lo, hi)| volume.checked_mul(hi - lo + 1));
+        }
+        let is_inside = |(index, &dim): (&AxisIndex, &usize)| {
+            is_static(index) && self.bounds_of(index).is_some_and(|(lo, hi)| lo >= 0 && hi < extent(dim))
+        };
+        let counts = !self.is_clipped() && self.is_injective();
+        if !counts || !self.project_lhs().iter().zip(self.lhs_dims()).all(is_inside) {
+            return None;
+        }
+        self.product_space().iter().try_fold(1i64, |points, &dim| points.checked_mul(extent(dim)))
     }
 
     /// For each product iterator in `index`, the pair `(|coefficient|, extent - 1)`.
@@ -229,22 +250,28 @@ fn is_static(index: &AxisIndex) -> bool {
     index.computed().is_none() && index.loop_terms().len() == index.affine().terms().len()
 }
 
+/// Whether two indices always differ, because their values have different remainders when divided by the
+/// greatest common divisor of all coefficients: `2 * i` and `2 * j + 1`.
+fn have_other_remainders(a: &AxisIndex, b: &AxisIndex) -> bool {
+    let (a, b) = (a.affine(), b.affine());
+    let terms = a.terms().iter().chain(b.terms());
+    let divisor = terms.fold(0, |divisor, (_, c)| greatest_common_divisor(divisor, c.unsigned_abs()));
+    divisor > 1 && !a.offset().abs_diff(b.offset()).is_multiple_of(divisor)
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
 /// Whether assignments to one array together provably write every element of it.
 ///
-/// Either one of them writes every element, or they fill disjoint boxes that together have as many elements
-/// as the array.
+/// Either one of them writes every element, or they write disjoint sets of elements that together have as
+/// many elements as the array.
 pub fn are_surjective(parts: &[&Projections]) -> bool {
     if parts.iter().any(|part| part.is_surjective()) {
         return true;
     }
-    let volume = |part: &&Projections| {
-        if part.product_space().contains(&0) {
-            return Some(0);
-        }
-        let sides = part.written_box()?;
-        sides.iter().try_fold(1i64, |volume, (lo, hi)| volume.checked_mul(hi - lo + 1))
-    };
-    let written = parts.iter().try_fold(0i64, |sum, part| sum.checked_add(volume(part)?));
+    let written = parts.iter().try_fold(0i64, |sum, part| sum.checked_add(part.num_written()?));
     let dims = parts.first().map_or(&[][..], |part| part.lhs_dims());
     let all = dims.iter().try_fold(1i64, |volume, &dim| volume.checked_mul(extent(dim)));
     written.is_some() && written == all && are_disjoint(parts)
@@ -392,6 +419,24 @@ mod tests {
         assert_eq!(answers(&[&part(4, 0), &part(4, 3)]), (false, false), "an overlap");
         assert_eq!(answers(&[&part(7, 0), &part(1, 0)]), (true, false), "one alone writes all");
         assert_eq!(answers(&[&part(0, 0), &part(7, 0)]), (true, true), "an empty part");
+    }
+
+    #[test]
+    fn interleaved_parts_together() {
+        let part = |extent: usize, first: i64| projections(&[extent], &[7], &[(&[(0, 2)], first)]);
+        let answers = |parts: &[&Projections]| (are_surjective(parts), are_injective(parts));
+        assert_eq!(answers(&[&part(4, 0), &part(3, 1)]), (true, true));
+        assert_eq!(answers(&[&part(3, 0), &part(3, 1)]), (false, true), "a gap");
+        assert_eq!(answers(&[&part(4, 0), &part(3, 2)]), (false, false), "an overlap");
+        assert_eq!(answers(&[&part(4, 0), &part(4, 1)]), (false, true), "beyond the end");
+        let single = projections(&[], &[7], &[(&[], 3)]);
+        assert_eq!(answers(&[&part(4, 0), &single]), (false, true));
+        let thirds = |extent: usize, first: i64| projections(&[extent], &[7], &[(&[(0, 3)], first)]);
+        assert_eq!(answers(&[&part(4, 0), &thirds(2, 1)]), (false, false), "4 is in both");
+        assert_eq!(answers(&[&thirds(3, 0), &thirds(2, 1), &thirds(2, 2)]), (true, true));
+        let pairs = projections(&[2, 2], &[8], &[(&[(0, 4), (1, 1)], 0)]);
+        let other_pairs = projections(&[2, 2], &[8], &[(&[(0, 4), (1, 1)], 2)]);
+        assert!(!are_injective(&[&pairs, &other_pairs]), "not decided");
     }
 
     #[test]
