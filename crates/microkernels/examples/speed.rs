@@ -77,6 +77,8 @@ fn cases() -> Vec<Case> {
     cases.push(relu("relu_bmm_256x32x32x32", 256, [32, 32, 32], false));
     cases.push(matmul("deep_64_2048x2048x64", 1, [2048, 2048, 64], false));
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
+    cases.push(filter_gradient("filter_gradient_32x16x32", 32, 16, 32));
+    cases.push(filter_gradient("filter_gradient_32x64x8", 32, 64, 8));
     cases
 }
 
@@ -137,6 +139,35 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
     let mut case = matmul(name, images, [channels, pixels, k], false);
     case.problem.a.terms = Vec::new();
     case.problem.b = b;
+    case
+}
+
+/// The gradient of a [`convolution`] by its filters: K stands for the pixels of all images, and N for the
+/// channels and taps.
+fn filter_gradient(name: &'static str, images: u64, channels: u64, size: u64) -> Case {
+    let forward = convolution(name, 1, channels, size).problem.b;
+    let (pixels, columns) = ((size * size) as i64, channels * 9);
+    let k = images * pixels as u64;
+    let every_image = |table: &[i64], step: i64| -> Arc<[i64]> {
+        (0..images as i64).flat_map(|image| table.iter().map(move |at| image * step + at)).collect()
+    };
+    let image = channels as i64 * pixels;
+    let mut case = matmul(name, 1, [channels, columns, k], false);
+    let AxisOffsets::Table(pixel_offsets) = &forward.outer else { unreachable!("it has a table") };
+    let bounds = forward.bounds.iter().map(|bound| OperandBound {
+        outer: bound.k.clone(),
+        k: every_image(&bound.outer, 0),
+        limit: bound.limit,
+    });
+    case.problem.a.outer = AxisOffsets::Strided(pixels * 4);
+    case.problem.a.k = AxisOffsets::Table(every_image(pixel_offsets, image * 4));
+    case.problem.b = GemmOperand {
+        outer: forward.k.clone(),
+        k: AxisOffsets::Table(every_image(pixel_offsets, image * 4)),
+        bounds: bounds.collect(),
+        ..forward
+    };
+    case.peer = None;
     case
 }
 

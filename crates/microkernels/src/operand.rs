@@ -1,7 +1,10 @@
 //! Operands checked for the layouts that packing and microkernels can read.
 
+use std::arch::x86_64::*;
+
 use vector_asm::{Index, StoredType};
 
+use crate::float::Float;
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 
 /// The layout of operand A or B. The *outer* dimension is M for A and N for B.
@@ -22,21 +25,72 @@ pub(crate) struct OperandLayout {
     pub(crate) k: AxisOffsets,
     /// For each position along K, the end of the contiguous run that contains it. Empty if K has a stride.
     pub(crate) k_runs: Vec<u32>,
+    /// Whether contiguous runs along K are so long that blocks are transposed. An operand with bounds also
+    /// needs short runs along the outer dimension.
+    pub(crate) k_is_contiguous: bool,
     pub(crate) limits: Vec<OperandLimit>,
     /// The class of each position along K, as an index of `class_representatives`. Positions of one class
     /// contribute the same summand to each bound.
     pub(crate) class: Vec<u32>,
     /// A position along K for each class.
     pub(crate) class_representatives: Vec<u32>,
+    /// The class of each position of the outer dimension. Positions of one class contribute the same summand
+    /// to each bound. Empty without bounds.
+    pub(crate) outer_class: Vec<u32>,
 }
 
-/// An [`OperandBound`](crate::OperandBound) in 32 bits. The table `outer` is padded by a vector of zeros at
-/// its end.
+/// An [`OperandBound`](crate::OperandBound) in 32 bits. Zeros follow the last position, so that vectors can
+/// be loaded: two vectors in `outer`, because a micro-panel may have no position in its second vector, and
+/// one in `k`.
 #[derive(Debug)]
 pub(crate) struct OperandLimit {
     pub(crate) outer: Vec<i32>,
     pub(crate) k: Vec<i32>,
     pub(crate) limit: i32,
+}
+
+impl OperandLimit {
+    /// Selects the positions from `first` on, one per lane, that are within the limit, if the other dimension
+    /// adds `other`. `summands` is the table of one dimension.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has AVX2. Eight entries of the table from `first` on exist, zeros at its end included.
+    #[inline(always)]
+    pub(crate) unsafe fn within<T: Float>(&self, summands: &[i32], first: usize, other: i32) -> T::Mask {
+        debug_assert!(first + 8 <= summands.len());
+        // SAFETY: the caller's promise; zeros follow the last position of the table.
+        unsafe {
+            let summands = _mm256_loadu_si256(summands.as_ptr().add(first).cast());
+            let sum = _mm256_add_epi32(summands, _mm256_set1_epi32(other));
+            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(self.limit), sum);
+            T::mask_of(_mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below))
+        }
+    }
+
+    /// Whether eight positions from `first` on are within the limit for all values that the other dimension
+    /// adds, of which `least` and `greatest` are the extremes.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has AVX2. Eight entries of the table from `first` on exist, zeros at its end included.
+    #[inline(always)]
+    pub(crate) unsafe fn contains_all(
+        &self,
+        summands: &[i32],
+        first: usize,
+        (least, greatest): (i32, i32),
+    ) -> bool {
+        debug_assert!(first + 8 <= summands.len());
+        // SAFETY: the caller's promise; zeros follow the last position of the table.
+        unsafe {
+            let summands = _mm256_loadu_si256(summands.as_ptr().add(first).cast());
+            let least = _mm256_add_epi32(summands, _mm256_set1_epi32(least));
+            let greatest = _mm256_add_epi32(summands, _mm256_set1_epi32(greatest));
+            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(self.limit), greatest);
+            _mm256_movemask_epi8(_mm256_andnot_si256(_mm256_srai_epi32::<31>(least), below)) == -1
+        }
+    }
 }
 
 impl OperandLayout {
@@ -79,12 +133,23 @@ impl OperandLayout {
         }
         let limits: Vec<OperandLimit> = (operand.bounds.iter())
             .map(|b| OperandLimit {
-                outer: b.outer.iter().chain(&[0; 8]).map(|&summand| summand as i32).collect(),
-                k: b.k.iter().map(|&summand| summand as i32).collect(),
+                outer: b.outer.iter().chain(&[0; 16]).map(|&summand| summand as i32).collect(),
+                k: b.k.iter().chain(&[0; 8]).map(|&summand| summand as i32).collect(),
                 limit: b.limit as i32,
             })
             .collect();
-        let (class, class_representatives) = classes(&limits);
+        let (class, class_representatives) = classes(&limits, problem.k as usize, |limit| &limit.k);
+        let (outer_class, _) = classes(&limits, outer as usize, |limit| &limit.outer);
+        let outer_runs = runs(&operand.outer, size);
+        let k_runs = runs(&operand.k, size);
+        let k_run = mean_run(&operand.k, &k_runs, problem.k as usize, size);
+        let outer_run = mean_run(&operand.outer, &outer_runs, outer as usize, size);
+        let k_is_contiguous = match limits.as_slice() {
+            [] => {
+                matches!(operand.k, AxisOffsets::Strided(step) if step == size) || k_run >= MIN_TRANSPOSED_RUN
+            }
+            _ => k_run >= MIN_TRANSPOSED_BOUNDED_RUN && outer_run < MIN_OUTER_RUN,
+        };
         let size = size as isize;
         Some(OperandLayout {
             base: operand.base as usize,
@@ -94,12 +159,14 @@ impl OperandLayout {
             batch,
             bindings,
             outer: operand.outer.clone(),
-            outer_runs: runs(&operand.outer, size as i64),
+            outer_runs,
             k: operand.k.clone(),
-            k_runs: runs(&operand.k, size as i64),
+            k_runs,
+            k_is_contiguous,
             limits,
             class,
             class_representatives,
+            outer_class,
         })
     }
 
@@ -147,18 +214,30 @@ impl OperandLayout {
             _ => None,
         }
     }
+}
 
-    /// Whether contiguous runs along K are long enough for vector loads.
-    pub(crate) fn k_is_contiguous(&self) -> bool {
-        match &self.k {
-            AxisOffsets::Strided(step) => *step == self.size as i64,
-            AxisOffsets::Table(table) => {
-                let breaks = (1..self.k_runs.len()).filter(|&i| self.k_runs[i] != self.k_runs[i - 1]).count();
-                table.len() >= 8 * (breaks + 1)
-            }
+/// The number of elements of contiguous runs along a dimension, on average.
+fn mean_run(offsets: &AxisOffsets, ends: &[u32], positions: usize, size: i64) -> usize {
+    match offsets {
+        AxisOffsets::Strided(step) if *step == size => positions,
+        AxisOffsets::Strided(_) => 1,
+        AxisOffsets::Table(_) => {
+            let breaks = ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            positions / (breaks + 1)
         }
     }
 }
+
+/// The least mean run along K for which packing transposes blocks of an operand without bounds.
+const MIN_TRANSPOSED_RUN: usize = 8;
+
+/// The least mean run along K for which packing transposes blocks of an operand with bounds. Its other forms
+/// of packing are slower than those without bounds.
+const MIN_TRANSPOSED_BOUNDED_RUN: usize = 4;
+
+/// The mean run along the outer dimension from which on packing loads an operand with bounds along that
+/// dimension.
+const MIN_OUTER_RUN: usize = 4;
 
 impl AxisOffsets {
     /// The offset of a position in bytes.
@@ -194,17 +273,23 @@ fn runs(offsets: &AxisOffsets, size: i64) -> Vec<u32> {
     ends
 }
 
-/// Divides the positions along K into classes with equal summands in all bounds. Returns the class of each
-/// position, and the first position of each class.
-fn classes(limits: &[OperandLimit]) -> (Vec<u32>, Vec<u32>) {
-    let Some(first) = limits.first() else { return (Vec::new(), Vec::new()) };
+/// Divides the positions of a dimension into classes with equal summands in all bounds. Returns the class of
+/// each position, and the first position of each class.
+fn classes(
+    limits: &[OperandLimit],
+    positions: usize,
+    summands: impl Fn(&OperandLimit) -> &[i32],
+) -> (Vec<u32>, Vec<u32>) {
+    if limits.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
     let mut seen = std::collections::BTreeMap::new();
     let mut representatives = Vec::new();
-    let class = (0..first.k.len())
-        .map(|k| {
-            let key: Vec<i32> = limits.iter().map(|l| l.k[k]).collect();
+    let class = (0..positions)
+        .map(|position| {
+            let key: Vec<i32> = limits.iter().map(|limit| summands(limit)[position]).collect();
             *seen.entry(key).or_insert_with(|| {
-                representatives.push(k as u32);
+                representatives.push(position as u32);
                 representatives.len() as u32 - 1
             })
         })

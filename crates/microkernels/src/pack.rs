@@ -7,8 +7,8 @@
 //! elements after the last micro-panel.
 //!
 //! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
-//! square blocks are transposed. If outer positions form a few contiguous runs or the operand has bounds,
-//! vectors are loaded with masks. Any other operand is packed element by element.
+//! square blocks are transposed, with masks if the operand has bounds. If outer positions form a few
+//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element.
 
 mod contiguous; // rows copied or transposed
 mod general; // masked loads, gathers, and single elements
@@ -100,11 +100,15 @@ unsafe fn dispatch<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
     // SAFETY: the caller's promise.
     unsafe {
         if !job.operand.limits.is_empty() {
-            general::pack_masked::<T, S>(job);
+            if job.operand.k_is_contiguous {
+                contiguous::transpose::<T, S, true>(job);
+            } else {
+                general::pack_masked::<T, S>(job);
+            }
         } else if job.operand.outer_is_contiguous() {
             contiguous::copy_rows::<T, S>(job);
-        } else if job.operand.k_is_contiguous() {
-            contiguous::transpose::<T, S>(job);
+        } else if job.operand.k_is_contiguous {
+            contiguous::transpose::<T, S, false>(job);
         } else {
             general::pack_masked::<T, S>(job);
         }

@@ -136,7 +136,7 @@ impl GemmPlan {
             k,
             bytes: size_of::<T>(),
             width: NR_VECTORS * T::LANES,
-            a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous()),
+            a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
             k_can_be_cut: output.is_some(),
         };

@@ -5,7 +5,6 @@
 //! few classes, such as the taps of a filter; then the masks of each class are computed once, before the loop
 //! over K.
 
-use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -140,15 +139,9 @@ impl<T: Float> LanePositions<T> {
     #[inline(always)]
     unsafe fn existing(&self, operand: &OperandLayout, mut lanes: T::Mask, k: usize) -> T::Mask {
         for limit in &operand.limits {
-            // SAFETY: inlined into a function with AVX2; the table `outer` has a vector of padding after its
-            // last position.
-            unsafe {
-                let outer = _mm256_loadu_si256(limit.outer.as_ptr().add(self.first).cast());
-                let sum = _mm256_add_epi32(outer, _mm256_set1_epi32(limit.k[k]));
-                let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit.limit), sum);
-                let words = _mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below);
-                lanes = T::both(lanes, T::mask_of(words));
-            }
+            // SAFETY: inlined into a function with AVX2; two vectors of zeros follow the last position, and
+            // `first` is less than a vector behind it.
+            unsafe { lanes = T::both(lanes, limit.within::<T>(&limit.outer, self.first, limit.k[k])) };
         }
         lanes
     }

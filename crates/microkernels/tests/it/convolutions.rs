@@ -83,21 +83,27 @@ fn parts_of_convolutions() {
     }
 }
 
-/// The gradient of the filters: K stands for pixels, and N for channels and taps.
+/// The gradient of the filters of a convolution: K stands for pixels, and N for channels and taps.
+fn filter_gradient(element: LaneType, channels: i64, n: i64, dilation: i64) -> Case {
+    let shape = Shape { images: 1, channels, size: n, dilation, padding: dilation, ..SAME };
+    let forward = convolution(element, shape);
+    let bytes = size(element);
+    let mut case = matmul(element, &[], [7, channels as u64 * 9, (n * n) as u64]);
+    case.args[1] = forward.args[1].clone();
+    let b = &mut case.problem.b;
+    b.outer = forward.problem.b.k.clone();
+    b.k = forward.problem.b.outer.clone();
+    b.bounds = (forward.problem.b.bounds.iter())
+        .map(|b| OperandBound { outer: b.k.clone(), k: b.outer.clone(), limit: b.limit })
+        .collect();
+    case.problem.a.k = AxisOffsets::Table(table(n * n, |k| k * bytes));
+    case
+}
+
 #[test]
 fn tables_on_both_axes_of_either_operand() {
     for element in [LaneType::F32, LaneType::F64] {
-        let forward = convolution(element, Shape { images: 1, channels: 4, size: 11, ..SAME });
-        let bytes = size(element);
-        let mut case = matmul(element, &[], [7, 36, 121]);
-        case.args[1] = forward.args[1].clone();
-        let b = &mut case.problem.b;
-        b.outer = forward.problem.b.k.clone();
-        b.k = forward.problem.b.outer.clone();
-        b.bounds = (forward.problem.b.bounds.iter())
-            .map(|b| OperandBound { outer: b.k.clone(), k: b.outer.clone(), limit: b.limit })
-            .collect();
-        case.problem.a.k = AxisOffsets::Table(table(121, |k| k * bytes));
+        let case = filter_gradient(element, 4, 11, 1);
         check(&case);
         // The same problem transposed: A and B change places.
         let mut other = matmul(element, &[], [36, 7, 121]);
@@ -107,6 +113,26 @@ fn tables_on_both_axes_of_either_operand() {
         other.problem.b = microkernels::GemmOperand { base: 1, ..case.problem.a.clone() };
         check(&other);
     }
+}
+
+/// Contiguous runs along K that are shorter than a vector, as long as vectors, and longer; margins as wide as
+/// a vector; and more bounds than images have.
+#[test]
+fn bounds_on_runs_along_k() {
+    for element in [LaneType::F32, LaneType::F64] {
+        for n in [3, 4, 7, 8, 13, 16, 24] {
+            check(&filter_gradient(element, 4, n, 1));
+        }
+        check(&filter_gradient(element, 2, 24, 9));
+        let mut case = filter_gradient(element, 4, 16, 1);
+        let bounds = &mut case.problem.b.bounds;
+        bounds.extend(bounds.clone());
+        check(&case);
+    }
+    let mut case = filter_gradient(LaneType::F32, 4, 13, 1);
+    case.args[1] = narrow_numbers(StoredType::BF16, &case.args[1]);
+    halve_offsets(&mut case.problem.b, StoredType::BF16);
+    check(&case);
 }
 
 #[test]
@@ -142,15 +168,19 @@ fn narrow_operands() {
     }
     let mut case = convolution(LaneType::F32, SAME);
     case.args[1] = narrow_numbers(StoredType::F16, &case.args[1]);
-    let b = &mut case.problem.b;
-    b.memory = StoredType::F16;
-    b.terms[0].1 /= 2;
-    for offsets in [&mut b.outer, &mut b.k] {
+    halve_offsets(&mut case.problem.b, StoredType::F16);
+    case.problem.b.terms[0].1 /= 2;
+    check(&case);
+}
+
+/// Makes an operand of 32-bit elements one of 16-bit elements.
+fn halve_offsets(operand: &mut microkernels::GemmOperand, memory: StoredType) {
+    operand.memory = memory;
+    for offsets in [&mut operand.outer, &mut operand.k] {
         if let AxisOffsets::Table(table) = offsets {
             *table = table.iter().map(|bytes| bytes / 2).collect();
         }
     }
-    check(&case);
 }
 
 fn narrowed(
