@@ -119,6 +119,18 @@ def operations(jax):
     def conv3x3(x, w):
         return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
 
+    def conv_padded(x, w, step):
+        steps, margins = (step, step), ((1, 1), (1, 1))
+        return lax.conv_general_dilated(x, w, steps, margins, dimension_numbers=("NCHW", "OIHW", "NCHW"))
+
+    def conv_input_gradient(x, w, g):
+        step = x.shape[2] // g.shape[2]
+        return jax.vjp(lambda x: conv_padded(x, w, step), x)[1](g)[0]
+
+    def conv_filter_gradient(x, w, g):
+        step = x.shape[2] // g.shape[2]
+        return jax.vjp(lambda w: conv_padded(x, w, step), w)[1](g)[0]
+
     def attention(q, k, v):
         scores = numpy.einsum("hid,hjd->hij", q, k) / q.shape[-1] ** 0.5
         return numpy.einsum("hij,hjd->hid", jax.nn.softmax(scores, axis=-1), v)
@@ -160,6 +172,8 @@ def operations(jax):
         "softmax": one(lambda x: jax.nn.softmax(x, axis=1)),
         "layer_norm": one(layer_norm),
         "conv3x3": one(conv3x3),
+        "conv_input_gradient": one(conv_input_gradient),
+        "conv_filter_gradient": one(conv_filter_gradient),
         "attention": one(attention),
         "causal_attention": one(causal_attention),
         "mlp_step": (mlp_step, (2, 3, 4, 5)),

@@ -123,6 +123,21 @@ def conv3x3(x, w):
     return lambda: functional.conv2d(x, w, padding=1), []
 
 
+def conv_gradient(x, w, g, mask):
+    step = x.shape[2] // g.shape[2]
+    gradient = torch.ops.aten.convolution_backward
+    call = lambda: gradient(g, x, w, None, [step] * 2, [1, 1], [1, 1], False, [0, 0], 1, mask)
+    return lambda: call()[mask.index(True)], []
+
+
+def conv_input_gradient(x, w, g):
+    return conv_gradient(x, w, g, [True, False, False])
+
+
+def conv_filter_gradient(x, w, g):
+    return conv_gradient(x, w, g, [False, True, False])
+
+
 def attention(q, k, v):
     q, k, v = q[None], k[None], v[None]
     return lambda: functional.scaled_dot_product_attention(q, k, v)[0], []
@@ -201,6 +216,8 @@ OPERATIONS = {
     "softmax": softmax,
     "layer_norm": layer_norm,
     "conv3x3": conv3x3,
+    "conv_input_gradient": conv_input_gradient,
+    "conv_filter_gradient": conv_filter_gradient,
     "attention": attention,
     "causal_attention": causal_attention,
     "mlp_step": mlp_step,

@@ -67,6 +67,8 @@ pub(crate) enum Operation {
     Softmax,
     LayerNorm,
     Conv3x3,
+    ConvInputGradient,
+    ConvFilterGradient,
     Attention,
     CausalAttention,
     MlpStep,
@@ -258,9 +260,12 @@ impl Node {
         (self.dims.iter().product::<usize>() * self.dtype.size_bytes()) as f64
     }
 
-    /// Builds the tensor node, with the requested memory mode.
+    /// Builds the tensor node, with the requested memory mode. `x.grad` is the gradient by `x`.
     pub(crate) fn build(&self) -> anyhow::Result<TensorNode> {
-        let label: Label = self.name.split('.').collect();
+        let label: Label = match self.name.strip_suffix(".grad") {
+            Some(of) => ["grad", of].into(),
+            None => self.name.split('.').collect(),
+        };
         let builder = TensorNode::builder(label).dims(self.dims.iter().copied()).dtype(self.dtype);
         let builder = self.mode.into_iter().fold(builder, |builder, mode| builder.mode(mode));
         Ok(builder.build()?)

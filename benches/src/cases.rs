@@ -2,6 +2,7 @@
 
 mod attention; // attention to all, earlier and cached positions
 mod contractions; // matrix multiplications and convolution
+mod convolution_gradients; // gradients of convolutions by images and by filters
 mod elementwise; // chains of elementwise operations, one pass over memory
 mod gpt; // a transformer: training, forward, one letter with caches
 mod large; // large cases for GPUs
@@ -20,6 +21,7 @@ use crate::case::Case;
 /// Every case, in the order of execution.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = contractions::all();
+    cases.extend(convolution_gradients::all());
     cases.extend(elementwise::all());
     cases.extend(reductions::all());
     cases.extend(rows::all());
