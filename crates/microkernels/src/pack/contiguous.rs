@@ -113,8 +113,8 @@ unsafe fn transpose_blocks<T: Float, S: StoredElement<T>, const G: usize, const 
         let run = operand.k_runs.get(k).map_or(job.k_range.end, |&end| (end as usize).min(job.k_range.end));
         let depths = (run - k).min(T::LANES);
         let at = operand.k.at(k);
-        // SAFETY: the caller's promise: elements that exist may be read, and the next store writes the elements
-        // that a store overran.
+        // SAFETY: the caller's promise: elements that exist may be read, and the next store writes the
+        // elements that a store overran.
         unsafe {
             let is_full = depths == T::LANES && count == G * T::LANES && count == job.width;
             match is_full {
