@@ -149,7 +149,12 @@ pub struct CharGpt {
 }
 
 impl CharGpt {
-    fn new(params: &Params, alphabet: usize, options: Options) -> Result<CharGpt, TensorError> {
+    /// Makes the parameters for an alphabet of this many letters.
+    ///
+    /// # Errors
+    ///
+    /// Names that exist already.
+    pub fn new(params: &Params, alphabet: usize, options: Options) -> Result<CharGpt, TensorError> {
         let Options { context, width, heads, layers, .. } = options;
         let block = |at: usize| Block::new(&params.sub("blocks").sub(at), width, heads);
         let init = Init::Normal { mean: 0.0, std: 0.1 };

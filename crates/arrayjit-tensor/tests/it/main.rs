@@ -17,3 +17,4 @@ mod torch;
 mod torch_models;
 mod torch_modules;
 mod torch_optimizers;
+mod torch_training;

@@ -3,106 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights, WindowOptions,
+    Graph, Params, Tensor, TensorError, WindowOptions,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention,
         MultiHeadAttentionOptions, RecurrentOptions,
     },
 };
 
-use crate::torch::{Goldens, fill, labels, pattern};
-
-/// The number of batches, which repeat.
-const BATCHES: usize = 4;
-
-/// The largest relative distance of a loss from torch's.
-const LOSS_TOLERANCE: f64 = 2e-4;
-
-/// The largest distance of an element of a gradient from torch's, relative to the largest element.
-const GRADIENT_TOLERANCE: f64 = 2e-5;
-
-/// The inputs and labels of a model.
-struct Task {
-    /// The name of the model in goldens.py.
-    path: &'static str,
-    /// The shape of an input.
-    shape: &'static [usize],
-    classes: u32,
-    /// The learning rate.
-    rate: f64,
-    /// Whether the inputs are tokens, each with a label; otherwise they are floats, with a label for each
-    /// element of the batch.
-    has_tokens: bool,
-}
-
-impl Task {
-    /// The inputs and labels of all batches.
-    fn data(&self) -> Vec<(HostArray, HostArray)> {
-        let (inputs, targets) = (format!("{}/x", self.path), format!("{}/target", self.path));
-        let all: Vec<usize> = [BATCHES].iter().chain(self.shape).copied().collect();
-        let x = match self.has_tokens {
-            true => labels(&inputs, &all, self.classes),
-            false => pattern(&inputs, &all, 1.0, 0.0),
-        };
-        let target = labels(&targets, &all[..self.target_shape().len() + 1], self.classes);
-        let part = |array: &HostArray, at: usize, shape: &[usize]| {
-            let count: usize = shape.iter().product();
-            let mut part = HostArray::zeros(array.dtype(), shape.iter().copied()).unwrap();
-            part.set_values(&array.values()[at * count..(at + 1) * count]).unwrap();
-            part
-        };
-        (0..BATCHES).map(|at| (part(&x, at, self.shape), part(&target, at, self.target_shape()))).collect()
-    }
-
-    fn target_shape(&self) -> &[usize] {
-        if self.has_tokens { self.shape } else { &self.shape[..1] }
-    }
-
-    /// Trains a model and compares with torch.
-    fn check<M: Module>(&self, build: impl FnOnce(&Params) -> Result<M, TensorError>) {
-        let params = Params::new(1);
-        let model = build(&params).unwrap();
-        let weights = Weights::new(&Backend::open("multicore").unwrap(), &params).unwrap();
-        fill(self.path, &weights);
-
-        let graph = Graph::for_training();
-        let dtype = if self.has_tokens { DType::I32 } else { DType::F32 };
-        let x = graph.input("x", self.shape.iter().copied(), dtype).unwrap();
-        let target = graph.input("target", self.target_shape().iter().copied(), DType::I32).unwrap();
-        let logits = model.forward(&x).unwrap_or_else(|error| panic!("{error}"));
-        let loss = logits.cross_entropy(&target).unwrap();
-        let trainable = params.trainable();
-        let by: Vec<&dyn TensorOperand> = trainable.iter().map(|p| p as &dyn TensorOperand).collect();
-        let gradients = graph.gradients(&loss, &by).unwrap();
-        for (parameter, gradient) in trainable.iter().zip(&gradients) {
-            let axes = ["[i]", "[i,j]", "[i,j,k]", "[i,j,k,l]"][parameter.shape().len() - 1];
-            let text = format!("sgd(w{axes}, g{axes}, {})", self.rate);
-            graph.apply_all(&text, &[("w", &parameter), ("g", gradient)], []).unwrap();
-        }
-        let results: Vec<&Tensor> = [&loss].into_iter().chain(&gradients).collect();
-        let step = graph.compile(&weights, &results).unwrap_or_else(|error| panic!("{error}"));
-
-        let mut goldens = Goldens::read("models.safetensors", self.path);
-        let data = self.data();
-        let mut losses = Vec::new();
-        for expected in goldens.take("losses").values() {
-            let (x, target) = &data[losses.len() % BATCHES];
-            step.start(&[("x", x), ("target", target)], &[]).unwrap();
-            let found = step.result(0).unwrap().values()[0];
-            let is_close = (found - expected).abs() <= LOSS_TOLERANCE * expected;
-            assert!(is_close, "{}, step {}: {found}, torch has {expected}", self.path, losses.len());
-            if losses.is_empty() {
-                for (at, parameter) in trainable.iter().enumerate() {
-                    let name = format!("{}.grad", parameter.name());
-                    goldens.compare(self.path, &name, &step.result(at + 1).unwrap(), GRADIENT_TOLERANCE);
-                }
-            }
-            losses.push(found);
-        }
-        assert_eq!(losses.len(), 100);
-        assert!(goldens.names().is_empty(), "{}: not compared: {:?}", self.path, goldens.names());
-    }
-}
+use crate::torch_training::Task;
 
 struct Mlp([Linear; 3]);
 
@@ -116,7 +24,7 @@ impl Module for Mlp {
 #[test]
 fn mlp() {
     let task = Task { path: "mlp", shape: &[32, 8], classes: 4, rate: 0.5, has_tokens: false };
-    task.check(|params| {
+    task.check(Graph::for_training(), |params| {
         let linear = |at: usize, inputs, outputs| Linear::new(&params.sub(at), inputs, outputs);
         Ok(Mlp([linear(0, 8, 32)?, linear(2, 32, 32)?, linear(4, 32, 4)?]))
     });
@@ -142,7 +50,7 @@ impl Module for LeNet {
 #[test]
 fn lenet() {
     let task = Task { path: "lenet", shape: &[8, 1, 28, 28], classes: 10, rate: 0.2, has_tokens: false };
-    task.check(|params| {
+    task.check(Graph::for_training(), |params| {
         let same = Conv2dOptions { padding: 2, ..Conv2dOptions::default() };
         Ok(LeNet {
             conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5, same)?,
@@ -229,7 +137,7 @@ impl Module for ResNet {
 #[test]
 fn resnet() {
     let task = Task { path: "resnet", shape: &[8, 3, 8, 8], classes: 10, rate: 0.02, has_tokens: false };
-    task.check(|params| {
+    task.check(Graph::for_training(), |params| {
         let layer = |name: &str| params.sub(name).sub(0);
         Ok(ResNet {
             first: Normalised::new(&params.sub("conv1"), &params.sub("bn1"), [3, 8], 3, 1)?,
@@ -276,7 +184,7 @@ impl Module for Gpt {
 #[test]
 fn gpt() {
     let task = Task { path: "gpt", shape: &[4, 16], classes: 24, rate: 0.05, has_tokens: true };
-    task.check(|params| {
+    task.check(Graph::for_training(), |params| {
         let block = |at: usize| {
             let params = params.sub("h").sub(at);
             let causal = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
@@ -315,7 +223,7 @@ impl Module for SequenceModel {
 #[test]
 fn lstm() {
     let task = Task { path: "lstm", shape: &[8, 6, 6], classes: 5, rate: 0.5, has_tokens: false };
-    task.check(|params| {
+    task.check(Graph::for_training(), |params| {
         let options = RecurrentOptions { layers: 2, batch_first: true, ..RecurrentOptions::default() };
         let lstm = Lstm::new(&params.sub("lstm"), 6, 16, options)?;
         Ok(SequenceModel { lstm, fc: Linear::new(&params.sub("fc"), 16, 5)? })
