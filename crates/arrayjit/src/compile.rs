@@ -198,21 +198,7 @@ impl Compiled {
 
     /// The same code over other nodes.
     pub(crate) fn over(&self, nodes: Vec<TensorNode>, text_nodes: Nodes) -> Compiled {
-        let Compiled { form, nodes: _, optimized, warnings, changes, text_nodes: _, .. } = self;
-        Compiled {
-            form: form.clone(),
-            nodes,
-            optimized: Arc::clone(optimized),
-            warnings: warnings.clone(),
-            changes: Arc::clone(changes),
-            has_imports: self.has_imports,
-            text_nodes,
-            initial: self.initial.clone(),
-            logs: self.logs.clone(),
-            capsules: self.capsules.clone(),
-            profile: self.profile.clone(),
-            reporter: self.reporter.clone(),
-        }
+        Compiled { nodes, text_nodes, ..self.clone() }
     }
 
     /// The routine's changes to the computations of virtual nodes, and its nodes.
@@ -383,7 +369,10 @@ impl Backend {
     ) -> Result<Compiled, CompileError> {
         let key = self.keeps_texts().then(|| TextKey::new(text, name, nodes));
         if let Some(compiled) = key.as_ref().and_then(|key| self.texts().find(key)) {
-            self.commit(Pending::default(), [compiled.changes()])?;
+            // Another thread may have changed the modes since.
+            let mut pending = Pending::default();
+            pending.add(&decisions(&compiled.nodes, &compiled.optimized.routine), &[])?;
+            self.commit(pending, [compiled.changes()])?;
             return Ok(compiled);
         }
         let compiled = self.compile_read(|| {
