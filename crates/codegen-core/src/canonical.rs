@@ -141,10 +141,10 @@ impl Contraction {
             std::mem::swap(&mut left, &mut right);
         }
         let column = contiguous(&of_right, &places)?;
-        let row = of_left.iter().copied().max_by_key(|l| l.extent)?;
         let all: Vec<&Affine> = places.stored.iter().chain(&places.loaded).collect();
         let columns = merged(column, &of_right, &all);
-        let rows = merged(row, &of_left, &all);
+        // Loops that form one axis together make more rows than the longest loop alone.
+        let rows = of_left.iter().map(|row| merged(*row, &of_left, &all)).max_by_key(|rows| extent(rows))?;
         let batch: Vec<Axis> =
             loops.iter().copied().filter(|l| !rows.contains(l) && !columns.contains(l)).collect();
         let heads = [batch.first(), rows.first(), columns.first()];
