@@ -6,6 +6,10 @@
 //! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
 //! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
 //!
+//! Of blocks, A stays in place if B has few columns and microkernels can read A, possibly through tables of
+//! offsets: each packed element would be used for a few products only. B stays in place if its rows are
+//! contiguous and no wider than a few micro-panels.
+//!
 //! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has.
 
 use std::fmt;
@@ -27,10 +31,14 @@ pub(crate) struct GemmShape {
     /// Whether microkernels can read A in place, with contiguous elements along K or all of A in the L1
     /// cache.
     pub(crate) a_is_readable: bool,
+    /// Whether microkernels can read A in place through tables of offsets.
+    pub(crate) a_is_indexed: bool,
     /// Whether microkernels can read B in place.
     pub(crate) b_is_readable: bool,
     /// Whether K may be cut into blocks, with partial sums in memory between them.
     pub(crate) k_can_be_cut: bool,
+    /// Whether the product is computed transposed, which needs blocks.
+    pub(crate) is_transposed: bool,
 }
 
 /// The packing strategy and the sizes of blocks: MC, NC and KC in BLIS.
@@ -55,10 +63,12 @@ pub(crate) enum Packing {
     },
     /// A is packed whole, and B a few micro-panels at a time.
     WholeA,
-    /// Blocks of B are packed, and possibly blocks of A.
+    /// The loops run over blocks.
     Blocks {
-        /// Whether A is packed; otherwise microkernels read it in place.
+        /// Whether blocks of A are packed; otherwise microkernels read A in place.
         a: bool,
+        /// Whether blocks of B are packed; otherwise microkernels read B in place.
+        b: bool,
     },
 }
 
@@ -69,10 +79,13 @@ impl fmt::Display for Blocking {
         match packing {
             Packing::Unpacked { .. } => f.write_str("operands in place"),
             Packing::WholeA => write!(f, "A packed whole, B packed in panels of {kc}x{nc}"),
-            Packing::Blocks { a: true } => {
+            Packing::Blocks { a: true, .. } => {
                 write!(f, "A packed in blocks of {mc}x{kc}, B packed in blocks of {kc}x{nc}")
             }
-            Packing::Blocks { a: false } => write!(f, "A in place, B packed in blocks of {kc}x{nc}"),
+            Packing::Blocks { a: false, b: true } => {
+                write!(f, "A in place, B packed in blocks of {kc}x{nc}")
+            }
+            Packing::Blocks { a: false, b: false } => write!(f, "operands in place, in blocks of {kc}x{nc}"),
         }
     }
 }
@@ -112,12 +125,17 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
     let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * MR;
     if readable && small {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
+    } else if shape.a_is_indexed && (shape.is_transposed || shape.n <= MAX_INDEXED_COLUMNS) {
+        Packing::Blocks { a: false, b: !shape.b_is_readable || shape.n > PANELS_AT_ONCE * shape.width }
     } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 {
         Packing::WholeA
     } else {
-        Packing::Blocks { a: !shape.a_is_readable || shape.n > 128 }
+        Packing::Blocks { a: !shape.a_is_readable || shape.n > 128, b: true }
     }
 }
+
+/// The most columns for which microkernels read A through tables. More columns make up for packing A.
+const MAX_INDEXED_COLUMNS: usize = 256;
 
 /// The size of the largest block when `whole` is cut into the fewest blocks of at most `most`, about equal in
 /// size.

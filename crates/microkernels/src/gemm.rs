@@ -3,6 +3,9 @@
 //! A call computes the outputs of some rows and columns. For each output, the loop over blocks of K is the
 //! outermost one, and its blocks come in ascending order. Between blocks, partial sums are stored where the
 //! outputs go.
+//!
+//! A product may be computed transposed, with the operands exchanged. The sums of a call then go to a matrix
+//! in scratch memory, from which the epilogue reads them.
 
 use std::ops::Range;
 use std::ptr;
@@ -14,7 +17,7 @@ use crate::float::Float;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, OVERRUN};
-use crate::tile::{self, MR, NR_VECTORS, OperandForm, Tile};
+use crate::tile::{self, IndexedRows, MR, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ pub(crate) struct Gemm {
     pub(crate) output: Option<OutputAddress>,
     pub(crate) epilogue: Option<Epilogue>,
     pub(crate) blocking: Blocking,
+    /// Offsets of A in bytes by position along K, if microkernels read A in place through tables.
+    pub(crate) k_offsets: Option<Vec<i64>>,
+    /// Whether the operands are exchanged: rows of this product are columns of the problem. The sums go to
+    /// scratch memory before the epilogue, which exists.
+    pub(crate) is_transposed: bool,
 }
 
 /// Base addresses for one iteration of the batch: position 0 of every dimension.
@@ -51,6 +59,8 @@ pub(crate) struct ScratchLayout {
     accumulators: usize,
     a: usize,
     b: usize,
+    /// The sums of a transposed product.
+    sums: usize,
     pub(crate) bytes: usize,
 }
 
@@ -67,6 +77,8 @@ struct TileOperands {
     a: TileOperand,
     b: TileOperand,
     form: OperandForm,
+    /// Operand A in place, if it is addressed by tables; `a` is not used then.
+    indexed: Option<IndexedRows>,
 }
 
 /// One operand of a tile, in place or packed.
@@ -104,10 +116,11 @@ impl Gemm {
         let (a_in_place, b_in_place) = match blocking.packing {
             Packing::Unpacked { .. } => (true, true),
             Packing::WholeA => (false, false),
-            Packing::Blocks { a } => (!a, false),
+            Packing::Blocks { a, b } => (!a, !b),
         };
         OperandAccess {
             k: k - (blocks - 1) * blocking.kc,
+            is_indexed: a_in_place && a.strides().is_none(),
             a: a.strides().filter(|_| a_in_place),
             b: b.strides().filter(|_| b_in_place).map(|(_, k)| k),
             width: (NR_VECTORS * T::LANES) as u32,
@@ -124,18 +137,26 @@ impl Gemm {
         let (a, b) = match blocking.packing {
             Packing::Unpacked { .. } => (0, 0),
             Packing::WholeA => (self.m * self.k, blocking.kc * blocking.nc),
-            Packing::Blocks { a } => {
-                (if a { blocking.mc.min(self.m) * blocking.kc } else { 0 }, blocking.kc * blocking.nc)
-            }
+            Packing::Blocks { a, b } => (
+                if a { blocking.mc.min(self.m) * blocking.kc } else { 0 },
+                if b { blocking.kc * blocking.nc } else { 0 },
+            ),
         };
         let accumulators = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
         let operand = |elements: usize| if elements == 0 { 0 } else { up((elements + OVERRUN) * size) };
         let a_at = accumulators + up(MR * width * size);
         let b_at = a_at + operand(a);
-        ScratchLayout { accumulators, a: a_at, b: b_at, bytes: b_at + operand(b) }
+        let sums = b_at + operand(b);
+        let bytes = sums + if self.is_transposed { self.m * self.sums_row::<T>() } else { 0 };
+        ScratchLayout { accumulators, a: a_at, b: b_at, sums, bytes }
     }
 
-    /// Computes the outputs of some rows and columns.
+    /// Bytes of a row of the sums of a transposed product.
+    fn sums_row<T: Float>(&self) -> usize {
+        self.n.next_multiple_of(NR_VECTORS * T::LANES) * size_of::<T>()
+    }
+
+    /// Computes the outputs of some rows and columns of the problem.
     ///
     /// # Safety
     ///
@@ -152,10 +173,18 @@ impl Gemm {
         let call = GemmCall { gemm: self, layout, base, width: NR_VECTORS * T::LANES };
         // SAFETY: the caller's promise.
         unsafe {
+            if self.is_transposed {
+                let (a, b) = match self.blocking.packing {
+                    Packing::Blocks { a, b } => (a, b),
+                    _ => unreachable!("transposed products have blocks"),
+                };
+                call.blocks::<T>(columns.clone(), rows.clone(), a, b);
+                return call.transposed_epilogue::<T>(rows, columns);
+            }
             match self.blocking.packing {
                 Packing::Unpacked { rows_outer } => call.unpacked::<T>(rows, columns, rows_outer),
                 Packing::WholeA => call.whole_a::<T>(rows, columns),
-                Packing::Blocks { a } => call.packed_blocks::<T>(rows, columns, a),
+                Packing::Blocks { a, b } => call.blocks::<T>(rows, columns, a, b),
             }
         }
     }
@@ -180,7 +209,7 @@ impl GemmCall<'_> {
         let tiles = RowTiles::new(rows);
         let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
         let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
-        let mut operands = TileOperands { k: gemm.k, a, b, form: OperandForm::Strided };
+        let mut operands = TileOperands { k: gemm.k, a, b, form: OperandForm::Strided, indexed: None };
         let (outer, inner) = if rows_outer { (tiles.count, 1) } else { (1, tiles.count) };
         if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
             // SAFETY: the caller's promise.
@@ -217,7 +246,7 @@ impl GemmCall<'_> {
         to_row: isize,
         (outer, inner): (usize, usize),
     ) {
-        let TileOperands { k, a, b, form } = operands;
+        let TileOperands { k, a, b, form, .. } = operands;
         let mut tile = Tile {
             k,
             a: a.address.cast(),
@@ -268,7 +297,7 @@ impl GemmCall<'_> {
                     pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
                     let a = a.add(rows.len() * k.start);
                     for some in cut(columns.clone(), self.width) {
-                        let b = b.add((some.start - columns.start) * k.len());
+                        let b = self.packed_panel(b.add((some.start - columns.start) * k.len()));
                         self.tile_column::<T>(tiles, some, k.clone(), Some(a), b, block);
                     }
                 }
@@ -277,7 +306,7 @@ impl GemmCall<'_> {
     }
 
     #[inline(always)]
-    unsafe fn packed_blocks<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool) {
+    unsafe fn blocks<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool, pack_b: bool) {
         let gemm = self.gemm;
         let all = RowTiles::new(rows);
         let per_block = (gemm.blocking.mc / MR).max(1);
@@ -289,15 +318,20 @@ impl GemmCall<'_> {
                 let k = k.start..k.end.min(gemm.k);
                 // SAFETY: the caller's promise; micro-panels lie one after the other.
                 unsafe {
-                    let from = self.base.b;
-                    pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    if pack_b {
+                        let from = self.base.b;
+                        pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    }
                     for tiles in cut(0..all.count, per_block) {
                         let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end));
                         if pack_a {
                             self.pack_a::<T>(tiles, k.clone(), a);
                         }
                         for some in cut(columns.clone(), self.width) {
-                            let b = b.add((some.start - columns.start) * k.len());
+                            let b = match pack_b {
+                                true => self.packed_panel(b.add((some.start - columns.start) * k.len())),
+                                false => self.panel_in_place(some.start, k.start),
+                            };
                             let a = pack_a.then_some(a);
                             self.tile_column::<T>(tiles, some, k.clone(), a, b, block);
                         }
@@ -320,7 +354,32 @@ impl GemmCall<'_> {
         }
     }
 
-    /// Computes a column of tiles with a packed micro-panel of B.
+    /// A packed micro-panel of B.
+    #[inline(always)]
+    fn packed_panel<T: Float>(&self, at: *mut T) -> TileOperand {
+        TileOperand { address: at.cast(), row_stride: 0, k_stride: self.width as isize * T::SIZE }
+    }
+
+    /// A micro-panel of B in place.
+    #[inline(always)]
+    fn panel_in_place(&self, column: usize, k: usize) -> TileOperand {
+        let (b_column, k_stride) = self.gemm.b.strides().unwrap_or_default();
+        let offset = column as isize * b_column + k as isize * k_stride;
+        TileOperand { address: self.base.b.wrapping_offset(offset), row_stride: 0, k_stride }
+    }
+
+    /// Rows of A in place that tables address, at positions along K from `k` on.
+    #[inline(always)]
+    fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
+        let k_offsets = self.gemm.k_offsets.as_ref()?[k..].as_ptr();
+        let mut pointers = [self.base.a; MR];
+        for (pointer, row) in pointers.iter_mut().zip(rows) {
+            *pointer = self.base.a.wrapping_offset(self.gemm.a.outer.at(row));
+        }
+        Some(IndexedRows { rows: pointers, k_offsets })
+    }
+
+    /// Computes a column of tiles with a micro-panel of B.
     #[inline(always)]
     unsafe fn tile_column<T: Float>(
         &self,
@@ -328,13 +387,13 @@ impl GemmCall<'_> {
         columns: Range<usize>,
         k: Range<usize>,
         a: Option<*mut T>,
-        b: *mut T,
+        b: TileOperand,
         block: KBlock,
     ) {
         let gemm = self.gemm;
-        let b = TileOperand { address: b.cast(), row_stride: 0, k_stride: self.width as isize * T::SIZE };
         for t in 0..tiles.count {
             let rows = tiles.rows(t);
+            let indexed = if a.is_none() { self.indexed_rows(rows.clone(), k.start) } else { None };
             let (a, form) = match a {
                 Some(a) => {
                     let address = a.wrapping_add((rows.start - tiles.row(0)) * k.len());
@@ -349,10 +408,44 @@ impl GemmCall<'_> {
                     )
                 }
             };
-            let operands = TileOperands { k: k.len(), a, b, form };
+            let operands = TileOperands { k: k.len(), a, b, form, indexed };
             // SAFETY: the caller's promise.
             unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
         }
+    }
+
+    /// Runs the epilogue on the sums of a transposed product, for some rows and columns of the problem.
+    #[inline(always)]
+    unsafe fn transposed_epilogue<T: Float>(&self, rows: Range<usize>, columns: Range<usize>) {
+        let Some(epilogue) = &self.gemm.epilogue else {
+            unreachable!("transposed products have an epilogue");
+        };
+        let (sums, sums_row) = self.sums::<T>(0, 0);
+        let accumulators = self.scratch::<T>(self.layout.accumulators);
+        let tiles = RowTiles::new(rows);
+        for columns in cut(columns, self.width) {
+            for t in 0..tiles.count {
+                let rows = tiles.rows(t);
+                for (c, column) in columns.clone().enumerate() {
+                    let from = sums.wrapping_byte_offset(column as isize * sums_row);
+                    for (r, row) in rows.clone().enumerate() {
+                        // SAFETY: the sums of these rows and columns were computed, and scratch memory has a
+                        // region for the accumulators of a tile.
+                        unsafe { *accumulators.add(r * self.width + c) = *from.add(row) };
+                    }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns.clone()) };
+            }
+        }
+    }
+
+    /// The sums of a transposed product from a row and a column on, and the bytes of a row.
+    #[inline(always)]
+    fn sums<T: Float>(&self, row: usize, column: usize) -> (*mut T, isize) {
+        let stride = self.gemm.sums_row::<T>();
+        let at = self.layout.sums + row * stride;
+        (self.scratch::<T>(at).wrapping_add(column), stride as isize)
     }
 
     /// Computes one tile for one block of K: initial accumulators, microkernel, and the epilogue if the block
@@ -366,7 +459,7 @@ impl GemmCall<'_> {
         block: KBlock,
     ) {
         let gemm = self.gemm;
-        let epilogue = gemm.epilogue.as_ref().filter(|_| block.last);
+        let epilogue = gemm.epilogue.as_ref().filter(|_| block.last && !gemm.is_transposed);
         if let Some((epilogue, function)) =
             epilogue.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {
@@ -382,10 +475,11 @@ impl GemmCall<'_> {
             let offset = rows.start as isize * matrix.row + columns.start as isize * matrix.column;
             (base.wrapping_offset(offset).cast::<T>(), matrix.row)
         };
-        let partial_sums = gemm
-            .output
-            .as_ref()
-            .map_or((accumulators, accumulators_row), |matrix| at(matrix, self.base.output));
+        let partial_sums = match &gemm.output {
+            _ if gemm.is_transposed => self.sums(rows.start, columns.start),
+            Some(matrix) => at(matrix, self.base.output),
+            None => (accumulators, accumulators_row),
+        };
         let (from, from_row) = match &gemm.initial {
             _ if !block.first => partial_sums,
             None => (ptr::null_mut(), 0),
@@ -404,7 +498,7 @@ impl GemmCall<'_> {
             }
         };
         let (to, to_row) = if epilogue.is_some() { (accumulators, accumulators_row) } else { partial_sums };
-        let TileOperands { k, a, b, form } = operands;
+        let TileOperands { k, a, b, form, indexed } = operands;
         let tile = Tile {
             k,
             a: a.address.cast(),
@@ -419,7 +513,10 @@ impl GemmCall<'_> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            tile::run(&tile, form, rows.len(), columns.len());
+            match &indexed {
+                Some(a) => tile::run_indexed(&tile, a, rows.len(), columns.len()),
+                None => tile::run(&tile, form, rows.len(), columns.len()),
+            }
             if let Some(epilogue) = epilogue {
                 epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns);
             }

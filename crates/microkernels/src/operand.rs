@@ -203,6 +203,11 @@ impl OperandLayout {
         }
     }
 
+    /// Whether microkernels can read the operand in place through tables of offsets, and through nothing less.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.limits.is_empty() && self.memory == StoredType::Same && self.strides().is_none()
+    }
+
     /// The strides of the outer dimension and of K in bytes, if microkernels can read the operand in place.
     pub(crate) fn strides(&self) -> Option<(isize, isize)> {
         match (&self.outer, &self.k) {

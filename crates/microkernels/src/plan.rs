@@ -3,7 +3,7 @@
 use vector_asm::{LaneType, VectorAddress};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
-use crate::blocking::{Blocking, GemmShape};
+use crate::blocking::{Blocking, GemmShape, Packing};
 use crate::epilogue::Epilogue;
 use crate::float::Float;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
@@ -71,7 +71,8 @@ impl GemmPlan {
     /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
     pub fn choices(&self) -> String {
         let lanes = if self.element == LaneType::F64 { <f64 as Float>::LANES } else { <f32 as Float>::LANES };
-        format!("tiles of {MR}x{}, {}", NR_VECTORS * lanes, self.gemm.blocking)
+        let transposed = if self.gemm.is_transposed { "transposed, " } else { "" };
+        format!("tiles of {MR}x{}, {transposed}{}", NR_VECTORS * lanes, self.gemm.blocking)
     }
 
     /// Bytes of memory that generated code takes; 0 without such code.
@@ -128,6 +129,8 @@ impl GemmPlan {
             Some(output) => (None, Some(output)),
             None => partial_sum_output(problem, &accesses, bytes).unzip(),
         };
+        let is_transposed = is_better_transposed(problem, [&a, &b], [m, n, k], cpu);
+        let (m, n, a, b) = if is_transposed { (n, m, b, a) } else { (m, n, a, b) };
         // Strided reads of A are cheap if all of A stays in the L1 cache.
         let near = m * k * size_of::<T>() <= cpu.l1_bytes;
         let shape = GemmShape {
@@ -137,18 +140,22 @@ impl GemmPlan {
             bytes: size_of::<T>(),
             width: NR_VECTORS * T::LANES,
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
+            a_is_indexed: a.is_indexed(),
             b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
-            k_can_be_cut: output.is_some(),
+            k_can_be_cut: output.is_some() || is_transposed,
+            is_transposed,
         };
         let blocking = Blocking::new(&shape, cpu);
-        let epilogue = if only_stored {
+        let epilogue = if only_stored && !is_transposed {
             None
         } else {
             let access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
         };
-        let gemm = Gemm { m, n, k, a, b, initial, output, epilogue, blocking };
+        let k_offsets = matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
+            .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
+        let gemm = Gemm { m, n, k, a, b, initial, output, epilogue, blocking, k_offsets, is_transposed };
         let (extent, unit, least) = parallel_loop::<T>(problem);
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<T>();
@@ -173,7 +180,8 @@ impl GemmPlan {
     ) {
         let gemm = &self.gemm;
         let range = begin as usize..end as usize;
-        let (mut rows, mut columns) = (0..gemm.m, 0..gemm.n);
+        let (m, n) = if gemm.is_transposed { (gemm.n, gemm.m) } else { (gemm.m, gemm.n) };
+        let (mut rows, mut columns) = (0..m, 0..n);
         let mut outermost = 0..self.batch.first().copied().unwrap_or(1);
         match self.parallel {
             ParallelAxis::None => {}
@@ -242,6 +250,28 @@ impl GemmPlan {
         }
     }
 }
+
+/// Whether a product is faster with its operands exchanged: B is addressed by tables, so that packing it is
+/// slow, and the elements of A that a position along K multiplies are contiguous. The sums must fit in the L2
+/// cache, and be so long that the epilogue's reads of them do not matter. Gradients of filters are such
+/// products.
+fn is_better_transposed(
+    problem: &GemmProblem,
+    [a, b]: [&OperandLayout; 2],
+    [m, n, k]: [usize; 3],
+    cpu: &CpuTarget,
+) -> bool {
+    let sums = m.saturating_mul(n).saturating_mul(problem.element.bytes() as usize);
+    problem.initial.is_none()
+        && b.is_indexed()
+        && a.strides().is_some()
+        && a.outer_is_contiguous()
+        && k >= MIN_TRANSPOSED_K
+        && sums <= cpu.l2_bytes / 2
+}
+
+/// The fewest products of each sum for which a product is computed transposed.
+const MIN_TRANSPOSED_K: usize = 256;
 
 /// Finds an output that can hold the partial sums between blocks of K, until the epilogue overwrites them.
 /// The epilogue must store this output and must not read it.

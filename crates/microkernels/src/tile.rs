@@ -7,7 +7,7 @@
 //! order.
 //!
 //! There is a function for each height, width and form of operands, compiled ahead of time; [`run`] picks
-//! one.
+//! one, and [`run_indexed`] for an operand A that is addressed by tables.
 
 use std::arch::x86_64::*;
 
@@ -58,10 +58,7 @@ pub(crate) enum OperandForm {
 /// elements that `tile` spans may be read and written, and the destination does not overlap A or B.
 #[inline(always)]
 pub(crate) unsafe fn run<T: Float>(tile: &Tile<T>, form: OperandForm, height: usize, columns: usize) {
-    let narrow = columns <= T::LANES;
-    let lanes = if narrow { columns } else { columns - T::LANES };
-    let edge = lanes != T::LANES;
-    let at = ((height - 1) * 2 + usize::from(narrow)) * 2 + usize::from(edge);
+    let (at, lanes) = table_position::<T>(height, columns);
     let functions = match form {
         OperandForm::Packed => const { &packed::<T>() },
         OperandForm::Strided => const { &strided::<T>() },
@@ -70,7 +67,40 @@ pub(crate) unsafe fn run<T: Float>(tile: &Tile<T>, form: OperandForm, height: us
     unsafe { functions[at](tile, lanes) }
 }
 
+/// Operand A of a tile in place, addressed by tables: the element of row `r` at position `p` along K is
+/// `k_offsets[p]` bytes behind `rows[r]`.
+#[derive(Clone, Copy)]
+pub(crate) struct IndexedRows {
+    pub(crate) rows: [*const u8; MR],
+    /// Offsets from the tile's first position along K on.
+    pub(crate) k_offsets: *const i64,
+}
+
+/// Computes a tile of `height` rows and `columns` columns from rows of A that tables address. The addresses
+/// and strides of A in `tile` are not used. B is not read outside of the tile's columns.
+///
+/// # Safety
+///
+/// The requirements of [`run`], for the elements that `a` spans.
+#[inline(always)]
+pub(crate) unsafe fn run_indexed<T: Float>(tile: &Tile<T>, a: &IndexedRows, height: usize, columns: usize) {
+    let (at, lanes) = table_position::<T>(height, columns);
+    // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
+    unsafe { (const { &indexed::<T>() })[at](tile, a, lanes) }
+}
+
+/// The position of a microkernel in its table, and the columns of its last vector.
+#[inline(always)]
+fn table_position<T: Float>(height: usize, columns: usize) -> (usize, usize) {
+    let narrow = columns <= T::LANES;
+    let lanes = if narrow { columns } else { columns - T::LANES };
+    let edge = lanes != T::LANES;
+    (((height - 1) * 2 + usize::from(narrow)) * 2 + usize::from(edge), lanes)
+}
+
 type Microkernel<T> = unsafe fn(&Tile<T>, usize);
+
+type IndexedMicrokernel<T> = unsafe fn(&Tile<T>, &IndexedRows, usize);
 
 const fn packed<T: Float>() -> [Microkernel<T>; 24] {
     table::<T, true>()
@@ -92,6 +122,45 @@ const fn table<T: Float, const PACKED: bool>() -> [Microkernel<T>; 24] {
         };
     }
     heights!(1 2 3 4 5 6)
+}
+
+/// The microkernels of [`run_indexed`] in the order of [`table`].
+const fn indexed<T: Float>() -> [IndexedMicrokernel<T>; 24] {
+    macro_rules! heights {
+        ($($h:literal)*) => {
+            [$(
+                indexed_microkernel::<T, $h, 2, false>, indexed_microkernel::<T, $h, 2, true>,
+                indexed_microkernel::<T, $h, 1, false>, indexed_microkernel::<T, $h, 1, true>,
+            )*]
+        };
+    }
+    heights!(1 2 3 4 5 6)
+}
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn indexed_microkernel<T: Float, const H: usize, const W: usize, const EDGE: bool>(
+    tile: &Tile<T>,
+    a: &IndexedRows,
+    lanes: usize,
+) {
+    // SAFETY: this function runs with AVX2 and FMA, and the caller vouches for the memory.
+    unsafe {
+        let mask = T::mask(lanes);
+        let mut accumulators = initial_accumulators::<T, H, W, EDGE>(tile, mask);
+        let mut b = tile.b;
+        for p in 0..tile.k {
+            let offset = *a.k_offsets.add(p) as isize;
+            let columns = load_columns::<T, W>(b, EDGE, mask);
+            for (accumulators, row) in accumulators.iter_mut().zip(&a.rows) {
+                let element = T::broadcast(row.wrapping_offset(offset).cast());
+                for (accumulator, column) in accumulators.iter_mut().zip(columns) {
+                    *accumulator = T::fma(element, column, *accumulator);
+                }
+            }
+            b = b.wrapping_byte_offset(tile.b_k);
+        }
+        store_accumulators::<T, H, W, EDGE>(tile, &accumulators, mask);
+    }
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -148,17 +217,27 @@ unsafe fn add_products<T: Float, const H: usize, const W: usize>(
 ) {
     // SAFETY: inlined into a function with AVX2 and FMA, which vouches for the memory.
     unsafe {
-        let mut columns = [T::zero(); W];
-        for (w, column) in columns.iter_mut().enumerate() {
-            let from = b.wrapping_add(w * T::LANES);
-            *column = if masked && w + 1 == W { T::load_masked(from, mask) } else { T::load(from) };
-        }
+        let columns = load_columns::<T, W>(b, masked, mask);
         for (r, accumulators) in accumulators.iter_mut().enumerate() {
             let element = T::broadcast(a.wrapping_byte_offset(r as isize * a_row));
             for (accumulator, column) in accumulators.iter_mut().zip(columns) {
                 *accumulator = T::fma(element, column, *accumulator);
             }
         }
+    }
+}
+
+/// Loads the vectors of B at one position along K, the last one under the mask if `masked`.
+#[inline(always)]
+unsafe fn load_columns<T: Float, const W: usize>(b: *const T, masked: bool, mask: T::Mask) -> [T::Vector; W] {
+    // SAFETY: inlined into a function with AVX2, which vouches for the memory.
+    unsafe {
+        let mut columns = [T::zero(); W];
+        for (w, column) in columns.iter_mut().enumerate() {
+            let from = b.wrapping_add(w * T::LANES);
+            *column = if masked && w + 1 == W { T::load_masked(from, mask) } else { T::load(from) };
+        }
+        columns
     }
 }
 

@@ -135,6 +135,33 @@ fn bounds_on_runs_along_k() {
     check(&case);
 }
 
+/// Gradients of filters from images with padding and the channels last, which are computed transposed: A is
+/// contiguous along the channels of the output, and B has tables and no bounds.
+#[test]
+fn gradients_of_filters_with_channels_last() {
+    for element in [LaneType::F32, LaneType::F64] {
+        for ([filters, channels, n], split) in [
+            ([16, 3, 17], ParallelAxis::Rows),
+            ([7, 2, 20], ParallelAxis::Columns),
+            ([40, 9, 23], ParallelAxis::None),
+        ] {
+            let (bytes, padded) = (size(element), n + 2);
+            let mut case = matmul(element, &[], [filters, channels * 9, n * n].map(|extent| extent as u64));
+            let offset = |y: i64, x: i64, channel: i64| ((y * padded + x) * channels + channel) * bytes;
+            let problem = &mut case.problem;
+            problem.a.outer = AxisOffsets::Strided(bytes);
+            problem.a.k = AxisOffsets::Strided(filters * bytes);
+            problem.b.outer = AxisOffsets::Table(table(channels * 9, |c| offset(c % 9 / 3, c % 3, c / 9)));
+            problem.b.k = AxisOffsets::Table(table(n * n, |k| offset(k / n, k % n, 0)));
+            problem.parallel = split;
+            case.args[1] = numbers(element, 5, (padded * padded * channels) as usize);
+            check(&case);
+            common::writer::bias_and_relu(&mut case);
+            check(&case);
+        }
+    }
+}
+
 #[test]
 fn scattered_rows() {
     let mut random = fastrand::Rng::with_seed(3);
