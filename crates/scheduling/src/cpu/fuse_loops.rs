@@ -10,7 +10,7 @@
 //!
 //! Two loops stay apart if
 //!
-//! * they access no common element at an index that moves with the loop: there is nothing to gain;
+//! * they access no common node at indices that move alike with the loop: there is nothing to gain;
 //! * only one of them has independent iterations: the other would keep it from running on several threads, or
 //!   in lanes;
 //! * a contraction would lose its form ([`fusible_contractions`]): its tiles need loops over rows and over
@@ -33,7 +33,7 @@ use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::{fusible_contractions, interchange};
 use codegen_core::Caps;
-use codegen_core::dependence;
+use codegen_core::dependence::{self, Touch};
 
 /// The most statements between two loops that fuse.
 const REACH: usize = 32;
@@ -152,7 +152,7 @@ impl Fuser<'_> {
         }
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
-        let legal = shares_moving(a.var, a.body, &second_body)
+        let legal = self.shares_moving(a.var, a.body, &second_body)
             && access::can_fuse(a.var, a.body, &second_body, &self.names.ranges)
             && self.same_independence(&a, &b, depth)
             && self.same_lanes(first, second);
@@ -168,6 +168,22 @@ impl Fuser<'_> {
         (fusible_contractions::keeps_contractions(first, second, &fused, &self.names)
             && self.is_light(&fused))
         .then_some(fused)
+    }
+
+    /// Whether both bodies access a common node, and an iteration of the loop moves both accesses by as many
+    /// elements. A loop over rows and a loop over columns have no elements in common that are worth a cache.
+    fn shares_moving(&self, var: LoopId, first: &[Stmt], second: &[Stmt]) -> bool {
+        self.moving(var, first).intersection(&self.moving(var, second)).next().is_some()
+    }
+
+    /// The nodes that a body accesses at indices that move with the loop, and by how many elements.
+    fn moving(&self, var: LoopId, body: &[Stmt]) -> BTreeSet<(NodeRef, i64)> {
+        let touches = dependence::touches(body).into_iter();
+        let step = |touch: Touch<'_>| {
+            let step = self.names.position(touch.node, touch.indices()?).coefficient(var);
+            (step != 0).then_some((touch.node, step))
+        };
+        touches.filter_map(step).collect()
     }
 
     /// Whether both loops or neither have independent iterations. Inner loops that contain vector loops need
@@ -269,17 +285,4 @@ fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
         }
         _ => None,
     }
-}
-
-/// Whether both bodies access a common node at an index that moves with the loop.
-fn shares_moving(var: LoopId, first: &[Stmt], second: &[Stmt]) -> bool {
-    moving(var, first).intersection(&moving(var, second)).next().is_some()
-}
-
-fn moving(var: LoopId, body: &[Stmt]) -> BTreeSet<NodeRef> {
-    let touches = dependence::touches(body).into_iter();
-    touches
-        .filter(|t| t.indices().is_some_and(|i| i.iter().any(|i| i.mentions(var))))
-        .map(|t| t.node)
-        .collect()
 }
