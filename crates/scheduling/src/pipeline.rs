@@ -18,6 +18,7 @@ use crate::cpu::fold_storage::fold_storage;
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::fuse_loops;
 use crate::cpu::fuse_strips::fuse_strips;
+use crate::cpu::pad_operands::pad_operands;
 use crate::cpu::parallelize::parallelize;
 use crate::cpu::permute_axes::permute_axes;
 use crate::cpu::split_triangles::split_triangles;
@@ -49,6 +50,7 @@ pub const PASS_NAMES: &[&str] = &[
     "fuse_loops",
     "unroll_short_rows",
     "forward_stores",
+    "pad_operands",
     "vectorize",
     "fuse_strips",
     "fold_storage",
@@ -116,6 +118,8 @@ fn cpu_pipeline(
     pass!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.
     pass!(runner, forward_stores);
+    // Operands of convolutions have no bounds, where a padded copy pays.
+    pass!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
     pass!(runner, vectorize, caps, options);

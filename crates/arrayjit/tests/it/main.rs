@@ -5,6 +5,8 @@ mod bad_input;
 mod bad_programs;
 mod batch;
 mod bits_of_values;
+#[cfg(feature = "cranelift")]
+mod convolution_gradients;
 mod corpus;
 mod devices;
 mod differential;

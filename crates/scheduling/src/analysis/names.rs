@@ -40,6 +40,11 @@ impl Names {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
+    /// The number of nodes. Locals that are treated like nodes have higher numbers.
+    pub(crate) fn num_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The dimensions of a node.
     pub(crate) fn dims(&self, node: NodeRef) -> &Dims {
         &self.nodes[node.index()].1

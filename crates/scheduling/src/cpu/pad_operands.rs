@@ -1,0 +1,149 @@
+//! Padded copies of the operands of convolutions.
+//!
+//! ```text
+//! for o, i { for c, p { acc += x[c, i + p - 1] if 0 <= i + p - 1 < n else 0 · f[o, c, p] }; … }
+//! =
+//! for c, j { t[c, j] := x[c, j - 1] if 0 <= j - 1 < n else 0 }
+//! for o, i { for c, p { acc += t[c, i + p] · f[o, c, p] }; … }
+//! ```
+//!
+//! A convolution reads each element of its operand once for each tap and each output channel. Without bounds,
+//! the operand is read in place or packed by whole vectors, so the bounds are checked once for each element
+//! instead of each time. The values and their order stay the same, so no bit changes.
+
+use lowered_ir::ir::{Affine, Block, Expr, Guard, Indices, NodeDecl, NodeRef, Range, Routine, Stmt, walk};
+use tnode::{Dims, MemoryMode, ModeState, Reason};
+
+use crate::analysis::names::Names;
+use codegen_core::Caps;
+use codegen_core::canonical::{Contraction, adds_products};
+use codegen_core::dependence;
+
+/// The least number of products for each element of a copy. Fewer do not make up for the copy.
+const MIN_PRODUCTS: i64 = 16;
+
+/// Lets contractions with bounded operands read padded copies, where that pays.
+pub(crate) fn pad_operands(routine: &mut Routine, caps: &Caps) {
+    if caps.contractions.is_empty() || !adds_products(&routine.body) || dependence::logs(&routine.body) {
+        return;
+    }
+    let mut names = Names::of(routine);
+    for mut stmt in std::mem::take(&mut routine.body) {
+        let copies = match names.contraction(&stmt) {
+            Some(contraction) => copies(&contraction, &mut stmt, routine, &mut names),
+            None => Block::new(),
+        };
+        routine.body.extend(copies);
+        routine.body.push(stmt);
+    }
+}
+
+/// The nests that copy the operands of a contraction, which reads the copies afterwards.
+fn copies(contraction: &Contraction, stmt: &mut Stmt, routine: &mut Routine, names: &mut Names) -> Block {
+    let mut nests = Block::new();
+    for operand in [&contraction.left, &contraction.right] {
+        if let Some(copy) = PaddedCopy::of(operand, contraction, stmt, names) {
+            let node = NodeRef(routine.nodes.len() as u32);
+            let source = &routine.nodes[copy.node.index()];
+            let mode = ModeState::decided(MemoryMode::Local, Reason::new("a padded copy"));
+            let name = format!("{}.padded", source.name);
+            routine.nodes.push(NodeDecl { name, dtype: source.dtype, dims: copy.dims.clone(), mode });
+            nests.push(copy.nest(node, names));
+            copy.replace_reads(node, stmt);
+        }
+    }
+    nests
+}
+
+/// A copy of a node with zeros around the elements of some axes.
+struct PaddedCopy {
+    node: NodeRef,
+    /// The read that the copy replaces.
+    read: Expr,
+    /// The index of the read in the copy.
+    index: Indices,
+    dims: Dims,
+    /// For each axis, the index of the copy's first element in the node, and the elements that exist.
+    axes: Vec<(i64, Option<(i64, i64)>)>,
+}
+
+impl PaddedCopy {
+    /// The copy for an operand; none if its bounds are not those of its own axes, or if it does not pay.
+    fn of(operand: &Expr, contraction: &Contraction, stmt: &Stmt, names: &Names) -> Option<PaddedCopy> {
+        let Expr::GetGuarded { guard, node, index, otherwise } = operand else { return None };
+        let is_zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
+        if !is_zero || stores(stmt, *node) || node.index() >= names.num_nodes() {
+            return None;
+        }
+        let mut copy = PaddedCopy {
+            node: *node,
+            read: operand.clone(),
+            index: index.clone(),
+            dims: names.dims(*node).clone(),
+            axes: vec![(0, None); index.len()],
+        };
+        for range in guard {
+            copy.pad(range, names)?;
+        }
+        let elements =
+            copy.dims.iter().try_fold(1i64, |all, &dim| all.checked_mul(i64::try_from(dim).ok()?))?;
+        (elements.checked_mul(MIN_PRODUCTS)? <= products(contraction)?).then_some(copy)
+    }
+
+    /// Pads the axis that a range bounds.
+    fn pad(&mut self, range: &Range, names: &Names) -> Option<()> {
+        let bounds = |(axis, (_, bounds)): (usize, &(i64, Option<(i64, i64)>))| {
+            bounds.is_none() && self.index[axis] == range.index
+        };
+        let axis = self.axes.iter().enumerate().position(bounds)?;
+        let (least, greatest) = range.index.bounds(|var| names.ranges.get(var))?;
+        self.axes[axis] = (least, Some((range.lo, range.hi)));
+        self.index[axis] = self.index[axis].plus_constant(least.checked_neg()?);
+        self.dims[axis] = usize::try_from(greatest.checked_sub(least)?.checked_add(1)?).ok()?;
+        Some(())
+    }
+
+    /// The nest that fills the copy.
+    fn nest(&self, copy: NodeRef, names: &mut Names) -> Stmt {
+        let loops: Vec<_> = self.dims.iter().map(|_| names.loop_id()).collect();
+        let index: Indices = loops.iter().map(|&var| Affine::var(var)).collect();
+        let there = index.iter().zip(&self.axes).map(|(at, (first, _))| at.plus_constant(*first));
+        let there: Indices = there.collect();
+        let exists = there
+            .iter()
+            .zip(&self.axes)
+            .filter_map(|(at, (_, bounds))| bounds.map(|(lo, hi)| Range { index: at.clone(), lo, hi }));
+        let guard: Guard = exists.collect();
+        let Expr::GetGuarded { otherwise, .. } = &self.read else { unreachable!("a copy has bounds") };
+        let value = Expr::GetGuarded { guard, node: self.node, index: there, otherwise: otherwise.clone() };
+        let store = Stmt::Set { node: copy, index, value };
+        let nest = loops.iter().zip(&self.dims).rev();
+        nest.fold(store, |body, (&var, &dim)| Stmt::serial(var, dim as i64, vec![body]))
+    }
+
+    fn replace_reads(&self, copy: NodeRef, stmt: &mut Stmt) {
+        let Stmt::For { body, .. } = stmt else { return };
+        walk::map_values(body, &mut |value| {
+            walk::map_expr(value, &mut |e| match e {
+                read if read == self.read => Expr::Get { node: copy, index: self.index.clone() },
+                other => other,
+            })
+        });
+    }
+}
+
+/// The products of a contraction for all outputs together.
+fn products(contraction: &Contraction) -> Option<i64> {
+    let batch = contraction.batch.iter().try_fold(1i64, |all, axis| all.checked_mul(axis.extent))?;
+    [contraction.num_rows(), contraction.num_columns(), contraction.num_products()]
+        .into_iter()
+        .try_fold(batch, i64::checked_mul)
+}
+
+fn stores(stmt: &Stmt, node: NodeRef) -> bool {
+    let mut found = false;
+    walk::each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+        found |= matches!(stmt, Stmt::Set { node: stored, .. } if *stored == node);
+    });
+    found
+}
