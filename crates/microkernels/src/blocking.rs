@@ -125,10 +125,10 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
     let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * MR;
     if readable && small {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
+    } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 && !shape.is_transposed {
+        Packing::WholeA
     } else if shape.a_is_indexed && (shape.is_transposed || shape.n <= MAX_INDEXED_COLUMNS) {
         Packing::Blocks { a: false, b: !shape.b_is_readable || shape.n > PANELS_AT_ONCE * shape.width }
-    } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 {
-        Packing::WholeA
     } else {
         Packing::Blocks { a: !shape.a_is_readable || shape.n > 128, b: true }
     }

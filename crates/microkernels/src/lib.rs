@@ -84,11 +84,16 @@
 //! and L3 caches; blocks of A and B are packed into contiguous micro-panels where that pays; and a
 //! microkernel keeps a register tile of at most 6 rows by 2 vectors of accumulators while it walks along K.
 //! Operands that are small are read in place. Operands may be transposed, strided, in half precision, or
-//! addressed by tables of offsets with [`OperandBound`]s (convolutions); packing makes them all alike.
+//! addressed by tables of offsets with [`OperandBound`]s (convolutions); packing makes them all alike. An
+//! operand A with tables and without bounds is read in place, through row addresses and offsets along K, if B
+//! is narrow.
 //!
 //! The epilogue is any straight-line program of `vector-asm`. A short epilogue is compiled together with a
 //! microkernel and applied while the accumulators are in registers; a long one runs over tiles of
 //! accumulators in the L1 cache.
+//!
+//! The indirect convolution algorithm of XNNPACK is the source of the reads through tables: Dukhan, The
+//! Indirect Convolution Algorithm, 2019.
 
 #[cfg(target_arch = "x86_64")]
 mod address; // addresses of initial accumulators and of outputs

@@ -252,26 +252,33 @@ impl GemmPlan {
 }
 
 /// Whether a product is faster with its operands exchanged: B is addressed by tables, so that packing it is
-/// slow, and the elements of A that a position along K multiplies are contiguous. The sums must fit in the L2
-/// cache, and be so long that the epilogue's reads of them do not matter. Gradients of filters are such
-/// products.
+/// slow, while microkernels can read such an operand in place of A. The sums must fit in the L2 cache, and be
+/// so long that the epilogue's reads of them do not matter.
+///
+/// Gradients of filters are such products: they have long sums, and the elements of A that a position along K
+/// multiplies are contiguous. Convolutions with few output channels, whose channels are not the last axis,
+/// are others: few rows use each packed element of B.
 fn is_better_transposed(
     problem: &GemmProblem,
     [a, b]: [&OperandLayout; 2],
     [m, n, k]: [usize; 3],
     cpu: &CpuTarget,
 ) -> bool {
-    let sums = m.saturating_mul(n).saturating_mul(problem.element.bytes() as usize);
-    problem.initial.is_none()
-        && b.is_indexed()
-        && a.strides().is_some()
-        && a.outer_is_contiguous()
-        && k >= MIN_TRANSPOSED_K
-        && sums <= cpu.l2_bytes / 2
+    let sums = m.max(MAX_FEW_ROWS).saturating_mul(n).saturating_mul(problem.element.bytes() as usize);
+    let has_long_sums = k >= MIN_LONG_K && a.strides().is_some() && a.outer_is_contiguous();
+    let pays = n >= 4 * MAX_FEW_ROWS && k >= MIN_SHORT_K || k >= MIN_LONG_K;
+    let has_few_rows = m <= MAX_FEW_ROWS && a.limits.is_empty() && pays;
+    problem.initial.is_none() && b.is_indexed() && (has_long_sums || has_few_rows) && sums <= cpu.l2_bytes / 2
 }
 
-/// The fewest products of each sum for which a product is computed transposed.
-const MIN_TRANSPOSED_K: usize = 256;
+/// The fewest products of a long sum.
+const MIN_LONG_K: usize = 256;
+
+/// The fewest products of each sum for which a product with few rows and many columns is computed transposed.
+const MIN_SHORT_K: usize = 16;
+
+/// The most rows that are few: the columns of a tile.
+const MAX_FEW_ROWS: usize = 16;
 
 /// Finds an output that can hold the partial sums between blocks of K, until the epilogue overwrites them.
 /// The epilogue must store this output and must not read it.
