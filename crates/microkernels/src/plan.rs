@@ -156,7 +156,7 @@ impl GemmPlan {
         let k_offsets = matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
             .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
         let gemm = Gemm { m, n, k, a, b, initial, output, epilogue, blocking, k_offsets, is_transposed };
-        let (extent, unit, least) = parallel_loop::<T>(problem);
+        let (extent, unit, least) = parallel_loop::<T>(problem, is_transposed);
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<T>();
         Some(GemmPlan {
@@ -296,7 +296,9 @@ fn partial_sum_output<'a>(
 
 /// For the parallel loop: its extent, the multiply-adds of one iteration, and the iterations that fill a
 /// tile.
-fn parallel_loop<T: Float>(problem: &GemmProblem) -> (u64, u64, u64) {
+fn parallel_loop<T: Float>(problem: &GemmProblem, is_transposed: bool) -> (u64, u64, u64) {
+    let tile = [MR as u64, (NR_VECTORS * T::LANES) as u64];
+    let [tile_rows, tile_columns] = if is_transposed { [tile[1], tile[0]] } else { tile };
     let batch = |loops: &[u64]| loops.iter().fold(1u64, |product, extent| product.saturating_mul(*extent));
     let all = batch(&problem.batch);
     let times = |extents: [u64; 3]| batch(&extents);
@@ -308,10 +310,8 @@ fn parallel_loop<T: Float>(problem: &GemmProblem) -> (u64, u64, u64) {
                 .saturating_mul(all / problem.batch.first().copied().unwrap_or(1).max(1)),
             1,
         ),
-        ParallelAxis::Rows => (problem.m, times([all, problem.n, problem.k]), MR as u64),
-        ParallelAxis::Columns => {
-            (problem.n, times([all, problem.m, problem.k]), (NR_VECTORS * T::LANES) as u64)
-        }
+        ParallelAxis::Rows => (problem.m, times([all, problem.n, problem.k]), tile_rows),
+        ParallelAxis::Columns => (problem.n, times([all, problem.m, problem.k]), tile_columns),
     }
 }
 

@@ -30,7 +30,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use codegen_core::Caps;
-use codegen_core::canonical::{Axis, Contraction};
+use codegen_core::canonical::{Axis, Contraction, adds_products};
 use codegen_core::dependence::{self, mentions};
 
 /// The least number of rows for which packing saves more than it costs.
@@ -57,8 +57,7 @@ struct FoundContraction {
     rows: Loop,
 }
 
-/// The nest in register tiles with these lanes, if it is a contraction. The nest stays whole if the target
-/// compiles it whole.
+/// The nest in register tiles with these lanes, if it is a contraction.
 pub(crate) fn tile_contraction(
     nest: &Nest,
     lane: Loop,
@@ -66,11 +65,6 @@ pub(crate) fn tile_contraction(
     caps: &Caps,
     names: &mut Names,
 ) -> Option<Block> {
-    if !caps.contractions.is_empty()
-        && let Some(whole) = whole(nest, caps, names)
-    {
-        return Some(whole);
-    }
     let found = find(nest, &lane, names)?;
     let outer: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane && **l != found.rows).cloned().collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
@@ -93,8 +87,11 @@ pub(crate) fn tile_contraction(
     Some(all)
 }
 
-/// A contraction in canonical form, with its loops in an order that suits threads.
-fn whole(nest: &Nest, caps: &Caps, names: &Names) -> Option<Block> {
+/// A contraction that the target may compile whole, with its loops in an order that suits threads.
+pub(crate) fn whole_contraction(nest: &Nest, caps: &Caps, names: &Names) -> Option<Block> {
+    if caps.contractions.is_empty() || !adds_products(&nest.body) {
+        return None;
+    }
     let block = nest::wrap(&nest.loops, nest.body.clone());
     let [stmt] = block.as_slice() else { return None };
     let order = in_parts(&names.contraction(stmt)?, caps.threads);

@@ -14,7 +14,7 @@ use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
-use crate::cpu::tile_contraction::tile_contraction;
+use crate::cpu::tile_contraction::{tile_contraction, whole_contraction};
 use crate::cpu::tile_transpose::tile_transpose;
 use crate::options::ScheduleOptions;
 use codegen_core::Caps;
@@ -41,6 +41,9 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
     if let Some(parts) = split_guards(&nest, names) {
         return vectorize_block(parts, caps, names);
+    }
+    if let Some(whole) = whole_contraction(&nest, caps, names) {
+        return whole;
     }
     match choose(&nest, caps, names) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
