@@ -236,6 +236,7 @@ unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         let mut masks = all_masks(operand, readers, job.k_range.start);
+        let first = operand.outer.at(job.outer.start);
         if operand.class_representatives.len() > MAX_CLASSES {
             for k in job.k_range.clone() {
                 masks = all_masks(operand, readers, k);
@@ -244,7 +245,11 @@ unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
             }
         } else if operand.limits.is_empty() {
             for k in job.k_range.clone() {
-                write_vectors(to, from.wrapping_offset(offset(k)), readers, &masks);
+                let from = from.wrapping_offset(offset(k));
+                if at == 0 {
+                    prefetch_next(from.wrapping_offset(first));
+                }
+                write_vectors(to, from, readers, &masks);
                 to = to.wrapping_add(width);
             }
         } else {
@@ -252,7 +257,6 @@ unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
             for (entry, &k) in table.iter_mut().zip(&operand.class_representatives) {
                 entry.write(all_masks(operand, readers, k as usize));
             }
-            let first = operand.outer.at(job.outer.start);
             for k in job.k_range.clone() {
                 let from = from.wrapping_offset(offset(k));
                 if at == 0 {

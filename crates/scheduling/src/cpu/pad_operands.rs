@@ -8,19 +8,30 @@
 //! ```
 //!
 //! A convolution reads each element of its operand once for each tap and each output channel. Without bounds,
-//! the operand is read in place or packed by whole vectors, so the bounds are checked once for each element
-//! instead of each time. The values and their order stay the same, so no bit changes.
+//! matrix kernels can read the operand in place, element by element, as the operand of the rows: the bounds
+//! are checked once for each element instead of each time, and nothing is packed. The values and their order
+//! stay the same, so no bit changes.
+//!
+//! The operand of the columns gets a copy if kernels exchange the operands: if there are few rows, or if the
+//! other operand is contiguous along the rows, as in the gradient of filters of images with the channels last.
+//! Otherwise it is packed in vectors, for which bounds cost little.
 
 use lowered_ir::ir::{Affine, Block, Expr, Guard, Indices, NodeDecl, NodeRef, Range, Routine, Stmt, walk};
 use tnode::{Dims, MemoryMode, ModeState, Reason};
 
 use crate::analysis::names::Names;
 use codegen_core::Caps;
-use codegen_core::canonical::{Contraction, adds_products};
+use codegen_core::canonical::{Contraction, adds_products, read_of};
 use codegen_core::dependence;
 
 /// The least number of products for each element of a copy. Fewer do not make up for the copy.
 const MIN_PRODUCTS: i64 = 16;
+
+/// The most columns for which kernels read the operand of the rows in place.
+const MAX_COLUMNS: i64 = 256;
+
+/// The most rows that are few.
+const FEW_ROWS: i64 = 16;
 
 /// Lets contractions with bounded operands read padded copies, where that pays.
 pub(crate) fn pad_operands(routine: &mut Routine, caps: &Caps) {
@@ -41,7 +52,11 @@ pub(crate) fn pad_operands(routine: &mut Routine, caps: &Caps) {
 /// The nests that copy the operands of a contraction, which reads the copies afterwards.
 fn copies(contraction: &Contraction, stmt: &mut Stmt, routine: &mut Routine, names: &mut Names) -> Block {
     let mut nests = Block::new();
-    for operand in [&contraction.left, &contraction.right] {
+    let operands = [
+        (&contraction.left, contraction.num_columns() <= MAX_COLUMNS),
+        (&contraction.right, exchanges_operands(contraction, names)),
+    ];
+    for operand in operands.into_iter().filter_map(|(operand, is_in_place)| is_in_place.then_some(operand)) {
         if let Some(copy) = PaddedCopy::of(operand, contraction, stmt, names) {
             let node = NodeRef(routine.nodes.len() as u32);
             let source = &routine.nodes[copy.node.index()];
@@ -53,6 +68,17 @@ fn copies(contraction: &Contraction, stmt: &mut Stmt, routine: &mut Routine, nam
         }
     }
     nests
+}
+
+/// Whether kernels read the operand of the columns in place of the operand of the rows.
+fn exchanges_operands(contraction: &Contraction, names: &Names) -> bool {
+    let has_contiguous_rows = || match (read_of(&contraction.left), contraction.rows.last()) {
+        (Expr::Get { node, index }, Some(row)) if node.index() < names.num_nodes() => {
+            names.position(*node, index).coefficient(row.var) == 1
+        }
+        _ => false,
+    };
+    contraction.num_rows() <= FEW_ROWS || has_contiguous_rows()
 }
 
 /// A copy of a node with zeros around the elements of some axes.
