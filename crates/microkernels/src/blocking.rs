@@ -20,6 +20,7 @@ use crate::pack::PANELS_AT_ONCE;
 use crate::tile::MR;
 
 /// The properties of a GEMM that decide its blocking.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct GemmShape {
     pub(crate) m: usize,
     pub(crate) n: usize,
@@ -28,8 +29,9 @@ pub(crate) struct GemmShape {
     pub(crate) bytes: usize,
     /// Columns of a full tile.
     pub(crate) width: usize,
-    /// Whether microkernels can read A in place, with contiguous elements along K or all of A in the L1
-    /// cache.
+    /// Whether microkernels can read A in place.
+    pub(crate) a_has_strides: bool,
+    /// Whether they can do so with contiguous elements along K or with all of A in the L1 cache.
     pub(crate) a_is_readable: bool,
     /// Whether microkernels can read A in place through tables of offsets.
     pub(crate) a_is_indexed: bool,
@@ -92,7 +94,11 @@ impl fmt::Display for Blocking {
 
 impl Blocking {
     pub(crate) fn new(shape: &GemmShape, cpu: &CpuTarget) -> Blocking {
-        let packing = choose_packing(shape, cpu);
+        Blocking::of(choose_packing(shape, cpu), shape, cpu)
+    }
+
+    /// The sizes of blocks with a given packing.
+    pub(crate) fn of(packing: Packing, shape: &GemmShape, cpu: &CpuTarget) -> Blocking {
         let elements = |bytes: usize| bytes / shape.bytes;
         let kc = match packing {
             Packing::Unpacked { .. } => shape.k,
@@ -139,7 +145,7 @@ const MAX_INDEXED_COLUMNS: usize = 256;
 
 /// The size of the largest block when `whole` is cut into the fewest blocks of at most `most`, about equal in
 /// size.
-fn even_block(whole: usize, most: usize) -> usize {
+pub(crate) fn even_block(whole: usize, most: usize) -> usize {
     if whole == 0 { 1 } else { whole.div_ceil(whole.div_ceil(most.max(1))) }
 }
 

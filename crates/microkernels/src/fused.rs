@@ -27,8 +27,9 @@ const MAX_FUSED_STATEMENTS: usize = 12;
 pub(crate) struct OperandAccess {
     /// Products that each accumulator adds.
     pub(crate) k: usize,
-    /// Whether A is in place and addressed by tables. No tile is generated for such an operand.
-    pub(crate) is_indexed: bool,
+    /// Whether tiles may compute the epilogue: A is packed or has strides, and the product is not computed
+    /// transposed.
+    pub(crate) is_fusible: bool,
     /// Strides of A by row and along K; `None` if A is packed, with as many elements for each position along
     /// K as the tile has rows.
     pub(crate) a: Option<(isize, isize)>,
@@ -49,7 +50,7 @@ pub(crate) fn microkernel(
     columns: u32,
 ) -> Option<VectorProgram> {
     let epilogue = &problem.epilogue;
-    if access.is_indexed || epilogue.body.len() > MAX_FUSED_STATEMENTS || epilogue.variables.len() != 1 {
+    if !access.is_fusible || epilogue.body.len() > MAX_FUSED_STATEMENTS || epilogue.variables.len() != 1 {
         return None;
     }
     let lanes = if access.b.is_some() { columns } else { columns.next_multiple_of(access.vector) };

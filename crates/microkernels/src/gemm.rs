@@ -120,7 +120,7 @@ impl Gemm {
         };
         OperandAccess {
             k: k - (blocks - 1) * blocking.kc,
-            is_indexed: a_in_place && a.strides().is_none(),
+            is_fusible: !(a_in_place && a.strides().is_none()),
             a: a.strides().filter(|_| a_in_place),
             b: b.strides().filter(|_| b_in_place).map(|(_, k)| k),
             width: (NR_VECTORS * T::LANES) as u32,

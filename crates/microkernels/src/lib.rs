@@ -99,6 +99,9 @@
 mod address; // addresses of initial accumulators and of outputs
 #[cfg(target_arch = "x86_64")]
 mod blocking; // sizes of cache blocks, and which operands are packed
+mod choice; // choices of packing and block sizes, as data and text
+#[cfg(target_arch = "x86_64")]
+mod chosen; // choices checked against a problem
 #[cfg(target_arch = "x86_64")]
 mod epilogue; // compiled epilogues
 #[cfg(target_arch = "x86_64")]
@@ -126,6 +129,7 @@ mod unsupported; // the stub for other architectures
 #[cfg(not(target_arch = "x86_64"))]
 use crate::unsupported as plan;
 
+pub use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 pub use crate::machine::CpuTarget;
 pub use crate::matmul::{Matmul, MatmulError, MatmulFloat, MatmulShape};
 pub use crate::plan::GemmPlan;
@@ -144,4 +148,4 @@ macro_rules! debug_as_display {
         })+
     };
 }
-debug_as_display!(MatmulError);
+debug_as_display!(ChoiceError, MatmulError);

@@ -4,6 +4,7 @@ use vector_asm::{LaneType, VectorAddress};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape, Packing};
+use crate::choice::{BlockingChoice, ChoiceError};
 use crate::epilogue::Epilogue;
 use crate::float::Float;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
@@ -21,6 +22,7 @@ pub struct GemmPlan {
     element: LaneType,
     parallel: ParallelAxis,
     batch: Vec<u64>,
+    shape: GemmShape,
     gemm: Gemm,
     layout: ScratchLayout,
     extent: u64,
@@ -41,14 +43,32 @@ impl GemmPlan {
     /// [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the epilogue has
     /// loops; or two outputs, or an output and a value that is read, might share an element.
     pub fn new(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
-        if !cpu.has_avx2 {
-            return None;
-        }
-        match problem.element {
-            LaneType::F32 => GemmPlan::for_float::<f32>(problem, cpu),
-            LaneType::F64 => GemmPlan::for_float::<f64>(problem, cpu),
-            _ => None,
-        }
+        GemmPlan::planned(problem, cpu, None)?.ok()
+    }
+
+    /// [`GemmPlan::new`] with a choice of packing and block sizes instead of the heuristics. The results are
+    /// the same bits with every choice.
+    ///
+    /// # Errors
+    ///
+    /// [`ChoiceError`] if the choice does not fit the problem.
+    pub fn with_blocking(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: &BlockingChoice,
+    ) -> Result<Option<GemmPlan>, ChoiceError> {
+        GemmPlan::planned(problem, cpu, Some(choice)).transpose()
+    }
+
+    /// The choice of packing and block sizes that gives this plan.
+    pub fn blocking(&self) -> BlockingChoice {
+        self.gemm.blocking.choice(&self.shape)
+    }
+
+    /// Choices near that of this plan, without it. A search that goes from plan to plan reaches every packing
+    /// and many sizes of blocks.
+    pub fn alternatives(&self, cpu: &CpuTarget) -> Vec<BlockingChoice> {
+        self.gemm.blocking.alternatives(&self.shape, cpu)
     }
 
     /// Bytes of scratch memory that each call needs for itself.
@@ -109,7 +129,25 @@ impl GemmPlan {
         }
     }
 
-    fn for_float<T: Float>(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
+    fn planned(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Option<Result<GemmPlan, ChoiceError>> {
+        match problem.element {
+            _ if !cpu.has_avx2 => None,
+            LaneType::F32 => GemmPlan::for_float::<f32>(problem, cpu, choice),
+            LaneType::F64 => GemmPlan::for_float::<f64>(problem, cpu, choice),
+            _ => None,
+        }
+    }
+
+    /// `None` if there is no plan whatever the choice.
+    fn for_float<T: Float>(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Option<Result<GemmPlan, ChoiceError>> {
         let bytes = T::SIZE as i64;
         let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
         let (m, n, k) = (narrow(problem.m)?, narrow(problem.n)?, narrow(problem.k)?);
@@ -139,17 +177,23 @@ impl GemmPlan {
             k,
             bytes: size_of::<T>(),
             width: NR_VECTORS * T::LANES,
+            a_has_strides: a.strides().is_some(),
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             a_is_indexed: a.is_indexed(),
             b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
             k_can_be_cut: output.is_some() || is_transposed,
             is_transposed,
         };
-        let blocking = Blocking::new(&shape, cpu);
+        let blocking = match choice.map(|choice| Blocking::chosen(&shape, choice)) {
+            None => Blocking::new(&shape, cpu),
+            Some(Ok(blocking)) => blocking,
+            Some(Err(error)) => return Some(Err(error)),
+        };
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
-            let access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
+            let mut access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
+            access.is_fusible &= !is_transposed;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
         };
@@ -159,15 +203,16 @@ impl GemmPlan {
         let (extent, unit, least) = parallel_loop::<T>(problem, is_transposed);
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<T>();
-        Some(GemmPlan {
+        Some(Ok(GemmPlan {
             element: problem.element,
             parallel: problem.parallel,
             batch: problem.batch.clone(),
+            shape,
             gemm,
             layout,
             extent,
             grain,
-        })
+        }))
     }
 
     unsafe fn run_for_float<T: Float>(

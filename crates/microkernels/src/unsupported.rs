@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use crate::choice::{BlockingChoice, ChoiceError};
 use crate::machine::CpuTarget;
 use crate::problem::GemmProblem;
 
@@ -15,6 +16,34 @@ impl GemmPlan {
     /// Returns `None`: no plan exists on this architecture.
     pub fn new(_: &GemmProblem, _: &CpuTarget) -> Option<GemmPlan> {
         None
+    }
+
+    /// Returns `Ok(None)`: no plan exists on this architecture.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn with_blocking(
+        _: &GemmProblem,
+        _: &CpuTarget,
+        _: &BlockingChoice,
+    ) -> Result<Option<GemmPlan>, ChoiceError> {
+        Ok(None)
+    }
+
+    /// The tiles and the packing of operands in words.
+    pub fn choices(&self) -> String {
+        match self.never {}
+    }
+
+    /// The choice of packing and block sizes.
+    pub fn blocking(&self) -> BlockingChoice {
+        match self.never {}
+    }
+
+    /// Choices near that of this plan.
+    pub fn alternatives(&self, _: &CpuTarget) -> Vec<BlockingChoice> {
+        match self.never {}
     }
 
     /// Bytes of scratch memory that each call needs for itself.

@@ -1,5 +1,6 @@
 //! The integration tests that may share a process. They are one program, since each program has to be linked.
 
+mod choices;
 mod common;
 mod convolutions;
 mod epilogues;

@@ -103,25 +103,48 @@ pub(crate) fn cpus() -> Vec<CpuTarget> {
     vec![here, caches(4 << 10, 12 << 10, 64 << 10), caches(4 << 10, 1 << 10, 16 << 10)]
 }
 
-/// Compares a problem, planned for every CPU and computed whole and in parts, with the reference, bit for
-/// bit.
+/// Plans for a CPU: by the heuristics, then with choices of packing and block sizes that a search reaches,
+/// at most `most` of them.
+fn plans(problem: &GemmProblem, cpu: &CpuTarget, most: usize) -> Option<Vec<GemmPlan>> {
+    let mut plans = vec![GemmPlan::new(problem, cpu)?];
+    let mut seen = vec![plans[0].blocking()];
+    let mut next = 0;
+    while next < plans.len() && plans.len() <= most {
+        for choice in plans[next].alternatives(cpu) {
+            if !seen.contains(&choice) && plans.len() <= most {
+                seen.push(choice);
+                let plan = GemmPlan::with_blocking(problem, cpu, &choice);
+                plans.push(plan.expect("an alternative fits").expect("there is a plan"));
+                assert_eq!(plans[plans.len() - 1].blocking(), choice);
+            }
+        }
+        next += 1;
+    }
+    Some(plans)
+}
+
+/// The most choices per problem and CPU, beside that of the heuristics.
+const CHOICES: usize = 20;
+
+/// Compares a problem, planned for every CPU by heuristics and choices, and computed whole and in parts, with
+/// the reference, bit for bit.
 pub(crate) fn check(case: &Case) {
     if !CpuTarget::detect().has_avx2 {
         return;
     }
     let expected = reference::run(case);
     for cpu in cpus() {
-        let plan = GemmPlan::new(&case.problem, &cpu).unwrap_or_else(|| panic!("no plan for {case:?}"));
-        for parts in [1, 3] {
-            for at_end in [true, false] {
-                let found = run(&plan, case, parts, at_end);
-                for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                    assert!(
-                        found == expected,
-                        "argument {i} differs, {parts} parts: {:?} {plan:?}",
-                        case.problem
-                    );
-                }
+        let plans = plans(&case.problem, &cpu, CHOICES).unwrap_or_else(|| panic!("no plan for {case:?}"));
+        for (plan, parts, at_end) in plans.iter().flat_map(|plan| {
+            [(1, true), (1, false), (3, true), (3, false)].map(|(parts, at_end)| (plan, parts, at_end))
+        }) {
+            let found = run(plan, case, parts, at_end);
+            for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(
+                    found == expected,
+                    "argument {i} differs, {parts} parts: {:?} {plan:?}",
+                    case.problem
+                );
             }
         }
     }
