@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::ir::LoopId;
 
-use crate::{Artifact, Caps, CompilationMethod, Kernel, ScheduledRoutine};
+use crate::{Artifact, Caps, CompilationMethod, Kernel, KernelChoice, ScheduledRoutine};
 
 /// Turns a scheduled kernel into source. Its fields, if it has any, are part of the cache key.
 pub trait Renderer: Hash + Send + Sync {
@@ -73,6 +73,25 @@ pub trait Compiler: Hash + Send + Sync {
         _options: &Self::Options,
     ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
         Ok(Vec::new())
+    }
+
+    /// See [`Codegen::alternatives`].
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Choice`] if the kernel's own choice does not fit.
+    fn alternatives(
+        &self,
+        _caps: &Caps,
+        _kernel: &Kernel,
+        _options: &Self::Options,
+    ) -> Result<Vec<KernelChoice>, CodegenError> {
+        Ok(Vec::new())
+    }
+
+    /// See [`Codegen::tuning_target`].
+    fn tuning_target(&self, _caps: &Caps, _options: &Self::Options) -> Option<String> {
+        None
     }
 
     /// See [`Codegen::describe`].
@@ -148,6 +167,23 @@ pub trait Codegen: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Choices near that of a kernel, without it: other forms of its code that give the same bits and may be
+    /// faster. The forms that a search reaches from the heuristics, which are a kernel without a choice, are
+    /// all that are worth trying. Empty if there is no choice.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Choice`] if the kernel's own choice does not fit, and the errors of compilation.
+    fn alternatives(&self, _kernel: &Kernel) -> Result<Vec<KernelChoice>, CodegenError> {
+        Ok(Vec::new())
+    }
+
+    /// The machine on which choices are measured and everything else that decides which is the fastest, as a
+    /// printable ASCII word without `#`. `None` if the codegen has no choices.
+    fn tuning_target(&self) -> Option<String> {
+        None
+    }
+
     /// The methods by which a kernel is compiled, for a report: one for each part into which the codegen
     /// divides the kernel, in the order in which the parts run. Empty for a codegen with one method.
     ///
@@ -221,6 +257,14 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
         self.compiler.whole_contractions(&self.caps, kernels, &self.options)
     }
 
+    fn alternatives(&self, kernel: &Kernel) -> Result<Vec<KernelChoice>, CodegenError> {
+        self.compiler.alternatives(&self.caps, kernel, &self.options)
+    }
+
+    fn tuning_target(&self) -> Option<String> {
+        self.compiler.tuning_target(&self.caps, &self.options)
+    }
+
     fn describe(&self, kernel: &Kernel) -> Result<Vec<CompilationMethod>, CodegenError> {
         self.compiler.describe(&self.caps, kernel, &self.options)
     }
@@ -257,6 +301,16 @@ pub enum CodegenError {
         stage: &'static str,
         /// The message, with the source line if there is one.
         message: String,
+    },
+    /// The choice of a kernel does not fit the kernel.
+    #[error("kernel `{kernel}`: the choice `{choice}` does not fit: {why}")]
+    Choice {
+        /// The kernel's name.
+        kernel: String,
+        /// The choice.
+        choice: String,
+        /// The contradiction.
+        why: String,
     },
     /// The target's memory for code is exhausted.
     #[error("kernel `{kernel}`: no memory for {bytes} bytes of code")]

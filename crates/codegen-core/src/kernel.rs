@@ -12,6 +12,7 @@ use lowered_ir::{
 use tnode::{DType, Dims, ModeState};
 
 use crate::artifact::{Access, KernelAbi, Launch, Param};
+use crate::choice::KernelChoice;
 use crate::plan_slot::PlanSlot;
 
 /// One kernel: a verified routine whose nodes are its parameters, in order, and an ABI that agrees with it.
@@ -25,6 +26,7 @@ use crate::plan_slot::PlanSlot;
 pub struct Kernel {
     ir: Verified<Routine>,
     abi: KernelAbi,
+    choice: Option<KernelChoice>,
     plan: PlanSlot,
 }
 
@@ -143,7 +145,7 @@ impl Kernel {
     /// `scratch_bytes`, the grain and the cost are estimates. `Write` and `WritePart` are promises about
     /// values, which are not checked.
     pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
-        let kernel = Kernel { ir, abi, plan: PlanSlot::default() };
+        let kernel = Kernel { ir, abi, choice: None, plan: PlanSlot::default() };
         kernel.check_params()?;
         kernel.check_mentions()?;
         kernel.check_launch()?;
@@ -179,7 +181,7 @@ impl Kernel {
             _ => vec![],
         };
         let ir = Routine { name: "opaque".into(), numerics: Numerics::Strict, symbols, nodes, body };
-        let kernel = Kernel { ir: Verified::new(ir)?, abi, plan: PlanSlot::default() };
+        let kernel = Kernel { ir: Verified::new(ir)?, abi, choice: None, plan: PlanSlot::default() };
         kernel.check_params()?;
         Ok(kernel)
     }
@@ -193,6 +195,18 @@ impl Kernel {
     /// The parameters, launch, scratch memory and log lines of a call.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
+    }
+
+    /// The codegen's choice between forms of code that give the same bits; `None` if heuristics decide.
+    pub fn choice(&self) -> Option<&KernelChoice> {
+        self.choice.as_ref()
+    }
+
+    /// The same kernel with another choice, or with none. The codegen checks the choice when it compiles the
+    /// kernel.
+    #[must_use]
+    pub fn with_choice(self, choice: Option<KernelChoice>) -> Kernel {
+        Kernel { choice, ..self }
     }
 
     /// The plan of type `P` that the kernel keeps until it is compiled. If the kernel keeps none, `make`
@@ -221,7 +235,8 @@ impl Kernel {
         self.plan = PlanSlot::default();
     }
 
-    /// Takes the kernel apart into its IR and its ABI.
+    /// Takes the kernel apart into its IR and its ABI. Its choice is lost, as that of another kernel does not
+    /// fit.
     pub fn into_parts(self) -> (Verified<Routine>, KernelAbi) {
         (self.ir, self.abi)
     }

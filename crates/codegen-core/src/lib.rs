@@ -58,6 +58,7 @@ pub mod threads; // questions of code generators for threads
 pub mod emit; // parts that emitters share
 mod rejection; // kernels that need what a target lacks
 
+mod choice; // choices between forms of code with the same bits
 pub mod contract; // the traits of a codegen
 mod method; // how a kernel is compiled, for reports
 
@@ -81,6 +82,7 @@ pub use tnode::{DType, Dims, Scalar};
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{BASE_ALIGNMENT, Caps, CapsError, DTypeSet, Transcendental, Workgroups};
+pub use choice::KernelChoice;
 pub use code::{Code, CodeError, CodeMismatch};
 pub use contract::{
     Codegen, CodegenError, Compiler, Listing, Pipeline, RenderedKernel, Renderer, fingerprint,

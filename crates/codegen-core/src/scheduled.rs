@@ -6,6 +6,7 @@ use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
 
 use crate::artifact::{KernelAbi, Param};
 use crate::caps::BASE_ALIGNMENT;
+use crate::choice::KernelChoice;
 use crate::kernel::Kernel;
 
 /// A routine split into kernels. A codegen compiles it, and a context links the result.
@@ -245,6 +246,16 @@ impl ScheduledRoutine {
     #[must_use]
     pub fn renamed(mut self, name: &str) -> ScheduledRoutine {
         name.clone_into(&mut self.0.name);
+        self
+    }
+
+    /// The same routine with a choice for each kernel, in order; kernels behind the end of `choices` keep
+    /// theirs. See [`Kernel::with_choice`].
+    #[must_use]
+    pub fn with_choices(mut self, choices: Vec<Option<KernelChoice>>) -> ScheduledRoutine {
+        for (kernel, choice) in self.0.kernels.iter_mut().zip(choices) {
+            *kernel = kernel.clone().with_choice(choice);
+        }
         self
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use codegen_core::canonical::adds_products;
 use codegen_core::{
-    Artifact, Caps, CodegenError, CompilationMethod, Compiler, DTypeSet, Kernel, KernelAbi, Listing,
-    Pipeline, RenderedKernel, panic_message,
+    Artifact, Caps, CodegenError, CompilationMethod, Compiler, DTypeSet, Kernel, KernelAbi, KernelChoice,
+    Listing, Pipeline, RenderedKernel, panic_message,
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -22,6 +22,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::caps::{self, host_caps};
+use crate::choice::{self, CompilationChoice};
 use crate::composite::{self, CompositePlan, FlatPart};
 use crate::disassemble;
 use crate::emit::{self, Emitted};
@@ -30,7 +31,7 @@ use crate::options::{CraneliftOptions, VectorWidth};
 use crate::relocate::{CraneliftCode, CraneliftError};
 use crate::render::{CheckedKernel, CraneliftRenderer};
 use crate::support::{NAME, failed};
-use crate::vector;
+use crate::vector::{self, Target};
 
 /// Compiles checked kernels for this machine.
 #[derive(Clone, Copy, Debug, Default, Hash)]
@@ -107,10 +108,31 @@ impl Compiler for CraneliftCompiler {
         _options: &CraneliftOptions,
     ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
         let one = |kernel: &Kernel| {
-            let plan = guarded(&kernel.abi().name, || plan(kernel, caps))?;
+            let make = || plan(kernel, caps, &CompilationChoice::of(kernel)?);
+            let plan = guarded(&kernel.abi().name, make)?;
             Ok(plan.map_or_else(BTreeSet::new, |plan| plan.contractions()))
         };
         workers()?.install(|| kernels.par_iter().map(one).collect())
+    }
+
+    fn alternatives(
+        &self,
+        caps: &Caps,
+        kernel: &Kernel,
+        options: &CraneliftOptions,
+    ) -> Result<Vec<KernelChoice>, CodegenError> {
+        let list = || {
+            let choice = CompilationChoice::of(kernel)?;
+            let plan = plan(kernel, caps, &choice)?;
+            let is_program = || vector::assemble(kernel, options.vector, choice.target()).is_ok();
+            let has_programs = || plan.is_some() || is_program();
+            Ok(choice.alternatives(kernel, plan.as_deref(), &cpu(caps), has_programs))
+        };
+        workers()?.install(|| guarded(&kernel.abi().name, list))
+    }
+
+    fn tuning_target(&self, caps: &Caps, options: &CraneliftOptions) -> Option<String> {
+        Some(choice::tuning_target(&cpu(caps), options.vector))
     }
 
     fn describe(
@@ -120,14 +142,18 @@ impl Compiler for CraneliftCompiler {
         options: &CraneliftOptions,
     ) -> Result<Vec<CompilationMethod>, CodegenError> {
         let methods = || {
-            let Some(plan) = plan(kernel, caps)? else { return Ok(vec![method(kernel, options)]) };
+            let choice = CompilationChoice::of(kernel)?;
+            let target = choice.target();
+            let Some(plan) = plan(kernel, caps, &choice)? else {
+                return Ok(vec![method(kernel, options, target)]);
+            };
             let methods = plan.flat_parts().into_iter().filter_map(|part| match part {
                 FlatPart::Gemm(gemm) => {
                     let [m, n, k] = gemm.dimensions();
                     let gemm_method = CompilationMethod::new(format!("GEMM {m}x{n}x{k} by microkernels"));
                     Some(gemm_method.with_choices(gemm.choices()))
                 }
-                FlatPart::Alone(kernel) => Some(method(kernel, options)),
+                FlatPart::Alone(kernel) => Some(method(kernel, options, target)),
                 FlatPart::LoopStart { .. } | FlatPart::LoopEnd(_) => None,
             });
             Ok(methods.collect())
@@ -141,11 +167,13 @@ impl Compiler for CraneliftCompiler {
         kernel: &Kernel,
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
-        let plan = workers()?.install(|| guarded(&kernel.abi().name, || plan(kernel, caps)))?;
-        let Some(plan) = plan else { return listing(kernel, options) };
+        let choice = CompilationChoice::of(kernel)?;
+        let plan = workers()?.install(|| guarded(&kernel.abi().name, || plan(kernel, caps, &choice)))?;
+        let target = choice.target();
+        let Some(plan) = plan else { return listing_for(kernel, options, target) };
         let mut all = Listing::default();
         for part in plan.flat_parts() {
-            let (heading, one) = part_listing(part, options)?;
+            let (heading, one) = part_listing(part, options, target)?;
             all.source += &format!("; {heading}\n{}", one.source);
             all.machine_code += &format!("; {heading}\n{}", one.machine_code);
         }
@@ -154,9 +182,15 @@ impl Compiler for CraneliftCompiler {
 }
 
 /// The heading of a composite's part, and its code if it is compiled like any other kernel.
-fn part_listing(part: FlatPart<'_>, options: &CraneliftOptions) -> Result<(String, Listing), CodegenError> {
+fn part_listing(
+    part: FlatPart<'_>,
+    options: &CraneliftOptions,
+    target: Target,
+) -> Result<(String, Listing), CodegenError> {
     let heading = match part {
-        FlatPart::Alone(kernel) => return Ok(("statements".into(), listing(kernel, options)?)),
+        FlatPart::Alone(kernel) => {
+            return Ok(("statements".into(), listing_for(kernel, options, target)?));
+        }
         FlatPart::Gemm(gemm) => {
             let [m, n, k] = gemm.dimensions();
             format!("GEMM {m}x{n}x{k}, and for each row\n{}", gemm.epilogue())
@@ -194,8 +228,8 @@ enum KernelCompiler {
 
 impl KernelCompiler {
     /// Chooses the first compiler that supports the kernel.
-    fn of(kernel: &Kernel, options: &CraneliftOptions) -> KernelCompiler {
-        match vector::assemble(kernel, options.vector) {
+    fn of(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> KernelCompiler {
+        match vector::assemble(kernel, options.vector, target) {
             Ok(assembled) => KernelCompiler::Vector(assembled),
             Err(reason) => KernelCompiler::Cranelift(reason),
         }
@@ -209,23 +243,30 @@ fn compile(
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
-    let Some(plan) = plan(kernel, caps)? else { return compile_alone(kernel, isa, options) };
+    let choice = CompilationChoice::of(kernel)?;
+    let target = choice.target();
+    let Some(plan) = plan(kernel, caps, &choice)? else { return compile_alone(kernel, isa, options, target) };
     tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
-    let part = &mut |part: &Kernel| compile_alone(part, isa, options);
+    let part = &mut |part: &Kernel| compile_alone(part, isa, options, target);
     composite::compose(kernel, &plan, caps.threads, vector::target().alignment, part)
 }
 
 /// The plan of a kernel that is compiled as a composite; `None` for any other kernel.
-fn plan(kernel: &Kernel, caps: &Caps) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
+fn plan(
+    kernel: &Kernel,
+    caps: &Caps,
+    choice: &CompilationChoice,
+) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
     if caps.contractions.is_empty() {
+        choice.check_gemms(kernel, 0)?;
         return Ok(None);
     }
-    composite::plan(kernel, &cpu(caps), vector::target())
+    composite::plan(kernel, &cpu(caps), choice.target(), choice)
 }
 
 /// Describes how a kernel is compiled that is not a composite.
-fn method(kernel: &Kernel, options: &CraneliftOptions) -> CompilationMethod {
-    match KernelCompiler::of(kernel, options) {
+fn method(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> CompilationMethod {
+    match KernelCompiler::of(kernel, options, target) {
         KernelCompiler::Vector(assembled) => {
             let lanes = assembled.program.values.iter().map(|value| value.lanes).max().unwrap_or(1);
             let unit = if lanes == 1 { "lane" } else { "lanes" };
@@ -248,6 +289,7 @@ fn compile_alone(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
+    target: Target,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if adds_products(&kernel.ir().body) {
         // A contraction that the scheduler left whole for a GEMM plan, but that has no plan, may have
@@ -255,7 +297,7 @@ fn compile_alone(
         crate::support::check(kernel, DTypeSet::EMPTY)?;
     }
     let name = &kernel.abi().name;
-    let (code, scratch_bytes) = match KernelCompiler::of(kernel, options) {
+    let (code, scratch_bytes) = match KernelCompiler::of(kernel, options, target) {
         KernelCompiler::Vector(assembled) => {
             tracing::debug!(kernel = name, way = "vector", "compiled");
             (Compiled::Program(assembled.code), assembled.scratch_bytes)
@@ -283,10 +325,14 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
 ///
 /// The errors of rendering and compiling the kernel.
 pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
+    listing_for(kernel, options, CompilationChoice::of(kernel)?.target())
+}
+
+fn listing_for(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> Result<Listing, CodegenError> {
     crate::support::check(kernel, DTypeSet::EMPTY)?;
     let isa = isa(options)?;
     let name = &kernel.abi().name;
-    let of_way = || match KernelCompiler::of(kernel, options) {
+    let of_way = || match KernelCompiler::of(kernel, options, target) {
         KernelCompiler::Vector(assembled) => Ok(Listing {
             source: assembled.program.to_string(),
             machine_code: disassemble::text(&assembled.code),

@@ -48,6 +48,8 @@
 
 mod options; // options of the generated code
 
+mod choice; // choices between forms of code with the same bits
+
 mod caps; // the capabilities of this CPU
 mod support; // supported operations by type
 

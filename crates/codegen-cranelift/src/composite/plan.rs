@@ -10,11 +10,12 @@ use std::sync::Arc;
 use codegen_core::canonical::{Arrays, Contraction, adds_products};
 use codegen_core::{CodegenError, Kernel};
 use lowered_ir::ir::{LocalDecl, LoopId, Stmt, SymbolId};
-use microkernels::{CpuTarget, GemmPlan};
+use microkernels::{ChoiceError, CpuTarget, GemmPlan};
 
 use super::divide::{DividedKernel, KernelPart, divide};
 use super::gemm_problem;
 use super::run::MAX_PARAMETERS;
+use crate::choice::CompilationChoice;
 use crate::support::failed;
 use crate::vector::{self, Target};
 
@@ -56,6 +57,7 @@ pub(crate) enum FlatPart<'p> {
 struct KeptPlan {
     cpu: CpuTarget,
     target: Target,
+    choice: CompilationChoice,
     composite: Option<Arc<CompositePlan>>,
 }
 
@@ -64,45 +66,55 @@ struct KeptPlan {
 ///
 /// # Errors
 ///
-/// [`CodegenError::Failed`] if a part is not a valid kernel, which is a bug.
+/// [`CodegenError::Failed`] if a part is not a valid kernel, which is a bug, and [`CodegenError::Choice`] if
+/// the choice for a contraction does not fit.
 pub(crate) fn plan(
     kernel: &Kernel,
     cpu: &CpuTarget,
     target: Target,
+    choice: &CompilationChoice,
 ) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
     if !adds_products(&kernel.ir().body) {
+        choice.check_gemms(kernel, 0)?;
         return Ok(None);
     }
-    let make = || Planner { cpu, target, num_gemms: 0 }.composite(kernel).map(|plan| plan.map(Arc::new));
-    let kept = kernel.plan_once(|| Ok(KeptPlan { cpu: *cpu, target, composite: make()? }))?;
-    if (kept.cpu, kept.target) == (*cpu, target) { Ok(kept.composite.clone()) } else { make() }
+    let make = || -> Result<Option<Arc<CompositePlan>>, CodegenError> {
+        let composite = Planner { cpu, target, choice, num_gemms: 0 }.composite(kernel)?;
+        choice.check_gemms(kernel, composite.as_ref().map_or(0, CompositePlan::num_gemms))?;
+        Ok(composite.map(Arc::new))
+    };
+    let kept = kernel
+        .plan_once(|| Ok(KeptPlan { cpu: *cpu, target, choice: choice.clone(), composite: make()? }))?;
+    let is_the_same = (kept.cpu, kept.target, &kept.choice) == (*cpu, target, choice);
+    if is_the_same { Ok(kept.composite.clone()) } else { make() }
 }
 
 /// Plans the parts of one kernel.
 struct Planner<'a> {
     cpu: &'a CpuTarget,
     target: Target,
+    choice: &'a CompilationChoice,
     num_gemms: usize,
 }
 
 impl Planner<'_> {
     fn composite(mut self, kernel: &Kernel) -> Result<Option<CompositePlan>, CodegenError> {
         let Some(DividedKernel { parts, shared, .. }) = divided(kernel)? else { return Ok(None) };
-        let parts = self.parts(parts);
+        let parts = self.parts(parts).map_err(|why| self.choice.does_not_fit(kernel, why))?;
         Ok((self.num_gemms > 0).then_some(CompositePlan { parts, shared }))
     }
 
-    fn parts(&mut self, parts: Vec<KernelPart>) -> Vec<PlannedPart> {
+    fn parts(&mut self, parts: Vec<KernelPart>) -> Result<Vec<PlannedPart>, ChoiceError> {
         parts.into_iter().map(|part| self.part(part)).collect()
     }
 
-    fn part(&mut self, part: KernelPart) -> PlannedPart {
-        match part {
+    fn part(&mut self, part: KernelPart) -> Result<PlannedPart, ChoiceError> {
+        Ok(match part {
             KernelPart::Loop { symbol, extent, is_parallel, parts } => {
-                PlannedPart::Loop { symbol, extent, is_parallel, parts: self.parts(parts) }
+                PlannedPart::Loop { symbol, extent, is_parallel, parts: self.parts(parts)? }
             }
             KernelPart::Other(kernel) => PlannedPart::Alone(kernel),
-            KernelPart::Contraction(kernel, contraction) => match self.gemm(&kernel, &contraction) {
+            KernelPart::Contraction(kernel, contraction) => match self.gemm(&kernel, &contraction)? {
                 Some(plan) => {
                     self.num_gemms += 1;
                     let (plan, contraction, kernel) = (Arc::new(plan), *contraction, *kernel);
@@ -110,15 +122,20 @@ impl Planner<'_> {
                 }
                 None => PlannedPart::Alone(kernel),
             },
-        }
+        })
     }
 
     /// The GEMM plan of a kernel that consists of one contraction.
-    fn gemm(&self, kernel: &Kernel, contraction: &Contraction) -> Option<GemmPlan> {
-        let epilogue = vector::epilogue(kernel, contraction, self.target).ok()?;
+    fn gemm(&self, kernel: &Kernel, contraction: &Contraction) -> Result<Option<GemmPlan>, ChoiceError> {
         let arrays = Arrays::of(kernel.ir());
-        let problem = gemm_problem::gemm_problem(contraction, epilogue, kernel.ir(), &arrays)?;
-        GemmPlan::new(&problem, self.cpu)
+        let problem = vector::epilogue(kernel, contraction, self.target)
+            .ok()
+            .and_then(|epilogue| gemm_problem::gemm_problem(contraction, epilogue, kernel.ir(), &arrays));
+        match (problem, self.choice.gemm(self.num_gemms)) {
+            (None, _) => Ok(None),
+            (Some(problem), None) => Ok(GemmPlan::new(&problem, self.cpu)),
+            (Some(problem), Some(blocking)) => GemmPlan::with_blocking(&problem, self.cpu, blocking),
+        }
     }
 }
 
@@ -144,6 +161,18 @@ impl CompositePlan {
             _ => None,
         });
         gemms.filter_map(PlannedGemm::outermost_loop).collect()
+    }
+
+    /// The contractions with GEMM plans, in order.
+    pub(crate) fn gemms(&self) -> impl Iterator<Item = &GemmPlan> {
+        self.flat_parts().into_iter().filter_map(|part| match part {
+            FlatPart::Gemm(gemm) => Some(&*gemm.plan),
+            _ => None,
+        })
+    }
+
+    fn num_gemms(&self) -> usize {
+        self.gemms().count()
     }
 
     /// The parts in the order in which they run, with the start and the end of each loop.
@@ -235,7 +264,9 @@ mod tests {
         }
         let kernel = matmul();
         let planned = |kernel: &Kernel, cpu: &CpuTarget| {
-            plan(kernel, cpu, target).expect("parts are kernels").expect("it has a contraction")
+            plan(kernel, cpu, target, &CompilationChoice::default())
+                .expect("parts are kernels")
+                .expect("it has a contraction")
         };
         let first = planned(&kernel, &cpu);
         assert_eq!(first.contractions(), BTreeSet::from([LoopId(0)]));

@@ -49,14 +49,23 @@ pub(crate) struct Assembled {
     pub(crate) scratch_bytes: usize,
 }
 
+/// Whether any store of the kernel bypasses the caches of the target, if it becomes a vector program.
+pub(crate) fn streams(kernel: &Kernel, target: Target) -> bool {
+    memory::streamed(kernel, target.cache_bytes).contains(&true)
+}
+
 /// Translates and compiles a kernel that [`crate::support`] accepts.
 ///
 /// # Errors
 ///
 /// The reason why the program cannot represent the kernel, or why it does not compile.
-pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth) -> Result<Assembled, BailoutReason> {
+pub(crate) fn assemble(
+    kernel: &Kernel,
+    width: VectorWidth,
+    target: Target,
+) -> Result<Assembled, BailoutReason> {
     let isa = width.isa().ok_or(BailoutReason::Off)?;
-    let Translated { program, scratch_bytes } = translate(kernel, target())?;
+    let Translated { program, scratch_bytes } = translate(kernel, target)?;
     let code = vector_asm::compile(&program, isa)?;
     Ok(Assembled { program, code, scratch_bytes })
 }
