@@ -31,6 +31,7 @@ use crate::{
     settings::{DebugSettings, LoadedSettings, LoggingSettings, Settings},
     text_cache::TextCache,
     trace::ProcessTimeline,
+    tune::Tuner,
 };
 
 pub use available::{BackendStatus, DeviceListing};
@@ -51,6 +52,8 @@ struct BackendState {
     devices: Vec<Device>,
     settings: Settings,
     reporter: DebugReporter,
+    /// The choices of the file that the settings name.
+    tuner: Option<Arc<Tuner>>,
     cache: CodeCache,
     texts: TextCache,
     /// The computations of virtual nodes, from all routines compiled so far.
@@ -143,18 +146,25 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Caps`] if the code generator's capabilities contradict one another.
+    /// [`OpenError::Caps`] if the code generator's capabilities contradict one another, and
+    /// [`OpenError::Tune`] if the file of the setting `tune` cannot be read.
     pub fn from_parts(
         name: impl Into<String>,
         parts: BackendParts,
         settings: Settings,
     ) -> Result<Backend, OpenError> {
         parts.codegen.caps().check()?;
-        Ok(Backend::assembled(name.into(), parts, settings))
+        let tuner = Tuner::open(&settings.tuning)?;
+        Ok(Backend::assembled(name.into(), parts, settings, tuner))
     }
 
     /// A backend made of parts whose capabilities are checked.
-    fn assembled(name: String, parts: BackendParts, settings: Settings) -> Backend {
+    fn assembled(
+        name: String,
+        parts: BackendParts,
+        settings: Settings,
+        tuner: Option<Arc<Tuner>>,
+    ) -> Backend {
         let BackendParts { codegen, devices } = parts;
         devices.iter().for_each(|device| device.initialize(settings.stream_strategy()));
         let reporter = DebugReporter::new(&settings.debugging);
@@ -175,6 +185,7 @@ impl Backend {
             devices,
             settings,
             reporter,
+            tuner,
             cache,
             texts,
             virtual_nodes,
@@ -190,13 +201,13 @@ impl Backend {
 
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
-        self.reopened_with(self.state.settings.clone())
+        self.reopened_with(self.state.settings.clone(), self.state.tuner.clone())
     }
 
-    fn reopened_with(&self, settings: Settings) -> Backend {
+    fn reopened_with(&self, settings: Settings, tuner: Option<Arc<Tuner>>) -> Backend {
         let BackendState { name, codegen, devices, .. } = &*self.state;
         let parts = BackendParts { codegen: Arc::clone(codegen), devices: devices.clone() };
-        Backend::assembled(name.clone(), parts, settings)
+        Backend::assembled(name.clone(), parts, settings, tuner)
     }
 
     /// The limits of the first device: the rate of arithmetic, and the memory bandwidth by footprint. The
@@ -204,10 +215,10 @@ impl Backend {
     /// that fails, for example on a device without memory for it.
     pub fn roofline(&self) -> Option<Roofline> {
         let measure = || {
-            // The measured routines print nothing and are not profiled.
+            // The measured routines print nothing and are neither profiled nor tuned.
             let mut quiet = self.state.settings.clone();
             (quiet.debugging, quiet.logging) = (DebugSettings::default(), LoggingSettings::default());
-            Roofline::measure(&self.reopened_with(quiet))
+            Roofline::measure(&self.reopened_with(quiet, None))
         };
         self.state.roofline.get_or_init(measure).clone()
     }
@@ -337,6 +348,10 @@ impl Backend {
 
     pub(crate) fn fallback_state(&self) -> &FallbackState {
         &self.state.fallback_state
+    }
+
+    pub(crate) fn tuner(&self) -> Option<&Tuner> {
+        self.state.tuner.as_deref()
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {

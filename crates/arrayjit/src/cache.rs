@@ -1,7 +1,7 @@
 //! Caches compiled code by content, and keeps the most recently used code.
 //!
 //! The key consists of the scheduled routine's text with names removed, the launches and parameters of its
-//! kernels, and the codegen's fingerprint: two programs that differ in names alone share code. The text
+//! kernels, their choices, and the codegen's fingerprint: two programs that differ in names alone share code. The text
 //! determines everything about a kernel's calls, except the accesses to its nodes, which the routine around
 //! the kernel may determine more precisely. If the key lacked these accesses, an artifact could carry the
 //! accesses of another routine, and linking would depend on what was compiled before. Nothing is kept on
@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use codegen_core::{Artifact, Codegen, CodegenError, KernelAbi, Param, Payload, ScheduledRoutine};
+use codegen_core::{Artifact, Codegen, CodegenError, Kernel, KernelAbi, Param, Payload, ScheduledRoutine};
 use lowered_ir::text;
 use lru::LruCache;
 
@@ -157,25 +157,33 @@ const IR_BYTES_PER_TEXT_BYTE: usize = 8;
 fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
     let mut key = format!("{:016x}\n", codegen.fingerprint());
     for kernel in routine.kernels() {
-        let mut ir = (**kernel.ir()).clone();
-        ir.name = "k".into();
-        for node in &mut ir.nodes {
-            node.name.clear();
+        key += &kernel_text(kernel);
+        if let Some(choice) = kernel.choice() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(key, "{choice}");
         }
-        for (i, symbol) in ir.symbols.iter_mut().enumerate() {
-            symbol.name = format!("s{i}");
-        }
-        // Writing to a string cannot fail.
-        let _ = writeln!(key, "{:?} {:?}\n{}", kernel.abi().launch, kernel.abi().params, text::print(&ir));
     }
     key
+}
+
+/// The content of a kernel as text, without names and without its choice.
+pub(crate) fn kernel_text(kernel: &Kernel) -> String {
+    let mut ir = (**kernel.ir()).clone();
+    ir.name = "k".into();
+    for node in &mut ir.nodes {
+        node.name.clear();
+    }
+    for (i, symbol) in ir.symbols.iter_mut().enumerate() {
+        symbol.name = format!("s{i}");
+    }
+    format!("{:?} {:?}\n{}\n", kernel.abi().launch, kernel.abi().params, text::print(&ir))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use codegen_core::{Access, Caps, Interpreted, Kernel, Param};
+    use codegen_core::{Access, Caps, Interpreted, KernelChoice};
     use proptest::prelude::*;
     use scheduling::{ScheduleOptions, schedule};
 
@@ -244,6 +252,17 @@ mod tests {
         let other = ScheduledRoutine::new(parts).expect("its calls are as before");
         let artifact = cache.compile(&codegen, &other).expect("it compiles");
         assert_eq!(artifact.kernels()[0].params, other.kernels()[0].abi().params, "its own schedule's");
+        assert_eq!(cache.len(), 2);
+    }
+
+    #[test]
+    fn choices_make_a_difference() {
+        let (codegen, cache) = (Interpreted::new(), CodeCache::new(ROOM));
+        cache.compile(&codegen, &program(1)).expect("it compiles");
+        let choice = KernelChoice::new("gemm0=in-place:rows");
+        let chosen = program(1).with_choices(vec![choice]);
+        assert_eq!(kernel_text(&chosen.kernels()[0]), kernel_text(&program(1).kernels()[0]));
+        cache.compile(&codegen, &chosen).expect("it compiles");
         assert_eq!(cache.len(), 2);
     }
 

@@ -16,6 +16,7 @@ use crate::{
     profile::CallsOf,
     run_memory::RunMemory,
     settings::DebugSettings,
+    tune::TuneResult,
 };
 
 /// The names under which [`DebugReporter::pass`] gets routines, in order.
@@ -70,6 +71,11 @@ impl DebugReporter {
                 stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
             format!("routine {routine}: {}", times.collect::<Vec<_>>().join(", "))
         });
+    }
+
+    /// Reports the result of measuring the forms of a kernel, on level 2.
+    pub(crate) fn tuned(&self, kernel: &str, result: &TuneResult) {
+        self.report(2, || format!("kernel {kernel}: {result}"));
     }
 
     /// Reports a compiled routine, or a part of one, on level 1; each kernel call on level 2; the generated

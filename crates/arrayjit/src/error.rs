@@ -2,7 +2,7 @@
 
 use lowered_ir::{SourceSpan, pipeline::OptimizeError};
 
-use crate::settings::SettingsError;
+use crate::{settings::SettingsError, tune::TuneError};
 
 /// Why a backend could not be opened.
 #[derive(thiserror::Error)]
@@ -76,6 +76,9 @@ pub enum OpenError {
         /// The largest value.
         most: usize,
     },
+    /// The file of the setting `tune` cannot be read.
+    #[error("setting `tune`: {0}")]
+    Tune(TuneError),
     /// The code generator does not know this processor.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
@@ -93,6 +96,18 @@ pub enum OpenError {
     #[cfg(feature = "wgpu")]
     #[error(transparent)]
     Adapter(#[from] device_wgpu::OpenError),
+}
+
+impl From<TuneError> for OpenError {
+    fn from(error: TuneError) -> OpenError {
+        OpenError::Tune(error)
+    }
+}
+
+impl From<TuneError> for CompileError {
+    fn from(error: TuneError) -> CompileError {
+        CompileError::Tune(error)
+    }
 }
 
 fn suggestion(near: Option<&str>) -> String {
@@ -161,6 +176,9 @@ pub enum CompileError {
     /// The routine could not be scheduled for the target.
     #[error(transparent)]
     Schedule(#[from] scheduling::ScheduleError),
+    /// The file of the setting `tune` cannot be written, or has a choice that does not fit.
+    #[error("setting `tune`: {0}")]
+    Tune(TuneError),
     /// The code generator rejected the routine.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),

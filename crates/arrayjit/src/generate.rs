@@ -8,7 +8,8 @@ use scheduling::{LegaliseError, ScheduleError, schedule_serial, schedule_traced}
 use crate::{backend::Backend, error::CompileError};
 
 /// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
-/// becomes a single kernel that runs in program order.
+/// becomes a single kernel that runs in program order. If the settings ask for it, kernels then get the
+/// choices that were measured as the fastest.
 pub(crate) fn schedule(
     backend: &Backend,
     routine: &Routine,
@@ -21,7 +22,10 @@ pub(crate) fn schedule(
         schedule_traced(routine, codegen, &settings.scheduler(), on_step)?
     };
     schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
-    Ok(schedule)
+    match backend.tuner().filter(|_| !settings.logging.values) {
+        Some(tuner) => Ok(tuner.tuned(codegen, schedule, backend.reporter())?),
+        None => Ok(schedule),
+    }
 }
 
 /// Compiles a scheduled routine, or finds its code in the cache.

@@ -92,6 +92,7 @@ pub mod parallel; // work divided over streams
 pub mod profile; // the time, work and memory of kernel calls
 pub mod settings; // choices that need no change of a program
 pub mod trace; // timelines for trace viewers
+pub mod tune; // a search for faster code with the same bits
 
 mod backend; // codegens and devices by name
 mod batch; // several routines at once
@@ -120,6 +121,7 @@ tnode::debug_as_display!(
     parallel::ShardError,
     settings::SettingsError,
     trace::TraceError,
+    tune::TuneError,
 );
 
 pub use assignments::{

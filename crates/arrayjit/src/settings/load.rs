@@ -123,6 +123,7 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         numerics: config.get("numerics")?,
         fallback: config.get("fallback")?,
         optimization: config.clone().try_deserialize()?,
+        tuning: config.clone().try_deserialize()?,
         streams: config.clone().try_deserialize()?,
         gpu: config.clone().try_deserialize()?,
         debugging: config.clone().try_deserialize()?,
@@ -246,6 +247,8 @@ mod tests {
             ("vector", "128"),
             ("half-constant-cutoff", "0.5"),
             ("streams", "for_parallel_copying"),
+            ("tune", "a.tune"),
+            ("tune-search", "false"),
             ("tf32", "true"),
             ("cuda-device", "4"),
             ("debug", "5"),
@@ -258,6 +261,7 @@ mod tests {
             num_devices,
             numerics,
             optimization,
+            tuning,
             streams,
             gpu,
             debugging,
@@ -267,6 +271,7 @@ mod tests {
         } = Settings::load_from(arguments, [], folder.path()).unwrap().settings;
         assert_eq!((threads, num_devices, numerics), (3, 2, NumericClass::Strict));
         assert_eq!((optimization.vector, optimization.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
+        assert_eq!((&*tuning.file, tuning.search), ("a.tune", false));
         assert_eq!(streams.suggested, SuggestedStreams::ForParallelCopying);
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((logging.buffer_bytes, code_cache.entries), (6, 7));

@@ -49,6 +49,9 @@ pub struct Settings {
     /// How routines are optimised.
     #[serde(flatten)]
     pub optimization: OptimizationSettings,
+    /// The search for faster code with the same bits.
+    #[serde(flatten)]
+    pub tuning: TuneSettings,
     /// Streams, and transfers between host and devices.
     #[serde(flatten)]
     pub streams: StreamSettings,
@@ -102,6 +105,20 @@ pub struct OptimizationSettings {
     /// during the run only, and have no memory where their loops are fused. With 0, intermediates of every
     /// size live during the run only.
     pub stack_threshold_in_bytes: usize,
+}
+
+/// The search for faster code with the same bits; see [`crate::tune`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TuneSettings {
+    /// The file with the choices between forms of native code that were measured as the fastest; empty for
+    /// none.
+    #[serde(rename = "tune")]
+    pub file: String,
+    /// Whether kernels that the file lacks are measured when they are compiled, and added to it.
+    #[serde(rename = "tune_search")]
+    pub search: bool,
 }
 
 /// Streams, and transfers between host and devices.
@@ -224,6 +241,7 @@ impl Default for Settings {
             numerics: NumericClass::Fast,
             fallback: FallbackSetting::Auto,
             optimization: OptimizationSettings::default(),
+            tuning: TuneSettings::default(),
             streams: StreamSettings::default(),
             gpu: GpuSettings::default(),
             debugging: DebugSettings::default(),
@@ -249,6 +267,12 @@ impl Default for OptimizationSettings {
             enable_device_only: true,
             stack_threshold_in_bytes: 0,
         }
+    }
+}
+
+impl Default for TuneSettings {
+    fn default() -> Self {
+        TuneSettings { file: String::new(), search: true }
     }
 }
 

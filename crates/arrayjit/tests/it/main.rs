@@ -35,6 +35,8 @@ mod small_stacks;
 mod symbols;
 mod threads;
 mod training_memory;
+#[cfg(feature = "cranelift")]
+mod tuning;
 mod untrusted_codegen;
 mod virtual_nodes;
 mod worked_programs;

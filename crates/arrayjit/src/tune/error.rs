@@ -1,0 +1,61 @@
+//! Why a file of choices cannot be used.
+
+use std::{io, path::PathBuf};
+
+use codegen_core::CodegenError;
+
+/// Why a file of choices cannot be read, written, or applied. The setting `tune` names it.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// The file exists and cannot be read.
+    #[error("reading `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file, or the files beside it that protect it, cannot be written.
+    #[error("writing `{}`: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file has no choices. It is left as it is.
+    #[error("`{}`, line 1: expected `arrayjit tune 1`; the file is left as it is", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file has a version that this crate does not know. It is left as it is.
+    #[error("`{}`, line 1: it has version `{found}`, and this arrayjit reads version 1", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version.
+        found: String,
+    },
+    /// A line is no entry.
+    #[error("`{}`, line {line}: {why}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The contradiction.
+        why: String,
+    },
+    /// A choice does not fit its kernel.
+    #[error("`{}`, line {line}: {source}; without the line, the kernel is measured again", path.display())]
+    Choice {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The contradiction.
+        source: CodegenError,
+    },
+}
