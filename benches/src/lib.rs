@@ -44,6 +44,7 @@ mod resident; // peak memory of a process
 mod rivals; // other backends for the same assignments
 mod sample; // sampled rows of large results
 mod streams; // cases on the overhead of streams
+mod tuned; // cases with tuned kernels
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -51,6 +52,7 @@ use anyhow::{Context as _, Result, ensure};
 use arrayjit::{Backend, Settings, profile::Profile};
 use clap::Parser;
 use device::{MeasuredDevice, Overhead};
+use tuned::TunedBackend;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Checks and times the benchmark cases")]
@@ -70,6 +72,10 @@ struct Cli {
     /// by-hand: gradients that were written by hand, for cases with derived ones
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
+    /// Compile each case also with tuned kernels, measure both in turns, and show the gain. Choices are those
+    /// of the file, which is made or extended if it lacks kernels; without a file, everything is measured
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "")]
+    tune: Option<String>,
     /// Compare with the JSON of an earlier run
     #[arg(long)]
     against: Option<PathBuf>,
@@ -162,6 +168,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     println!("{overhead}");
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
     let rivals = rivals::open(&cli.peers, backend.settings())?;
+    let tuned = cli.tune.as_deref().map(|file| TunedBackend::open(file, &backend)).transpose()?;
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
     let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
     results.add_rivals(&rivals);
@@ -170,6 +177,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
         results.add_peer(peers::BY_HAND);
     }
     results.set_copies(copies.clone());
+    if tuned.is_some() {
+        results.add_tuned();
+    }
 
     println!("{}", results.heading());
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
@@ -177,7 +187,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let copies = copies.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
     let (threads, memory) = (cli.threads, cli.memory);
-    let setup = measure::Setup { backend, rivals, by_hand, threads, limits, copies, sample, effort, memory };
+    let tuned = tuned.as_ref();
+    let setup =
+        measure::Setup { backend, tuned, rivals, by_hand, threads, limits, copies, sample, effort, memory };
     let profiled = (cli.kernels || cli.kernels_page.is_some()).then(|| kernels::open(backend)).transpose()?;
     let mut profiles = Vec::new();
     let mut failures = Vec::new();

@@ -16,6 +16,7 @@ use crate::{
     ours::LinkedCase,
     peers::{self, Contestant, Peer, Problem},
     resident, rivals,
+    tuned::{TunedBackend, TunedGain},
 };
 
 /// The measurements of a case. Written as JSON: fields may be added, none renamed.
@@ -45,6 +46,9 @@ pub(crate) struct Measured {
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_copy: Option<f64>,
+    /// How many times as fast the case is with tuned kernels, if they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tuned: Option<TunedGain>,
     /// The peak of resident memory during compilation and runs, above the idle process with inputs in place,
     /// in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +98,8 @@ pub(crate) enum Effort {
 /// The backend and the measured limits of its device.
 pub(crate) struct Setup<'a> {
     pub(crate) backend: &'a Backend,
+    /// The backend that tunes kernels, if its gain is measured.
+    pub(crate) tuned: Option<&'a TunedBackend>,
     /// Other backends, which are measured in turns with it.
     pub(crate) rivals: &'a [Backend],
     /// Whether cases with derived gradients are measured in turns with gradients that were written by hand.
@@ -162,6 +168,10 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
         contestants.push(Box::new(linked));
         entered.push((name, Some(cold_ms)));
     }
+    let tuned_at = contestants.len();
+    if let Some(tuned) = setup.tuned {
+        contestants.push(Box::new(tuned.prepare(case, &inputs, &outputs)?));
+    }
     let has_peak = is_product(case) && setup.limits.is_some_and(|limits| limits.threads == 1);
     if has_peak {
         contestants.push(Box::new(Peak));
@@ -176,7 +186,9 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
         .zip(&times[1..])
         .map(|((name, cold_ms), theirs)| ((*name).to_owned(), peer_time(&times[0], theirs, *cold_ms)))
         .collect();
+    let tuned = setup.tuned.map(|_| TunedGain::new(&times[0], &times[tuned_at]));
     let mut measured = measured(setup, case, &mut times[0], cold);
+    measured.tuned = tuned;
     measured.peers = peers;
     measured.of_peak = of_peak;
     for peer in measured.peers.values_mut() {
@@ -302,6 +314,7 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         roofline: least / us,
         of_peak: None,
         of_copy: None,
+        tuned: None,
         peak_bytes: None,
         checked: true,
         flops,

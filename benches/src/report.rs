@@ -50,6 +50,9 @@ pub(crate) struct Report {
     /// Compile time by program size, measured for pages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth: Vec<Growth>,
+    /// Whether the table has the gain of tuned kernels.
+    #[serde(skip)]
+    has_tuned: bool,
     /// The names of the cases in the order of execution.
     #[serde(skip)]
     order: Vec<String>,
@@ -69,6 +72,7 @@ impl Report {
         let (results, kernels, copies) = (BTreeMap::new(), BTreeMap::new(), None);
         let (growth, order, commit) = (Vec::new(), Vec::new(), commit());
         Report {
+            has_tuned: false,
             threads,
             commit,
             date,
@@ -92,6 +96,11 @@ impl Report {
     /// Adds a peer that this commit compiles.
     pub(crate) fn add_peer(&mut self, name: &str) {
         self.peers.push((name.to_owned(), "of this commit".to_owned()));
+    }
+
+    /// Adds the gain of tuned kernels to the table.
+    pub(crate) fn add_tuned(&mut self) {
+        self.has_tuned = true;
     }
 
     /// Whether the report is about this machine's cores.

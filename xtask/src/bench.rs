@@ -12,8 +12,8 @@ use crate::peers_venv;
 #[command(disable_help_flag = true)]
 pub(crate) struct BenchArgs {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
-    /// [--report FILE] [--record] [--memory] [--smoke] [--keep-going] [--describe] [--kernels]
-    /// [--kernels-page FILE]`
+    /// [--tune [FILE]] [--report FILE] [--record] [--memory] [--smoke] [--keep-going] [--describe]
+    /// [--kernels] [--kernels-page FILE]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

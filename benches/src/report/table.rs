@@ -17,10 +17,11 @@ impl Report {
     pub(crate) fn heading(&self) -> String {
         let peers = self.peers.iter().map(|(name, _)| format!(" {:>width$}", name, width = width(name)));
         let limits = if self.device.is_host { ["of roofline", "of peak"] } else { ["of copy", "of cublas"] };
-        format!("{HEADING} {:>12} {:>9}", limits[0], limits[1]) + &peers.collect::<String>()
+        let tuned = if self.has_tuned { "  tuned gain  of best" } else { "" };
+        format!("{HEADING} {:>12} {:>9}", limits[0], limits[1]) + &peers.collect::<String>() + tuned
     }
 
-    /// One line of the table: for each peer, its time over ours. With an earlier report, the earlier time
+    /// One line of the table: for each peer, its time over ours; by how much tuned kernels are faster. With an earlier report, the earlier time
     /// over the current one.
     pub(crate) fn line(&self, name: &str, m: &Measured, earlier: Option<&Report>) -> String {
         let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
@@ -40,6 +41,10 @@ impl Report {
         for (peer, _) in &self.peers {
             let ratio = m.peers.get(peer).map_or_else(|| "-".into(), |peer| format!("{:.2}x", peer.ratio));
             line += &format!(" {ratio:>width$}", width = width(peer));
+        }
+        if self.has_tuned {
+            let gain = m.tuned.map_or_else(|| ["-", "-"].map(String::from), |gain| gain.percent());
+            line += &format!(" {:>11} {:>8}", gain[0], gain[1]);
         }
         line + &ratio
     }
@@ -135,6 +140,9 @@ mod tests {
     fn lines(is_host: bool, measured: &Measured) -> [String; 2] {
         let device = MeasuredDevice { name: "a device".into(), software: false, is_host };
         let mut report = Report::new(1, device, Overhead::default(), None, &[]);
+        if measured.tuned.is_some() {
+            report.add_tuned();
+        }
         report.peers = vec![("cublas".into(), "120500".into())];
         [report.heading(), report.line("gemm_bf16_1024", measured, None)]
     }
@@ -189,6 +197,10 @@ mod tests {
         let [heading, line] = lines(false, &measured);
         assert!(heading.contains("of copy") && heading.contains("of cublas"), "{heading}");
         assert!(line.contains("91%") && line.contains("62%") && line.ends_with("0.62x"), "{line}");
+        assert_eq!(heading.len(), line.len(), "\n{heading}\n{line}");
+        let tuned = Some(crate::tuned::TunedGain { median: 1.072, best: 0.99 });
+        let [heading, line] = lines(false, &Measured { tuned, ..measured.clone() });
+        assert!(heading.ends_with("tuned gain  of best") && line.ends_with("  +7.2%    -1.0%"), "{line}");
         assert_eq!(heading.len(), line.len(), "\n{heading}\n{line}");
         let [heading, line] = lines(true, &measured);
         assert!(heading.contains("of roofline") && line.contains("50%") && line.contains("25%"), "{line}");
