@@ -30,7 +30,7 @@ use lowered_ir::ir::{
 use tnode::{DType, Dims};
 
 use crate::DTypeSet;
-use crate::dependence::{self, VariableRanges, mentions};
+use crate::dependence::{self, LoopBody, VariableRanges, mentions};
 
 /// A loop that starts at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,18 +118,16 @@ impl Contraction {
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
-        let independent =
-            |axis: &Axis| dependence::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
         let node_type = |node: NodeRef| arrays.dtype(node);
         let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
-        if !computes(inner.left)
-            || !computes(inner.right)
-            || !loops.iter().all(independent)
-            || has_loops(inner.epilogue)
-        {
+        if !computes(inner.left) || !computes(inner.right) || has_loops(inner.epilogue) {
             return None;
         }
         let places = places(&inner, arrays)?;
+        let whole = LoopBody::of(std::slice::from_ref(stmt));
+        if !loops.iter().all(|axis| whole.is_independent(axis.var, &arrays.ranges)) {
+            return None;
+        }
         let (left, right) = (inner.left, inner.right);
         let only = |one: &Expr, other: &Expr| -> Vec<Axis> {
             loops.iter().copied().filter(|l| mentions(one, l.var) && !mentions(other, l.var)).collect()
@@ -392,15 +390,16 @@ fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
 
 /// Replaces the locals that a block uses but does not declare by nodes, which are numbered from `nodes` on.
 /// Returns the new block, and the node of each local.
-pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<LocalId, NodeRef>) {
+pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Cow<'_, [Stmt]>, BTreeMap<LocalId, NodeRef>) {
     let own = dependence::declared(block);
     let outer = dependence::locals_used(block).into_iter().filter(|local| !own.contains(local));
     let map: BTreeMap<LocalId, NodeRef> = outer.zip((nodes..).map(NodeRef)).collect();
-    let mut block = block.to_vec();
-    if !map.is_empty() {
-        locals_as_nodes(&mut block, &map);
+    if map.is_empty() {
+        return (Cow::Borrowed(block), map);
     }
-    (block, map)
+    let mut block = block.to_vec();
+    locals_as_nodes(&mut block, &map);
+    (Cow::Owned(block), map)
 }
 
 /// Replaces locals by nodes in all stores and reads.

@@ -3,9 +3,11 @@
 //!
 //! All answers are conservative: `true` is proved, `false` means that no proof was found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk};
+use lowered_ir::ir::{
+    Affine, Expr, IdMap, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk,
+};
 
 /// An access to a node.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +32,8 @@ impl<'a> Touch<'a> {
 /// Every access in the block in order, the reads of a statement before its write. Accesses to merge buffers
 /// are left out.
 pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
-    let mut found = Vec::new();
+    // Most blocks have a few accesses, and a list that grows from nothing moves several times.
+    let mut found = Vec::with_capacity(16);
     walk::each_stmt(block, &mut |stmt| {
         stmt.values().into_iter().for_each(|value| reads(value, &mut found));
         match stmt {
@@ -98,21 +101,25 @@ fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
 }
 
 /// The nodes that the block writes.
-pub fn written(block: &[Stmt]) -> BTreeSet<NodeRef> {
-    touches(block).iter().filter(|t| t.write).map(|t| t.node).collect()
+pub fn written(block: &[Stmt]) -> IdSet<NodeRef> {
+    written_by(&touches(block))
+}
+
+fn written_by(touches: &[Touch<'_>]) -> IdSet<NodeRef> {
+    touches.iter().filter(|t| t.write).map(|t| t.node).collect()
 }
 
 /// The range of each variable, as a closed interval.
 #[derive(Clone, Debug, Default)]
 pub struct VariableRanges {
-    loops: BTreeMap<LoopId, (i64, i64)>,
+    loops: IdMap<LoopId, (i64, i64)>,
     symbols: Vec<i64>,
 }
 
 impl VariableRanges {
     /// The ranges of a routine's symbols and of all its loops.
     pub fn of(routine: &Routine) -> VariableRanges {
-        let mut ranges = VariableRanges { loops: BTreeMap::new(), symbols: symbol_ranges(&routine.symbols) };
+        let mut ranges = VariableRanges { loops: IdMap::default(), symbols: symbol_ranges(&routine.symbols) };
         ranges.add(&routine.body);
         ranges
     }
@@ -153,11 +160,34 @@ fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
 /// inner` span less than `m`. So two indices with different values of `var` differ by no multiple of `m`. The
 /// term `m·k` is the sum of inner loops with large steps, such as loops over blocks outside of `var`.
 pub fn independent(var: LoopId, body: &[Stmt], ranges: &VariableRanges) -> bool {
-    let inner = walk::loops_in(body);
-    let all = touches(body);
-    keeps_locals(body)
-        && !logs(body)
-        && written(body).iter().all(|&node| separates_iterations(node, var, &all, &inner, ranges))
+    LoopBody::of(body).is_independent(var, ranges)
+}
+
+/// The properties of a body on which the independence of iterations depends, found once for all loops whose
+/// iterations run this body.
+#[derive(Clone, Debug)]
+pub struct LoopBody<'a> {
+    touches: Vec<Touch<'a>>,
+    written: IdSet<NodeRef>,
+    inner: IdSet<LoopId>,
+    /// Whether it sets only locals that it declares, and logs nothing.
+    keeps_to_nodes: bool,
+}
+
+impl<'a> LoopBody<'a> {
+    /// Analyses a body.
+    pub fn of(body: &'a [Stmt]) -> LoopBody<'a> {
+        let touches = touches(body);
+        let written = written_by(&touches);
+        let keeps_to_nodes = keeps_locals(body) && !logs(body);
+        LoopBody { touches, written, inner: walk::loops_in(body), keeps_to_nodes }
+    }
+
+    /// [`independent`] for a loop with this body.
+    pub fn is_independent(&self, var: LoopId, ranges: &VariableRanges) -> bool {
+        let separates = |&node: &NodeRef| separates_iterations(node, var, &self.touches, &self.inner, ranges);
+        self.keeps_to_nodes && self.written.iter().all(separates)
+    }
 }
 
 /// Whether different iterations over `var` access different elements of a node in all these accesses.
@@ -165,7 +195,7 @@ pub fn separates_iterations(
     node: NodeRef,
     var: LoopId,
     all: &[Touch<'_>],
-    inner: &BTreeSet<LoopId>,
+    inner: &IdSet<LoopId>,
     ranges: &VariableRanges,
 ) -> bool {
     let of_node = || all.iter().filter(|t| t.node == node);
@@ -179,7 +209,7 @@ fn separated(
     var: LoopId,
     indices: &[&Indices],
     computed: &BTreeSet<usize>,
-    inner: &BTreeSet<LoopId>,
+    inner: &IdSet<LoopId>,
     ranges: &VariableRanges,
 ) -> bool {
     let rank = indices.first().map_or(0, |index| index.len());
@@ -190,7 +220,7 @@ fn separated_in(
     dim: usize,
     var: LoopId,
     indices: &[&Indices],
-    inner: &BTreeSet<LoopId>,
+    inner: &IdSet<LoopId>,
     ranges: &VariableRanges,
 ) -> bool {
     let mut common: Option<(i64, Affine)> = None;
@@ -232,7 +262,7 @@ struct IndexParts {
 fn split(
     index: &Affine,
     var: LoopId,
-    inner: &BTreeSet<LoopId>,
+    inner: &IdSet<LoopId>,
     reach: u64,
     ranges: &VariableRanges,
 ) -> IndexParts {
@@ -257,8 +287,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// The locals that a block declares.
-pub fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
-    let mut locals = BTreeSet::new();
+pub fn declared(block: &[Stmt]) -> IdSet<LocalId> {
+    let mut locals = IdSet::default();
     walk::each_stmt(block, &mut |stmt| {
         if let Stmt::Declare { local, .. } = stmt {
             locals.insert(*local);
@@ -268,33 +298,32 @@ pub fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
 }
 
 /// The locals that a block reads or sets.
-pub fn locals_used(block: &[Stmt]) -> BTreeSet<LocalId> {
-    let mut used = BTreeSet::new();
+pub fn locals_used(block: &[Stmt]) -> IdSet<LocalId> {
+    let mut used = IdSet::default();
     walk::each_stmt(block, &mut |stmt| {
         if let Stmt::SetLocal { local, .. } = stmt {
             used.insert(*local);
         }
-    });
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetLocal { local, .. } = e {
-                used.insert(*local);
-            }
-        });
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |e| {
+                if let Expr::GetLocal { local, .. } = e {
+                    used.insert(*local);
+                }
+            });
+        }
     });
     used
 }
 
 /// Whether the block sets only locals that it declares.
 fn keeps_locals(block: &[Stmt]) -> bool {
-    let own = declared(block);
-    let mut kept = true;
-    walk::each_stmt(block, &mut |stmt| {
-        if let Stmt::SetLocal { local, .. } = stmt {
-            kept &= own.contains(local);
-        }
+    let (mut own, mut set) = (IdSet::default(), IdSet::default());
+    walk::each_stmt(block, &mut |stmt| match stmt {
+        Stmt::Declare { local, .. } => drop(own.insert(*local)),
+        Stmt::SetLocal { local, .. } => drop(set.insert(*local)),
+        _ => {}
     });
-    kept
+    set.is_subset(&own)
 }
 
 #[cfg(test)]
@@ -314,7 +343,7 @@ mod tests {
         let nest = loops.iter().rev().fold(vec![set], |body, &(var, extent)| {
             vec![Stmt::For { var, lo: 0, hi: Bound::from(extent), kind: LoopKind::Serial, body }]
         });
-        let mut ranges = VariableRanges { loops: BTreeMap::new(), symbols: Vec::new() };
+        let mut ranges = VariableRanges { loops: IdMap::default(), symbols: Vec::new() };
         ranges.add(&nest);
         independent(VAR, &nest, &ranges)
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lowered_ir::{
-    ir::{Block, NodeRef, Routine, Stmt},
+    ir::{Block, IdSet, NodeRef, Routine, Stmt},
     passes::{access::analyse, effects::Effects},
 };
 use tnode::{MemoryMode, ModeState, Reason, Sharing};
@@ -135,9 +135,9 @@ impl<'r> Division<'r> {
 }
 
 /// The nodes that statements read or write.
-fn touched(block: &[Stmt]) -> BTreeSet<NodeRef> {
-    let Effects { mut reads, mut writes, .. } = Effects::of(block);
-    reads.append(&mut writes);
+fn touched(block: &[Stmt]) -> IdSet<NodeRef> {
+    let Effects { mut reads, writes, .. } = Effects::of(block);
+    reads.extend(&writes);
     reads
 }
 

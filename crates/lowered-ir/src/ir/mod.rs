@@ -22,6 +22,8 @@
 mod affine;
 mod bound;
 mod expr;
+mod id_map;
+mod id_set;
 mod ids;
 mod op;
 mod radix;
@@ -32,6 +34,8 @@ pub mod walk;
 pub use affine::{Affine, Guard, Indices, Range, Var};
 pub use bound::{Bound, VariableBounds, index_bounds};
 pub use expr::{Expr, Types};
+pub use id_map::{IdHasher, IdMap};
+pub use id_set::IdSet;
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;

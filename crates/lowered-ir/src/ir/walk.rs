@@ -1,9 +1,8 @@
 //! Visiting and rewriting statements and expressions, so that a pass writes only the cases it is about.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
-use super::{Affine, Expr, Indices, LocalId, LoopId, Stmt, Var};
+use super::{Affine, Expr, IdSet, Indices, LocalId, LoopId, Stmt, Var};
 
 thread_local! {
     static VISITS: Cell<u64> = const { Cell::new(0) };
@@ -34,8 +33,8 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
 }
 
 /// The variables of the loops inside a block.
-pub fn loops_in(block: &[Stmt]) -> BTreeSet<LoopId> {
-    let mut loops = BTreeSet::new();
+pub fn loops_in(block: &[Stmt]) -> IdSet<LoopId> {
+    let mut loops = IdSet::default();
     each_stmt(block, &mut |stmt| {
         if let Stmt::For { var, .. } = stmt {
             loops.insert(*var);
@@ -90,7 +89,12 @@ pub fn map_expr(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
 /// Rebuilds an expression from the images of its direct children.
 pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
     count_visit();
-    let mut boxed = |e: Box<Expr>| Box::new(f(*e));
+    // The image moves into the memory of the old child.
+    let mut boxed = |mut e: Box<Expr>| {
+        let old = std::mem::replace(&mut *e, placeholder());
+        *e = f(old);
+        e
+    };
     match expr {
         Expr::Const(_)
         | Expr::Index { .. }

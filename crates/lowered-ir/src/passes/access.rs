@@ -10,11 +10,13 @@
 //! ([`super::cover`]), or if a store has reached it in an iteration that precedes the read, such as the
 //! previous iteration of the loop around both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
+use crate::ir::{
+    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk,
+};
 
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
 use super::ranges::{Ranges, alias};
@@ -499,7 +501,7 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 /// dimension, the first one left determines one of its variables once the others are chosen. Variables that
 /// no dimension determines repeat the read.
 pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
-    let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
+    let mut open: IdSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;
     let mut dims: Vec<&Affine> = index.iter().collect();
     while !dims.is_empty() {
@@ -516,7 +518,7 @@ pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
 }
 
 /// The coefficient and the extent of each variable of an index that is not determined yet.
-fn digits(dim: &Affine, open: &BTreeSet<LoopId>, ranges: &Ranges) -> SmallVec<[(u64, u64); 4]> {
+fn digits(dim: &Affine, open: &IdSet<LoopId>, ranges: &Ranges) -> SmallVec<[(u64, u64); 4]> {
     let found = open.iter().filter(|&&var| dim.mentions(var));
     found.map(|&var| (dim.coefficient(var).unsigned_abs(), extent(var, ranges))).collect()
 }

@@ -1,27 +1,25 @@
 //! The nodes and locals that a statement reads and writes, as sets: enough to decide whether two statements
 //! may be swapped.
 
-use std::collections::BTreeSet;
-
-use crate::ir::{Affine, Expr, LocalId, NodeRef, Stmt, Var, walk};
+use crate::ir::{Affine, Expr, IdSet, LocalId, NodeRef, Stmt, Var, walk};
 
 /// The nodes and locals that some statements touch.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Nodes read.
-    pub reads: BTreeSet<NodeRef>,
+    pub reads: IdSet<NodeRef>,
     /// Nodes stored to or zeroed.
-    pub writes: BTreeSet<NodeRef>,
+    pub writes: IdSet<NodeRef>,
     /// Locals read.
-    pub local_reads: BTreeSet<LocalId>,
+    pub local_reads: IdSet<LocalId>,
     /// Locals stored to.
-    pub local_writes: BTreeSet<LocalId>,
+    pub local_writes: IdSet<LocalId>,
     /// Locals declared.
-    pub declares: BTreeSet<LocalId>,
+    pub declares: IdSet<LocalId>,
     /// Whether a line is logged, so that the order of statements can be observed.
     pub logs: bool,
     /// Variables that stand in some index or in the end of a loop.
-    pub vars: BTreeSet<Var>,
+    pub vars: IdSet<Var>,
 }
 
 impl Effects {
@@ -93,6 +91,10 @@ impl Effects {
     }
 
     fn mention<'a>(&mut self, indices: impl IntoIterator<Item = &'a Affine>) {
-        self.vars.extend(indices.into_iter().flat_map(|i| i.terms().iter().map(|&(var, _)| var)));
+        for index in indices {
+            for &(var, _) in index.terms() {
+                self.vars.insert(var);
+            }
+        }
     }
 }

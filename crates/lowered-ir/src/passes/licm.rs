@@ -17,10 +17,10 @@
 //! ranges, before the loop. The pass treats only loops that certainly run, so no moved computation is wasted,
 //! and only serial and unrolled ones, since the iterations of other loops share nothing but memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, Stmt, Var, walk};
+use crate::ir::{Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Routine, Stmt, Var, walk};
 
 use super::bind::Binder;
 use super::cost::{is_expensive, work};
@@ -137,7 +137,7 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
 
 /// The effects of a loop body that decide whether a region may leave it. Pure regions write no nodes.
 struct LoopBodyEffects {
-    writes: BTreeSet<NodeRef>,
+    writes: IdSet<NodeRef>,
     /// The number of statements that declare each local or store to it.
     locals: HashMap<LocalId, usize>,
     work: u64,
@@ -146,7 +146,7 @@ struct LoopBodyEffects {
 impl LoopBodyEffects {
     fn of(effects: &[Effects], body: &[Stmt]) -> LoopBodyEffects {
         let mut inside =
-            LoopBodyEffects { writes: BTreeSet::new(), locals: HashMap::new(), work: work(body) };
+            LoopBodyEffects { writes: IdSet::default(), locals: HashMap::new(), work: work(body) };
         for effects in effects {
             inside.writes.extend(&effects.writes);
             for &local in effects.declares.iter().chain(&effects.local_writes) {

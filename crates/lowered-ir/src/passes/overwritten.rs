@@ -73,7 +73,9 @@ fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
     let mut mentions: BTreeMap<NodeRef, Vec<(usize, bool)>> = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
         let Effects { reads, writes, .. } = Effects::of(stmt.as_slice());
-        for &node in reads.union(&writes) {
+        let mut touched = reads;
+        touched.extend(&writes);
+        for &node in &touched {
             mentions.entry(node).or_default().push((at, writes.contains(&node)));
         }
     }

@@ -4,10 +4,8 @@
 //! in an index is in scope there, so its value is within its range in this table. A loop that never runs has
 //! an empty range (`hi < lo`).
 
-use std::collections::BTreeMap;
-
 use crate::ir::{
-    Affine, Bound, Guard, LoopId, LoopKind, Routine, Stmt, Var, VariableBounds, index_bounds, walk,
+    Affine, Bound, Guard, IdMap, LoopId, LoopKind, Routine, Stmt, Var, VariableBounds, index_bounds, walk,
 };
 
 /// One loop of a routine.
@@ -64,7 +62,7 @@ const ALIAS: u32 = 1 << 31;
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
     /// Each loop, with the least and greatest value of its variable.
-    loops: BTreeMap<LoopId, (LoopInfo, (i64, i64))>,
+    loops: IdMap<LoopId, (LoopInfo, (i64, i64))>,
     symbols: Vec<i64>,
 }
 
@@ -72,7 +70,7 @@ impl Ranges {
     /// The loops and symbols of a routine with their ranges.
     pub fn of(routine: &Routine) -> Ranges {
         let mut ranges =
-            Ranges { loops: BTreeMap::new(), symbols: routine.symbols.iter().map(|s| s.range).collect() };
+            Ranges { loops: IdMap::default(), symbols: routine.symbols.iter().map(|s| s.range).collect() };
         ranges.add(&routine.body);
         ranges
     }

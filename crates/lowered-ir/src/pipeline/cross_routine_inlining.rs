@@ -27,7 +27,9 @@ use std::sync::Arc;
 use tnode::{MemoryMode, TensorNode, WeakNode};
 
 use crate::Lowered;
-use crate::ir::{Affine, Block, Expr, Fresh, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk};
+use crate::ir::{
+    Affine, Block, Expr, Fresh, IdSet, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk,
+};
 use crate::passes::access;
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{InlinedComputation, rename};
@@ -44,7 +46,7 @@ pub struct OptimizeCtx {
 #[derive(Clone, Debug)]
 pub struct Changes {
     routine: String,
-    overwritten: BTreeSet<NodeRef>,
+    overwritten: IdSet<NodeRef>,
     defined: Vec<(NodeRef, KnownComputation)>,
 }
 
@@ -294,11 +296,7 @@ fn renumber_nodes(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>) {
 impl Changes {
     /// The changes of a routine. `own` are the nodes that its own statements write, without imported
     /// computations.
-    pub(super) fn new(
-        routine: &Routine,
-        own: &BTreeSet<NodeRef>,
-        computed: Vec<InlinedComputation>,
-    ) -> Changes {
+    pub(super) fn new(routine: &Routine, own: &IdSet<NodeRef>, computed: Vec<InlinedComputation>) -> Changes {
         let overwritten = own.clone();
         let exported = computed.into_iter().filter(|computed| own.contains(&computed.node));
         let defined = exported.map(|computed| (computed.node, entry(routine, computed)));

@@ -28,7 +28,7 @@ use super::{
     Violation,
     ranges::{Interval, VariableIntervals},
 };
-use crate::ir::{Affine, Expr, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
+use crate::ir::{Affine, Expr, Guard, IdSet, Indices, LocalId, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
 
 pub(super) struct CheckedLoop<'r> {
     pub(super) var: LoopId,
@@ -164,7 +164,7 @@ impl<'r> LoopAccesses<'r> {
 struct Separation<'a> {
     var: LoopId,
     interval: Interval,
-    inner: &'a BTreeSet<LoopId>,
+    inner: &'a IdSet<LoopId>,
     ranges: &'a VariableIntervals<'a>,
 }
 

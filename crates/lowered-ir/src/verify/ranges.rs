@@ -1,10 +1,8 @@
 //! Interval arithmetic over indices.
 
-use std::collections::BTreeMap;
-
 use smallvec::SmallVec;
 
-use crate::ir::{Affine, Bound, Guard, LoopId, Range, Routine, Var, VariableBounds, index_bounds};
+use crate::ir::{Affine, Bound, Guard, IdMap, LoopId, Range, Routine, Var, VariableBounds, index_bounds};
 
 /// The integers from `lo` to `hi`, both included; none where `lo > hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Interval {
 #[derive(Clone, Debug)]
 pub(super) struct VariableIntervals<'r> {
     routine: &'r Routine,
-    loops: BTreeMap<LoopId, LoopRange>,
+    loops: IdMap<LoopId, LoopRange>,
 }
 
 /// The values of a loop variable.
@@ -43,7 +41,7 @@ struct LoopRange {
 impl<'r> VariableIntervals<'r> {
     /// The intervals of the routine's symbols; no loops.
     pub(super) fn new(routine: &'r Routine) -> VariableIntervals<'r> {
-        VariableIntervals { routine, loops: BTreeMap::new() }
+        VariableIntervals { routine, loops: IdMap::default() }
     }
 
     /// Adds the loop over `var`. The loops whose variables its bound mentions were added before.

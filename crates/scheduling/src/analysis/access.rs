@@ -5,11 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen_core::dependence::{
-    Touch, VariableRanges, locals_used, logs, mentions, separates_iterations, touches,
-};
+use codegen_core::dependence::{Touch, VariableRanges, mentions, separates_iterations, touches};
 use lowered_ir::ir::{
-    Affine, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
+    Affine, Expr, IdSet, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
 };
 
 /// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
@@ -45,7 +43,7 @@ fn may_vary(at: &Expr, var: LoopId) -> bool {
 }
 
 /// The nodes that the block accesses.
-pub(crate) fn nodes(block: &[Stmt]) -> BTreeSet<NodeRef> {
+pub(crate) fn nodes(block: &[Stmt]) -> IdSet<NodeRef> {
     touches(block).iter().map(|t| t.node).collect()
 }
 
@@ -85,33 +83,64 @@ pub(crate) fn can_fuse(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &Va
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effects {
     /// Nodes with an access.
-    pub(crate) nodes: BTreeSet<NodeRef>,
-    pub(crate) written: BTreeSet<NodeRef>,
+    pub(crate) nodes: IdSet<NodeRef>,
+    pub(crate) written: IdSet<NodeRef>,
     /// Locals that are mentioned.
-    pub(crate) locals: BTreeSet<LocalId>,
+    pub(crate) locals: IdSet<LocalId>,
     /// Locals that are declared or set.
-    pub(crate) set: BTreeSet<LocalId>,
+    pub(crate) set: IdSet<LocalId>,
     /// Whether lines are logged.
     pub(crate) logs: bool,
 }
 
 impl Effects {
     pub(crate) fn of(block: &[Stmt]) -> Effects {
-        let mut effects = Effects { logs: logs(block), ..Effects::default() };
-        for touch in touches(block) {
-            effects.nodes.insert(touch.node);
-            if touch.write {
-                effects.written.insert(touch.node);
-            }
-        }
-        effects.locals = locals_used(block);
+        let mut effects = Effects::default();
         walk::each_stmt(block, &mut |stmt| {
-            if let Stmt::SetLocal { local, .. } | Stmt::Declare { local, .. } = stmt {
-                effects.set.insert(*local);
+            for value in stmt.values() {
+                effects.read(value);
             }
+            effects.write(stmt);
         });
+        effects.nodes.extend(&effects.written);
         effects.locals.extend(&effects.set);
         effects
+    }
+
+    /// The effects of two pieces of IR together.
+    pub(crate) fn union(&self, other: &Effects) -> Effects {
+        let mut all = self.clone();
+        all.nodes.extend(&other.nodes);
+        all.written.extend(&other.written);
+        all.locals.extend(&other.locals);
+        all.set.extend(&other.set);
+        all.logs |= other.logs;
+        all
+    }
+
+    fn read(&mut self, value: &Expr) {
+        walk::each_expr(value, &mut |e| match e {
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                self.nodes.insert(*node);
+            }
+            Expr::GetLocal { local, .. } => {
+                self.locals.insert(*local);
+            }
+            _ => {}
+        });
+    }
+
+    fn write(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+                self.written.insert(*node);
+            }
+            Stmt::SetLocal { local, .. } | Stmt::Declare { local, .. } => {
+                self.set.insert(*local);
+            }
+            Stmt::Log { .. } => self.logs = true,
+            Stmt::For { .. } | Stmt::Comment(_) => {}
+        }
     }
 
     /// Whether two pieces of IR may run in either order.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types, walk,
+    Affine, Block, Expr, Fresh, IdMap, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types, walk,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims};
@@ -16,7 +16,7 @@ use codegen_core::dependence::VariableRanges;
 pub(crate) struct Names {
     fresh: Fresh,
     nodes: Vec<(DType, Dims)>,
-    locals: BTreeMap<LocalId, (DType, Dims)>,
+    locals: IdMap<LocalId, (DType, Dims)>,
     /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
     pub(crate) ranges: VariableRanges,
 }

@@ -5,7 +5,7 @@ use tnode::DType;
 
 use crate::analysis::access;
 use crate::analysis::names::Names;
-use codegen_core::dependence::{self, mentions};
+use codegen_core::dependence::{self, LoopBody, mentions};
 
 /// One loop of a chain.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,22 +33,15 @@ pub(crate) struct Nest {
 impl Nest {
     /// The longest chain that starts at a statement.
     pub(crate) fn of(stmt: &Stmt) -> Option<Nest> {
-        let mut loops: Vec<Loop> = Vec::new();
-        let mut block = std::slice::from_ref(stmt);
-        while let [Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }] = block
-            && !loops.iter().any(|outer| hi.mentions(outer.var))
-        {
-            loops.push(Loop { var: *var, lo: *lo, hi: hi.clone() });
-            block = body;
-        }
-        (!loops.is_empty()).then(|| Nest { loops, body: block.to_vec() })
+        let (loops, body) = loops_and_body(stmt);
+        (!loops.is_empty()).then(|| Nest { loops, body: body.to_vec() })
     }
 
     /// The loops whose iterations are independent in every order of the other loops. Each of them may move to
     /// any place in the chain.
     pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
         let whole = wrap(&self.loops, self.body.clone());
-        self.loops.iter().filter(|l| dependence::independent(l.var, &whole, &names.ranges)).cloned().collect()
+        independent_loops(&self.loops, &whole, names)
     }
 
     /// The movable loops that may become lanes, inside the loops of the body: the movable ones on which no
@@ -57,6 +50,25 @@ impl Nest {
         let movable = self.movable(names).into_iter();
         movable.filter(|l| !dependence::bounds_loops(l.var, &self.body)).collect()
     }
+}
+
+/// The loops and the body of the nest that starts at a statement, which is a nest of no loops if it is none.
+pub(crate) fn loops_and_body(stmt: &Stmt) -> (Vec<Loop>, &[Stmt]) {
+    let mut loops: Vec<Loop> = Vec::new();
+    let mut block = std::slice::from_ref(stmt);
+    while let [Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }] = block
+        && !loops.iter().any(|outer| hi.mentions(outer.var))
+    {
+        loops.push(Loop { var: *var, lo: *lo, hi: hi.clone() });
+        block = body;
+    }
+    (loops, block)
+}
+
+/// The loops of a chain whose iterations are independent; `whole` is the chain with its body.
+pub(crate) fn independent_loops(loops: &[Loop], whole: &[Stmt], names: &Names) -> Vec<Loop> {
+    let whole = LoopBody::of(whole);
+    loops.iter().filter(|l| whole.is_independent(l.var, &names.ranges)).cloned().collect()
 }
 
 /// The variables of the longest chain of serial loops that starts at a statement, and the innermost body. A

@@ -6,9 +6,9 @@
 //! for the lane. Thus vectors and register tiles reach into reductions: with lanes of `n` and unrolled `m`,
 //! an accumulator becomes `acc[m, n]`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
 use smallvec::smallvec;
 
 use crate::analysis::access;
@@ -66,8 +66,8 @@ struct Jammer<'a> {
     start: &'a Affine,
     strip: Strip,
     /// Locals that get a dimension for the lane.
-    wide: BTreeSet<LocalId>,
-    written: BTreeSet<NodeRef>,
+    wide: IdSet<LocalId>,
+    written: IdSet<NodeRef>,
     names: &'a mut Names,
 }
 
@@ -136,7 +136,7 @@ impl Jammer<'_> {
 
     /// The local to which a statement gives a value that differs between lanes; none if `varying` already
     /// contains the local.
-    fn newly_varying(&self, stmt: &Stmt, varying: &BTreeSet<LocalId>) -> Option<LocalId> {
+    fn newly_varying(&self, stmt: &Stmt, varying: &IdSet<LocalId>) -> Option<LocalId> {
         let Stmt::SetLocal { local, index, value } = stmt else { return None };
         let block = std::slice::from_ref(stmt);
         let varies = reads_any(value, varying)
@@ -148,7 +148,7 @@ impl Jammer<'_> {
 
     /// Loads each vector that is equal in all unrolled iterations once, before them.
     fn share_loads(&mut self, run: &mut Block, out: &mut Block) {
-        let changing: BTreeSet<LocalId> = dependence::declared(run)
+        let changing: IdSet<LocalId> = dependence::declared(run)
             .into_iter()
             .chain(locals_set(run))
             .chain(self.wide.iter().copied())
@@ -226,9 +226,9 @@ impl Jammer<'_> {
 }
 
 /// The locals that exactly one statement sets, before any reads them.
-fn set_once(run: &[Stmt]) -> BTreeSet<LocalId> {
+fn set_once(run: &[Stmt]) -> IdSet<LocalId> {
     let mut sets: BTreeMap<LocalId, usize> = BTreeMap::new();
-    let mut read_before = BTreeSet::new();
+    let mut read_before = IdSet::default();
     for stmt in run {
         for value in stmt.values() {
             walk::each_expr(value, &mut |e| {
@@ -247,7 +247,7 @@ fn set_once(run: &[Stmt]) -> BTreeSet<LocalId> {
     once.map(|(local, _)| local).collect()
 }
 
-fn reads_any(value: &Expr, locals: &BTreeSet<LocalId>) -> bool {
+fn reads_any(value: &Expr, locals: &IdSet<LocalId>) -> bool {
     let mut found = false;
     walk::each_expr(value, &mut |e| {
         found |= matches!(e, Expr::GetLocal { local, .. } if locals.contains(local));
@@ -291,7 +291,7 @@ fn is_inner_loop(stmt: &Stmt, kind: LoopKind) -> bool {
 }
 
 /// The locals that are used outside of the group that declares them.
-fn wide_locals(body: &[Stmt], kind: LoopKind) -> BTreeSet<LocalId> {
+fn wide_locals(body: &[Stmt], kind: LoopKind) -> IdSet<LocalId> {
     let everywhere = uses(body);
     let mut wide = dependence::declared(body);
     keep_run_locals(body, kind, &everywhere, &mut wide);
@@ -302,7 +302,7 @@ fn keep_run_locals(
     block: &[Stmt],
     kind: LoopKind,
     everywhere: &BTreeMap<LocalId, usize>,
-    wide: &mut BTreeSet<LocalId>,
+    wide: &mut IdSet<LocalId>,
 ) {
     for part in parts(block, kind) {
         match part {
@@ -338,8 +338,8 @@ fn uses(block: &[Stmt]) -> BTreeMap<LocalId, usize> {
     uses
 }
 
-fn locals_set(block: &[Stmt]) -> BTreeSet<LocalId> {
-    let mut set = BTreeSet::new();
+fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
+    let mut set = IdSet::default();
     walk::each_stmt(block, &mut |stmt| {
         if let Stmt::SetLocal { local, .. } = stmt {
             set.insert(*local);

@@ -13,7 +13,7 @@
 //! * they access no common node at indices that move alike with the loop: there is nothing to gain;
 //! * only one of them has independent iterations: the other would keep it from running on several threads, or
 //!   in lanes;
-//! * a contraction would lose its form ([`fusible_contractions`]): its tiles need loops over rows and over
+//! * a contraction would lose its form ([`ContractionShapes`]): its tiles need loops over rows and over
 //!   columns, and inside of these no loop but its own;
 //! * different loops are contiguous, so that one nest would stride through memory, or only one of them can
 //!   run in lanes;
@@ -21,6 +21,7 @@
 //!   accumulators than there are;
 //! * they contain many statements already ([`FUSED_STATEMENTS`]).
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
@@ -31,7 +32,8 @@ use crate::analysis::access::{self, Effects};
 use crate::analysis::cost::FUSED_STATEMENTS;
 use crate::analysis::names::Names;
 use crate::analysis::nest;
-use crate::cpu::{fusible_contractions, interchange};
+use crate::cpu::fusible_contractions::ContractionShapes;
+use crate::cpu::interchange;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch};
 
@@ -54,20 +56,47 @@ struct Fuser<'a> {
     caps: &'a Caps,
 }
 
-/// A statement and its effects.
+/// A statement and its properties. Those in cells are found when they are first needed, and once for all
+/// statements that it is compared with.
 struct PlacedStmt {
     stmt: Stmt,
     effects: Effects,
     /// The number of statements, those in its loops included.
     size: usize,
+    /// The nodes that it accesses at indices that move with its outermost loop, and by how many elements.
+    moving: OnceCell<BTreeSet<(NodeRef, i64)>>,
+    /// Whether the iterations of its outermost loop are independent.
+    is_independent: OnceCell<bool>,
+    lanes: OnceCell<Option<LaneChoice>>,
+    contractions: OnceCell<ContractionShapes>,
 }
 
 impl PlacedStmt {
     fn new(stmt: Stmt) -> PlacedStmt {
-        let stmts = std::slice::from_ref(&stmt);
-        let (effects, mut size) = (Effects::of(stmts), 0);
-        walk::each_stmt(stmts, &mut |_| size += 1);
-        PlacedStmt { stmt, effects, size }
+        let effects = Effects::of(std::slice::from_ref(&stmt));
+        PlacedStmt::with_effects(stmt, effects)
+    }
+
+    fn with_effects(stmt: Stmt, effects: Effects) -> PlacedStmt {
+        let mut size = 0;
+        walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| size += 1);
+        PlacedStmt {
+            stmt,
+            effects,
+            size,
+            moving: OnceCell::new(),
+            is_independent: OnceCell::new(),
+            lanes: OnceCell::new(),
+            contractions: OnceCell::new(),
+        }
+    }
+
+    fn moving(&self, outermost: &FusibleLoop<'_>, names: &Names) -> &BTreeSet<(NodeRef, i64)> {
+        self.moving.get_or_init(|| moving(outermost.var, outermost.body, names))
+    }
+
+    fn contractions(&self, names: &Names) -> &ContractionShapes {
+        self.contractions.get_or_init(|| ContractionShapes::of(&self.stmt, names))
     }
 }
 
@@ -105,14 +134,14 @@ impl Fuser<'_> {
         match self.partner(out, &next, depth) {
             None => out.push(next),
             Some((at, Direction::Up, fused)) => {
-                out[at] = PlacedStmt::new(fused);
+                out[at] = fused;
                 // The comments before the second loop are part of the fused loop now.
                 out.truncate(out.len() - remarks(out).len());
             }
             Some((at, Direction::Down, fused)) => {
                 out.truncate(out.len() - remarks(out).len());
                 out.remove(at);
-                out.push(PlacedStmt::new(fused));
+                out.push(fused);
             }
         }
     }
@@ -123,40 +152,51 @@ impl Fuser<'_> {
         out: &[PlacedStmt],
         next: &PlacedStmt,
         depth: usize,
-    ) -> Option<(usize, Direction, Stmt)> {
+    ) -> Option<(usize, Direction, PlacedStmt)> {
         loop_of(&next.stmt)?;
         let mut is_free = true;
         for (at, first) in out.iter().enumerate().rev().take(REACH) {
             let sinks = || out[at + 1..].iter().all(|between| between.effects.commute(&first.effects));
             let shares = !first.effects.nodes.is_disjoint(&next.effects.nodes);
-            let turned = || interchange::like(&first.stmt, &next.stmt, &self.names);
-            let fused = |next: &Stmt| self.fused(&first.stmt, next, remarks(out), depth);
+            let turned = || {
+                let turned = interchange::like(&first.stmt, &next.stmt, &self.names)?;
+                Some(PlacedStmt::with_effects(turned, next.effects.clone()))
+            };
+            let fused = |next: &PlacedStmt| self.fused(first, next, remarks(out), depth);
             if shares
                 && first.size + next.size <= ALL_STATEMENTS
                 && !streams_too_much(first, next)
                 && (is_free || sinks())
-                && let Some(fused) = fused(&next.stmt).or_else(|| fused(&turned()?))
+                && let Some(fused) = fused(next).or_else(|| fused(&turned()?))
             {
                 return Some((at, if is_free { Direction::Up } else { Direction::Down }, fused));
             }
-            is_free &= first.effects.commute(&next.effects);
+            is_free = is_free && first.effects.commute(&next.effects);
         }
         None
     }
 
     /// Fuses two loops of one kind and extent, if that is legal and pays. Comments go between the two bodies.
-    fn fused(&self, first: &Stmt, second: &Stmt, remarks: &[PlacedStmt], depth: usize) -> Option<Stmt> {
-        let (a, b) = (loop_of(first)?, loop_of(second)?);
+    fn fused(
+        &self,
+        first: &PlacedStmt,
+        second: &PlacedStmt,
+        remarks: &[PlacedStmt],
+        depth: usize,
+    ) -> Option<PlacedStmt> {
+        let (a, b) = (loop_of(&first.stmt)?, loop_of(&second.stmt)?);
         if (a.kind, a.extent) != (b.kind, b.extent) || a.body.len() + b.body.len() > FUSED_STATEMENTS {
+            return None;
+        }
+        let pays = !first.moving(&a, &self.names).is_disjoint(second.moving(&b, &self.names))
+            && self.same_independence(first, second, depth)
+            && self.same_lanes(first, second);
+        if !pays {
             return None;
         }
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
-        let legal = self.shares_moving(a.var, a.body, &second_body)
-            && access::can_fuse(a.var, a.body, &second_body, &self.names.ranges)
-            && self.same_independence(&a, &b, depth)
-            && self.same_lanes(first, second);
-        if !legal {
+        if !access::can_fuse(a.var, a.body, &second_body, &self.names.ranges) {
             return None;
         }
         let mut before: Vec<PlacedStmt> = a.body.iter().cloned().map(PlacedStmt::new).collect();
@@ -165,42 +205,37 @@ impl Fuser<'_> {
         }
         let body = self.onto(before, second_body, depth + 1);
         let fused = Stmt::looped(a.var, a.extent, a.kind, body);
-        (fusible_contractions::keeps_contractions(first, second, &fused, &self.names)
-            && self.is_light(&fused))
-        .then_some(fused)
+        let fused = PlacedStmt::with_effects(fused, first.effects.union(&second.effects));
+        (self.keeps_contractions(first, second, &fused) && self.is_light(&fused.stmt)).then_some(fused)
     }
 
-    /// Whether both bodies access a common node, and an iteration of the loop moves both accesses by as many
-    /// elements. A loop over rows and a loop over columns have no elements in common that are worth a cache.
-    fn shares_moving(&self, var: LoopId, first: &[Stmt], second: &[Stmt]) -> bool {
-        self.moving(var, first).intersection(&self.moving(var, second)).next().is_some()
-    }
-
-    /// The nodes that a body accesses at indices that move with the loop, and by how many elements.
-    fn moving(&self, var: LoopId, body: &[Stmt]) -> BTreeSet<(NodeRef, i64)> {
-        let touches = dependence::touches(body).into_iter();
-        let step = |touch: Touch<'_>| {
-            let step = self.names.position(touch.node, touch.indices()?).coefficient(var);
-            (step != 0).then_some((touch.node, step))
-        };
-        touches.filter_map(step).collect()
+    /// Whether each contraction of two statements has the same shape in the fused statement.
+    fn keeps_contractions(&self, first: &PlacedStmt, second: &PlacedStmt, fused: &PlacedStmt) -> bool {
+        let [first, second] = [first, second].map(|placed| placed.contractions(&self.names));
+        first.is_empty() && second.is_empty() || fused.contractions(&self.names).keep(first, second)
     }
 
     /// Whether both loops or neither have independent iterations. Inner loops that contain vector loops need
     /// no independence.
-    fn same_independence(&self, a: &FusibleLoop<'_>, b: &FusibleLoop<'_>, depth: usize) -> bool {
-        let independent = |l: &FusibleLoop<'_>| dependence::independent(l.var, l.body, &self.names.ranges);
+    fn same_independence(&self, first: &PlacedStmt, second: &PlacedStmt, depth: usize) -> bool {
+        let (Some(a), Some(b)) = (loop_of(&first.stmt), loop_of(&second.stmt)) else { return true };
         let settled =
             a.kind == LoopKind::Vector || depth > 0 && nest::has_lanes(a.body) && nest::has_lanes(b.body);
-        settled || independent(a) == independent(b)
+        settled || self.is_independent(first, &a) == self.is_independent(second, &b)
+    }
+
+    fn is_independent(&self, placed: &PlacedStmt, outermost: &FusibleLoop<'_>) -> bool {
+        let FusibleLoop { var, body, .. } = *outermost;
+        *placed.is_independent.get_or_init(|| dependence::independent(var, body, &self.names.ranges))
     }
 
     /// Whether the loops that two nests would use as lanes allow them to fuse. Nests of the same depth must
     /// use the same loop, or both none. If only one of the nests has further loops in its innermost body, the
     /// other nest must not use its outermost loop of several, because in the fused nest this loop would
     /// enclose the further loops.
-    fn same_lanes(&self, first: &Stmt, second: &Stmt) -> bool {
-        match (self.lanes(first), self.lanes(second)) {
+    fn same_lanes(&self, first: &PlacedStmt, second: &PlacedStmt) -> bool {
+        let lanes = |placed: &PlacedStmt| *placed.lanes.get_or_init(|| self.lanes(&placed.stmt));
+        match (lanes(first), lanes(second)) {
             (Some(a), Some(b)) if a.depth == b.depth => a == b,
             (Some(only), None) | (None, Some(only)) => only.depth == 1 || only.at != Some(0),
             _ => true,
@@ -245,7 +280,7 @@ impl Fuser<'_> {
 }
 
 /// The loop of a nest that is best as lanes.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 struct LaneChoice {
     /// The number of loops of the nest.
     depth: usize,
@@ -258,9 +293,8 @@ fn streams_too_much(first: &PlacedStmt, second: &PlacedStmt) -> bool {
     let is_serial = |stmt: &Stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. });
     let innermost =
         |placed: &PlacedStmt| loop_of(&placed.stmt).is_some_and(|l| !l.body.iter().any(is_serial));
-    innermost(first)
-        && innermost(second)
-        && first.effects.nodes.union(&second.effects.nodes).count() > STREAMS
+    let only_second = second.effects.nodes.difference(&first.effects.nodes);
+    innermost(first) && innermost(second) && first.effects.nodes.len() + only_second.count() > STREAMS
 }
 
 /// The comments at the end of a list of statements.
@@ -285,4 +319,15 @@ fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
         }
         _ => None,
     }
+}
+
+/// The nodes that a body accesses at indices that move with a loop, and by how many elements an iteration moves
+/// them. A loop over rows and a loop over columns of a node have no elements in common that are worth a cache.
+fn moving(var: LoopId, body: &[Stmt], names: &Names) -> BTreeSet<(NodeRef, i64)> {
+    let touches = dependence::touches(body).into_iter();
+    let step = |touch: Touch<'_>| {
+        let step = names.position(touch.node, touch.indices()?).coefficient(var);
+        (step != 0).then_some((touch.node, step))
+    };
+    touches.filter_map(step).collect()
 }

@@ -22,23 +22,34 @@ struct ContractionShape {
     canonical: bool,
 }
 
-/// Whether each contraction of two statements has the same shape in the fused statement.
-pub(crate) fn keeps_contractions(first: &Stmt, second: &Stmt, fused: &Stmt, names: &Names) -> bool {
-    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-    collect(std::slice::from_ref(first), names, &mut before);
-    collect(std::slice::from_ref(second), names, &mut before);
-    if before.is_empty() {
-        return true;
+/// The contractions of a statement, by their accumulators.
+#[derive(Clone, Default)]
+pub(crate) struct ContractionShapes(BTreeMap<LocalId, ContractionShape>);
+
+impl ContractionShapes {
+    /// Finds the contractions of a statement.
+    pub(crate) fn of(stmt: &Stmt, names: &Names) -> ContractionShapes {
+        let mut found = BTreeMap::new();
+        collect(std::slice::from_ref(stmt), names, &mut found);
+        ContractionShapes(found)
     }
-    collect(std::slice::from_ref(fused), names, &mut after);
-    before.iter().all(|(acc, shape)| after.get(acc) == Some(shape))
+
+    /// Whether the statement contains no contraction.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether each contraction of two statements has the same shape in this statement, which is fused from
+    /// them.
+    pub(crate) fn keep(&self, first: &ContractionShapes, second: &ContractionShapes) -> bool {
+        let only_first = first.0.iter().filter(|(acc, _)| !second.0.contains_key(acc));
+        only_first.chain(&second.0).all(|(acc, shape)| self.0.get(acc) == Some(shape))
+    }
 }
 
 /// Whether a statement contains a contraction.
 pub(crate) fn has_contraction(stmt: &Stmt, names: &Names) -> bool {
-    let mut found = BTreeMap::new();
-    collect(std::slice::from_ref(stmt), names, &mut found);
-    !found.is_empty()
+    !ContractionShapes::of(stmt, names).is_empty()
 }
 
 /// Records the contractions of a block by their accumulators.

@@ -9,37 +9,43 @@
 use lowered_ir::ir::{Affine, Stmt};
 
 use crate::analysis::names::Names;
-use crate::analysis::nest::{self, Loop, Nest};
+use crate::analysis::nest::{self, Loop};
 use codegen_core::dependence::{self, Touch};
 
 /// The nest `second` with its loops in the order of `first`; none if they are in that order already, or must
 /// not be reordered.
 pub(crate) fn like(first: &Stmt, second: &Stmt, names: &Names) -> Option<Stmt> {
-    let (first, second) = (Nest::of(first)?, Nest::of(second)?);
-    if second.loops.len() < 2 || second.body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
+    let (loops, body) = nest::loops_and_body(second);
+    if loops.len() < 2 || body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
         return None;
     }
-    let order = order(&first, &second)?;
-    let score = |l: &Loop| nest::lane_score(&second.body, l.var);
+    let order = order(nest::loops_and_body(first), (loops.as_slice(), body))?;
+    if order == loops {
+        return None;
+    }
+    let score = |l: &Loop| nest::lane_score(body, l.var);
     let innermost = score(order.last()?);
-    let keeps_lanes = order.iter().all(|l| score(l) <= innermost);
-    if order == second.loops || !keeps_lanes || second.movable(names).len() < order.len() {
+    let is_movable = || {
+        let whole = std::slice::from_ref(second);
+        nest::independent_loops(&loops, whole, names).len() == loops.len()
+    };
+    if !order.iter().all(|l| score(l) <= innermost) || !is_movable() {
         return None;
     }
-    nest::wrap(&order, second.body).pop()
+    nest::wrap(&order, body.to_vec()).pop()
 }
 
 /// The loops of the second nest: those with a counterpart in the first, in its order, then the others.
-fn order(first: &Nest, second: &Nest) -> Option<Vec<Loop>> {
-    let (of_first, of_second) = (dependence::touches(&first.body), dependence::touches(&second.body));
+fn order(first: (Vec<Loop>, &[Stmt]), second: (&[Loop], &[Stmt])) -> Option<Vec<Loop>> {
+    let (of_first, of_second) = (dependence::touches(first.1), dependence::touches(second.1));
     let mut order: Vec<Loop> = Vec::new();
-    for outer in &first.loops {
+    for outer in &first.0 {
         let counterpart = |l: &&Loop| {
             !order.contains(l) && l.extent() == outer.extent() && run_alike(outer, &of_first, l, &of_second)
         };
-        order.extend(second.loops.iter().find(counterpart).cloned());
+        order.extend(second.0.iter().find(counterpart).cloned());
     }
-    order.extend(second.loops.iter().filter(|l| !order.contains(l)).cloned().collect::<Vec<_>>());
+    order.extend(second.0.iter().filter(|l| !order.contains(l)).cloned().collect::<Vec<_>>());
     order.iter().all(|l| l.extent().is_some()).then_some(order)
 }
 

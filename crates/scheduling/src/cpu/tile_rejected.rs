@@ -82,5 +82,5 @@ fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut N
 }
 
 fn contains(block: &[Stmt], loops: &BTreeSet<LoopId>) -> bool {
-    !loops.is_empty() && !walk::loops_in(block).is_disjoint(loops)
+    !loops.is_empty() && walk::loops_in(block).iter().any(|var| loops.contains(var))
 }

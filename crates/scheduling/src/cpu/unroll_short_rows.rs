@@ -16,10 +16,10 @@
 //! The loops are unrolled if they reduce rows, whose sums would otherwise be computed element by element, or
 //! if no contiguous loop has as many iterations as a vector has lanes. Contractions stay as they are.
 
-use std::collections::BTreeSet;
-
 use lowered_ir::eval;
-use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopId, LoopKind, Routine, Stmt, TernaryOp, Types, walk};
+use lowered_ir::ir::{
+    Affine, Block, Expr, IdSet, LocalId, LoopId, LoopKind, Routine, Stmt, TernaryOp, Types, walk,
+};
 use tnode::Scalar;
 
 use crate::analysis::names::Names;
@@ -172,8 +172,8 @@ fn reduces(block: &[Stmt]) -> bool {
     })
 }
 
-fn locals_set(block: &[Stmt]) -> BTreeSet<LocalId> {
-    let mut set = BTreeSet::new();
+fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
+    let mut set = IdSet::default();
     walk::each_stmt(block, &mut |stmt| {
         if let Stmt::SetLocal { local, .. } = stmt {
             set.insert(*local);

@@ -4,9 +4,7 @@
 //! and later nests read, if nothing between the store and a read writes an input of `e`. Contractions are
 //! left alone, because their operands must not read locals.
 
-use std::collections::BTreeSet;
-
-use lowered_ir::ir::{Expr, Indices, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{Expr, IdSet, Indices, NodeRef, Routine, Space, Stmt, walk};
 use tnode::Dims;
 
 use crate::analysis::access;
@@ -51,7 +49,7 @@ fn scalar(routine: &Routine, at: usize) -> Option<ScalarDefinition> {
 fn is_sunk(routine: &Routine, at: usize, found: &ScalarDefinition, gpu: &Gpu) -> bool {
     let own = access::nodes(&routine.body[at..=at]);
     let mut used = false;
-    let mut changed: BTreeSet<NodeRef> = BTreeSet::new();
+    let mut changed: IdSet<NodeRef> = IdSet::default();
     routine.body.iter().enumerate().filter(|(other, _)| *other != at).all(|(other, stmt)| {
         let block = std::slice::from_ref(stmt);
         if other > at {

@@ -55,7 +55,7 @@ mod random;
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
-use lowered_ir::ir::{Block, Expr, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, IdSet, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
 use lowered_ir::passes::effects::Effects;
 use tnode::DType;
 
@@ -122,9 +122,9 @@ fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
 }
 
 /// The nodes that the block accesses, in their own memory or in the merge buffer.
-fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
-    let Effects { mut reads, mut writes, .. } = Effects::of(block);
-    reads.append(&mut writes);
+fn mentioned(block: &[Stmt]) -> IdSet<NodeRef> {
+    let Effects { mut reads, writes, .. } = Effects::of(block);
+    reads.extend(&writes);
     walk::each_value(block, &mut |value| {
         walk::each_expr(value, &mut |part| {
             if let Expr::GetMerge { node, .. } = part {

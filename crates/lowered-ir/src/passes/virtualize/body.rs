@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Effects;
-use crate::ir::{Block, LocalDecl, Locals, NodeRef, Stmt, walk};
+use crate::ir::{Block, IdSet, LocalDecl, Locals, NodeRef, Stmt, walk};
 use crate::passes::cost;
 
 /// The outermost statements with their effects.
@@ -26,9 +26,9 @@ pub(super) struct IndexedBody {
 /// The nodes that a statement accesses, and its size.
 #[derive(Default)]
 pub(super) struct StatementEffects {
-    pub(super) reads: BTreeSet<NodeRef>,
+    pub(super) reads: IdSet<NodeRef>,
     /// The nodes it stores to.
-    pub(super) writes: BTreeSet<NodeRef>,
+    pub(super) writes: IdSet<NodeRef>,
     /// It stores to no locals except those that it declares, and logs nothing.
     pub(super) keeps_to_nodes: bool,
     /// The number of parts of its values.
@@ -139,8 +139,13 @@ impl IndexedBody {
         let of_user = &mut self.touches[user];
         of_user.size += of_setter.size;
         of_user.keeps_to_nodes &= of_setter.keeps_to_nodes;
-        let mut reads = of_setter.reads;
-        reads.extend(std::mem::take(&mut of_user.reads));
+        let (mut reads, mut fewer) = (of_setter.reads, std::mem::take(&mut of_user.reads));
+        if reads.len() < fewer.len() {
+            std::mem::swap(&mut reads, &mut fewer);
+        }
+        for read in fewer {
+            reads.insert(read);
+        }
         reads.remove(&node);
         of_user.reads = reads;
         self.places.join(setter, user);
@@ -160,8 +165,8 @@ impl IndexedBody {
 fn move_entries(
     table: &mut BTreeMap<NodeRef, BTreeSet<usize>>,
     top: usize,
-    old: &BTreeSet<NodeRef>,
-    new: &BTreeSet<NodeRef>,
+    old: &IdSet<NodeRef>,
+    new: &IdSet<NodeRef>,
 ) {
     for node in old.difference(new) {
         if let Some(tops) = table.get_mut(node) {

@@ -1,12 +1,9 @@
 //! Hazards of moving a computation to a use: nothing may overwrite its inputs in between.
 
-use std::collections::BTreeSet;
-
-use crate::ir::{Expr, Indices, LoopId, NodeRef, Stmt, walk};
+use crate::ir::{Expr, IdSet, Indices, LoopId, NodeRef, Stmt, walk};
 use crate::passes::access::visits_of;
 use crate::passes::ranges::Ranges;
 
-use super::Effects;
 use super::body::IndexedBody;
 use super::producer::Producer;
 
@@ -18,7 +15,7 @@ pub(super) fn on_the_way(producer: &Producer, body: &IndexedBody, user: usize) -
 }
 
 /// Whether a statement from `from` up to, but not including, `to` overwrites one of the inputs.
-pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &IndexedBody, from: usize, to: usize) -> bool {
+pub(super) fn between(inputs: &IdSet<NodeRef>, body: &IndexedBody, from: usize, to: usize) -> bool {
     if inputs.len() < to.saturating_sub(from) {
         return inputs.iter().any(|&input| body.is_written_between(input, from, to));
     }
@@ -31,11 +28,17 @@ pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &IndexedBody, from: usiz
 /// A statement may store to an input if every read of the input accesses the element that this iteration
 /// stores and comes no later than the store, and if no other iteration touches that element.
 pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -> Option<NodeRef> {
-    let effects = Effects::of(stmts);
+    let mut written = IdSet::default();
+    walk::each_stmt(stmts, &mut |stmt| match stmt {
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+            written.insert(*node);
+        }
+        _ => {}
+    });
     producer
         .inputs
         .iter()
-        .find(|&&input| effects.writes.contains(&input) && !reads_own_elements(stmts, input, ranges))
+        .find(|&&input| written.contains(&input) && !reads_own_elements(stmts, input, ranges))
         .copied()
 }
 

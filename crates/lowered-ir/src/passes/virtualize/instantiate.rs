@@ -6,13 +6,13 @@
 //! the local, so nests that set other elements leave the local unchanged. Both values are evaluated; the
 //! reads of the nest's value are guarded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Block, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, Range, Routine, Stmt,
-    Var, walk,
+    Affine, BinaryOp, Block, Expr, Fresh, Guard, IdSet, Indices, LocalId, LoopId, LoopKind, Range, Routine,
+    Stmt, Var, walk,
 };
 use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
@@ -201,7 +201,7 @@ struct InstanceEmitter<'a, 's> {
     solution: &'a Solution,
     wanted: &'a ElementUse,
     /// The loops of the nest that are not around the current statement.
-    ahead: BTreeSet<LoopId>,
+    ahead: IdSet<LoopId>,
     site: &'a mut UseSite<'s>,
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::DType;
 
-use crate::ir::{Affine, Expr, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Affine, Expr, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, walk};
 use crate::passes::cost;
 use crate::passes::ranges::Ranges;
 use crate::passes::solve::gcd;
@@ -29,7 +29,7 @@ pub(super) struct Producer {
     /// The first and the last position in the body with a setter.
     pub(super) setters: (usize, usize),
     /// The nodes read, without the node itself.
-    pub(super) inputs: BTreeSet<NodeRef>,
+    pub(super) inputs: IdSet<NodeRef>,
     /// The total size of the computed values, in nodes of expressions.
     pub(super) size: usize,
 }
@@ -68,7 +68,7 @@ pub(super) fn extract(
             None => {}
         }
     }
-    let (mut inputs, mut size) = (BTreeSet::new(), 0);
+    let (mut inputs, mut size) = (IdSet::default(), 0);
     for piece in &pieces {
         let effects = super::Effects::of(std::slice::from_ref(&piece.stmt));
         inputs.extend(effects.reads.into_iter().filter(|&n| n != node));
@@ -156,6 +156,9 @@ fn project(stmt: &Stmt, node: NodeRef, index: &Indices) -> Option<Stmt> {
 
 /// The statement without stores to locals that its stores to nodes do not depend on.
 fn without_dead_locals(stmt: Stmt) -> Option<Stmt> {
+    if !mentions_locals(&stmt) {
+        return Some(stmt);
+    }
     let mut feeds: BTreeMap<LocalId, BTreeSet<LocalId>> = BTreeMap::new();
     let mut open = Vec::new();
     walk::each_stmt(std::slice::from_ref(&stmt), &mut |s| {
@@ -173,6 +176,15 @@ fn without_dead_locals(stmt: Stmt) -> Option<Stmt> {
         }
     }
     keep_locals(stmt, &live)
+}
+
+/// Whether the statement declares a local or stores to one.
+fn mentions_locals(stmt: &Stmt) -> bool {
+    let mut found = false;
+    walk::each_stmt(std::slice::from_ref(stmt), &mut |s| {
+        found |= matches!(s, Stmt::Declare { .. } | Stmt::SetLocal { .. });
+    });
+    found
 }
 
 fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
