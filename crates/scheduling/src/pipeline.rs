@@ -238,7 +238,7 @@ pub fn schedule_serial(
 /// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are
 /// one kernel, or several of about `limit` statements.
 fn into_kernels(
-    routine: Routine,
+    mut routine: Routine,
     uses: &RoutineUses,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
@@ -246,7 +246,7 @@ fn into_kernels(
 ) -> Result<ScheduledRoutine, ScheduleError> {
     let caps = codegen.caps();
     // Each top-level parallel loop is a kernel. Each call waits for the calls before it.
-    let (kernels, mut calls) = partition(&routine, uses, caps, options, limit)?;
+    let (kernels, mut calls) = partition(&mut routine, uses, caps, options, limit)?;
     // Contractions that the codegen does not compile whole are register tiles.
     let kernels = tile_rejected(kernels, codegen)?;
     // Local nodes are byte ranges of the run's pool, which share bytes where lifetimes are disjoint.

@@ -3,18 +3,20 @@
 //! A top-level parallel loop is a kernel, so that several threads can run its iterations after everything
 //! that it depends on. Consecutive other statements share a kernel, or several if they are many, because
 //! compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration
-//! of a top-level local to its last use stay together. Kernels that differ in names only are kept once.
+//! of a top-level local to its last use stay together. Kernels that differ in names and in the texts of
+//! comments only are kept once, with the comments of the first, and are analysed, verified and compiled once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hasher};
 
 use lowered_ir::ir::{
     Block, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
-use lowered_ir::passes::access::analyse;
+use lowered_ir::passes::access::{Facts, analyse};
 
 use crate::analysis::nodes::node_bytes;
+use crate::analysis::remarks::{hash_without_remarks, is_same_but_remarks};
 use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
 use crate::common::stack_arrays;
@@ -31,67 +33,101 @@ const PRIVATE_BYTES: usize = 256;
 /// A kernel of serial statements ends when it has this many, unless a top-level local is in use there.
 pub(crate) const KERNEL_STATEMENTS: usize = 512;
 
-/// Partitions a routine into kernels and calls, whose memory arguments are nodes or the merge buffer.
+/// Partitions the body of a routine into kernels and calls, whose memory arguments are nodes or the merge
+/// buffer. The routine loses its body.
 /// `routine_uses` was analysed before loops were tiled. A kernel of serial statements ends when it has
 /// `limit` statements.
 pub(crate) fn partition(
-    routine: &Routine,
+    routine: &mut Routine,
     routine_uses: &RoutineUses,
     caps: &Caps,
     options: &crate::options::ScheduleOptions,
     limit: usize,
 ) -> Result<(Vec<Kernel>, Vec<KernelCall>), KernelError> {
-    let mut groups = groups(&routine.body, limit);
+    let mut fresh = routine.fresh();
+    let mut groups = groups(std::mem::take(&mut routine.body), limit);
+    let routine = &*routine;
     let private = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
-    stack_arrays::move_to_stack(&mut groups, routine, options.stack_bytes.min(private));
+    stack_arrays::move_to_stack(&mut groups, routine, &mut fresh, options.stack_bytes.min(private));
     let spans = KernelSpans::of(&groups);
     let mut kernels: Vec<Kernel> = Vec::new();
     let mut calls = Vec::new();
-    let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut known: HashMap<u64, Vec<DistinctBody>> = HashMap::new();
     for (at, group) in groups.iter().enumerate() {
-        let params = |ir: &Routine, names: &KernelNames| params(ir, names, at, routine_uses, &spans);
-        let (mut ir, mut abi, mut call) = draft(routine, group, params, caps, options);
+        let (mut ir, names) = draft(routine, group);
         let alike = known.entry(hash(&ir)).or_default();
-        call.kernel = match alike.iter().find(|&&at| is_same(&kernels[at], &ir, &abi)) {
+        let is_known =
+            |body: &DistinctBody| body.kernels.first().is_some_and(|&at| is_same(&kernels[at], &ir));
+        let found = alike.iter().position(is_known).unwrap_or_else(|| {
+            alike.push(DistinctBody::of(&ir, caps, options));
+            alike.len() - 1
+        });
+        let body = &mut alike[found];
+        let params = params(&ir, &names, &body.facts, at, routine_uses, &spans);
+        let kernel = match body.kernels.iter().find(|&&at| kernels[at].abi().params == params) {
             Some(&at) => at,
             None => {
                 let name = format!("{}_k{}", routine.name, kernels.len());
-                abi.name.clone_from(&name);
-                ir.name = name;
-                alike.push(kernels.len());
-                kernels.push(Kernel::verified(ir, abi)?);
+                ir.name.clone_from(&name);
+                body.kernels.push(kernels.len());
+                kernels.push(Kernel::verified(ir, KernelAbi { name, params, ..body.abi.clone() })?);
                 kernels.len() - 1
             }
         };
-        calls.push(call);
+        calls.push(names.call(kernel));
     }
     Ok((kernels, calls))
 }
 
+/// The IR of one or several kernels that differ in their accesses to parameters only, which the calls around
+/// them determine too.
+struct DistinctBody {
+    /// The kernels, by position.
+    kernels: Vec<usize>,
+    /// The ABI without a name and parameters.
+    abi: KernelAbi,
+    facts: Facts,
+}
+
+impl DistinctBody {
+    /// Analyses the IR of a new kernel.
+    fn of(ir: &Routine, caps: &Caps, options: &crate::options::ScheduleOptions) -> DistinctBody {
+        let abi = KernelAbi {
+            name: String::new(),
+            params: Vec::new(),
+            launch: launch(ir, caps, options),
+            scratch_bytes: ScratchLayout::new(&ir.body, caps.alignment).bytes,
+            log: log::lines(ir).into(),
+            cost: cost::cost(ir),
+        };
+        DistinctBody { kernels: Vec::new(), abi, facts: analyse(ir) }
+    }
+}
+
 /// The top-level statements of each kernel.
-fn groups(body: &[Stmt], limit: usize) -> Vec<Block> {
-    let ends = span_ends(body);
+fn groups(body: Block, limit: usize) -> Vec<Block> {
+    let ends = span_ends(&body);
     let mut groups: Vec<Block> = Vec::new();
     let mut run = Block::new();
     let mut until = 0;
     let mut statements = 0;
-    for (at, stmt) in body.iter().enumerate() {
+    for (at, stmt) in body.into_iter().enumerate() {
         if statements >= limit && at >= until {
             close(&mut run, &mut groups);
             statements = 0;
         }
         until = until.max(ends.get(&at).copied().unwrap_or(0));
-        walk::each_stmt(std::slice::from_ref(stmt), &mut |_| statements += 1);
-        if is_parallel(stmt) && at >= until {
+        walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| statements += 1);
+        if is_parallel(&stmt) && at >= until {
             // A comment before a parallel loop does not belong to the kernel before it.
             while let Some(Stmt::Comment(_)) = run.last() {
                 run.pop();
             }
             close(&mut run, &mut groups);
             statements = 0;
-            groups.push(vec![stmt.clone()]);
+            groups.push(vec![stmt]);
         } else {
-            run.push(in_sequence(stmt.clone()));
+            run.push(in_sequence(stmt));
         }
     }
     close(&mut run, &mut groups);
@@ -133,13 +169,8 @@ fn in_sequence(mut stmt: Stmt) -> Stmt {
     stmt
 }
 
-fn draft(
-    routine: &Routine,
-    body: &[Stmt],
-    params: impl FnOnce(&Routine, &KernelNames) -> Vec<Param>,
-    caps: &Caps,
-    options: &crate::options::ScheduleOptions,
-) -> (Routine, KernelAbi, KernelCall) {
+/// The IR of a kernel without a name, and the names in it.
+fn draft(routine: &Routine, body: &[Stmt]) -> (Routine, KernelNames) {
     let mut names = KernelNames::default();
     let body = rename::rename(body, &mut names);
     let ir = Routine {
@@ -149,36 +180,23 @@ fn draft(
         nodes: names.nodes.iter().enumerate().map(|(i, &(node, _))| parameter(routine, i, node)).collect(),
         body,
     };
-    let abi = KernelAbi {
-        name: String::new(),
-        params: params(&ir, &names),
-        launch: launch(&ir, caps, options),
-        scratch_bytes: ScratchLayout::new(&ir.body, caps.alignment).bytes,
-        log: log::lines(&ir).into(),
-        cost: cost::cost(&ir),
-    };
-    let args =
-        names.nodes.iter().map(|&(node, merge)| if merge { Slot::Merge(node) } else { Slot::Node(node) });
-    let call = KernelCall { kernel: 0, args: args.collect(), bindings: names.symbols.clone() };
-    (ir, abi, call)
+    (ir, names)
 }
 
 /// A hash of the statements, which kernels that [`is_same`] finds equal have in common.
 fn hash(ir: &Routine) -> u64 {
     let mut hasher = DefaultHasher::new();
-    ir.body.hash(&mut hasher);
+    hash_without_remarks(&ir.body, &mut hasher);
     hasher.finish()
 }
 
-/// Whether a codegen sees no difference to a kernel but the names.
-fn is_same(kernel: &Kernel, ir: &Routine, abi: &KernelAbi) -> bool {
-    let nodes = |ir: &Routine| ir.nodes.iter().map(|n| (n.dtype, n.dims.clone())).collect::<Vec<_>>();
-    let Routine { name: _, numerics, symbols, nodes: _, body } = &**kernel.ir();
-    let KernelAbi { name: _, params, launch, scratch_bytes, log, cost } = kernel.abi();
-    (numerics, symbols, body) == (&ir.numerics, &ir.symbols, &ir.body)
-        && nodes(kernel.ir()) == nodes(ir)
-        && (params, launch, scratch_bytes) == (&abi.params, &abi.launch, &abi.scratch_bytes)
-        && (log, cost) == (&abi.log, &abi.cost)
+/// Whether a codegen sees no difference to the IR of a kernel but names and the texts of comments.
+fn is_same(kernel: &Kernel, ir: &Routine) -> bool {
+    let Routine { name: _, numerics, symbols, nodes, body } = &**kernel.ir();
+    let is_same_node = |(a, b): (&NodeDecl, &NodeDecl)| (a.dtype, &a.dims) == (b.dtype, &b.dims);
+    (numerics, symbols, nodes.len()) == (&ir.numerics, &ir.symbols, ir.nodes.len())
+        && nodes.iter().zip(&ir.nodes).all(is_same_node)
+        && is_same_but_remarks(body, &ir.body)
 }
 
 fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
@@ -193,18 +211,18 @@ fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
 fn params(
     ir: &Routine,
     names: &KernelNames,
+    facts: &Facts,
     group: usize,
     routine_uses: &RoutineUses,
     spans: &KernelSpans,
 ) -> Vec<Param> {
-    let facts = analyse(ir);
     let memory = ir.node_refs().zip(&names.nodes).map(|((own, decl), &(node, merge))| {
         let bytes = node_bytes(decl);
         if merge {
             Param::MergeBuffer { bytes }
         } else {
             Param::Node {
-                access: uses::access_of(&KernelNode { own, node, group }, &facts, routine_uses, spans),
+                access: uses::access_of(&KernelNode { own, node, group }, facts, routine_uses, spans),
                 bytes,
             }
         }
@@ -240,6 +258,17 @@ struct KernelNames {
     symbol_places: BTreeMap<SymbolId, u32>,
     loops: BTreeMap<LoopId, LoopId>,
     locals: BTreeMap<LocalId, LocalId>,
+}
+
+impl KernelNames {
+    /// The call of a kernel with the nodes and symbols in these places.
+    fn call(&self, kernel: usize) -> KernelCall {
+        let slot = |&(node, merge): &(NodeRef, bool)| match merge {
+            true => Slot::Merge(node),
+            false => Slot::Node(node),
+        };
+        KernelCall { kernel, args: self.nodes.iter().map(slot).collect(), bindings: self.symbols.clone() }
+    }
 }
 
 impl rename::Renaming for KernelNames {

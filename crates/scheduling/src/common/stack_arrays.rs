@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
+    Affine, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt,
+    walk,
 };
 use tnode::Scalar;
 
@@ -15,8 +16,7 @@ use crate::analysis::nodes::is_local;
 use crate::analysis::nodes::node_bytes;
 
 /// Moves the nodes of each group that fit into `limit` bytes.
-pub(crate) fn move_to_stack(groups: &mut [Block], routine: &Routine, limit: usize) {
-    let mut fresh = routine.fresh();
+pub(crate) fn move_to_stack(groups: &mut [Block], routine: &Routine, fresh: &mut Fresh, limit: usize) {
     let mut owned: Vec<Vec<NodeRef>> = vec![Vec::new(); groups.len()];
     for (node, owner) in owners(groups) {
         if let Some(at) = owner.filter(|_| is_local(routine.node(node))) {
@@ -25,14 +25,24 @@ pub(crate) fn move_to_stack(groups: &mut [Block], routine: &Routine, limit: usiz
     }
     for (group, nodes) in groups.iter_mut().zip(owned) {
         let mut left = limit;
+        let mut moved = BTreeMap::new();
         for node in candidates(group, nodes) {
             let decl = routine.node(node);
             if let Some(rest) = left.checked_sub(node_bytes(decl)) {
                 left = rest;
-                move_node_to_stack(group, node, decl, &mut fresh);
+                moved.insert(node, StackArray { local: fresh.local_id(), decl });
             }
         }
+        if !moved.is_empty() {
+            move_nodes_to_stack(group, &moved, fresh);
+        }
     }
+}
+
+/// A local that takes the place of a node.
+struct StackArray<'a> {
+    local: LocalId,
+    decl: &'a NodeDecl,
 }
 
 /// The only group that accesses each node, if there is only one.
@@ -74,42 +84,53 @@ fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
     found
 }
 
-fn move_node_to_stack(group: &mut Block, node: NodeRef, decl: &NodeDecl, fresh: &mut Fresh) {
-    let local = fresh.local_id();
+fn move_nodes_to_stack(group: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'_>>, fresh: &mut Fresh) {
     // A declared local is zero, so a leading `zero` statement is dropped.
-    let first = group.iter().position(|s| access::nodes(std::slice::from_ref(s)).contains(&node));
-    if let Some(at) = first
-        && matches!(group[at], Stmt::Zero { .. })
-    {
-        group.remove(at);
-    }
-    replace(group, node, local, decl, fresh);
-    let declare = Stmt::Declare { local, dtype: decl.dtype, dims: decl.dims.clone(), space: Space::Stack };
-    group.insert(0, declare);
+    let mut met = IdSet::default();
+    group.retain(|stmt| match stmt {
+        Stmt::Zero { node } => !met.insert(*node) || !moved.contains_key(node),
+        _ => {
+            met.extend(&access::nodes(std::slice::from_ref(stmt)));
+            true
+        }
+    });
+    replace_stores(group, moved, fresh);
+    walk::map_values(group, &mut |value| {
+        walk::map_expr(value, &mut |e| match e {
+            Expr::Get { node, index } => match moved.get(&node) {
+                Some(array) => Expr::GetLocal { local: array.local, index },
+                None => Expr::Get { node, index },
+            },
+            other => other,
+        })
+    });
+    let declare = |array: &StackArray<'_>| Stmt::Declare {
+        local: array.local,
+        dtype: array.decl.dtype,
+        dims: array.decl.dims.clone(),
+        space: Space::Stack,
+    };
+    group.splice(0..0, moved.values().rev().map(declare));
 }
 
-fn replace(block: &mut Block, node: NodeRef, local: LocalId, decl: &NodeDecl, fresh: &mut Fresh) {
+/// Replaces the stores to nodes by stores to the locals in their place.
+fn replace_stores(block: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'_>>, fresh: &mut Fresh) {
     for stmt in block.iter_mut() {
         match stmt {
-            Stmt::For { body, .. } => replace(body, node, local, decl, fresh),
-            Stmt::Zero { node: zeroed } if *zeroed == node => *stmt = zeros(local, decl, fresh),
-            Stmt::Set { node: set, index, value } if *set == node => {
+            Stmt::For { body, .. } => replace_stores(body, moved, fresh),
+            Stmt::Zero { node } if let Some(array) = moved.get(&*node) => *stmt = zeros(array, fresh),
+            Stmt::Set { node, index, value } if let Some(&StackArray { local, .. }) = moved.get(&*node) => {
                 let (index, value) = (std::mem::take(index), std::mem::replace(value, Expr::local(local)));
                 *stmt = Stmt::SetLocal { local, index, value };
             }
             _ => {}
         }
     }
-    walk::map_values(block, &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::Get { node: read, index } if read == node => Expr::GetLocal { local, index },
-            other => other,
-        })
-    });
 }
 
 /// Stores 0 into every element of a local.
-fn zeros(local: LocalId, decl: &NodeDecl, fresh: &mut Fresh) -> Stmt {
+fn zeros(array: &StackArray<'_>, fresh: &mut Fresh) -> Stmt {
+    let StackArray { local, decl } = *array;
     let vars: Vec<_> = decl.dims.iter().map(|_| fresh.loop_id()).collect();
     let index: Indices = vars.iter().map(|&var| Affine::var(var)).collect();
     let set = Stmt::SetLocal { local, index, value: Expr::Const(Scalar::zero(decl.dtype)) };

@@ -343,6 +343,40 @@ fn equal_kernels_are_kept_once() {
     assert_eq!((schedule.kernels().len(), schedule.calls().len()), (1, 2));
 }
 
+/// The steps of an unrolled loop have comments with different names.
+#[test]
+fn kernels_that_differ_in_comments_are_kept_once() {
+    let nest = |node: usize, remark: &str| {
+        format!(
+            "  for i{0} in 0..64 {{
+    for i{1} in 0..8 {{
+{remark}
+      %{node}[i{0}, i{1}] := %{node}[i{0}, i{1}] + 1.0f32
+    }}
+  }}
+",
+            2 * node,
+            2 * node + 1
+        )
+    };
+    let kernels_and_calls = |second: &str| {
+        let text = format!(
+            "routine @steps fast {{
+  node %0 \"a\" f32[64, 8] on_device
+  node %1 \"b\" f32[64, 8] on_device
+{}{}}}
+",
+            nest(0, "      comment \"step.0 := step.0 + 1\""),
+            nest(1, second)
+        );
+        let (schedule, _) = check_text(&text);
+        (schedule.kernels().len(), schedule.calls().len())
+    };
+    assert_eq!(kernels_and_calls("      comment \"step.1 := step.1 + 1\""), (1, 2));
+    // A codegen may compile statements otherwise if a comment separates them.
+    assert_eq!(kernels_and_calls(""), (2, 2));
+}
+
 #[test]
 fn a_top_level_local_keeps_its_uses_in_one_kernel() {
     let (schedule, _) = check_text(
