@@ -1,4 +1,4 @@
-//! The contract of a device: 20 required methods, and eleven with a default.
+//! The contract of a device: 20 required methods, and twelve with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -184,6 +184,17 @@ pub unsafe trait Driver: Send + Sync {
     /// make room in the queue; [`DriverError::Lost`].
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
 
+    /// [`Driver::launch`] of the last kernel of a routine, followed by [`Driver::record`]. A driver overrides
+    /// this if both together cost less than one after the other. The default only launches the kernel, and
+    /// the runtime records the event.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Driver::launch`]. After an error nothing was submitted.
+    fn launch_recorded(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<Launched, DriverError> {
+        self.launch(stream, task).map(|()| Launched::Unrecorded)
+    }
+
     /// [`Driver::launch`] of a kernel whose time `timer` records. Returns false if the device cannot time
     /// kernels, which is the default: then nothing was submitted. A driver gives the same answer for all
     /// kernels of a routine.
@@ -305,6 +316,18 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// The failure; [`DriverError::SelfWait`] if only the calling thread could make progress.
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
+}
+
+/// A kernel that [`Driver::launch_recorded`] has submitted.
+#[derive(Clone, Debug)]
+pub enum Launched {
+    /// No event was recorded after the kernel.
+    Unrecorded,
+    /// This event was recorded after the kernel.
+    Recorded(EventHandle),
+    /// The kernel has run without a failure, on the calling thread, and so has everything before it on its
+    /// stream. The event is done.
+    Done(EventHandle),
 }
 
 /// Facts about a driver's device, which do not change while the process runs.

@@ -148,6 +148,15 @@ impl Hazards {
         }
     }
 
+    /// Records a task that has run, on the calling thread, without a failure.
+    pub(crate) fn record_done(&mut self, access: Access) {
+        if writes(access) {
+            self.is_unwritten = false;
+            self.reads.clear();
+            self.write = None;
+        }
+    }
+
     /// Records a task that was submitted only in part. `event` was recorded after that part; it is `None` if
     /// that failed.
     pub(crate) fn record_failed(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
@@ -319,6 +328,20 @@ mod tests {
         set(&read, 1);
         assert_eq!(hazards.pending(&is_done), PendingUse::default());
         assert!(hazards.write.is_none() && hazards.reads.is_empty());
+    }
+
+    #[test]
+    fn tasks_that_have_run_leave_nothing_to_wait_for() {
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        hazards.mark_unwritten();
+        let (_, written) = streams.use_it(hazards, A, Access::Write);
+        hazards.record_done(Access::Read);
+        assert_eq!(streams.use_it(hazards, B, Access::Read).0, [ReadAfterWrite], "A's write");
+        set(&written, 2);
+        assert_eq!(streams.before(hazards, C, Access::Read), Err(failure()));
+        hazards.record_done(Access::Write);
+        assert!(hazards.write.is_none() && hazards.reads.is_empty() && !hazards.is_unwritten());
+        assert_eq!(streams.use_it(hazards, C, Access::ReadWrite).0, []);
     }
 
     #[test]

@@ -92,8 +92,8 @@ pub use crate::copy::MergeBufferUse;
 pub use crate::device::Device;
 pub use crate::direct::DirectDriver;
 pub use crate::driver::{
-    BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Location, Mark, PoolHandle,
-    PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
+    BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Launched, Location, Mark,
+    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy, WaitKind,
 };
 pub use crate::error::{DriverError, Failure, RunError};
 pub use crate::event::Event;

@@ -20,8 +20,8 @@ use crate::{
         BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, LaunchTask,
         MemoryRange, SequenceTask,
     },
-    driver::{Driver, Mark, StreamHandle},
-    error::{DriverError, RunError},
+    driver::{Driver, Launched, Mark, StreamHandle},
+    error::{DriverError, Failure, RunError},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
     order::{Scope, wait_enabled},
@@ -118,7 +118,7 @@ impl Kernels {
         symbols: &[i64],
         times: &Arc<RunTimes>,
         begun: &mut bool,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Launched, DriverError> {
         for (at, call) in self.calls.iter().enumerate() {
             let bindings = call.values(symbols);
             // SAFETY: `submit` made the stream wait for all tasks that conflict with the routine's uses.
@@ -134,7 +134,7 @@ impl Kernels {
                 driver.launch(stream, task)?;
             }
         }
-        Ok(())
+        Ok(Launched::Unrecorded)
     }
 
     /// Submits all kernels, together or one by one. Sets `begun` once the driver has accepted one.
@@ -144,7 +144,7 @@ impl Kernels {
         stream: &StreamHandle,
         symbols: &[i64],
         begun: &mut bool,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Launched, DriverError> {
         if let Some(sequence) = &self.sequence {
             let bindings: SmallVec<[i64; 32]> =
                 self.calls.iter().flat_map(|call| call.values(symbols)).collect();
@@ -153,17 +153,23 @@ impl Kernels {
             let task = unsafe { SequenceTask::new(sequence, &bindings)? };
             if driver.launch_sequence(stream, task)? {
                 *begun = true;
-                return Ok(());
+                return Ok(Launched::Unrecorded);
             }
         }
-        for call in &self.calls {
+        let Some((last, calls)) = self.calls.split_last() else { return Ok(Launched::Unrecorded) };
+        for call in calls {
             let bindings = call.values(symbols);
             // SAFETY: as above; nothing of the sequence was submitted.
             let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
             driver.launch(stream, task)?;
             *begun = true;
         }
-        Ok(())
+        let bindings = last.values(symbols);
+        // SAFETY: as above.
+        let task = unsafe { LaunchTask::new(&last.kernel, &bindings)? };
+        let launched = driver.launch_recorded(stream, task)?;
+        *begun = true;
+        Ok(launched)
     }
 }
 
@@ -285,29 +291,70 @@ fn submit_locked(
         is_marked = driver.mark(stream.handle(), begin).map_err(RunError::driver(&name))?;
     }
     let mut begun = false;
-    let submitted = submit_to_driver(driver, stream.handle(), task, &mut begun);
+    let mut submitted = submit_to_driver(driver, stream.handle(), task, &mut begun);
     if is_marked {
         // If the end mark is lost, the timeline shows the task until the end of the stream.
         let _ = driver.mark(stream.handle(), Mark::End);
+        // The event of a marked task comes after the end mark.
+        submitted = submitted.map(|_| Launched::Unrecorded);
     }
-    if !begun {
-        submitted.clone().map_err(RunError::driver(&name))?;
+    match submitted {
+        Ok(launched) => record(stream, uses, tables, name, launched),
+        Err(error) if !begun => Err(RunError::driver(name)(error)),
+        Err(error) => {
+            let event = driver.record(stream.handle()).map(|handle| stream.event(handle)).ok();
+            Err(record_failed(stream, uses, tables, name, (error, event)))
+        }
     }
-    let recorded = driver.record(stream.handle()).map(|handle| stream.event(handle));
-    let entered = |used: &&Use| !used.merged || wait_enabled(Hazard::WriteAfterRead, Scope::Merge);
-    let touched = tables.iter_mut().zip(uses).filter(|(_, used)| entered(used));
-    match submitted.and(recorded.clone()) {
+}
+
+/// Records a task that was submitted in the tables, and returns its event.
+fn record(
+    stream: &Stream,
+    uses: &[Use],
+    tables: &mut [MutexGuard<'_, Hazards>],
+    name: impl Fn() -> String,
+    launched: Launched,
+) -> Result<Event, RunError> {
+    let handle = match launched {
+        Launched::Done(handle) => {
+            touched(uses, tables).for_each(|(table, access)| table.record_done(access));
+            return Ok(stream.event(handle));
+        }
+        Launched::Recorded(handle) => Ok(handle),
+        Launched::Unrecorded => stream.device().driver().record(stream.handle()),
+    };
+    match handle.map(|handle| stream.event(handle)) {
         Ok(event) => {
-            touched.for_each(|(table, used)| table.record(used.access, &event));
+            touched(uses, tables).for_each(|(table, access)| table.record(access, &event));
             Ok(event)
         }
-        Err(error) => {
-            let failure = failure_of(error.clone(), &stream.name());
-            let recorded = recorded.as_ref().ok();
-            touched.for_each(|(table, used)| table.record_failed(used.access, recorded, &failure));
-            Err(RunError::driver(name)(error))
-        }
+        Err(error) => Err(record_failed(stream, uses, tables, name, (error, None))),
     }
+}
+
+/// Records a task that was submitted in part, with the error and the event after that part, in the tables.
+/// Returns the error of the call.
+fn record_failed(
+    stream: &Stream,
+    uses: &[Use],
+    tables: &mut [MutexGuard<'_, Hazards>],
+    name: impl Fn() -> String,
+    (error, event): (DriverError, Option<Event>),
+) -> RunError {
+    let failure: Failure = failure_of(error.clone(), &stream.name());
+    touched(uses, tables).for_each(|(table, access)| table.record_failed(access, event.as_ref(), &failure));
+    RunError::driver(name)(error)
+}
+
+/// The tables in which a task is recorded, with its access.
+fn touched<'t, 'u, 'g: 't>(
+    uses: &'u [Use],
+    tables: &'t mut [MutexGuard<'g, Hazards>],
+) -> impl Iterator<Item = (&'t mut MutexGuard<'g, Hazards>, Access)> + use<'t, 'u, 'g> {
+    let entered = |used: &Use| !used.merged || wait_enabled(Hazard::WriteAfterRead, Scope::Merge);
+    let all = tables.iter_mut().zip(uses);
+    all.filter(move |(_, used)| entered(used)).map(|(table, used)| (table, used.access))
 }
 
 /// Submits the parts of a task; sets `begun` once the driver has accepted one.
@@ -316,7 +363,7 @@ fn submit_to_driver(
     stream: &StreamHandle,
     task: &MemoryTask<'_>,
     begun: &mut bool,
-) -> Result<(), DriverError> {
+) -> Result<Launched, DriverError> {
     match *task {
         MemoryTask::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
         MemoryTask::RunTimed(kernels, symbols, times) => {
@@ -344,5 +391,5 @@ fn submit_to_driver(
         }
     }
     *begun = true;
-    Ok(())
+    Ok(Launched::Unrecorded)
 }

@@ -134,6 +134,17 @@ impl<T> BoundedQueue<T> {
         Ok(Pushed::Queued)
     }
 
+    /// Makes the producer of a task the consumer, if `mode` lets it run the task. Otherwise the task must be
+    /// pushed.
+    pub(crate) fn try_run(&self, mode: PushMode) -> Option<ConsumerRole<'_, T>> {
+        let mut inner = self.inner.lock();
+        if inner.closed || !self.runs_inline(&mut inner, mode) {
+            return None;
+        }
+        inner.consumer = Consumer::Caller;
+        Some(ConsumerRole(self))
+    }
+
     /// Whether the producer runs the task that it is about to push.
     fn runs_inline(&self, inner: &mut QueueInner<T>, mode: PushMode) -> bool {
         if inner.consumer != Consumer::Nobody || !inner.tasks.is_empty() {

@@ -5,8 +5,8 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Mark, MemoryBudget, PoolHandle,
-    PoolId, StreamHandle, StreamStrategy, WaitKind,
+    FillTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Launched, Mark, MemoryBudget,
+    PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -113,13 +113,22 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
     }
 }
 
-/// A stream: its queue, and the free list of its events.
+/// A stream: its queue, and its events.
 struct Stream<Q> {
     queue: Q,
     events: EventFreeList,
+    /// An event that has been reached. It stands for the end of each task that its producer ran. Any thread
+    /// gets the event from the producer, after the task, and therefore sees the effects of the task.
+    done: Arc<EventState>,
 }
 
 impl<Q: StreamQueue> Stream<Q> {
+    fn new(queue: Q) -> Stream<Q> {
+        let done = queue.state().event();
+        done.reach(None);
+        Stream { queue, events: EventFreeList::new(), done }
+    }
+
     /// Submits a task unless the stream has failed.
     fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
         match self.queue.state().failure() {
@@ -128,11 +137,37 @@ impl<Q: StreamQueue> Stream<Q> {
         }
     }
 
+    /// Submits a task and records an event after it, unless the stream has failed. The queue is locked once
+    /// for both, or the task runs at once and the event needs no place in the queue.
+    fn submit_recorded(&self, task: QueuedTask) -> Result<Launched, DriverError> {
+        let state = self.queue.state();
+        if let Some(failure) = state.failure() {
+            return Err(DriverError::Failed(failure));
+        }
+        match self.queue.try_run(task) {
+            Ok(None) => Ok(Launched::Done(event_handle(Arc::clone(&self.done)))),
+            Ok(failure) => {
+                let event = self.events.event(state);
+                event.reach(failure);
+                Ok(Launched::Recorded(event_handle(event)))
+            }
+            Err(task) => {
+                let event = self.events.event(state);
+                self.queue.enqueue(task.then_signal(Arc::clone(&event)))?;
+                Ok(Launched::Recorded(event_handle(event)))
+            }
+        }
+    }
+
     fn record(&self) -> Result<Arc<EventState>, DriverError> {
         let event = self.events.event(self.queue.state());
         self.queue.submit(QueuedTask::signal(Arc::clone(&event)))?;
         Ok(event)
     }
+}
+
+fn event_handle(event: Shared<EventState>) -> EventHandle {
+    EventHandle::from(event as Shared<dyn Any + Send + Sync>)
 }
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
@@ -174,7 +209,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        Ok(StreamHandle::new(Stream { queue: self.scheduler.open(name)?, events: EventFreeList::new() }))
+        Ok(StreamHandle::new(Stream::new(self.scheduler.open(name)?)))
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
@@ -213,6 +248,11 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::launch(task)?))
     }
 
+    fn launch_recorded(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<Launched, DriverError> {
+        let task = QueuedTask::memory(MemoryTask::launch(task)?);
+        stream.get::<Stream<S::Queue>>()?.submit_recorded(task)
+    }
+
     fn launch_timed(
         &self,
         stream: &StreamHandle,
@@ -244,8 +284,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
-        let event: Shared<EventState> = stream.get::<Stream<S::Queue>>()?.record()?;
-        Ok(EventHandle::from(event as Shared<dyn Any + Send + Sync>))
+        stream.get::<Stream<S::Queue>>()?.record().map(event_handle)
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {

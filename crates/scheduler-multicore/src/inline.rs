@@ -3,7 +3,7 @@
 //! It serves debugging and tests as a reference for [`crate::Multicore`]: it has the same interface, but
 //! neither concurrency nor splitting.
 
-use device_runtime::{DriverError, StreamStrategy};
+use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
     queue_state::{QueueState, is_in_task},
@@ -74,6 +74,17 @@ impl StreamQueue for InlineQueue {
         let _running = self.lock_for(&task)?;
         self.state.enter(|| task.run(&self.state, &self.pool));
         Ok(())
+    }
+
+    fn try_run(&self, task: QueuedTask) -> Result<Option<Failure>, QueuedTask> {
+        let Ok(_running) = self.lock_for(&task) else { return Err(task) };
+        self.state.enter(|| task.run(&self.state, &self.pool));
+        Ok(self.state.failure())
+    }
+
+    /// Fails where [`StreamQueue::try_run`] could not run the task, unless the queue has become free since.
+    fn enqueue(&self, task: QueuedTask) -> Result<(), DriverError> {
+        self.submit(task)
     }
 
     fn is_idle(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use device_runtime::{DriverError, StreamStrategy};
+use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
     bounded_queue::BoundedQueue,
@@ -95,6 +95,14 @@ impl StreamQueue for MulticoreQueue {
 
     fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
         self.pending().submit(&self.state, task)
+    }
+
+    fn try_run(&self, task: QueuedTask) -> Result<Option<Failure>, QueuedTask> {
+        self.pending().try_run(&self.state, task)
+    }
+
+    fn enqueue(&self, task: QueuedTask) -> Result<(), DriverError> {
+        self.pending().enqueue(&self.state, task)
     }
 
     fn is_idle(&self) -> bool {

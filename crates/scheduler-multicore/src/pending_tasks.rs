@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use device_runtime::DriverError;
+use device_runtime::{DriverError, Failure};
 
 use crate::{
     bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
@@ -50,17 +50,33 @@ impl PendingTasks {
 
     /// Submits a task. Waits for room, except inside a task.
     pub(crate) fn submit(&self, state: &QueueState, task: QueuedTask) -> Result<(), DriverError> {
-        let mode = match task.cost() {
-            _ if is_in_task() => PushMode::NonBlocking,
-            TaskCost::None => PushMode::RunIfNext,
-            TaskCost::Quick => PushMode::RunIfWorkerSleeps,
-            TaskCost::Unknown => PushMode::Blocking,
-        };
+        self.submit_as(mode(&task), state, task)
+    }
+
+    /// Runs a task on this thread, if it is the next one and takes too little time for another thread to be
+    /// worth it. Returns the failure of the queue afterwards, or the task if it must be
+    /// [enqueued](PendingTasks::enqueue).
+    pub(crate) fn try_run(
+        &self,
+        state: &QueueState,
+        task: QueuedTask,
+    ) -> Result<Option<Failure>, QueuedTask> {
+        let Some(_role) = self.queue.try_run(mode(&task)) else { return Err(task) };
+        self.run_now(state, task);
+        Ok(state.failure())
+    }
+
+    /// Submits a task that [`PendingTasks::try_run`] returned.
+    pub(crate) fn enqueue(&self, state: &QueueState, task: QueuedTask) -> Result<(), DriverError> {
+        let mode = if is_in_task() { PushMode::NonBlocking } else { PushMode::Blocking };
+        self.submit_as(mode, state, task)
+    }
+
+    fn submit_as(&self, mode: PushMode, state: &QueueState, task: QueuedTask) -> Result<(), DriverError> {
         match self.queue.push(task, mode) {
             Ok(Pushed::Queued) => Ok(()),
             Ok(Pushed::RunNow(task, _role)) => {
-                let _busy = self.pool.enter();
-                state.enter(|| task.run(state, &self.pool));
+                self.run_now(state, task);
                 Ok(())
             }
             Err(PushError::Full) => Err(state.self_wait("enqueueing into its full queue")),
@@ -69,6 +85,12 @@ impl PendingTasks {
                 message: format!("{} has ended", state.stream()),
             }),
         }
+    }
+
+    /// Runs a task on this thread, which is the consumer.
+    fn run_now(&self, state: &QueueState, task: QueuedTask) {
+        let _busy = self.pool.enter();
+        state.enter(|| task.run(state, &self.pool));
     }
 
     /// Runs the tasks up to an event of the queue, unless another thread is the consumer. Must not be called
@@ -84,5 +106,15 @@ impl PendingTasks {
                 task.run(state, &self.pool);
             }
         });
+    }
+}
+
+/// The means by which the calling thread may get its task executed.
+fn mode(task: &QueuedTask) -> PushMode {
+    match task.cost() {
+        _ if is_in_task() => PushMode::NonBlocking,
+        TaskCost::None => PushMode::RunIfNext,
+        TaskCost::Quick => PushMode::RunIfWorkerSleeps,
+        TaskCost::Unknown => PushMode::Blocking,
     }
 }

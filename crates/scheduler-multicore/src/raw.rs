@@ -284,6 +284,11 @@ impl KernelLaunch {
         self.is_splittable() && self.bound.running_time.is_quick()
     }
 
+    /// Whether the kernel takes less time than enqueueing it for another thread.
+    fn is_tiny(&self) -> bool {
+        self.is_splittable() && self.bound.running_time.is_tiny()
+    }
+
     /// Runs the whole kernel on this thread and on idle threads of the pool.
     fn run_whole(&self, pool: &ThreadPool) {
         self.bound.running_time.run(|| pool.run(self));
@@ -360,6 +365,15 @@ impl MemoryTask {
         let module = HostModule::interpreted(vec![(Box::new(tests::Closure(run)), tests::abi())]);
         let bound = BoundCode::from_parts(module, 0, tests::abi(), Vec::new(), Vec::new());
         MemoryTask::Launch(KernelLaunch { bound: Arc::new(bound), bindings: SmallVec::new() })
+    }
+
+    /// Whether the task is a kernel that takes less time than enqueueing it for another thread.
+    pub(crate) fn is_tiny(&self) -> bool {
+        match self {
+            MemoryTask::Launch(launch) => launch.is_tiny(),
+            MemoryTask::TimedLaunch(timed) => timed.0.is_tiny(),
+            _ => false,
+        }
     }
 
     /// Whether the task takes less time than waking a thread.

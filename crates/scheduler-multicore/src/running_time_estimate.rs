@@ -8,6 +8,10 @@ use std::{
 /// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
 const QUICK: u64 = 3_000;
 
+/// A kernel that takes at most this many nanoseconds, the reading of the clock included, is tiny: enqueueing
+/// it for another thread takes longer.
+const TINY: u64 = 400;
+
 /// The first `SAMPLING_PERIOD` runs are measured, then one in `SAMPLING_PERIOD` runs, because reading the
 /// clock takes as long as a small kernel.
 const SAMPLING_PERIOD: u32 = 8;
@@ -32,6 +36,11 @@ impl RunningTimeEstimate {
     /// Whether running the kernel takes less time than waking a thread to do it.
     pub(crate) fn is_quick(&self) -> bool {
         self.minimum.load(Ordering::Relaxed) <= QUICK
+    }
+
+    /// Whether running the kernel takes less time than enqueueing it for another thread.
+    pub(crate) fn is_tiny(&self) -> bool {
+        self.minimum.load(Ordering::Relaxed) <= TINY
     }
 
     /// Runs the kernel, and measures the run if it is one of the sample.
@@ -61,8 +70,10 @@ mod tests {
     fn a_slow_run_is_forgotten_and_a_slow_kernel_is_not_quick() {
         let estimate = RunningTimeEstimate::unknown();
         assert!(!estimate.is_quick(), "nothing is known");
+        estimate.record(Duration::from_nanos(1000));
+        assert!(estimate.is_quick() && !estimate.is_tiny());
         estimate.record(Duration::from_nanos(300));
-        assert!(estimate.is_quick());
+        assert!(estimate.is_quick() && estimate.is_tiny());
         (0..8).for_each(|_| estimate.record(Duration::from_secs(1)));
         assert!(estimate.is_quick(), "perhaps the processor was busy");
         (0..20).for_each(|_| estimate.record(Duration::from_secs(1)));

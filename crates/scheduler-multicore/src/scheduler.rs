@@ -1,6 +1,6 @@
 //! Two traits: a [`Scheduler`] opens a queue for each stream, and a [`StreamQueue`] is such a queue.
 
-use device_runtime::{DriverError, StreamStrategy};
+use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{queue_state::QueueState, sync::Arc, task::QueuedTask};
 
@@ -38,6 +38,21 @@ pub trait StreamQueue: Send + Sync + 'static {
     ///
     /// [`DriverError::SelfWait`] where it would have to wait inside a task.
     fn submit(&self, task: QueuedTask) -> Result<(), DriverError>;
+
+    /// Runs a task on the calling thread, if it is the next one and takes too little time for another thread
+    /// to be worth it. Returns the failure of the queue afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The task, if it did not run: it must be passed to [`StreamQueue::enqueue`].
+    fn try_run(&self, task: QueuedTask) -> Result<Option<Failure>, QueuedTask>;
+
+    /// Submits a task that [`StreamQueue::try_run`] returned.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`StreamQueue::submit`].
+    fn enqueue(&self, task: QueuedTask) -> Result<(), DriverError>;
 
     /// Whether every submitted task has run.
     fn is_idle(&self) -> bool;

@@ -11,7 +11,11 @@ use crate::{
 
 /// A task in the queue of a stream. Its kind is private: schedulers only decide which thread runs it.
 #[derive(Debug)]
-pub struct QueuedTask(TaskKind);
+pub struct QueuedTask {
+    kind: TaskKind,
+    /// An event to reach after the task.
+    signal: Option<Arc<EventState>>,
+}
 
 #[derive(Debug)]
 enum TaskKind {
@@ -30,7 +34,7 @@ enum TaskKind {
 /// An estimate of how long a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskCost {
-    /// Almost no time.
+    /// Less time than passing it to another thread takes.
     None,
     /// Less time than waking a thread takes.
     Quick,
@@ -40,33 +44,43 @@ pub(crate) enum TaskCost {
 
 impl QueuedTask {
     pub(crate) fn memory(task: MemoryTask) -> QueuedTask {
-        QueuedTask(TaskKind::Memory(task))
+        QueuedTask::new(TaskKind::Memory(task))
     }
 
     pub(crate) fn signal(event: Arc<EventState>) -> QueuedTask {
-        QueuedTask(TaskKind::Signal(event))
+        QueuedTask::new(TaskKind::Signal(event))
     }
 
     pub(crate) fn wait(event: Arc<EventState>, after: WaitKind) -> QueuedTask {
-        QueuedTask(TaskKind::Wait(event, after))
+        QueuedTask::new(TaskKind::Wait(event, after))
     }
 
     pub(crate) fn host(task: HostTask) -> QueuedTask {
-        QueuedTask(TaskKind::Host(task))
+        QueuedTask::new(TaskKind::Host(task))
     }
 
     pub(crate) fn mark(mark: Mark) -> QueuedTask {
-        QueuedTask(TaskKind::Mark(mark))
+        QueuedTask::new(TaskKind::Mark(mark))
+    }
+
+    fn new(kind: TaskKind) -> QueuedTask {
+        QueuedTask { kind, signal: None }
+    }
+
+    /// The task, followed by an event of its queue.
+    pub(crate) fn then_signal(self, event: Arc<EventState>) -> QueuedTask {
+        QueuedTask { signal: Some(event), ..self }
     }
 
     /// Whether the task would block if it ran now.
     pub(crate) fn is_pending_wait(&self) -> bool {
-        matches!(&self.0, TaskKind::Wait(event, _) if event.poll().is_none())
+        matches!(&self.kind, TaskKind::Wait(event, _) if event.poll().is_none())
     }
 
     /// How long the task would run now.
     pub(crate) fn cost(&self) -> TaskCost {
-        match &self.0 {
+        match &self.kind {
+            TaskKind::Memory(task) if task.is_tiny() => TaskCost::None,
             TaskKind::Memory(task) if task.is_quick() => TaskCost::Quick,
             TaskKind::Memory(_) | TaskKind::Host(_) => TaskCost::Unknown,
             TaskKind::Wait(..) if self.is_pending_wait() => TaskCost::Unknown,
@@ -78,7 +92,7 @@ impl QueuedTask {
     /// queue skips its work but not its waits: when one of its events is reached, everything before the event
     /// must be over.
     pub(crate) fn run(self, queue: &QueueState, pool: &ThreadPool) {
-        match self.0 {
+        match self.kind {
             TaskKind::Signal(event) => event.reach(queue.failure()),
             TaskKind::Wait(event, after) => {
                 if let (Err(failure), WaitKind::Data) = (event.wait(), after) {
@@ -90,6 +104,9 @@ impl QueuedTask {
             }
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
             TaskKind::Host(task) => call_host(task, queue),
+        }
+        if let Some(event) = self.signal {
+            event.reach(queue.failure());
         }
     }
 }

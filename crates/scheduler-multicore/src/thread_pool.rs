@@ -63,9 +63,19 @@ struct ShareTask<W> {
     busy: BusyThread,
 }
 
-/// Counts one thread as busy until it is dropped.
+/// Counts the calling thread as busy until it is dropped.
 #[derive(Debug)]
-pub(crate) struct BusyThread(Arc<AtomicUsize>);
+pub(crate) struct BusyCaller<'a>(&'a AtomicUsize);
+
+impl Drop for BusyCaller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a pool worker as busy until it is dropped.
+#[derive(Debug)]
+struct BusyThread(Arc<AtomicUsize>);
 
 impl Drop for BusyThread {
     fn drop(&mut self) {
@@ -100,9 +110,9 @@ impl<W: Splittable> ThreadPool<W> {
     }
 
     /// Counts the calling thread as busy until the guard is dropped.
-    pub(crate) fn enter(&self) -> BusyThread {
+    pub(crate) fn enter(&self) -> BusyCaller<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        BusyThread(Arc::clone(&self.busy))
+        BusyCaller(&self.busy)
     }
 
     /// Runs the iterations `0..extent`, in chunks of at least `grain` if that is worth it and threads are

@@ -171,6 +171,33 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
     }
 }
 
+/// The same for a producer that asks first, and enqueues the task only if it may not run it.
+#[test]
+fn a_producer_that_may_run_its_task_is_a_consumer_like_any_other() {
+    for mode in [PushMode::RunIfNext, PushMode::RunIfWorkerSleeps] {
+        explore(3, move || {
+            let (queue, steps) = (queue(4), StepCounter::default());
+            let (worker, seen) = (Arc::clone(&queue), steps.clone());
+            let thread = thread::spawn(move || {
+                let mut batch = VecDeque::new();
+                while seen.taken() < 4 && worker.take(&mut batch) {
+                    batch.drain(..).for_each(|task| seen.take(task));
+                }
+            });
+            push(&queue, 0);
+            for task in 1..3 {
+                match queue.try_run(mode) {
+                    Some(_role) => steps.take(task),
+                    None => push(&queue, task),
+                }
+            }
+            push(&queue, 3);
+            thread.join().unwrap();
+            assert_eq!(steps.taken(), 4);
+        });
+    }
+}
+
 /// The worker of a closed queue ends only after a caller that is running tasks has finished them.
 #[test]
 fn a_closed_queue_ends_after_a_caller_that_runs_tasks() {

@@ -56,6 +56,25 @@ fn waiters_see_what_was_done_before_the_event() {
 }
 
 #[test]
+fn waiters_see_the_task_that_has_the_event() {
+    explore(3, || {
+        let (queue, steps) = (queue(), StepCounter::default());
+        let (event, own) = (queue.state().event(), steps.clone());
+        let task = QueuedTask::memory(MemoryTask::closure(move || own.take(0)));
+        queue.enqueue(task.then_signal(Arc::clone(&event))).unwrap();
+        let (shared, seen) = (Arc::clone(&event), steps.clone());
+        let other = thread::spawn(move || {
+            assert_eq!(shared.wait(), Ok(()));
+            assert_eq!(seen.taken(), 1);
+        });
+        assert_eq!(event.sync(), Ok(Ok(())));
+        assert_eq!(steps.taken(), 1);
+        other.join().unwrap();
+        queue.close();
+    });
+}
+
+#[test]
 fn polling_an_event_shows_what_was_done_before() {
     explore(3, || {
         let (queue, steps) = (queue(), StepCounter::default());

@@ -57,11 +57,14 @@ thread_local! {
     static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A compiled, quick routine, and the number of its runs on threads other than the caller's.
+/// A compiled, quick routine with a minimum running time in nanoseconds, and the number of its runs on
+/// threads other than the caller's.
 macro_rules! quick_routine {
-    ($device:expr) => {{
+    ($device:expr, $nanoseconds:expr) => {{
         static OTHERS: AtomicUsize = AtomicUsize::new(0);
         unsafe extern "C" fn note(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
+            let start = ($nanoseconds > 0).then(Instant::now);
+            while start.is_some_and(|start| start.elapsed() < Duration::from_nanos($nanoseconds)) {}
             if !IS_CALLER.get() {
                 OTHERS.fetch_add(1, Ordering::Relaxed);
             }
@@ -77,7 +80,7 @@ macro_rules! quick_routine {
 #[test]
 fn a_kernel_known_to_be_quick_does_not_wake_the_worker() {
     let device = two_threads();
-    let (routine, others) = quick_routine!(device);
+    let (routine, others) = quick_routine!(device, 0);
     // There are several attempts, since on a busy machine the kernel may look slow for a while.
     let quiet = (0..1000).any(|_| {
         let_sleep();
@@ -92,11 +95,32 @@ fn a_kernel_known_to_be_quick_does_not_wake_the_worker() {
 #[test]
 fn a_producer_that_runs_ahead_wakes_the_worker() {
     let device = two_threads();
-    let (routine, others) = quick_routine!(device);
+    let (routine, others) = quick_routine!(device, 1000);
     let start = Instant::now();
     while others.load(Ordering::Relaxed) == 0 {
         assert!(start.elapsed() < Duration::from_secs(20));
         (0..100).for_each(|_| drop(routine.run(&[]).unwrap()));
+    }
+}
+
+#[test]
+fn a_kernel_that_takes_less_time_than_enqueueing_it_runs_on_its_producer() {
+    let device = two_threads();
+    let (routine, others) = quick_routine!(device, 0);
+    // There are many attempts, since on a busy machine the kernel may look slow for a while. Each is longer
+    // than the row of quick kernels after which a producer wakes the worker.
+    let start = Instant::now();
+    loop {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the producer never ran 64 kernels in a row itself"
+        );
+        routine.run(&[]).unwrap().sync().unwrap();
+        let before = others.load(Ordering::Relaxed);
+        let all_done = (0..64).all(|_| routine.run(&[]).unwrap().is_done());
+        if all_done && others.load(Ordering::Relaxed) == before {
+            break;
+        }
     }
 }
 
