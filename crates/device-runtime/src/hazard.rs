@@ -119,6 +119,9 @@ impl Hazards {
         access: Access,
         waits: &mut Waits,
     ) -> Result<(), Failure> {
+        if self.write.is_none() && self.reads.is_empty() {
+            return Ok(());
+        }
         self.prune(is_done);
         if let Some(write) = &self.write {
             if let (true, Some(failure)) = (reads(access), &write.failed) {

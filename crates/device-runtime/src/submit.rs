@@ -188,32 +188,42 @@ pub(crate) fn submit(
     name: impl Fn() -> String,
     task: &MemoryTask<'_>,
 ) -> Result<Event, RunError> {
+    // Both lists are filled in place, since they are large: moving them would take longer than filling them.
+    let (mut tables, mut waits) = (Tables::new(), Waits::new());
     loop {
-        let mut tables = tables(uses).map_err(RunError::driver(&name))?;
-        let waits = waits(stream, uses, &mut tables)?;
+        lock_tables(uses, &mut tables).map_err(RunError::driver(&name))?;
+        collect_waits(stream, uses, &mut tables, &mut waits)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(RunError::driver(&name))? else {
             fill_unwritten(stream, uses, &mut tables)?;
             return submit_locked(stream, uses, &mut tables, name, task);
         };
         // The buffers are unlocked while the caller waits. Uses that other threads submit meanwhile are
         // considered in the next iteration.
-        drop(tables);
+        tables.clear();
         wait_here(stranger).map_err(RunError::driver(&name))?;
+        waits.clear();
     }
 }
 
 /// Locks the tables of all uses.
-fn tables<'a>(uses: &'a [Use]) -> Result<Tables<'a>, DriverError> {
-    uses.iter().map(|used| used.buffer.table()).collect()
+fn lock_tables<'a>(uses: &'a [Use], tables: &mut Tables<'a>) -> Result<(), DriverError> {
+    for used in uses {
+        tables.push(used.buffer.table()?);
+    }
+    Ok(())
 }
 
-/// The events for which the task must wait.
-fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits, RunError> {
-    let mut waits = Waits::new();
+/// Collects the events for which the task must wait.
+fn collect_waits(
+    stream: &Stream,
+    uses: &[Use],
+    tables: &mut Tables<'_>,
+    waits: &mut Waits,
+) -> Result<(), RunError> {
     for (table, used) in tables.iter_mut().zip(uses) {
         let first = waits.len();
         table
-            .collect_waits(&Event::poll, stream.key(), used.access, &mut waits)
+            .collect_waits(&Event::poll, stream.key(), used.access, waits)
             .map_err(|failure| RunError::Poisoned { node: used.buffer.name(), failure })?;
         if cfg!(test) {
             let all = waits.drain(first..).collect::<Vec<_>>();
@@ -226,7 +236,7 @@ fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits
             );
         }
     }
-    Ok(waits)
+    Ok(())
 }
 
 fn scope(stream: &Stream, used: &Use, wait: &Wait) -> Scope {
