@@ -30,3 +30,36 @@ pub(crate) fn parallelize(routine: &mut Routine, caps: &Caps, options: &Schedule
     }
     routine.body = body;
 }
+
+#[cfg(test)]
+mod tests {
+    use codegen_core::{Codegen, Interpreted};
+    use lowered_ir::text::parse;
+
+    use super::*;
+
+    /// Whether a loop that calls a function is parallel on two threads, with the default options.
+    fn is_parallel(function: &str, calls: usize) -> bool {
+        let source = format!(
+            "routine @r fast {{
+               node %0 \"x\" f32[{calls}] on_device
+               node %1 \"y\" f32[{calls}] on_device
+               for i0 in 0..{calls} {{ %1[i0] := {function}(%0[i0]) }}
+             }}"
+        );
+        let mut routine = parse(&source).unwrap();
+        let caps = Caps { threads: 2, ..Interpreted::new().caps().clone() };
+        parallelize(&mut routine, &caps, &ScheduleOptions::default());
+        matches!(routine.body[..], [Stmt::For { kind: LoopKind::Parallel, .. }])
+    }
+
+    #[test]
+    fn sines_are_worth_threads_sooner_than_square_roots() {
+        for function in ["sin", "cos"] {
+            assert!(is_parallel(function, 32_768), "two grains, because the argument is reduced");
+            assert!(!is_parallel(function, 16_384), "{function}");
+        }
+        assert!(!is_parallel("sqrt", 262_144));
+        assert!(is_parallel("sqrt", 1 << 20));
+    }
+}
