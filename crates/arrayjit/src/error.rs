@@ -78,7 +78,7 @@ pub enum OpenError {
     },
     /// The file of the setting `tune` cannot be read.
     #[error("setting `tune`: {0}")]
-    Tune(TuneError),
+    Tune(Box<TuneError>),
     /// The code generator does not know this processor.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
@@ -100,13 +100,13 @@ pub enum OpenError {
 
 impl From<TuneError> for OpenError {
     fn from(error: TuneError) -> OpenError {
-        OpenError::Tune(error)
+        OpenError::Tune(error.into())
     }
 }
 
 impl From<TuneError> for CompileError {
     fn from(error: TuneError) -> CompileError {
-        CompileError::Tune(error)
+        CompileError::Tune(error.into())
     }
 }
 
@@ -178,7 +178,7 @@ pub enum CompileError {
     Schedule(#[from] scheduling::ScheduleError),
     /// The file of the setting `tune` cannot be written, or has a choice that does not fit.
     #[error("setting `tune`: {0}")]
-    Tune(TuneError),
+    Tune(Box<TuneError>),
     /// The code generator rejected the routine.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),

@@ -89,8 +89,16 @@ struct PaddedCopy {
     /// The index of the read in the copy.
     index: Indices,
     dims: Dims,
-    /// For each axis, the index of the copy's first element in the node, and the elements that exist.
-    axes: Vec<(i64, Option<(i64, i64)>)>,
+    axes: Vec<CopiedAxis>,
+}
+
+/// An axis of a copy.
+#[derive(Clone, Copy, Default)]
+struct CopiedAxis {
+    /// The index of the copy's first element in the node.
+    first: i64,
+    /// The indices of the elements that exist, if some do not: the first, and the end.
+    bounds: Option<(i64, i64)>,
 }
 
 impl PaddedCopy {
@@ -106,7 +114,7 @@ impl PaddedCopy {
             read: operand.clone(),
             index: index.clone(),
             dims: names.dims(*node).clone(),
-            axes: vec![(0, None); index.len()],
+            axes: vec![CopiedAxis::default(); index.len()],
         };
         for range in guard {
             copy.pad(range, names)?;
@@ -118,12 +126,10 @@ impl PaddedCopy {
 
     /// Pads the axis that a range bounds.
     fn pad(&mut self, range: &Range, names: &Names) -> Option<()> {
-        let bounds = |(axis, (_, bounds)): (usize, &(i64, Option<(i64, i64)>))| {
-            bounds.is_none() && self.index[axis] == range.index
-        };
-        let axis = self.axes.iter().enumerate().position(bounds)?;
+        let axis = (self.axes.iter().zip(&self.index))
+            .position(|(axis, index)| axis.bounds.is_none() && *index == range.index)?;
         let (least, greatest) = range.index.bounds(|var| names.ranges.get(var))?;
-        self.axes[axis] = (least, Some((range.lo, range.hi)));
+        self.axes[axis] = CopiedAxis { first: least, bounds: Some((range.lo, range.hi)) };
         self.index[axis] = self.index[axis].plus_constant(least.checked_neg()?);
         self.dims[axis] = usize::try_from(greatest.checked_sub(least)?.checked_add(1)?).ok()?;
         Some(())
@@ -133,12 +139,12 @@ impl PaddedCopy {
     fn nest(&self, copy: NodeRef, names: &mut Names) -> Stmt {
         let loops: Vec<_> = self.dims.iter().map(|_| names.loop_id()).collect();
         let index: Indices = loops.iter().map(|&var| Affine::var(var)).collect();
-        let there = index.iter().zip(&self.axes).map(|(at, (first, _))| at.plus_constant(*first));
+        let there = index.iter().zip(&self.axes).map(|(at, axis)| at.plus_constant(axis.first));
         let there: Indices = there.collect();
         let exists = there
             .iter()
             .zip(&self.axes)
-            .filter_map(|(at, (_, bounds))| bounds.map(|(lo, hi)| Range { index: at.clone(), lo, hi }));
+            .filter_map(|(at, axis)| axis.bounds.map(|(lo, hi)| Range { index: at.clone(), lo, hi }));
         let guard: Guard = exists.collect();
         let Expr::GetGuarded { otherwise, .. } = &self.read else { unreachable!("a copy has bounds") };
         let value = Expr::GetGuarded { guard, node: self.node, index: there, otherwise: otherwise.clone() };
