@@ -13,6 +13,7 @@ use crate::common::normalize_loops::normalize_loops;
 use crate::common::partition::{self, partition};
 use crate::common::plan_temporaries::plan_temporaries;
 use crate::common::propagate_initializers::propagate_initializers;
+use crate::cpu::block_rows::block_rows;
 use crate::cpu::contract_arrays::contract_arrays;
 use crate::cpu::fold_storage::fold_storage;
 use crate::cpu::forward_stores::forward_stores;
@@ -48,6 +49,7 @@ pub const PASS_NAMES: &[&str] = &[
     "make_numerics_explicit",
     "propagate_initializers",
     "fuse_loops",
+    "block_rows",
     "unroll_short_rows",
     "forward_stores",
     "pad_operands",
@@ -114,6 +116,8 @@ fn cpu_pipeline(
     pass!(runner, propagate_initializers);
     // Neighbouring loops that touch the same elements are one loop, where that is legal and pays.
     pass!(runner, fuse_loops, caps);
+    // Nests around a large local node run on a block of its rows at a time.
+    pass!(runner, block_rows, caps);
     // Rows shorter than a vector are unrolled, and loops over them are lanes.
     pass!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.

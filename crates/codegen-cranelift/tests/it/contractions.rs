@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use codegen_core::{Codegen, Kernel};
-use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
+use codegen_core::{Caps, Codegen, Kernel};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, cranelift_with, host_caps};
 use common::{all_options, compare, compile, filled, parse, run_native};
 use lowered_ir::interp;
 use lowered_ir::ir::Routine;
@@ -13,8 +13,11 @@ use scheduling::{ScheduleOptions, schedule};
 /// The only kernel of a routine, scheduled for a width of vectors.
 fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
     let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
-    let codegen = cranelift(options).expect("a host target");
-    let schedule = schedule(routine, &codegen, &ScheduleOptions::default());
+    only_kernel_for(routine, &cranelift(options).expect("a host target"))
+}
+
+fn only_kernel_for(routine: &Routine, codegen: &dyn Codegen) -> Kernel {
+    let schedule = schedule(routine, codegen, &ScheduleOptions::default());
     let mut kernels = schedule.expect("the host computes everything").into_parts().kernels;
     assert_eq!(kernels.len(), 1);
     kernels.remove(0)
@@ -33,13 +36,68 @@ fn is_planned(routine: &Routine, dimensions: &str) -> bool {
 /// options.
 fn keeps_bits(routine: &Routine) {
     for options in all_options() {
-        let kernel = only_kernel(routine, options.vector);
-        let memory = filled(kernel.ir(), 7);
-        let mut expected = memory.clone();
-        interp::run(kernel.ir(), &mut expected, &[]).expect("scheduled routines run");
-        let artifact = compile(&kernel, &options).expect("scheduled kernels compile");
-        let found = run_native(&artifact, &kernel, &memory, &[]);
-        compare(&kernel, &memory, &expected, &found, &format!("{options:?}"));
+        kernel_keeps_bits(&only_kernel(routine, options.vector), &options);
+    }
+}
+
+fn kernel_keeps_bits(kernel: &Kernel, options: &CraneliftOptions) {
+    let memory = filled(kernel.ir(), 7);
+    let mut expected = memory.clone();
+    interp::run(kernel.ir(), &mut expected, &[]).expect("scheduled routines run");
+    let artifact = compile(kernel, options).expect("scheduled kernels compile");
+    let found = run_native(&artifact, kernel, &memory, &[]);
+    compare(kernel, &memory, &expected, &found, &format!("{options:?}"));
+}
+
+/// Attention whose scores exceed the L2 cache runs on blocks of rows. With 131 rows, the last rows fill no
+/// block.
+#[test]
+fn blocks_of_rows_are_planned() {
+    let matmul = |[rows, columns, depth]: [&str; 3], [left, right, result]: [&str; 3]| {
+        format!(
+            "for i1 in 0..{rows} {{ for i2 in 0..{columns} {{
+              declare l0 f32[] register
+              for i3 in 0..{depth} {{ l0 := l0 + {left} * {right} }}
+              {result} := l0
+            }} }}"
+        )
+    };
+    for rows in ["128", "131"] {
+        let scores = matmul([rows, "64", "8"], ["%0[i0, i1, i3]", "%1[i0, i2, i3]", "%2[i0, i1, i2]"]);
+        let values = matmul([rows, "8", "64"], ["%2[i0, i1, i3]", "%1[i0, i3, i2]", "%3[i0, i1, i2]"]);
+        let values = ["i1", "i2", "i3", "l0"].iter().fold(values, |text, name| {
+            let (kind, number) = name.split_at(1);
+            text.replace(name, &format!("{kind}1{number}"))
+        });
+        let routine = parse(&format!(
+            "routine @attention fast {{
+              node %0 \"q\" f32[2, {rows}, 8] on_device
+              node %1 \"k\" f32[2, 64, 8] on_device
+              node %2 \"s\" f32[2, {rows}, 64] local
+              node %3 \"y\" f32[2, {rows}, 8] on_device
+              for i0 in 0..2 {{
+                {scores}
+                for i4 in 0..{rows} {{
+                  declare l2 f32[] register
+                  for i5 in 0..64 {{ l2 := max(%2[i0, i4, i5], l2) }}
+                  for i6 in 0..64 {{ %2[i0, i4, i6] := exp(%2[i0, i4, i6] * 0.01f32 - l2 * 0.01f32) }}
+                }}
+                {values}
+              }}
+            }}"
+        ));
+        for options in all_options() {
+            let caps = Caps { l2_bytes: 2 << 10, ..host_caps(options.vector) };
+            let has_plans = !caps.contractions.is_empty();
+            let codegen = cranelift_with(caps, options.clone());
+            let kernel = only_kernel_for(&routine, &codegen);
+            let blocks =
+                if rows == "128" { ["GEMM 64x64x8, ", "GEMM 64x8x64, "] } else { ["GEMM ", "GEMM "] };
+            let source = codegen.listing(&kernel).expect("a supported kernel").source;
+            assert!(!has_plans || blocks.iter().all(|block| source.contains(block)), "{source}");
+            assert!(kernel.abi().scratch_bytes < 4 * 128 * 64, "{} bytes", kernel.abi().scratch_bytes);
+            kernel_keeps_bits(&kernel, &options);
+        }
     }
 }
 

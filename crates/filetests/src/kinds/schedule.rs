@@ -1,9 +1,9 @@
 //! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine
 //! after a step.
 //!
-//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`,
-//! `grain=N` (work per thread), `workgroups=256,16384` (threads and bytes of shared memory of a GPU,
-//! optionally followed by the registers of a thread and the subgroup size).
+//! Arguments set the target: `vector=16` (bytes), `threads=2`, `l2=4096` (bytes), `fma=no`,
+//! `contractions=yes`, `after=STEP`, `grain=N` (work per thread), `workgroups=256,16384` (threads and bytes of
+//! shared memory of a GPU, optionally followed by the registers of a thread and the subgroup size).
 
 use codegen_core::{
     Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
@@ -36,6 +36,7 @@ impl Schedule {
         match name {
             "vector" => self.caps.vector_bytes = number()?,
             "threads" => self.caps.threads = number()?,
+            "l2" => self.caps.l2_bytes = number()?,
             "grain" => self.options.grain_work = number()? as u64,
             "workgroups" => self.caps.workgroups = Some(workgroups(value)?),
             "fma" => self.caps.fma = value == "yes",

@@ -4,6 +4,9 @@
 //! accesses, if different iterations access different elements. Every iteration then reuses the same scratch
 //! memory, which stays in the innermost cache, and each thread has its own. An array that loses all
 //! dimensions becomes a scalar.
+//!
+//! If the array would still exceed the L2 cache, dimensions shrink to ranges too: each iteration of `b` accesses
+//! `R` rows of `T[R·b + r, c]` for `r` in `0..R`, so the local has `R` rows.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +22,14 @@ use crate::analysis::nodes::node_bytes;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch, VariableRanges};
 
+/// How many times as large as the L2 cache an array may be that has the size of one iteration's ranges.
+const WINDOW_L2_CACHES: usize = 8;
+
+/// The most bytes of an array that has the size of one iteration's ranges.
+pub(crate) fn window_limit(caps: &Caps) -> usize {
+    caps.l2_bytes.saturating_mul(WINDOW_L2_CACHES)
+}
+
 /// Replaces each local node whose elements live for one iteration of a loop by a local of that loop.
 pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
     let ranges = VariableRanges::of(routine);
@@ -27,12 +38,8 @@ pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
     let owners = access::owners(&body);
     for (node, decl) in routine.node_refs().filter(|(_, decl)| is_local(decl)) {
         let Some(Some(owner)) = owners.get(&node) else { continue };
-        let Some(found) = find(&body[*owner..=*owner], node, &ranges) else { continue };
-        let kept = found.kept(decl);
-        let bytes = kept.iter().product::<usize>() * decl.dtype.size_bytes();
-        if bytes < node_bytes(decl) && bytes <= caps.l2_bytes {
-            found.replace(&mut body[*owner..=*owner], node, decl, fresh.local_id());
-        }
+        let Some(found) = find(&body[*owner..=*owner], node, decl, caps, &ranges) else { continue };
+        found.replace(&mut body[*owner..=*owner], node, decl, fresh.local_id());
     }
     routine.body = body;
 }
@@ -41,11 +48,27 @@ pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
 struct ContractedArray {
     /// The path to the loop: the position of each loop in the block of the loop around it.
     path: Vec<usize>,
-    /// The dimensions whose index is equal in all accesses of one iteration.
-    fixed: BTreeSet<usize>,
+    /// The part of each dimension that one iteration accesses.
+    windows: Vec<Window>,
 }
 
-fn find(body: &[Stmt], node: NodeRef, ranges: &VariableRanges) -> Option<ContractedArray> {
+/// The part of a dimension that one iteration of a loop accesses.
+enum Window {
+    /// The index is equal in all accesses.
+    Element,
+    /// The indices are this start, which all accesses have in common, plus less than `size`.
+    Range { start: Affine, size: usize },
+    /// Possibly all elements.
+    Whole,
+}
+
+fn find(
+    body: &[Stmt],
+    node: NodeRef,
+    decl: &NodeDecl,
+    caps: &Caps,
+    ranges: &VariableRanges,
+) -> Option<ContractedArray> {
     let mut path = Vec::new();
     let mut vars = BTreeSet::new();
     let mut block = body;
@@ -54,19 +77,58 @@ fn find(body: &[Stmt], node: NodeRef, ranges: &VariableRanges) -> Option<Contrac
         vars.insert(var);
         block = inner;
     }
+    if path.is_empty() || is_guarded(block, node) {
+        return None;
+    }
     let indices: Vec<&Indices> = dependence::touches(block)
         .iter()
         .filter(|t| t.node == node)
         .map(|t| t.index)
         .collect::<Option<_>>()?;
-    let first = indices.first()?;
-    let is_fixed = |dim: &usize| {
-        let index = &first[*dim];
-        index.terms().iter().all(|(var, _)| matches!(var, Var::Loop(id) if vars.contains(id)))
-            && indices.iter().all(|other| other[*dim] == *index)
+    let is_element = |dim: usize| {
+        let index = &indices.first()?[dim];
+        let is_fixed = index.terms().iter().all(|(var, _)| is_outer(*var, &vars));
+        (is_fixed && indices.iter().all(|other| other[dim] == *index)).then_some(Window::Element)
     };
-    let fixed: BTreeSet<usize> = (0..first.len()).filter(is_fixed).collect();
-    (!path.is_empty() && !is_guarded(block, node)).then_some(ContractedArray { path, fixed })
+    let dims = 0..indices.first()?.len();
+    let elements = dims.clone().map(|dim| is_element(dim).unwrap_or(Window::Whole)).collect();
+    let contracted = ContractedArray { path, windows: elements };
+    if contracted.bytes(decl) <= caps.l2_bytes {
+        return (contracted.bytes(decl) < node_bytes(decl)).then_some(contracted);
+    }
+    let of_dim = |dim: usize| is_element(dim).or_else(|| range(dim, &indices, &vars, decl, ranges));
+    let windows = dims.map(|dim| of_dim(dim).unwrap_or(Window::Whole)).collect();
+    let contracted = ContractedArray { windows, ..contracted };
+    let has_ranges = contracted.windows.iter().any(|window| matches!(window, Window::Range { .. }));
+    (has_ranges && contracted.bytes(decl) <= window_limit(caps)).then_some(contracted)
+}
+
+fn is_outer(var: Var, vars: &BTreeSet<LoopId>) -> bool {
+    matches!(var, Var::Loop(id) if vars.contains(&id))
+}
+
+/// The range of a dimension that one iteration of the loops `vars` accesses, if that is a part of it.
+fn range(
+    dim: usize,
+    indices: &[&Indices],
+    vars: &BTreeSet<LoopId>,
+    decl: &NodeDecl,
+    ranges: &VariableRanges,
+) -> Option<Window> {
+    let mut start = Affine::default();
+    let first = indices.first()?[dim].terms();
+    first.iter().filter(|(var, _)| is_outer(*var, vars)).for_each(|&(var, step)| start.add_term(var, step));
+    let (mut lo, mut hi) = (i64::MAX, i64::MIN);
+    for index in indices {
+        let inside = index[dim].plus(&start.times(-1));
+        if inside.terms().iter().any(|(var, _)| is_outer(*var, vars)) {
+            return None;
+        }
+        let (least, greatest) = inside.bounds(|var| ranges.get(var))?;
+        (lo, hi) = (lo.min(least), hi.max(greatest));
+    }
+    let size = usize::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok()?;
+    (size < decl.dims[dim]).then_some(Window::Range { start: start.plus_constant(lo), size })
 }
 
 /// The only statement of a block that accesses a node, if it is a loop whose iterations access different
@@ -99,20 +161,25 @@ fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {
 }
 
 impl ContractedArray {
-    /// The sizes of the dimensions that are not fixed.
-    fn kept(&self, decl: &NodeDecl) -> Dims {
-        decl.dims
-            .iter()
-            .enumerate()
-            .filter(|(dim, _)| !self.fixed.contains(dim))
-            .map(|(_, &size)| size)
-            .collect()
+    /// The sizes of the dimensions of the local.
+    fn dims(&self, decl: &NodeDecl) -> Dims {
+        let size = |(window, &whole): (&Window, &usize)| match window {
+            Window::Element => None,
+            Window::Range { size, .. } => Some(*size),
+            Window::Whole => Some(whole),
+        };
+        self.windows.iter().zip(&decl.dims).filter_map(size).collect()
+    }
+
+    fn bytes(&self, decl: &NodeDecl) -> usize {
+        let elements = self.dims(decl).iter().copied().fold(1, usize::saturating_mul);
+        elements.saturating_mul(decl.dtype.size_bytes())
     }
 
     fn replace(&self, body: &mut [Stmt], node: NodeRef, decl: &NodeDecl, local: LocalId) {
         let Some(block) = self.block(body) else { return };
-        replace(block, node, &|index| self.rest(index), local);
-        let dims = self.kept(decl);
+        replace(block, node, &|index| self.within(index), local);
+        let dims = self.dims(decl);
         let space = if dims.is_empty() { Space::Register } else { Space::Stack };
         block.insert(0, Stmt::Declare { local, dtype: decl.dtype, dims, space });
     }
@@ -129,26 +196,31 @@ impl ContractedArray {
         Some(body)
     }
 
-    fn rest(&self, index: &Indices) -> Indices {
-        let kept = index.iter().enumerate().filter(|(dim, _)| !self.fixed.contains(dim));
-        kept.map(|(_, index): (usize, &Affine)| index.clone()).collect()
+    /// The index of the local for an index of the node.
+    fn within(&self, index: &Indices) -> Indices {
+        let own = |(window, index): (&Window, &Affine)| match window {
+            Window::Element => None,
+            Window::Range { start, .. } => Some(index.plus(&start.times(-1))),
+            Window::Whole => Some(index.clone()),
+        };
+        self.windows.iter().zip(index).filter_map(own).collect()
     }
 }
 
-fn replace(block: &mut Block, node: NodeRef, rest: &dyn Fn(&Indices) -> Indices, local: LocalId) {
+fn replace(block: &mut Block, node: NodeRef, within: &dyn Fn(&Indices) -> Indices, local: LocalId) {
     for stmt in block.iter_mut() {
         walk::map_own_values(stmt, &mut |value| {
             walk::map_expr(value, &mut |e| match e {
                 Expr::Get { node: read, index } if read == node => {
-                    Expr::GetLocal { local, index: rest(&index) }
+                    Expr::GetLocal { local, index: within(&index) }
                 }
                 other => other,
             })
         });
         match stmt {
-            Stmt::For { body, .. } => replace(body, node, rest, local),
+            Stmt::For { body, .. } => replace(body, node, within, local),
             Stmt::Set { node: set, index, value } if *set == node => {
-                *stmt = Stmt::SetLocal { local, index: rest(index), value: value.clone() };
+                *stmt = Stmt::SetLocal { local, index: within(index), value: value.clone() };
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Passes for targets without workgroups: fusion and forwarding, vectors and tiles, threads.
 
 // Passes, in the order of the pipeline.
+pub(crate) mod block_rows;
 pub(crate) mod contract_arrays;
 pub(crate) mod fold_storage;
 pub(crate) mod forward_stores;

@@ -88,8 +88,9 @@ impl Gpu {
     /// Adds a local node, which lives for one run.
     pub(crate) fn node(&mut self, dtype: DType, dims: Dims) -> NodeRef {
         let mode = ModeState::decided(MemoryMode::Local, Reason::new("passes between kernels"));
-        self.nodes.push(NodeDecl { name: format!("part{}", self.nodes.len()), dtype, dims, mode });
-        self.names.node_of(dtype)
+        let name = format!("part{}", self.nodes.len());
+        self.nodes.push(NodeDecl { name, dtype, dims: dims.clone(), mode });
+        self.names.node_of(dtype, dims)
     }
 
     /// A nest that stores 0 into every element of a node.

@@ -303,10 +303,19 @@ pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
 
 /// [`steps`] with these options.
 pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+    steps_on(case, &cpu(), options)
+}
+
+/// [`steps_with`] for another CPU.
+pub(super) fn steps_on(
+    case: &Case,
+    caps: &Caps,
+    options: &ScheduleOptions,
+) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     let mut steps = StepChecker::new(case);
     let mut trace = Trace::new();
     let explicit = routine_is_fast(case) || options.fma == FmaPolicy::Always;
-    let schedule = schedule_traced(&case.routine, &target(&cpu()), options, &mut |step, after| {
+    let schedule = schedule_traced(&case.routine, &target(caps), options, &mut |step, after| {
         steps.check(step, after, explicit && step == "make_numerics_explicit");
         trace.push((step.to_string(), steps.text.clone()));
     });

@@ -9,4 +9,5 @@ mod nests;
 mod programs;
 mod random;
 mod random_nests;
+mod row_blocks;
 mod triangles;

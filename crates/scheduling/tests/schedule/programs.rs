@@ -10,14 +10,14 @@ use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
 
 /// A program: its text and its nodes. The nodes in `kept` outlive the run.
-struct Program {
-    kept: Vec<(&'static str, Vec<usize>)>,
-    local: Vec<(&'static str, Vec<usize>)>,
-    text: String,
+pub(super) struct Program {
+    pub(super) kept: Vec<(&'static str, Vec<usize>)>,
+    pub(super) local: Vec<(&'static str, Vec<usize>)>,
+    pub(super) text: String,
 }
 
 impl Program {
-    fn routine(&self) -> Routine {
+    pub(super) fn routine(&self) -> Routine {
         self.with_mode(Some(MemoryMode::Local))
     }
 
@@ -104,7 +104,7 @@ fn dense(m: usize, k: usize, n: usize) -> Program {
     }
 }
 
-fn attention(heads: usize, rows: usize, depth: usize) -> Program {
+pub(super) fn attention(heads: usize, rows: usize, depth: usize) -> Program {
     let (operand, square) = (vec![heads, rows, depth], vec![heads, rows, rows]);
     let row = vec![heads, rows];
     Program {
