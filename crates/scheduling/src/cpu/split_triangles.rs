@@ -12,8 +12,8 @@
 //!
 //! If every iteration of both loops has an element of its own, the triangles are squares too: an iteration
 //! above the diagonal stores the value that its element already has. If moreover the node is local, was
-//! filled with zeros before, and is read in the same triangle only, the elements above the diagonal may hold
-//! anything: the zeros are not stored, and the squares need no condition.
+//! filled with zeros before, and is accessed in the same triangle only, the elements above the diagonal may
+//! hold anything: the zeros are not stored, and the squares need no condition.
 //!
 //! Each element gets the same values in the same order. If the columns are reduced, larger squares have
 //! smaller columns and come first; if the rows are reduced, larger squares have greater rows and come last.
@@ -79,7 +79,7 @@ struct Triangle {
     node: NodeRef,
     index: Indices,
     value: Expr,
-    /// Whether the elements are zero before, and nothing reads elements above the diagonal.
+    /// Whether the elements are zero before, and no later statement accesses elements above the diagonal.
     starts_from_zero: bool,
 }
 
@@ -130,29 +130,35 @@ impl Triangle {
     }
 
     /// The position of the statement that fills the node with zeros, if only this nest, which is at position
-    /// `at`, and reads of the elements that it stores mention the node.
+    /// `at`, and later accesses to the elements that it stores mention the node.
     fn unread_zero(&self, body: &[Stmt], at: usize, names: &Names) -> Option<usize> {
         let mentions = |stmt: &Stmt| access::nodes(std::slice::from_ref(stmt)).contains(&self.node);
         let mut all = (0..body.len()).filter(|&at| mentions(&body[at]));
         let zero = all.next().filter(|&at| body[at] == Stmt::Zero { node: self.node })?;
-        let is_next = all.next() == Some(at) && self.element_loops().is_some();
-        (is_next && self.fills_squares(names) && all.all(|at| self.reads_within(&body[at]))).then_some(zero)
+        let is_next = all.next() == Some(at) && self.element_loops(names).is_some();
+        let is_within = |at: usize| self.stays_within(&body[at], names);
+        (is_next && self.fills_squares(names) && all.all(is_within)).then_some(zero)
     }
 
-    /// The loop of each axis of the node, if each index is the variable of another loop, and the row and the
-    /// column are among them.
-    fn element_loops(&self) -> Option<Vec<&Loop>> {
+    /// The loop of each axis of several elements, if each index is the variable of another loop, and the row
+    /// and the column are among them.
+    fn element_loops(&self, names: &Names) -> Option<Vec<&Loop>> {
         let of_axis = |index: &Affine| self.loops.iter().find(|l| *index == Affine::var(l.var));
-        let loops: Vec<&Loop> = self.index.iter().map(of_axis).collect::<Option<_>>()?;
+        let loops: Vec<&Loop> = self.long_axes(&self.index, names).map(of_axis).collect::<Option<_>>()?;
         let vars: BTreeSet<LoopId> = loops.iter().map(|l| l.var).collect();
         let is_whole = vars.len() == loops.len() && vars.contains(&self.row) && vars.contains(&self.column);
         is_whole.then_some(loops)
     }
 
-    /// Whether a statement only reads the node, at elements that this nest stores: the loops over its indices
+    /// The indices of an element of the node along all axes of several elements.
+    fn long_axes<'i>(&self, index: &'i Indices, names: &'i Names) -> impl Iterator<Item = &'i Affine> {
+        index.iter().zip(names.dims(self.node)).filter(|(_, dim)| **dim > 1).map(|(index, _)| index)
+    }
+
+    /// Whether a statement accesses only elements of the node that this nest stores: the loops over its indices
     /// have the same ends as the loops of this nest.
-    fn reads_within(&self, stmt: &Stmt) -> bool {
-        let Some(own) = self.element_loops() else { return false };
+    fn stays_within(&self, stmt: &Stmt, names: &Names) -> bool {
+        let Some(own) = self.element_loops(names) else { return false };
         let block = std::slice::from_ref(stmt);
         let mut ends = BTreeMap::new();
         walk::each_stmt(block, &mut |stmt| {
@@ -161,7 +167,7 @@ impl Triangle {
             }
         });
         let is_stored = |index: &Indices| {
-            let vars: Option<Vec<LoopId>> = index.iter().map(variable).collect();
+            let vars: Option<Vec<LoopId>> = self.long_axes(index, names).map(variable).collect();
             let Some(vars) = vars else { return false };
             let renamed =
                 |var: Var| own.iter().zip(&vars).find(|(l, _)| Var::Loop(l.var) == var).map(|p| *p.1);
@@ -176,7 +182,7 @@ impl Triangle {
             })
         };
         let mut touches = dependence::touches(block).into_iter().filter(|touch| touch.node == self.node);
-        touches.all(|touch| !touch.write && touch.index.is_some_and(is_stored))
+        touches.all(|touch| touch.index.is_some_and(is_stored))
     }
 
     /// The rectangles below the diagonal and the parts on it, in an order that keeps the order of sums.

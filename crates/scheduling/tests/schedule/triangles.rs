@@ -41,7 +41,9 @@ fn triangle(seed: u64) -> String {
         true => format!("%3[i0 - i1 + {}]", sizes[1] - rows),
         false => format!("%0[{}] * %1[{}]", at(&a), at(&b)),
     };
-    let own = format!("%2[{}]", at(&outputs));
+    // An axis of one element before the others.
+    let has_unit_axis = choices.chance(1, 4);
+    let own = format!("%2[{}{}]", if has_unit_axis { "0, " } else { "" }, at(&outputs));
     let value = match choices.below(5) {
         0 => format!("max({element}, {own})"),
         1 => format!("{own} - {element}"),
@@ -55,12 +57,14 @@ fn triangle(seed: u64) -> String {
     if all.len() > 2 {
         loops.insert(*choices.pick(&[0, 0, 1, 2]), format!("i2 in 0..{}", sizes[2]));
     }
-    // A local node that starts from zeros, and a sum of its elements over the same triangle or beyond it.
+    // A local node that starts from zeros, and a sum of its elements over the same triangle or beyond it. A
+    // nest between the two may add to its elements.
     let is_local = outputs.contains(&0) && outputs.contains(&1) && choices.chance(2, 3);
+    let adds = choices.chance(1, 2);
     let mut text = format!("routine @triangle_{seed} fast {{\n");
     let sums = rows.to_string();
-    for (node, dims) in [dims(&a), dims(&b), dims(&outputs), (rows + 1).to_string(), sums].iter().enumerate()
-    {
+    let stored = format!("{}{}", if has_unit_axis { "1, " } else { "" }, dims(&outputs));
+    for (node, dims) in [dims(&a), dims(&b), stored, (rows + 1).to_string(), sums].iter().enumerate() {
         let mode = if is_local && node == 2 { "local" } else { "on_device" };
         writeln!(text, "node %{node} \"n{node}\" {dtype}[{dims}] {mode}").unwrap();
     }
@@ -69,12 +73,18 @@ fn triangle(seed: u64) -> String {
     }
     nest(&mut text, &loops, &format!("{own} := {value}"));
     if is_local {
-        let clip = if choices.chance(2, 3) { clip } else { "i0 + 2" };
-        let mut loops = vec![format!("i0 in 0..{rows}"), format!("i1 in 0..min({}, {clip})", sizes[1])];
-        if outputs.contains(&2) {
-            loops.push(format!("i2 in 0..{}", sizes[2]));
+        let mut over_triangle = |body: &str| {
+            let clip = if choices.chance(2, 3) { clip } else { "i0 + 2" };
+            let mut loops = vec![format!("i0 in 0..{rows}"), format!("i1 in 0..min({}, {clip})", sizes[1])];
+            if outputs.contains(&2) {
+                loops.push(format!("i2 in 0..{}", sizes[2]));
+            }
+            nest(&mut text, &loops, body);
+        };
+        if adds {
+            over_triangle(&format!("{own} := {own} + %3[i0]"));
         }
-        nest(&mut text, &loops, &format!("%4[i0] := %4[i0] + {own}"));
+        over_triangle(&format!("%4[i0] := %4[i0] + {own}"));
     }
     text + "}\n"
 }
