@@ -150,7 +150,7 @@ impl RowBlocker<'_> {
             return None;
         }
         let elsewhere: BTreeSet<NodeRef> =
-            access::nodes(&block[..first]).union(&access::nodes(&block[last + 1..])).copied().collect();
+            access::nodes(&block[..first]).into_iter().chain(access::nodes(&block[last + 1..])).collect();
         let arrays: BTreeMap<NodeRef, usize> = access::nodes(&stmts)
             .into_iter()
             .filter(|node| !elsewhere.contains(node) && self.is_local(*node))
