@@ -2,8 +2,8 @@
 //! after a step.
 //!
 //! Arguments set the target: `vector=16` (bytes), `threads=2`, `l2=4096` (bytes), `fma=no`,
-//! `contractions=yes`, `after=STEP`, `grain=N` (work per thread), `workgroups=256,16384` (threads and bytes of
-//! shared memory of a GPU, optionally followed by the registers of a thread and the subgroup size).
+//! `contractions=yes`, `after=STEP`, `grain=N` (work per thread), `workgroups=256,16384` (threads and bytes
+//! of shared memory of a GPU, optionally followed by the registers of a thread and the subgroup size).
 
 use codegen_core::{
     Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,

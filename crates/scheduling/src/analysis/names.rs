@@ -74,8 +74,8 @@ impl Names {
         (local, Stmt::Declare { local, dtype, dims, space })
     }
 
-    /// Reserves the number of a new node of this type and shape. The caller adds the node's declaration to the
-    /// routine.
+    /// Reserves the number of a new node of this type and shape. The caller adds the node's declaration to
+    /// the routine.
     pub(crate) fn node_of(&mut self, dtype: DType, dims: Dims) -> NodeRef {
         self.nodes.push((dtype, dims));
         NodeRef(self.nodes.len() as u32 - 1)

@@ -12,8 +12,8 @@
 //! matmul consumes them. [`contract_arrays`](super::contract_arrays) then gives each thread one block.
 //!
 //! A matmul of fewer rows packs its operands once per block, so blocks pay only for an array that exceeds
-//! several L2 caches ([`window_limit`]) and that is at least [`LARGER`] times as large as everything else that
-//! the nests access.
+//! several L2 caches ([`window_limit`]) and that is at least [`LARGER`] times as large as everything else
+//! that the nests access.
 //!
 //! Rows that fill no block are a copy of the nests. Each element gets the same values in the same order.
 

@@ -5,8 +5,8 @@
 //! memory, which stays in the innermost cache, and each thread has its own. An array that loses all
 //! dimensions becomes a scalar.
 //!
-//! If the array would still exceed the L2 cache, dimensions shrink to ranges too: each iteration of `b` accesses
-//! `R` rows of `T[R·b + r, c]` for `r` in `0..R`, so the local has `R` rows.
+//! If the array would still exceed the L2 cache, dimensions shrink to ranges too: each iteration of `b`
+//! accesses `R` rows of `T[R·b + r, c]` for `r` in `0..R`, so the local has `R` rows.
 
 use std::collections::BTreeSet;
 

@@ -155,8 +155,8 @@ impl Triangle {
         index.iter().zip(names.dims(self.node)).filter(|(_, dim)| **dim > 1).map(|(index, _)| index)
     }
 
-    /// Whether a statement accesses only elements of the node that this nest stores: the loops over its indices
-    /// have the same ends as the loops of this nest.
+    /// Whether a statement accesses only elements of the node that this nest stores: the loops over its
+    /// indices have the same ends as the loops of this nest.
     fn stays_within(&self, stmt: &Stmt, names: &Names) -> bool {
         let Some(own) = self.element_loops(names) else { return false };
         let block = std::slice::from_ref(stmt);
