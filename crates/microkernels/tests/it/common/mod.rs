@@ -124,7 +124,7 @@ fn plans(problem: &GemmProblem, cpu: &CpuTarget, most: usize) -> Option<Vec<Gemm
 }
 
 /// The most choices per problem and CPU, beside that of the heuristics.
-const CHOICES: usize = 20;
+const CHOICES: usize = 6;
 
 /// Compares a problem, planned for every CPU by heuristics and choices, and computed whole and in parts, with
 /// the reference, bit for bit.
