@@ -1,10 +1,10 @@
 //! Caches compiled code by content, and keeps the most recently used code.
 //!
 //! The key consists of the scheduled routine's text with names removed, the launches and parameters of its
-//! kernels, their choices, and the codegen's fingerprint: two programs that differ in names alone share code. The text
-//! determines everything about a kernel's calls, except the accesses to its nodes, which the routine around
-//! the kernel may determine more precisely. If the key lacked these accesses, an artifact could carry the
-//! accesses of another routine, and linking would depend on what was compiled before. Nothing is kept on
+//! kernels, their choices, and the codegen's fingerprint: two programs that differ in names alone share code.
+//! The text determines everything about a kernel's calls, except the accesses to its nodes, which the routine
+//! around the kernel may determine more precisely. If the key lacked these accesses, an artifact could carry
+//! the accesses of another routine, and linking would depend on what was compiled before. Nothing is kept on
 //! disk: `docs/adr/0012-no-code-on-disk.md`.
 //!
 //! The cache is bounded by a number of artifacts and of bytes ([`CacheLimits`]) and evicts the least recently

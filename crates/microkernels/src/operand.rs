@@ -203,7 +203,7 @@ impl OperandLayout {
         }
     }
 
-    /// Whether microkernels can read the operand in place through tables of offsets, and through nothing less.
+    /// Whether microkernels can read the operand in place, but only through tables of offsets.
     pub(crate) fn is_indexed(&self) -> bool {
         self.limits.is_empty() && self.memory == StoredType::Same && self.strides().is_none()
     }

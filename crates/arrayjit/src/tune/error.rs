@@ -56,6 +56,6 @@ pub enum TuneError {
         /// The line, from 1.
         line: usize,
         /// The contradiction.
-        source: CodegenError,
+        source: Box<CodegenError>,
     },
 }

@@ -6,12 +6,12 @@
 //! compiled, and the result is added to the file. Without the setting nothing is measured, and code is
 //! the same in every process.
 //!
-//! **The search** starts from the heuristics and goes to the fastest of the forms near the current one, until
-//! none is faster. Each form runs on scratch memory of the right shape, on the thread that compiles; all forms
-//! of one step take turns. The last form is then compared with the heuristics and is remembered only if it
-//! takes at least 3 % less time. A kernel takes some tens of milliseconds, or some twenty times its running
-//! time for each step if that is longer. A kernel that runs for longer than 0.2 seconds, has more than 1 GiB
-//! of nodes, reads a merge buffer or logs is not measured.
+//! **The search** starts from the heuristics and goes to the fastest of the forms near the current one,
+//! until none is faster. Each form runs on scratch memory of the right shape, on the thread that compiles;
+//! all forms of one step take turns. The last form is then compared with the heuristics and is remembered
+//! only if it takes at least 3 % less time. A kernel takes some tens of milliseconds, or some twenty times
+//! its running time for each step if that is longer. A kernel that runs for longer than 0.2 seconds, has
+//! more than 1 GiB of nodes, reads a merge buffer or logs is not measured.
 //!
 //! **The file** is text that can be committed:
 //!
@@ -120,7 +120,7 @@ impl Tuner {
         let chosen = kernel.clone().with_choice(Some(choice.clone()));
         match codegen.alternatives(&chosen) {
             Err(source @ CodegenError::Choice { .. }) => {
-                Err(TuneError::Choice { path: self.path.clone(), line: entry.line, source })
+                Err(TuneError::Choice { path: self.path.clone(), line: entry.line, source: source.into() })
             }
             // Any other error is that of compiling the kernel, which reports it.
             _ => Ok(Some(choice)),

@@ -1,6 +1,8 @@
 //! Choices of packing and block sizes: those that do not fit are errors. All tests of this program that
 //! compare bits do so with other choices, too.
 
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
 use crate::common;
 
 use common::matmul;

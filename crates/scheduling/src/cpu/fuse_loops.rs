@@ -321,8 +321,8 @@ fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
     }
 }
 
-/// The nodes that a body accesses at indices that move with a loop, and by how many elements an iteration moves
-/// them. A loop over rows and a loop over columns of a node have no elements in common that are worth a cache.
+/// The nodes that a body accesses at indices that move with a loop, and by how many elements an iteration
+/// moves them. A loop over rows and a loop over columns of a node have few elements in common.
 fn moving(var: LoopId, body: &[Stmt], names: &Names) -> BTreeSet<(NodeRef, i64)> {
     let touches = dependence::touches(body).into_iter();
     let step = |touch: Touch<'_>| {

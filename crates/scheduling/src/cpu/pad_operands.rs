@@ -13,8 +13,8 @@
 //! stay the same, so no bit changes.
 //!
 //! The operand of the columns gets a copy if kernels exchange the operands: if there are few rows, or if the
-//! other operand is contiguous along the rows, as in the gradient of filters of images with the channels last.
-//! Otherwise it is packed in vectors, for which bounds cost little.
+//! other operand is contiguous along the rows, as in the gradient of filters of images with the channels
+//! last. Otherwise it is packed in vectors, for which bounds cost little.
 
 use lowered_ir::ir::{Affine, Block, Expr, Guard, Indices, NodeDecl, NodeRef, Range, Routine, Stmt, walk};
 use tnode::{Dims, MemoryMode, ModeState, Reason};
