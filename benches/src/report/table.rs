@@ -21,8 +21,8 @@ impl Report {
         format!("{HEADING} {:>12} {:>9}", limits[0], limits[1]) + &peers.collect::<String>() + tuned
     }
 
-    /// One line of the table: for each peer, its time over ours; by how much tuned kernels are faster. With an
-    /// earlier report, the earlier time over the current one.
+    /// One line of the table: for each peer, its time over ours; by how much tuned kernels are faster. With
+    /// an earlier report, the earlier time over the current one.
     pub(crate) fn line(&self, name: &str, m: &Measured, earlier: Option<&Report>) -> String {
         let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
         let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
