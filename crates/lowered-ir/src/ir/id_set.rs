@@ -44,7 +44,7 @@ impl<T: Copy + Ord> IdSet<T> {
         self.0.retain(|element| f(element));
     }
 
-    /// The number of elements.
+    /// Counts the elements.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -59,7 +59,7 @@ impl<T: Copy + Ord> IdSet<T> {
         self.0.iter()
     }
 
-    /// The greatest element.
+    /// The greatest element; `None` if the set is empty.
     pub fn last(&self) -> Option<&T> {
         self.0.last()
     }

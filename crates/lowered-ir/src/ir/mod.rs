@@ -34,7 +34,7 @@ pub mod walk;
 pub use affine::{Affine, Guard, Indices, Range, Var};
 pub use bound::{Bound, VariableBounds, index_bounds};
 pub use expr::{Expr, Types};
-pub use id_map::{IdHasher, IdMap};
+pub use id_map::IdMap;
 pub use id_set::IdSet;
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};

@@ -19,6 +19,7 @@
 use lowered_ir::ir::{Affine, Block, Expr, Guard, Indices, NodeDecl, NodeRef, Range, Routine, Stmt, walk};
 use tnode::{Dims, MemoryMode, ModeState, Reason};
 
+use crate::analysis::access::Effects;
 use crate::analysis::names::Names;
 use codegen_core::Caps;
 use codegen_core::canonical::{Contraction, adds_products, read_of};
@@ -58,8 +59,8 @@ fn copies(contraction: &Contraction, stmt: &mut Stmt, routine: &mut Routine, nam
     ];
     for operand in operands.into_iter().filter_map(|(operand, is_in_place)| is_in_place.then_some(operand)) {
         if let Some(copy) = PaddedCopy::of(operand, contraction, stmt, names) {
-            let node = NodeRef(routine.nodes.len() as u32);
             let source = &routine.nodes[copy.node.index()];
+            let node = names.node_of(source.dtype, copy.dims.clone());
             let mode = ModeState::decided(MemoryMode::Local, Reason::new("a padded copy"));
             let name = format!("{}.padded", source.name);
             routine.nodes.push(NodeDecl { name, dtype: source.dtype, dims: copy.dims.clone(), mode });
@@ -106,7 +107,7 @@ impl PaddedCopy {
     fn of(operand: &Expr, contraction: &Contraction, stmt: &Stmt, names: &Names) -> Option<PaddedCopy> {
         let Expr::GetGuarded { guard, node, index, otherwise } = operand else { return None };
         let is_zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
-        if !is_zero || stores(stmt, *node) || node.index() >= names.num_nodes() {
+        if !is_zero || Effects::of(std::slice::from_ref(stmt)).written.contains(node) {
             return None;
         }
         let mut copy = PaddedCopy {
@@ -170,12 +171,4 @@ fn products(contraction: &Contraction) -> Option<i64> {
     [contraction.num_rows(), contraction.num_columns(), contraction.num_products()]
         .into_iter()
         .try_fold(batch, i64::checked_mul)
-}
-
-fn stores(stmt: &Stmt, node: NodeRef) -> bool {
-    let mut found = false;
-    walk::each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
-        found |= matches!(stmt, Stmt::Set { node: stored, .. } if *stored == node);
-    });
-    found
 }
