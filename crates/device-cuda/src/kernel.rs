@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use device_runtime::{DriverError, check};
 
 use crate::{
-    api::{CallError, CodeError, Function, Grid, MemoryRegion, Module},
+    api::{CallError, CodeError, Function, Grid, MemoryRegion, Module, Params},
     caps::{self, DeviceAttributes},
     cubin::CubinCache,
     maps::{self, EncodedMap, check_capability, mismatch},
@@ -23,10 +23,6 @@ const WARP: u32 = 32;
 
 /// Maximum number of blocks per cluster that every GPU with clusters supports.
 const MAX_CLUSTER: u32 = 8;
-
-/// The words of a kernel's parameters; maps begin at multiples of [`MAP_ALIGNMENT`] words.
-pub(crate) type Params = smallvec::SmallVec<[u64; 16]>;
-const MAP_ALIGNMENT: usize = 8;
 
 /// The device state that loading code depends on.
 pub(crate) struct CodeLoader<'a> {
@@ -253,15 +249,22 @@ impl CodeLoader<'_> {
 }
 
 /// Checks that the text has the entry point, with one parameter for each of the artifact's parameters, for
-/// the log and for each map.
+/// the log and for each map, of the sizes that launches pass.
 fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> Result<(), DriverError> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRejected { kernel: abi.name.clone(), message });
     };
     check_log(abi, launch)?;
-    let expected = abi.params.len() + usize::from(launch.log_bytes > 0) + launch.maps.len();
-    check::count(&abi.name, "parameters in its PTX", expected, entry.params)
+    let words = abi.params.len() + usize::from(launch.log_bytes > 0);
+    check::count(&abi.name, "parameters in its PTX", words + launch.maps.len(), entry.params.len())?;
+    let expected = |at: usize| if at < words { size_of::<u64>() } else { size_of::<EncodedMap>() };
+    match entry.params.iter().enumerate().find(|&(at, &bytes)| bytes != expected(at)) {
+        Some((at, found)) => {
+            Err(mismatch(&abi.name, format!("bytes of parameter {at} in its PTX"), expected(at), found))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that the launch has a log buffer if and only if the kernel logs.
@@ -344,11 +347,6 @@ impl BoundFunction {
         let bindings = bindings.iter().map(|value| value.cast_unsigned());
         let addresses = self.regions.iter().map(MemoryRegion::address);
         let addresses = addresses.chain(self.log.as_ref().map(LogBuffer::address));
-        let mut params: Params = addresses.chain(bindings).collect();
-        if !self.maps.is_empty() {
-            params.resize(params.len().next_multiple_of(MAP_ALIGNMENT), 0);
-            self.maps.iter().for_each(|map| params.extend_from_slice(map));
-        }
-        params
+        Params::new(addresses.chain(bindings), &self.maps)
     }
 }

@@ -9,30 +9,47 @@ pub(crate) struct EntryPoint {
     pub(crate) name: String,
     /// The line of its name, counted from 1.
     pub(crate) line: usize,
-    /// The number of its parameters.
-    pub(crate) params: usize,
+    /// The sizes of its parameters in bytes; 0 if a declaration is not understood.
+    pub(crate) params: Vec<usize>,
 }
 
 /// The entry points of a text, in order.
 pub(crate) fn entries(text: &str) -> Vec<EntryPoint> {
     let mut entries: Vec<EntryPoint> = Vec::new();
-    // Whether the current line continues the parameter list of the last entry point.
-    let mut counting = false;
+    // The parameter list of the last entry point, while lines continue it.
+    let mut list: Option<String> = None;
     for (line, code) in (1..).zip(text.lines().map(without_comment)) {
         let mut rest = code;
         if let Some((_, behind)) = code.split_once(".entry") {
             let behind = behind.trim_start();
             let end = behind.find(|c: char| !is_name(c)).unwrap_or(behind.len());
-            entries.push(EntryPoint { name: behind[..end].to_owned(), line, params: 0 });
-            (rest, counting) = (&behind[end..], true);
+            entries.push(EntryPoint { name: behind[..end].to_owned(), line, params: Vec::new() });
+            (rest, list) = (&behind[end..], Some(String::new()));
         }
-        if let (true, Some(entry)) = (counting, entries.last_mut()) {
-            let end = rest.find([')', '{']);
-            entry.params += rest[..end.unwrap_or(rest.len())].matches(".param").count();
-            counting = end.is_none();
+        let Some(open) = &mut list else { continue };
+        let end = rest.find([')', '{']);
+        *open += &rest[..end.unwrap_or(rest.len())];
+        *open += " ";
+        if let (Some(entry), Some(_)) = (entries.last_mut(), end) {
+            entry.params = open.split(".param").skip(1).map(|one| bytes_of_param(one).unwrap_or(0)).collect();
+            list = None;
         }
     }
     entries
+}
+
+/// The size of a parameter in bytes, from its declaration: attributes, a type, a name, and the length of an
+/// array.
+fn bytes_of_param(declaration: &str) -> Option<usize> {
+    let ty = declaration.split_whitespace().find_map(|word| {
+        let bits = word.strip_prefix('.')?.trim_start_matches(['b', 'u', 's', 'f']);
+        bits.parse::<usize>().ok()
+    })?;
+    let length = match declaration.split_once('[') {
+        Some((_, rest)) => rest.split_once(']')?.0.trim().parse().ok()?,
+        None => 1,
+    };
+    (ty / 8).checked_mul(length)
 }
 
 /// The PTX version of a text.
@@ -72,8 +89,8 @@ mod tests {
 .version 8.0
 .target sm_80
 .visible .entry add(.param .u64 p0, .param .u64 p1,
-    .param .u64 p2) // .param
-{
+    .param .ptr .align 4 .s32 p2, // .param
+    .param .align 64 .b8 m[128], .param .b64 odd[) {
     ld.param.u64 %rd1, [p0];
     ret;
 }
@@ -85,8 +102,10 @@ odd";
     fn entry_points_are_found_with_their_parameters() {
         let found = entries(TEXT);
         let names: Vec<_> =
-            found.iter().map(|entry| (entry.name.as_str(), entry.line, entry.params)).collect();
-        assert_eq!(names, [("add", 4, 3), ("none", 10, 0), ("", 11, 0)]);
+            found.iter().map(|entry| (entry.name.as_str(), entry.line, entry.params.as_slice())).collect();
+        let expected: [(_, _, &[usize]); 3] =
+            [("add", 4, &[8, 8, 4, 128, 0]), ("none", 10, &[]), ("", 11, &[])];
+        assert_eq!(names, expected);
         assert_eq!(entry_at(&found, 7).map(|entry| entry.name.as_str()), Some("add"));
         assert_eq!(entry_at(&found, 2), None);
         assert!(entries("").is_empty());

@@ -10,8 +10,8 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::{
-    api::{CallError, Graph, KernelLaunch, TaskQueue},
-    kernel::{BoundFunction, Params},
+    api::{CallError, Graph, KernelLaunch, Params, TaskQueue},
+    kernel::BoundFunction,
     shared_state::{SharedState, is_device_lost},
     stream::{Stream, lock, logs::Completion},
 };

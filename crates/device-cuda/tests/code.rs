@@ -48,6 +48,12 @@ fn a_text_that_contradicts_its_artifact() {
         let more = [kernels[0].clone(), kernels[1].clone().with_symbols(1)];
         let error = rejected(&driver, &more, module(&kernels));
         assert_eq!(error.to_string(), "kernel `two`: expected 2 parameters in its PTX, found 1");
+        // The driver would read as many bytes of each parameter as the text declares.
+        let mut larger = module(&kernels);
+        larger.text =
+            larger.text.replacen(".param .u64 ", ".param .align 16 .b8 ", 1).replacen("p0", "p0[48]", 1);
+        let error = rejected(&driver, &kernels, larger);
+        assert_eq!(error.to_string(), "kernel `one`: bytes of parameter 0 in its PTX: expected 8, found 48");
         let mut cut = module(&kernels);
         cut.text = format!("{}\0", cut.text);
         let error = rejected(&driver, &kernels, cut);

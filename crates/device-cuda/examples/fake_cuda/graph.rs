@@ -47,8 +47,8 @@ pub(crate) struct NodeParams {
     blocks: [c_uint; 3],
     threads: [c_uint; 3],
     shared: c_uint,
-    params: *const c_void,
-    extra: *const usize,
+    params: *const usize,
+    extra: *const c_void,
     kernel: Handle,
     context: Handle,
 }
@@ -58,19 +58,13 @@ fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> 
     let NodeParams { function, blocks, threads, shared, params, extra, .. } = *node;
     let Function { device: owner, entry, max_dynamic, .. } =
         world.functions.get(&function).ok_or(INVALID_HANDLE)?;
-    let flat = [blocks[1], blocks[2], threads[1], threads[2]] == [1; 4] && params.is_null();
-    // The list has two keys, each followed by its value (the address of the parameters, and the address of
-    // their size), and an end mark.
-    let [first, address, second, size, end] = get(extra.cast::<[usize; 5]>());
-    let bytes = get(std::ptr::with_exposed_provenance::<usize>(size));
-    let listed = [first, second, end] == [1, 2, 0] && bytes == entry.param_bytes();
+    let flat = [blocks[1], blocks[2], threads[1], threads[2]] == [1; 4];
+    let listed = !params.is_null() && extra.is_null();
     let ([blocks, ..], [threads, ..]) = (blocks, threads);
     if *owner != device || !flat || !listed || blocks == 0 || threads == 0 || shared > *max_dynamic {
         return Err(INVALID_VALUE);
     }
-    let words = host_bytes(address, bytes).chunks_exact(8);
-    let params: Vec<u64> =
-        words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let params = param_words(&entry.params, params);
     let is_map = |param: &&Param| param.bytes == crate::maps::BYTES;
     if entry.params.iter().filter(is_map).any(|param| !crate::maps::is_map(&params[param.offset / 8..])) {
         return Err(INVALID_VALUE);
@@ -79,6 +73,19 @@ fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> 
         return Err(INVALID_CLUSTER_SIZE);
     }
     Ok(Launch { function, blocks, threads, shared, params })
+}
+
+/// The words of all parameters, each at its offset, from a list of their addresses.
+fn param_words(declared: &[Param], addresses: *const usize) -> Vec<u64> {
+    let mut words = Vec::new();
+    for (at, param) in declared.iter().enumerate() {
+        // SAFETY: the caller lists an address for each parameter, as the driver requires.
+        let address = get(unsafe { addresses.add(at) });
+        words.resize(param.offset / 8, 0);
+        let bytes = host_bytes(address, param.bytes).chunks_exact(8);
+        words.extend(bytes.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())));
+    }
+    words
 }
 
 /// Appends a kernel to a stream.
@@ -105,8 +112,8 @@ extern "C" fn cuLaunchKernel(
     threads_z: c_uint,
     shared: c_uint,
     stream: Handle,
-    params: *const c_void,
-    extra: *const usize,
+    params: *const usize,
+    extra: *const c_void,
 ) -> Answer {
     let (blocks, threads) = ([blocks, blocks_y, blocks_z], [threads, threads_y, threads_z]);
     let node = NodeParams { function, blocks, threads, shared, params, extra, kernel: 0, context: 0 };

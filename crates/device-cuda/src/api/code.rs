@@ -7,6 +7,7 @@ use std::{
 };
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
+use smallvec::SmallVec;
 
 use super::{CallError, Context};
 
@@ -161,23 +162,40 @@ impl Function {
     }
 }
 
-/// A list of keys and values that tells the driver where a launch's parameters are.
-pub(super) type ParameterList = *mut *mut c_void;
+/// The parameters of a launch: numbers and addresses of one word each, then tensor maps.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    words: SmallVec<[u64; 16]>,
+    /// The number of parameters of one word.
+    numbers: usize,
+}
 
-/// Keys of the list.
-const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
-const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
+/// The words of a tensor map.
+const MAP_WORDS: usize = 16;
 
-/// Calls `call` with a parameter list for `params`: the words of the parameters, in the layout that the code
-/// expects. The list exists only during the call.
-pub(super) fn with_parameter_list<R>(params: &[u64], call: impl FnOnce(ParameterList) -> R) -> R {
-    let mut bytes = size_of_val(params);
-    let mut list: [*mut c_void; 5] = [
-        ptr::without_provenance_mut(BUFFER_POINTER),
-        params.as_ptr().cast_mut().cast(),
-        ptr::without_provenance_mut(BUFFER_SIZE),
-        (&raw mut bytes).cast(),
-        ptr::null_mut(),
-    ];
-    call(list.as_mut_ptr())
+impl Params {
+    pub(crate) fn new<'a>(
+        numbers: impl Iterator<Item = u64>,
+        maps: impl IntoIterator<Item = &'a [u64; MAP_WORDS]>,
+    ) -> Params {
+        let mut words: SmallVec<[u64; 16]> = numbers.collect();
+        let numbers = words.len();
+        maps.into_iter().for_each(|map| words.extend_from_slice(map));
+        Params { words, numbers }
+    }
+
+    /// Calls `call` with a list of the parameters' addresses, which exists only during the call. The driver
+    /// reads as many bytes at each address as the code declares.
+    ///
+    /// Only the driver knows where parameters are in the constant memory of a kernel: assemblers align maps
+    /// by their addresses there, which begin at 528 on Hopper, and not by their distance from the first
+    /// parameter. So parameters are not passed as one buffer.
+    pub(super) fn with_list<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
+        let (numbers, maps) = self.words.split_at(self.numbers);
+        let address = |word: *const u64| word.cast_mut().cast::<c_void>();
+        let numbers = numbers.iter().map(|word| address(word));
+        let maps = maps.chunks_exact(MAP_WORDS).map(|map| address(map.as_ptr()));
+        let mut list: SmallVec<[*mut c_void; 16]> = numbers.chain(maps).collect();
+        call(list.as_mut_ptr())
+    }
 }

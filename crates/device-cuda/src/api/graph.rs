@@ -1,21 +1,17 @@
 //! CUDA graphs of kernels in which each kernel waits for the one before.
 
-use std::{fmt, ptr, sync::Arc};
+use std::{ffi::c_void, fmt, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
 
-use super::{
-    CallError, Context, Function, Grid,
-    code::{ParameterList, with_parameter_list},
-};
+use super::{CallError, Context, Function, Grid, Params};
 
 /// A kernel and the arguments of its launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelLaunch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) grid: Grid,
-    /// The words of the kernel's parameters.
-    pub(crate) params: &'a [u64],
+    pub(crate) params: &'a Params,
 }
 
 /// A graph. Its owner also owns the functions of its kernels and the memory that their parameters point to.
@@ -48,8 +44,9 @@ impl Graph {
         let before = self.nodes.last().map_or(ptr::null(), ptr::from_ref);
         let count = self.nodes.len().min(1);
         let mut node = ptr::null_mut();
-        // SAFETY: `before` points to `count` nodes; the driver copies the parameters before it returns.
-        with_parameter_list(launch.params, |list| unsafe {
+        // SAFETY: `before` points to `count` nodes; the driver copies the parameters, whose sizes were checked
+        // when the code was loaded, before it returns.
+        launch.params.with_list(|list| unsafe {
             let params = node_params(launch, list);
             self.context.api.cuGraphAddKernelNode_v2(
                 &raw mut node,
@@ -76,7 +73,7 @@ impl Graph {
         let Some(&node) = self.nodes.get(at) else { return Ok(()) };
         // SAFETY: the node belongs to the graph from which `exec` was instantiated; the driver copies the
         // parameters before it returns, and pending launches keep their own.
-        with_parameter_list(launch.params, |list| unsafe {
+        launch.params.with_list(|list| unsafe {
             let params = node_params(launch, list);
             self.context.api.cuGraphExecKernelNodeSetParams_v2(self.exec, node, &raw const params)
         })
@@ -87,7 +84,7 @@ impl Graph {
     }
 }
 
-fn node_params(launch: KernelLaunch<'_>, list: ParameterList) -> CUDA_KERNEL_NODE_PARAMS {
+fn node_params(launch: KernelLaunch<'_>, list: *mut *mut c_void) -> CUDA_KERNEL_NODE_PARAMS {
     let Grid { blocks, threads, shared_bytes } = launch.grid;
     CUDA_KERNEL_NODE_PARAMS {
         func: launch.function.raw(),
@@ -98,8 +95,8 @@ fn node_params(launch: KernelLaunch<'_>, list: ParameterList) -> CUDA_KERNEL_NOD
         blockDimY: 1,
         blockDimZ: 1,
         sharedMemBytes: shared_bytes,
-        kernelParams: ptr::null_mut(),
-        extra: list,
+        kernelParams: list,
+        extra: ptr::null_mut(),
         kern: ptr::null_mut(),
         // Null means the current context.
         ctx: ptr::null_mut(),

@@ -15,8 +15,7 @@
 //! * a range of host memory is exclusive to the copy that reads or writes it until the copy is done:
 //!   [`staging::StagingRange`];
 //! * the code of an artifact stays within its parameters, as `codegen_core::abi` requires of compiled
-//!   kernels. The number of parameters is checked when the code is loaded, and each launch passes the size of
-//!   the parameter list to the driver.
+//!   kernels. The number of parameters and their sizes are checked when the code is loaded.
 #![allow(unsafe_code, reason = "calls NVIDIA's driver, a library without types")]
 
 use std::{
@@ -41,7 +40,7 @@ mod staging; // pinned host memory for copies
 mod tensor; // encoded tensor maps
 
 pub(crate) use self::{
-    code::{CodeError, Function, Grid, Module},
+    code::{CodeError, Function, Grid, Module, Params},
     context::{Context, Gpu},
     graph::{Graph, KernelLaunch},
     memory::{DeviceMemory, MemoryRegion},

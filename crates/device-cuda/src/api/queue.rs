@@ -14,9 +14,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostReadback;
 use smallvec::SmallVec;
 
-use super::{
-    CallError, Context, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange, code::with_parameter_list,
-};
+use super::{CallError, Context, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange};
 
 /// A resource of a task: memory or code, kept alive.
 pub(crate) type Resource = Arc<dyn Any + Send + Sync>;
@@ -146,10 +144,10 @@ impl<E> TaskQueue<E> {
     pub(crate) fn launch(&mut self, launch: KernelLaunch<'_>, resource: Resource) -> Result<(), CallError> {
         self.context.enter()?;
         let KernelLaunch { function, grid: Grid { blocks, threads, shared_bytes }, params } = launch;
-        // SAFETY: the driver copies the parameters, whose size it is told, before it returns. The code stays
-        // within the memory that they point to, see the module; `resource` keeps that memory and the code
-        // alive until the task is done.
-        with_parameter_list(params, |list| unsafe {
+        // SAFETY: the driver copies the parameters, whose sizes were checked when the code was loaded, before
+        // it returns. The code stays within the memory that they point to, see the module; `resource` keeps
+        // that memory and the code alive until the task is done.
+        params.with_list(|list| unsafe {
             self.context.api.cuLaunchKernel(
                 function.raw(),
                 blocks,
@@ -160,8 +158,8 @@ impl<E> TaskQueue<E> {
                 1,
                 shared_bytes,
                 self.raw,
-                ptr::null_mut(),
                 list,
+                ptr::null_mut(),
             )
         })?;
         self.add_resources([resource]);
