@@ -3,6 +3,7 @@
 use super::arith;
 use super::async_copies::PendingCopy;
 use super::async_proxy::ProxyConflict;
+use super::cluster;
 use super::convert::extend;
 use super::fault::{AccessKind, CheckResult, FaultCause, InLane, MemoryLocation, StepResult, malformed};
 use super::gpu::SimulatedGpu;
@@ -58,7 +59,9 @@ impl LaunchState<'_> {
                     StateSpace::Local => &self.program.local,
                     StateSpace::Global => return malformed("global memory has no arrays").in_lane(0),
                 };
-                [u64::from(layout.address(array).in_lane(mask.trailing_zeros() as usize)?); 32]
+                let address = layout.address(array).in_lane(mask.trailing_zeros() as usize)?;
+                let rank = if space == StateSpace::Shared { warp.rank } else { 0 };
+                [cluster::in_cluster(rank, address.into()); 32]
             }
         };
         for address in &mut addresses {
@@ -82,7 +85,14 @@ impl LaunchState<'_> {
         }
         let (of, at) = match space {
             StateSpace::Global => self.global.gpu.locate(address, bytes)?,
-            StateSpace::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
+            StateSpace::Shared => {
+                let (rank, own) = cluster::parts(address);
+                if rank != who.rank {
+                    let nearest = format!("block {} of the cluster has windows of its own", who.rank);
+                    return Err(Box::new(FaultCause::OutOfBounds { space, address, bytes, nearest }));
+                }
+                (rank as usize, self.program.shared.locate(own as u32, bytes)?)
+            }
             StateSpace::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
         };
         Ok(ResolvedAddress { space, of, at })

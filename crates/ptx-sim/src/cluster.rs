@@ -7,15 +7,18 @@ use super::warp::Warp;
 use super::wgmma::WarpgroupProgress;
 use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
-/// Start of block 0's window in the cluster's shared address space, and distance between windows; larger than
-/// any address in a block's own window.
+/// Distance between the windows of blocks in the cluster's shared address space: a block's own addresses, too,
+/// have its rank in their upper bits.
 const WINDOW: u64 = 1 << 24;
 
-/// Splits a shared address into the rank of a block, if it lies in the cluster's windows, and the address in
-/// that block's own window.
-pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
-    let window = address / WINDOW;
-    (window.checked_sub(1).map(|rank| rank as u32), address % WINDOW)
+/// The address in the cluster's shared address space of an address in a block's window.
+pub(super) fn in_cluster(rank: u32, address: u64) -> u64 {
+    WINDOW * u64::from(rank) + address
+}
+
+/// Splits a shared address into the rank of a block and the address in that block's window.
+pub(super) fn parts(address: u64) -> (u32, u64) {
+    ((address / WINDOW) as u32, address % WINDOW)
 }
 
 impl LaunchState<'_> {
@@ -37,10 +40,11 @@ impl LaunchState<'_> {
                 let cause = FaultCause::ClusterBlock { found, blocks: self.cluster };
                 return Err(Box::new(cause)).in_lane(lane);
             }
-            if addresses[lane] >= WINDOW {
-                return malformed(format!("{:#x} is no address of a block", addresses[lane])).in_lane(lane);
+            let (rank, address) = parts(addresses[lane]);
+            if rank != warp.rank {
+                return malformed(format!("{:#x} is no address of the block", addresses[lane])).in_lane(lane);
             }
-            mapped[lane] = WINDOW * (u64::from(found) + 1) + addresses[lane];
+            mapped[lane] = in_cluster(found, address);
         }
         warp.registers.set(self.program, dst, mask, &mapped);
         Ok(())

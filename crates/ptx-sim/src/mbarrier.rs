@@ -122,9 +122,9 @@ impl LaunchState<'_> {
         let mut found = [None; 32];
         for lane in lanes(mask) {
             let mut who = warp.thread_ref(lane);
-            let (rank, address) = super::cluster::parts(addresses[lane]);
-            who.rank = rank.unwrap_or(who.rank);
-            found[lane] = Some(self.locate(StateSpace::Shared, &who, address, BYTES, BYTES).in_lane(lane)?);
+            who.rank = super::cluster::parts(addresses[lane]).0;
+            let located = self.locate(StateSpace::Shared, &who, addresses[lane], BYTES, BYTES);
+            found[lane] = Some(located.in_lane(lane)?);
         }
         Ok(found)
     }

@@ -357,7 +357,8 @@ impl LaunchState<'_> {
                     StateSpace::Global => malformed("global memory has no arrays"),
                 };
                 let address = address.in_lane(mask.trailing_zeros() as usize)?;
-                each.set(dst, &[u64::from(address); 32])
+                let rank = if space == StateSpace::Shared { rank } else { 0 };
+                each.set(dst, &[super::cluster::in_cluster(rank, address.into()); 32])
             }
             Inst::LoadParam { dst, param } => match self.params.get(param as usize) {
                 Some(&value) => each.set(dst, &[value; 32]),

@@ -293,7 +293,8 @@ impl LaunchState<'_> {
             matrix.resize(lines * k, 0.0);
             for (at, &address) in found.iter().enumerate() {
                 let who = warp.thread_ref(0);
-                let located = self.locate(StateSpace::Shared, &who, address as u64, 16, 16)?;
+                let address = super::cluster::in_cluster(who.rank, address as u64);
+                let located = self.locate(StateSpace::Shared, &who, address, 16, 16)?;
                 let data = self.peek(shared, &who, located, 16);
                 for (element, bytes) in data.chunks(size).enumerate() {
                     let place = if shape.transposed[i] {

@@ -159,6 +159,8 @@ pub(super) struct DescriptorIterator {
 
 /// Bytes of a descriptor unit.
 const UNIT: u32 = 16;
+/// The bits of an address, in descriptor units.
+const ADDRESS: u32 = (1 << 14) - 1;
 /// Bit position of the leading-dimension offset.
 const LEADING: u32 = 16;
 /// Bit position of the stride-dimension offset.
@@ -185,6 +187,9 @@ impl DescriptorIterator {
             _ => window,
         };
         let address = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, window, UNIT.ilog2());
+        // In a cluster, the upper bits of an address in shared memory are the rank of the block. They would
+        // change the offsets.
+        let address = b.binary(PtxBinaryOp::And, Ty::B32, address, ADDRESS);
         let address = b.convert(Ty::U64, Ty::U32, RoundingMode::None, address);
         // Groups of eight lines follow each other. The leading offset is the distance to the next 64 rows or
         // columns; it is not used for K-major operands.
