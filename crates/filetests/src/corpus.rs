@@ -13,9 +13,9 @@ pub fn corpus_dir() -> PathBuf {
 }
 
 /// The root of the repository, whose files tests read. If it is missing, the environment variable
-/// `ARRAYJIT_FILES` names a folder with a copy of these files.
+/// `FILETESTS_FILES` names a folder with a copy of these files.
 pub fn repository() -> PathBuf {
-    match std::env::var_os("ARRAYJIT_FILES") {
+    match std::env::var_os("FILETESTS_FILES") {
         Some(folder) => folder.into(),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("")).into(),
     }

@@ -29,7 +29,9 @@ pub(super) fn tests() -> Result<Programs> {
 /// The benchmarks and the example `digits`. They are built one after the other, because Cargo would unify
 /// their features in one build.
 pub(super) fn programs() -> Result<Programs> {
-    let is = |name: &'static str| move |artifact: &Artifact| artifact.target.name == name;
+    let is = |name: &'static str| {
+        move |artifact: &Artifact| artifact.target.name == name && artifact.executable.is_some()
+    };
     let main_job = ["build", "-p", "digits", "--features", "digits/cuda"];
     let mut programs = built(&main_job, is("digits"))?;
     programs.extend(built(&["build", "-p", "benches", "--features", "benches/cublas"], is("benches"))?);

@@ -79,7 +79,7 @@ fn run<const N: usize>(root: &Path, libraries: &Path, out: &Path, parts: [&str; 
     };
     command.args(parts).current_dir(root).env("OUT", out).env("LD_LIBRARY_PATH", libraries);
     // Variables that are set for other tests here must not affect these.
-    for variable in ["FAKE_CUDA", "FAKE_CUDA_LOG", "ARRAYJIT_FILES", "DEVICE_CUDA_TEST_CHILD"] {
+    for variable in ["FAKE_CUDA", "FAKE_CUDA_LOG", "FILETESTS_FILES", "DEVICE_CUDA_TEST_CHILD"] {
         command.env_remove(variable);
     }
     command.output().context("starting run.sh")

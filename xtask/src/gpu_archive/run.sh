@@ -14,7 +14,7 @@ out=${OUT:-$PWD/out}
 mkdir -p "$out" || exit 1
 out=$(cd "$out" && pwd)
 BENCH_COMMIT=$(cat "$here/COMMIT")
-export REQUIRE_CUDA=1 DEVICE_CUDA_TEST_REAL=1 ARRAYJIT_FILES="$here/files" BENCH_COMMIT
+export REQUIRE_CUDA=1 DEVICE_CUDA_TEST_REAL=1 FILETESTS_FILES="$here/files" BENCH_COMMIT
 
 # Without a usable GPU every part would fail, so the script ends at once.
 if ! gpu=$("$here/bin/benches" --backend cuda --describe 2>&1); then
