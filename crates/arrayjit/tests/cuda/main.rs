@@ -7,6 +7,7 @@
 
 mod corpus; // every run of the corpus
 mod logs; // logs of routines
+mod products; // layouts of matmuls on tensor cores
 
 #[path = "../gpu/accuracy.rs"]
 mod accuracy; // operations, in units of the last place
