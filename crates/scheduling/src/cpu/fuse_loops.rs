@@ -34,6 +34,7 @@ use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::fusible_contractions::ContractionShapes;
 use crate::cpu::interchange;
+use crate::cpu::unroll_short_rows;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch};
 
@@ -130,18 +131,25 @@ impl Fuser<'_> {
         out.into_iter().map(|placed| placed.stmt).collect()
     }
 
+    /// Places a statement, fused with the nearest loop that accepts it. The fused loop is placed in the same
+    /// way, since it may share data with loops before it.
     fn place(&self, out: &mut Vec<PlacedStmt>, next: PlacedStmt, depth: usize) {
-        match self.partner(out, &next, depth) {
-            None => out.push(next),
-            Some((at, Direction::Up, fused)) => {
-                out[at] = fused;
-                // The comments before the second loop are part of the fused loop now.
-                out.truncate(out.len() - remarks(out).len());
+        let Some((at, direction, fused)) = self.partner(out, &next, depth) else {
+            out.push(next);
+            return;
+        };
+        // The comments before the second loop are part of the fused loop now.
+        out.truncate(out.len() - remarks(out).len());
+        let behind = out.split_off(at + 1);
+        out.pop();
+        match direction {
+            Direction::Up => {
+                self.place(out, fused, depth);
+                out.extend(behind);
             }
-            Some((at, Direction::Down, fused)) => {
-                out.truncate(out.len() - remarks(out).len());
-                out.remove(at);
-                out.push(fused);
+            Direction::Down => {
+                out.extend(behind);
+                self.place(out, fused, depth);
             }
         }
     }
@@ -242,17 +250,21 @@ impl Fuser<'_> {
         }
     }
 
-    /// The loop that a nest would use as lanes. None if further loops stand in the body of its innermost
-    /// loop.
+    /// The loop that a nest would use as lanes: the loop over its rows if these are short. None if further
+    /// loops stand in the body of its innermost loop, and are not short.
     fn lanes(&self, stmt: &Stmt) -> Option<LaneChoice> {
         let (loops, body) = nest::chain(stmt);
+        let depth = loops.len();
+        if let Some(at) = unroll_short_rows::row_loop(stmt, self.caps, &self.names) {
+            return Some(LaneChoice { depth, at: Some(at) });
+        }
         if body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
             return None;
         }
         let scores = loops.iter().map(|&var| nest::lane_score(body, var));
         let (at, best) = scores.enumerate().max_by_key(|&(_, score)| score)?;
         let works = best > 0 && nest::vector_width(body, loops[at], &self.names).is_some();
-        Some(LaneChoice { depth: loops.len(), at: works.then_some(at) })
+        Some(LaneChoice { depth, at: works.then_some(at) })
     }
 
     /// Whether a loop without serial loops inside accesses few enough arrays and needs few enough
