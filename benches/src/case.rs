@@ -113,6 +113,10 @@ pub(crate) enum Init {
     Zeros,
     /// Uniform integers in 0 to this number, excluded.
     Below(u16),
+    /// cos(-πi / n) of the position i among n elements.
+    Cosines,
+    /// sin(-πi / n) of the position i among n elements.
+    Sines,
 }
 
 /// Computes the expected outputs from the inputs.
@@ -277,15 +281,18 @@ impl Node {
         let count = self.dims.iter().product();
         let seed = self.name.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(u64::from(b)));
         let mut rng = fastrand::Rng::with_seed(seed);
-        let value = |rng: &mut fastrand::Rng| match (init, self.dtype) {
+        let angle = |at: usize| -std::f64::consts::PI * at as f64 / count as f64;
+        let value = |rng: &mut fastrand::Rng, at: usize| match (init, self.dtype) {
             (Init::Zeros, _) => 0.0,
+            (Init::Cosines, _) => angle(at).cos() as f32,
+            (Init::Sines, _) => angle(at).sin() as f32,
             (Init::Below(end), _) => rng.u16(0..end).into(),
             (Init::Random, DType::F32 | DType::Bf16) => 2.0 * rng.f32() - 1.0,
             (Init::Within(most), DType::F32) => most * (2.0 * rng.f32() - 1.0),
             (Init::Positive, DType::F32) => rng.f32(),
             _ => rng.u8(0..10).into(),
         };
-        let values: Vec<f32> = (0..count).map(|_| value(&mut rng)).collect();
+        let values: Vec<f32> = (0..count).map(|at| value(&mut rng, at)).collect();
         let dims = self.dims.iter().copied();
         Ok(Some(match self.dtype {
             DType::U8 => HostArray::from_slice(&values.iter().map(|&v| v as u8).collect::<Vec<_>>(), dims)?,

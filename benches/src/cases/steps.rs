@@ -111,7 +111,8 @@ fn mlp_infer(name: &'static str, [inputs, first, second, outputs]: [usize; 4]) -
     })
 }
 
-/// The discrete Fourier transform of complex numbers, whose count is a power of two.
+/// The discrete Fourier transform of complex numbers, whose count is a power of two. The factors are inputs:
+/// they depend on the count alone, and peers keep them from call to call as well.
 fn fft(name: &'static str, count: usize) -> Case {
     let stages = count.ilog2();
     let mut text = String::new();
@@ -125,11 +126,13 @@ fn fft(name: &'static str, count: usize) -> Case {
         let outputs = if last { ["yr", "yi"] } else { ["re", "im"] };
         let [yr, yi] = outputs.map(|output| names(output, stage + 1, last));
         let (l, m) = (count >> (stage + 1), 1 << stage);
-        let _ = writeln!(text, "{yr}[n], {yi}[n] := fft_stage({re}[n], {im}[n], {l}, {m})");
+        let _ = writeln!(text, "{yr}[n], {yi}[n] := fft_stage({re}[n], {im}[n], c[h], s[h], {l}, {m})");
     }
     let nodes = vec![
         Node::input("re", &[count]),
         Node::input("im", &[count]),
+        Node::with("c", &[count / 2], Init::Cosines),
+        Node::with("s", &[count / 2], Init::Sines),
         Node::written("yr", &[count]),
         Node::written("yi", &[count]),
     ];

@@ -20,13 +20,15 @@ pub const TONES: [(usize, f64); 3] = [(17, 1.0), (60, 0.5), (201, 0.25)];
 pub fn fft(re: &Tensor, im: &Tensor) -> Result<[Tensor; 2]> {
     let n = re.shape().last().copied().unwrap_or(0);
     ensure!(n.is_power_of_two(), "a transform of {n} elements; expected a power of two");
+    let graph = re.graph();
+    let [c, s] = graph.apply_all(&format!("c[h], s[h] := fft_factors({})", n / 2), &[], ["c", "s"])?;
     let mut parts = [re.clone(), im.clone()];
     let mut l = n / 2;
     while l > 0 {
         let m = n / 2 / l;
-        let stage = format!("yr[b,t], yi[b,t] := fft_stage(re[b,t], im[b,t], {l}, {m})");
+        let stage = format!("yr[b,t], yi[b,t] := fft_stage(re[b,t], im[b,t], c[h], s[h], {l}, {m})");
         let [re, im] = &parts;
-        parts = re.graph().apply_all(&stage, &[("re", re), ("im", im)], ["yr", "yi"])?;
+        parts = graph.apply_all(&stage, &[("re", re), ("im", im), ("c", &c), ("s", &s)], ["yr", "yi"])?;
         l /= 2;
     }
     Ok(parts)

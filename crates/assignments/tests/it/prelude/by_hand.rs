@@ -103,16 +103,24 @@ const ALL: &[ByHand] = &[
             - 4 * u[i,j]",
     ),
     ByHand(
-        "input re f32[3, 8], im f32[3, 8]",
-        "y[b,n], z[b,n] := fft_stage(re[b,n], im[b,n], l = 2, m = 2)
+        "input re f32[3, 8], im f32[3, 8], c f32[4], s f32[4]",
+        "y[b,n], z[b,n] := fft_stage(re[b,n], im[b,n], c[h], s[h], l = 2, m = 2)
          keep z",
-        "c[j] := cos(-3.141592653589793 * j / 2) where j < 2
-         s[j] := sin(-3.141592653589793 * j / 2) where j < 2
-         dr[b,j,p,k] := re[b, 2*j + k] + (1 - 2*p) * re[b, 2*j + k + 4] where j < 2, p < 2, k < 2
+        "dr[b,j,p,k] := re[b, 2*j + k] + (1 - 2*p) * re[b, 2*j + k + 4] where j < 2, p < 2, k < 2
          di[b,j,p,k] := im[b, 2*j + k] + (1 - 2*p) * im[b, 2*j + k + 4] where j < 2, p < 2, k < 2
-         y[b, 4*j + 2*p + k] := where(p == 0, dr[b,j,p,k], dr[b,j,p,k] * c[j] - di[b,j,p,k] * s[j])
-         z[b, 4*j + 2*p + k] := where(p == 0, di[b,j,p,k], dr[b,j,p,k] * s[j] + di[b,j,p,k] * c[j])
+         y[b, 4*j + 2*p + k] := where(p == 0, dr[b,j,p,k], dr[b,j,p,k] * c[2*j] - di[b,j,p,k] * s[2*j])
+         z[b, 4*j + 2*p + k] := where(p == 0, di[b,j,p,k], dr[b,j,p,k] * s[2*j] + di[b,j,p,k] * c[2*j])
          keep z",
+    ),
+    ByHand(
+        "input x f32[4]",
+        "c[j], s[j] := fft_factors(4)
+         y[j] := x[j] * c[j]
+         keep s",
+        "c[j] := cos(-3.141592653589793 * j / 4) where j < 4
+         s[j] := sin(-3.141592653589793 * j / 4) where j < 4
+         y[j] := x[j] * c[j]
+         keep s",
     ),
     ByHand(
         "input x f32[2, 6], label i32[2]",

@@ -391,9 +391,10 @@ fn grids() -> Vec<Case> {
     vec![
         case("y[b,i,j] := laplace(u[b,i,j])", &[&u], vec![laplace]),
         case(
-            "a[b,n], c[b,n] := fft_stage(re[b,n], im[b,n], l = 4, m = 1)
-             d[b,n], e[b,n] := fft_stage(a[b,n], c[b,n], l = 2, m = 2)
-             y[b,n], z[b,n] := fft_stage(d[b,n], e[b,n], l = 1, m = 4)",
+            "c[h], s[h] := fft_factors(4)
+             r1[b,n], i1[b,n] := fft_stage(re[b,n], im[b,n], c[h], s[h], l = 4, m = 1)
+             r2[b,n], i2[b,n] := fft_stage(r1[b,n], i1[b,n], c[h], s[h], l = 2, m = 2)
+             y[b,n], z[b,n] := fft_stage(r2[b,n], i2[b,n], c[h], s[h], l = 1, m = 4)",
             &[&re, &im],
             vec![transformed("y", true), transformed("z", false)],
         ),
