@@ -16,7 +16,7 @@ mod rows; // softmax and layer normalisation of each row of a matrix
 mod steps; // whole steps without layers: a grid, an update, a small network, a transform
 mod training; // whole steps of training
 
-use crate::case::Case;
+use crate::{case::Case, data_parallel::SplitStep};
 
 /// Every case, in the order of execution.
 pub(crate) fn all() -> Vec<Case> {
@@ -35,6 +35,11 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(latency::all());
     cases.extend(large::all());
     cases
+}
+
+/// The training step that runs on several streams.
+pub(crate) fn split_step(streams: usize) -> SplitStep {
+    gpt::split_step(streams)
 }
 
 /// Whether the name contains one of the filter's texts; true if the filter is empty.

@@ -28,6 +28,7 @@ mod cases; // all cases
 mod check; // results against other results
 mod contest; // timing in turns
 mod copies; // copy bandwidths of a GPU
+mod data_parallel; // training on several streams
 mod device; // the measured device
 mod growth; // compile time by program size
 mod kernels; // the kernel calls of cases
@@ -150,8 +151,10 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let selected = cases::selected(&cli.filter, gpu.is_some());
     let is_selected = |case: &streams::StreamCase| cases::is_selected(case.name, &cli.filter);
     let streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
+    let is_data_parallel =
+        measuree.is_host && cli.threads > 1 && cases::is_selected(data_parallel::NAME, &cli.filter);
     ensure!(
-        selected.len() + streams.len() > 0,
+        selected.len() + streams.len() + usize::from(is_data_parallel) > 0,
         "no case for this device has a name that contains `{}`",
         cli.filter.join("`, `")
     );
@@ -175,6 +178,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let by_hand = cli.peers.iter().any(|name| name == peers::BY_HAND);
     if by_hand {
         results.add_peer(peers::BY_HAND);
+    }
+    if is_data_parallel {
+        results.add_peer(data_parallel::ONE_STREAM);
     }
     results.set_copies(copies.clone());
     if tuned.is_some() {
@@ -222,6 +228,10 @@ fn measure_all(cli: &Cli) -> Result<()> {
     }
     for case in &streams {
         report(case.name, streams::measure(backend, case, effort).map(|measured| (measured, None)))?;
+    }
+    if is_data_parallel {
+        let measured = data_parallel::measure(backend, threads, effort);
+        report(data_parallel::NAME, measured.map(|measured| (measured, None)))?;
     }
     print!("{}", results.costs());
     print!("{}", results.summary());

@@ -7,9 +7,12 @@ use arrayjit::{DType, MemoryMode};
 
 use super::{
     contractions::product_flops,
-    parameters::{Optimizer, Parameters},
+    parameters::{EARLIER_STEPS, Optimizer, Parameters},
 };
-use crate::case::{Case, Init, Name, Node, Operation, Traffic};
+use crate::{
+    case::{Case, Init, Name, Node, Operation, Traffic},
+    data_parallel::SplitStep,
+};
 
 /// The sizes of the model and of the windows that it reads.
 #[derive(Clone, Copy)]
@@ -143,6 +146,24 @@ fn train(name: &'static str, sizes: Sizes) -> Case {
         .train(name, Operation::GptTrain, &text, Optimizer::AdamW, [data, vec![]])
         .flops(flops + 12.0 * parameters.count() as f64)
         .tolerance(2e-4)
+}
+
+/// The training step of [`TRAINED`], split for several streams.
+pub(super) fn split_step(streams: usize) -> SplitStep {
+    let parameters = TRAINED.parameters();
+    let loss =
+        format!("loss :+= cross_entropy(logits[b,i,v], label[b,i]) / ({streams} * size(b) * size(i))\n");
+    let gradient = format!("{WINDOWS}{loss}{}{}", parameters.gradients(), parameters.keep_gradients());
+    let taken = EARLIER_STEPS + 1;
+    SplitStep {
+        whole: train("gpt_train_8x128x256", TRAINED),
+        gradient: TRAINED.text(&gradient),
+        update: format!("taken := f32({taken})\n{}", parameters.steps(Optimizer::AdamW)),
+        gradients: parameters.names_of_gradients(),
+        data: vec![TRAINED.letters("ids"), TRAINED.letters("label")],
+        parameters: parameters.nodes(),
+        state: parameters.state(Optimizer::AdamW),
+    }
 }
 
 /// The logits of all positions of windows.

@@ -80,7 +80,12 @@ impl Parameters {
 
     /// The nodes that the optimiser updates: the parameters, then its own arrays.
     fn updated(&self, optimizer: Optimizer) -> Vec<Node> {
-        let mut nodes = self.nodes();
+        [self.nodes(), self.state(optimizer)].concat()
+    }
+
+    /// The arrays in which the optimiser keeps its state.
+    pub(super) fn state(&self, optimizer: Optimizer) -> Vec<Node> {
+        let mut nodes = Vec::new();
         if optimizer == Optimizer::AdamW {
             nodes.extend(self.suffixed("_m", |_| Init::Zeros));
             // Updates of mean 0 and variance 1 would amplify differences between tiny gradients.
@@ -91,13 +96,33 @@ impl Parameters {
         nodes
     }
 
-    /// The statements that compute the gradients of `loss` and update the parameters.
-    fn update(&self, optimizer: Optimizer) -> String {
-        let names: Vec<&str> = self.all.iter().map(|parameter| parameter.name.as_str()).collect();
-        let mut text = format!("grad loss by {}\n", names.join(", "));
-        if optimizer == Optimizer::AdamW {
-            text += STEPS;
-        }
+    /// The names of the parameters, of families without their members.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|parameter| parameter.name.as_str())
+    }
+
+    /// The statement that computes the gradients of `loss`.
+    pub(super) fn gradients(&self) -> String {
+        format!("grad loss by {}\n", self.names().collect::<Vec<_>>().join(", "))
+    }
+
+    /// The names of the gradients, with those of all members of families.
+    pub(super) fn names_of_gradients(&self) -> Vec<String> {
+        self.suffixed(".grad", |_| Init::Zeros).into_iter().map(|node| node.name.into_owned()).collect()
+    }
+
+    /// The statements that keep the gradients.
+    pub(super) fn keep_gradients(&self) -> String {
+        let keep = |parameter: &Parameter| match parameter.is_layered {
+            true => format!("repeat l in 0..{} {{ keep {}.grad[l] }}\n", self.layers, parameter.name),
+            false => format!("keep {}.grad\n", parameter.name),
+        };
+        self.all.iter().map(keep).collect()
+    }
+
+    /// The statements that update the parameters.
+    pub(super) fn steps(&self, optimizer: Optimizer) -> String {
+        let mut text = String::new();
         for Parameter { name, dims, is_layered, .. } in &self.all {
             let letters = ["[]", "[i]", "[i,j]", "[i,j,k]", "[i,j,k,n]"][dims.len()];
             let at =
@@ -114,6 +139,12 @@ impl Parameters {
             };
         }
         text
+    }
+
+    /// The statements that compute the gradients of `loss` and update the parameters.
+    fn update(&self, optimizer: Optimizer) -> String {
+        let steps = if optimizer == Optimizer::AdamW { STEPS } else { "" };
+        self.gradients() + steps + &self.steps(optimizer)
     }
 
     /// A training step: the statements of `forward` compute `loss` from the nodes of `data` and the
