@@ -2,7 +2,7 @@
 //!
 //! A call computes the outputs of some rows and columns. For each output, the loop over blocks of K is the
 //! outermost one, and its blocks come in ascending order. Between blocks, partial sums are stored where the
-//! outputs go.
+//! outputs go, or in scratch memory if an epilogue reads all outputs before it overwrites them.
 //!
 //! A product may be computed transposed, with the operands exchanged. The sums of a call then go to a matrix
 //! in scratch memory, from which the epilogue reads them.
@@ -37,6 +37,8 @@ pub(crate) struct Gemm {
     /// Whether the operands are exchanged: rows of this product are columns of the problem. The sums go to
     /// scratch memory before the epilogue, which exists.
     pub(crate) is_transposed: bool,
+    /// Whether sums between blocks of K are in scratch memory.
+    pub(crate) sums_in_scratch: bool,
 }
 
 /// Base addresses for one iteration of the batch: position 0 of every dimension.
@@ -59,7 +61,7 @@ pub(crate) struct ScratchLayout {
     accumulators: usize,
     a: usize,
     b: usize,
-    /// The sums of a transposed product.
+    /// The sums between blocks of K.
     sums: usize,
     pub(crate) bytes: usize,
 }
@@ -147,11 +149,11 @@ impl Gemm {
         let a_at = accumulators + up(MR * width * size);
         let b_at = a_at + operand(a);
         let sums = b_at + operand(b);
-        let bytes = sums + if self.is_transposed { self.m * self.sums_row::<T>() } else { 0 };
+        let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row::<T>() } else { 0 };
         ScratchLayout { accumulators, a: a_at, b: b_at, sums, bytes }
     }
 
-    /// Bytes of a row of the sums of a transposed product.
+    /// Bytes of a row of the sums in scratch memory.
     fn sums_row<T: Float>(&self) -> usize {
         self.n.next_multiple_of(NR_VECTORS * T::LANES) * size_of::<T>()
     }
@@ -440,7 +442,7 @@ impl GemmCall<'_> {
         }
     }
 
-    /// The sums of a transposed product from a row and a column on, and the bytes of a row.
+    /// The sums in scratch memory from a row and a column on, and the bytes of a row.
     #[inline(always)]
     fn sums<T: Float>(&self, row: usize, column: usize) -> (*mut T, isize) {
         let stride = self.gemm.sums_row::<T>();
@@ -476,7 +478,7 @@ impl GemmCall<'_> {
             (base.wrapping_offset(offset).cast::<T>(), matrix.row)
         };
         let partial_sums = match &gemm.output {
-            _ if gemm.is_transposed => self.sums(rows.start, columns.start),
+            _ if gemm.sums_in_scratch => self.sums(rows.start, columns.start),
             Some(matrix) => at(matrix, self.base.output),
             None => (accumulators, accumulators_row),
         };

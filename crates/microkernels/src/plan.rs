@@ -168,6 +168,8 @@ impl GemmPlan {
             None => partial_sum_output(problem, &accesses, bytes).unzip(),
         };
         let is_transposed = is_better_transposed(problem, [&a, &b], [m, n, k], cpu);
+        let sums_in_scratch =
+            is_transposed || output.is_none() && is_better_cut([m, n, k], size_of::<T>(), cpu);
         let (m, n, a, b) = if is_transposed { (n, m, b, a) } else { (m, n, a, b) };
         // Strided reads of A are cheap if all of A stays in the L1 cache.
         let near = m * k * size_of::<T>() <= cpu.l1_bytes;
@@ -181,7 +183,7 @@ impl GemmPlan {
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             a_is_indexed: a.is_indexed(),
             b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
-            k_can_be_cut: output.is_some() || is_transposed,
+            k_can_be_cut: output.is_some() || sums_in_scratch,
             is_transposed,
         };
         let blocking = match choice.map(|choice| Blocking::chosen(&shape, choice)) {
@@ -193,13 +195,26 @@ impl GemmPlan {
             None
         } else {
             let mut access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
-            access.is_fusible &= !is_transposed;
+            access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
         };
         let k_offsets = matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
             .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
-        let gemm = Gemm { m, n, k, a, b, initial, output, epilogue, blocking, k_offsets, is_transposed };
+        let gemm = Gemm {
+            m,
+            n,
+            k,
+            a,
+            b,
+            initial,
+            output,
+            epilogue,
+            blocking,
+            k_offsets,
+            is_transposed,
+            sums_in_scratch,
+        };
         let (extent, unit, least) = parallel_loop::<T>(problem, is_transposed);
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<T>();
@@ -315,6 +330,17 @@ fn is_better_transposed(
     let has_few_rows = m <= MAX_FEW_ROWS && a.limits.is_empty() && pays;
     problem.initial.is_none() && b.is_indexed() && (has_long_sums || has_few_rows) && sums <= cpu.l2_bytes / 2
 }
+
+/// Whether a product whose partial sums have no output to go to is faster with its sums in scratch memory:
+/// they are so long that blocks of whole sums would leave few rows of A in the L2 cache, and of a size that
+/// the L3 cache holds beside the operands.
+fn is_better_cut([m, n, k]: [usize; 3], element: usize, cpu: &CpuTarget) -> bool {
+    let sums = m.saturating_mul(n).saturating_mul(element);
+    k >= MIN_CUT_K && m > MAX_FEW_ROWS && n > MAX_FEW_ROWS && sums <= cpu.l3_bytes / 8
+}
+
+/// The fewest products of a sum that is cut for the sake of blocks alone.
+const MIN_CUT_K: usize = 1024;
 
 /// The fewest products of a long sum.
 const MIN_LONG_K: usize = 256;

@@ -45,32 +45,50 @@ fn epilogues_of_batches() {
     }
 }
 
-/// `out := out + sum · other[row, column]` in the element type, and `second := -3 · sum` in half precision.
+/// A product with the epilogue `out := out + sum · other[row, column]` in the element type, and `second := sum
+/// · scale[row]` in half precision.
+fn two_stores(shape: [u64; 3], memory: StoredType) -> Case {
+    let mut case = matmul(LaneType::F32, &[], shape);
+    let output = output(&case);
+    let [m, n, _] = shape;
+    let mut writer = Writer::new(LaneType::F32);
+    let sum = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
+    let other = writer.define(VectorOp::Load(VectorAddress { base: Some(3), ..output.clone() }));
+    let before = writer.define(VectorOp::Load(output.clone()));
+    let scale = writer.define(VectorOp::Load(VectorAddress {
+        base: Some(3),
+        terms: vec![(ROW, 4)],
+        step: 0,
+        ..output.clone()
+    }));
+    let value = writer.define(VectorOp::Fma(sum, other, before));
+    writer.store(output.clone(), value);
+    let value = writer.define(VectorOp::Binary(Binary::Multiply, sum, scale));
+    let terms = vec![(ROW, 2 * n as i64), (COLUMN, 2)];
+    writer.store(VectorAddress { base: Some(4), terms, step: 2, memory, ..output }, value);
+    case.problem.epilogue = writer.program;
+    case.args.push(numbers(LaneType::F32, 7, (m * n) as usize));
+    case.args.push(vec![0; 2 * (m * n) as usize]);
+    case
+}
+
 #[test]
 fn two_stores_and_another_matrix() {
     for shape in SHAPES {
         for memory in [StoredType::F16, StoredType::BF16] {
-            let mut case = matmul(LaneType::F32, &[], shape);
-            let output = output(&case);
-            let [m, n, _] = shape;
-            let mut writer = Writer::new(LaneType::F32);
-            let sum = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
-            let other = writer.define(VectorOp::Load(VectorAddress { base: Some(3), ..output.clone() }));
-            let before = writer.define(VectorOp::Load(output.clone()));
-            let scale = writer.define(VectorOp::Load(VectorAddress {
-                base: Some(3),
-                terms: vec![(ROW, 4)],
-                step: 0,
-                ..output.clone()
-            }));
-            let value = writer.define(VectorOp::Fma(sum, other, before));
-            writer.store(output.clone(), value);
-            let value = writer.define(VectorOp::Binary(Binary::Multiply, sum, scale));
-            let terms = vec![(ROW, 2 * n as i64), (COLUMN, 2)];
-            writer.store(VectorAddress { base: Some(4), terms, step: 2, memory, ..output }, value);
-            case.problem.epilogue = writer.program;
-            case.args.push(numbers(LaneType::F32, 7, (m * n) as usize));
-            case.args.push(vec![0; 2 * (m * n) as usize]);
+            check(&two_stores(shape, memory));
+        }
+    }
+}
+
+/// Sums so long that they are cut, with no output for the sums between blocks: all that is stored has been
+/// read before.
+#[test]
+fn long_sums_in_scratch_memory() {
+    for shape in [[40, 40, 1100], [17, 33, 2050], [61, 150, 1024]] {
+        for split in [ParallelAxis::None, ParallelAxis::Rows, ParallelAxis::Columns] {
+            let mut case = two_stores(shape, StoredType::BF16);
+            case.problem.parallel = split;
             check(&case);
         }
     }
