@@ -7,7 +7,7 @@ use super::warp::Warp;
 use super::wgmma::WarpgroupProgress;
 use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
-/// Distance between the windows of blocks in the cluster's shared address space: a block's own addresses, too,
+/// Distance between the windows of blocks in the cluster's shared address space. A block's own addresses also
 /// have its rank in their upper bits.
 const WINDOW: u64 = 1 << 24;
 

@@ -44,8 +44,8 @@ impl Graph {
         let before = self.nodes.last().map_or(ptr::null(), ptr::from_ref);
         let count = self.nodes.len().min(1);
         let mut node = ptr::null_mut();
-        // SAFETY: `before` points to `count` nodes; the driver copies the parameters, whose sizes were checked
-        // when the code was loaded, before it returns.
+        // SAFETY: `before` points to `count` nodes; the driver copies the parameters, whose sizes were
+        // checked when the code was loaded, before it returns.
         launch.params.with_list(|list| unsafe {
             let params = node_params(launch, list);
             self.context.api.cuGraphAddKernelNode_v2(

@@ -50,7 +50,7 @@ pub(crate) fn unroll_short_rows(routine: &mut Routine, caps: &Caps, options: &Sc
     }
 }
 
-/// The position of the loop over short rows in a nest, counted from outside; `None` if the nest stays as it is.
+/// The position of the loop over short rows in a nest, counted from outside. None if the nest stays as it is.
 pub(crate) fn row_loop(stmt: &Stmt, caps: &Caps, names: &Names) -> Option<usize> {
     let rows = if caps.vector_bytes == VECTOR_BYTES { Rows::of(stmt, caps, names) } else { None };
     rows.map(|rows| rows.outer.len())
