@@ -4,7 +4,7 @@
 //! Each stream computes the gradients of its part of the batch; their sums update the parameters on the first
 //! stream. The losses of both ways are compared before anything is timed.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use arrayjit::{
     Backend, Compiled, Context, HostArray, TensorNode,
     parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
@@ -23,6 +23,14 @@ use crate::{
 pub(crate) const NAME: &str = "gpt_train_streams";
 /// The name of the other way in the table.
 pub(crate) const ONE_STREAM: &str = "one-stream";
+
+/// The windows of a batch, which streams divide.
+pub(crate) const BATCH: usize = 8;
+
+/// Whether the case can be measured on this number of threads.
+pub(crate) fn divides(threads: usize) -> bool {
+    threads > 1 && BATCH.is_multiple_of(threads)
+}
 
 /// The largest difference of the losses, relative to the loss.
 const TOLERANCE: f64 = 1e-5;
@@ -59,7 +67,8 @@ pub(crate) fn measure(backend: &Backend, threads: usize, effort: Effort) -> Resu
     let one = LinkedCase::prepare(backend, &split.whole, &inputs)?;
     one.run_once()?;
     several.run_round()?;
-    let expected = one.outputs()?.last().map_or(Ok(f64::NAN), |loss| loss.get_f64(&[]))?;
+    let outputs = one.outputs()?;
+    let expected = outputs.last().context("the step has no loss")?.get_f64(&[])?;
     let found = several.loss()?;
     ensure!(
         ((found - expected) / expected).abs() <= TOLERANCE,
@@ -67,12 +76,10 @@ pub(crate) fn measure(backend: &Backend, threads: usize, effort: Effort) -> Resu
     );
     let (flops, bytes) = (split.whole.flops, split.whole.traffic.total());
     let mut contestants: [Box<dyn Contestant>; 2] = [Box::new(several), Box::new(one)];
-    let [mut ours, theirs] = contest::times(&mut contestants, threads, Sample::HOST, effort)?
-        .try_into()
-        .map_err(|_| anyhow::anyhow!("two contestants"))?;
-    let one_stream = peer_time(&ours, &theirs, None);
-    ours.sort_by(f64::total_cmp);
-    let mut measured = summary(&ours, (flops, bytes), 0.0, 0.0);
+    let mut times = contest::times(&mut contestants, threads, Sample::HOST, effort)?;
+    let one_stream = peer_time(&times[0], &times[1], None);
+    times[0].sort_by(f64::total_cmp);
+    let mut measured = summary(&times[0], (flops, bytes), 0.0, 0.0);
     measured.peers.insert(ONE_STREAM.to_owned(), one_stream);
     Ok(measured)
 }

@@ -151,8 +151,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let selected = cases::selected(&cli.filter, gpu.is_some());
     let is_selected = |case: &streams::StreamCase| cases::is_selected(case.name, &cli.filter);
     let streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
-    let is_data_parallel =
-        measuree.is_host && cli.threads > 1 && cases::is_selected(data_parallel::NAME, &cli.filter);
+    let is_data_parallel = measuree.is_host
+        && data_parallel::divides(cli.threads)
+        && cases::is_selected(data_parallel::NAME, &cli.filter);
     ensure!(
         selected.len() + streams.len() + usize::from(is_data_parallel) > 0,
         "no case for this device has a name that contains `{}`",

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     case::{Case, Init, Name, Node, Operation, Traffic},
-    data_parallel::SplitStep,
+    data_parallel::{BATCH, SplitStep},
 };
 
 /// The sizes of the model and of the windows that it reads.
@@ -25,7 +25,8 @@ struct Sizes {
     vocabulary: usize,
 }
 
-const TRAINED: Sizes = Sizes { batch: 8, positions: 128, width: 256, layers: 4, heads: 8, vocabulary: 256 };
+const TRAINED: Sizes =
+    Sizes { batch: BATCH, positions: 128, width: 256, layers: 4, heads: 8, vocabulary: 256 };
 const READ: Sizes = Sizes { batch: 1, positions: 256, ..TRAINED };
 const SMALL: Sizes = Sizes { batch: 2, positions: 6, width: 8, layers: 2, heads: 2, vocabulary: 12 };
 
