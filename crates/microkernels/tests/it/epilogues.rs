@@ -45,8 +45,8 @@ fn epilogues_of_batches() {
     }
 }
 
-/// A product with the epilogue `out := out + sum · other[row, column]` in the element type, and `second := sum
-/// · scale[row]` in half precision.
+/// A product with the epilogue `out := out + sum · other[row, column]` in the element type, and with a second
+/// output `sum · scale[row]` in half precision.
 fn two_stores(shape: [u64; 3], memory: StoredType) -> Case {
     let mut case = matmul(LaneType::F32, &[], shape);
     let output = output(&case);
