@@ -139,8 +139,10 @@ impl CompilationChoice {
     }
 }
 
-/// The fewest bytes of a node for which stores past the caches are tried: less stays in any L2 cache.
-const MIN_STREAMED_BYTES: usize = 1 << 20;
+/// The fewest bytes of a node for which stores past the caches are tried: less stays in the last-level cache
+/// of most machines. A kernel is measured alone, so the loss of the next kernel, which would find the node
+/// there, would not be seen.
+const MIN_STREAMED_BYTES: usize = 8 << 20;
 
 /// Bytes of the largest node that the kernel only writes.
 fn written_bytes(kernel: &Kernel) -> usize {
