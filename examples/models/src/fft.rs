@@ -21,7 +21,8 @@ pub fn fft(re: &Tensor, im: &Tensor) -> Result<[Tensor; 2]> {
     let n = re.shape().last().copied().unwrap_or(0);
     ensure!(n.is_power_of_two(), "a transform of {n} elements; expected a power of two");
     let graph = re.graph();
-    let [c, s] = graph.apply_all(&format!("c[h], s[h] := fft_factors({})", n / 2), &[], ["c", "s"])?;
+    let [c, s] =
+        graph.apply_all(&format!("c[h], s[h] := fft_factors({})", (n / 2).max(1)), &[], ["c", "s"])?;
     let mut parts = [re.clone(), im.clone()];
     let mut l = n / 2;
     while l > 0 {

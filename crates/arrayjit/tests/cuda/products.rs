@@ -12,7 +12,7 @@ use tnode::DType;
 
 use crate::{backend, or_skip};
 
-/// A program whose last node is its result, and the sizes of its nodes.
+/// A program with the values of its inputs, which come before its results.
 struct Program {
     text: &'static str,
     nodes: Vec<TensorNode>,
@@ -130,7 +130,7 @@ fn a_graph_of_kernels_with_clusters() {
     }
 }
 
-/// The results of a block's tile leave in more staging tiles than a warp has.
+/// A warp stages its results in two tiles in turn, and uses each of them several times.
 #[test]
 fn results_of_bf16_from_clusters() {
     let Some(backend) = backend("results_of_bf16_from_clusters") else { return };
